@@ -1,0 +1,70 @@
+//! The one error type: input, environment and device trouble. Numerical outcomes are a
+//! [`Status`](crate::transient::Status) inside a result, never an error.
+
+use std::path::PathBuf;
+
+/// What can go wrong; each message names the object, the number and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text file does not say what its format asks for.
+    #[error("{}:{line}: {reason}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: u64,
+        /// What is wrong and what to do about it.
+        reason: String,
+    },
+    /// A file as a whole is not usable.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do about it.
+        reason: String,
+    },
+    /// Reading or writing failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A chain, distribution or option that has no answer.
+    #[error("{0}")]
+    Invalid(String),
+    /// No such device, or one that cannot do what was asked.
+    #[error("{0}")]
+    Device(String),
+    /// A device's memory, or a limit of one of its allocations, does not suffice.
+    #[error("{device}: {what} needs {asked} bytes; {limit}")]
+    OutOfMemory {
+        /// The device's name.
+        device: String,
+        /// What the bytes were for.
+        what: String,
+        /// Bytes asked for.
+        asked: u64,
+        /// The limit that was met, and the remedy.
+        limit: String,
+    },
+    /// The device went away in the middle of the work.
+    #[error("{device} was lost during {during}: {reason}")]
+    DeviceLost {
+        /// The device's name.
+        device: String,
+        /// What was going on.
+        during: String,
+        /// What the driver said.
+        reason: String,
+    },
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// `Result` with the crate's [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,9 @@
+//! kolmo runs three solvers on any GPU, and on the CPU where there is none. This version holds the first:
+//! transient probabilities of continuous-time Markov chains.
+
+pub mod error;
+pub mod io;
+pub mod models;
+pub mod transient;
+
+pub use error::{Error, Result};

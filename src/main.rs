@@ -1,0 +1,2 @@
+//! The `kolmo` command.
+fn main() {}

@@ -1,0 +1,3 @@
+//! Transient probabilities of a continuous-time Markov chain, by uniformization.
+
+pub mod chain;
