@@ -3,7 +3,10 @@
 
 pub mod error;
 pub mod io;
+pub mod kernel;
+pub mod lane;
 pub mod models;
+pub mod sparse;
 pub mod transient;
 
 pub use error::{Error, Result};

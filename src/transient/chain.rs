@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::{Error, Result};
+
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
 ///
 /// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates.
@@ -86,4 +88,140 @@ pub struct ChainFile {
     pub rewards: Vec<Reward>,
     /// Things the user should know: ignored parts, mismatched exit rates, matrices that look transposed.
     pub warnings: Vec<String>,
+}
+
+/// Where a chain begins.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Initial {
+    /// In one state.
+    State(usize),
+    /// In one of these states, each as likely as the others.
+    Uniform(Vec<u32>),
+    /// One probability a state.
+    Distribution(Vec<f64>),
+}
+
+impl Initial {
+    /// One probability a state, checked: finite, not negative, adding up to 1 within rounding of `n` numbers
+    /// that were printed with six digits or more.
+    pub fn probabilities(&self, n: usize) -> Result<Vec<f64>> {
+        let state = |s: usize| match s < n {
+            true => Ok(s),
+            false => Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1))),
+        };
+        let mut p = vec![0.0; n];
+        match self {
+            Self::State(s) => p[state(*s)?] = 1.0,
+            Self::Uniform(states) => {
+                if states.is_empty() {
+                    return Err(Error::Invalid("the initial states are an empty set; name at least one".to_owned()));
+                }
+                for &s in states {
+                    p[state(s as usize)?] = 1.0 / states.len() as f64;
+                }
+            }
+            Self::Distribution(values) => {
+                if values.len() != n {
+                    return Err(Error::Invalid(format!(
+                        "the initial distribution has {} values, the chain {n} states",
+                        values.len()
+                    )));
+                }
+                if let Some(s) = values.iter().position(|v| !(v.is_finite() && *v >= 0.0)) {
+                    return Err(Error::Invalid(format!(
+                        "the initial distribution gives state {s} the probability {}; it must be 0 or more",
+                        values[s]
+                    )));
+                }
+                let sum = exit_rate(values.iter().copied());
+                if (sum - 1.0).abs() > 1e-6 {
+                    return Err(Error::Invalid(format!(
+                        "the initial distribution sums to {sum}; it must sum to 1 (divide it by {sum})"
+                    )));
+                }
+                p.copy_from_slice(values);
+            }
+        }
+        Ok(p)
+    }
+}
+
+/// A chain as the solver takes it, with what its files say beside it.
+pub struct Chain {
+    /// Name for people: the path, or the built-in's.
+    pub name: String,
+    /// The transitions.
+    pub transitions: Box<dyn Transitions>,
+    /// Where it begins unless the user says otherwise.
+    pub initial: Initial,
+    /// Labels of states.
+    pub labels: Labels,
+    /// Rewards of states.
+    pub rewards: Vec<Reward>,
+    /// Things the user should know.
+    pub warnings: Vec<String>,
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chain({}, {} states)", self.name, self.transitions.states())
+    }
+}
+
+impl Chain {
+    /// The same chain with every transition out of `states` removed.
+    pub fn absorbing(self, states: &[u32]) -> Self {
+        let mut absorbing = vec![0u64; self.transitions.states().div_ceil(64)];
+        for &s in states {
+            absorbing[s as usize / 64] |= 1 << (s % 64);
+        }
+        Self { transitions: Box::new(Absorbing { inner: self.transitions, absorbing }), ..self }
+    }
+}
+
+/// A chain some of whose states are never left.
+struct Absorbing {
+    inner: Box<dyn Transitions>,
+    /// One bit a state.
+    absorbing: Vec<u64>,
+}
+
+impl Absorbing {
+    fn stays(&self, state: usize) -> bool {
+        self.absorbing[state / 64] >> (state % 64) & 1 == 1
+    }
+}
+
+impl Transitions for Absorbing {
+    fn states(&self) -> usize {
+        self.inner.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let before = row.len();
+        self.inner.incoming(state, row);
+        let mut kept = before;
+        for i in before..row.len() {
+            if !self.stays(row[i].0 as usize) {
+                row[kept] = row[i];
+                kept += 1;
+            }
+        }
+        row.truncate(kept);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        if !self.stays(state) {
+            self.inner.outgoing(state, row);
+        }
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        self.inner.exit_rates(states.clone(), out);
+        for (state, rate) in states.zip(out) {
+            if self.stays(state) {
+                *rate = 0.0;
+            }
+        }
+    }
 }

@@ -1,0 +1,25 @@
+// y_i = fma(a_i, a_j, fma(a_j, b_i, b_j)) summed over three j drawn from a table, then b_i less.
+// One thread an element, on a folded grid. Moves 3 gathered numbers, 3 indices and 1 result an element.
+// Any fault of a driver in gathers, loops, fused operations or the order of additions shows in the bits.
+alias real = f64;
+
+struct Params { step: u32, items: u32 }
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> index: array<u32>;
+@group(0) @binding(1) var<storage, read> a: array<real>;
+@group(0) @binding(2) var<storage, read> b: array<real>;
+@group(0) @binding(3) var<storage, read_write> y: array<real>;
+
+@compute @workgroup_size(256)
+fn self_test(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+             @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 256u + local;
+    if i >= p.items { return; }
+    var s = real(0);
+    for (var k = 0u; k < 3u; k++) {
+        let j = index[3u * i + k];
+        s = fma(a[i], a[j], fma(a[j], b[i], s + b[j]));
+    }
+    y[i] = s - b[i];
+}

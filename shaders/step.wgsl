@@ -1,0 +1,51 @@
+// y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, and acc_i += w_step x_i while the Poisson window is open.
+// One thread a row of the HYB matrix. Moves (value + 4) bytes an entry, and 4 numbers a row (E, x, y and, in
+// the window, acc twice); x is gathered once an entry, from cache where rows are neighbours.
+alias real = f64;
+
+struct Params {
+    step: u32,          // number of the step, from 0
+    window_first: u32,  // first step whose weight is not zero
+    window_end: u32,    // one past the last
+    rows: u32,          // rows of this chunk
+    first_row: u32,     // of this chunk, in y's own rows, E and acc
+    own: u32,           // place of the first own row in x and y; halos lie before and behind
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> slices: array<u32>;
+@group(0) @binding(1) var<storage, read> columns: array<u32>;
+@group(0) @binding(2) var<storage, read> values: array<real>;
+@group(0) @binding(3) var<storage, read> exit: array<real>;
+@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then the window's weights
+@group(0) @binding(5) var<storage, read> x: array<real>;
+@group(0) @binding(6) var<storage, read_write> y: array<real>;
+@group(0) @binding(7) var<storage, read_write> acc: array<real>;
+
+@compute @workgroup_size(256)
+fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let row = (group.y * groups.x + group.x) * 256u + local;
+    if row >= p.rows { return; }
+    let header = 3u * (row >> 6u);
+    var e = (slices[header] << 6u) + (row & 63u);
+    let end = e + (slices[header + 1u] << 6u);
+    let pointers = slices[header + 2u];
+    let i = p.first_row + row;
+    let own = x[p.own + i];
+
+    var s = real(0);
+    for (; e < end; e += 64u) {
+        s = fma(values[e], x[columns[e]], s);
+    }
+    if pointers != 0u {
+        let last = slices[pointers + (row & 63u) + 1u];
+        for (var t = slices[pointers + (row & 63u)]; t < last; t++) {
+            s = fma(values[t], x[columns[t]], s);
+        }
+    }
+    y[p.own + i] = fma(fma(-exit[i], own, s), scalars[0], own);
+    if p.step >= p.window_first && p.step < p.window_end {
+        acc[i] = fma(scalars[1u + p.step - p.window_first], own, acc[i]);
+    }
+}

@@ -1,0 +1,277 @@
+//! The CPU lane: a thread pool that runs the kernels' twins.
+
+#![expect(unsafe_code, reason = "device memory of this lane is shared between launches, as on any device")]
+
+pub mod simd;
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use memmap2::MmapMut;
+
+use super::{Device, Limits, Program, PIECE};
+use crate::kernel::{Kernel, Precision, Real};
+use crate::{Error, Result};
+
+/// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
+pub const PARALLEL_ITEMS: usize = 8192;
+
+/// A pool of threads with memory of its own.
+#[derive(Debug)]
+pub struct CpuLane {
+    device: Device,
+    pool: rayon::ThreadPool,
+    /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
+    queue: Mutex<()>,
+}
+
+/// Memory of a CPU lane, zeroed, page-aligned.
+pub struct Memory {
+    bytes: UnsafeCell<MmapMut>,
+    len: usize,
+}
+
+// SAFETY: the bytes are only touched under the owning lane's `queue` lock, or by one launch whose arguments are
+// pairwise distinct where one is written (checked by `Call`).
+unsafe impl Sync for Memory {}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({} bytes)", self.len)
+    }
+}
+
+impl Memory {
+    fn new(len: usize) -> std::io::Result<Self> {
+        let map = MmapMut::map_anon(len.max(8))?;
+        // Gathers touch a page per element in the worst case; large pages keep them within the TLB's reach. A
+        // kernel that has none says so, and small ones do.
+        #[cfg(target_os = "linux")]
+        if len >= 4 << 20 {
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Ok(Self { bytes: UnsafeCell::new(map), len })
+    }
+
+    /// # Safety
+    /// Nothing writes these bytes while the slice lives.
+    unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: as this function demands.
+        unsafe { &(&*self.bytes.get())[..self.len] }
+    }
+
+    /// # Safety
+    /// Nothing else reads or writes these bytes while the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "device memory: exclusive access is what this function demands")]
+    unsafe fn bytes_mut(&self) -> &mut [u8] {
+        // SAFETY: as this function demands.
+        unsafe { &mut (&mut *self.bytes.get())[..self.len] }
+    }
+}
+
+/// What a twin sees of its launch: the same parameters and bindings as the kernel's text.
+#[derive(Debug)]
+pub struct Call<'a> {
+    params: &'a [u32],
+    step: u32,
+    items: usize,
+    args: &'a [Arc<Memory>],
+    /// One bit an argument: handed out for reading, for writing.
+    taken: Cell<(u32, u32)>,
+}
+
+impl<'a> Call<'a> {
+    /// Problem size: rows, elements.
+    pub fn items(&self) -> usize {
+        self.items
+    }
+
+    /// Member `index` of the parameters; 0 is the number of the step.
+    pub fn param(&self, index: usize) -> u32 {
+        if index == 0 { self.step } else { self.params[index] }
+    }
+
+    /// Whether the launch is large enough to be shared out over threads.
+    pub fn parallel(&self) -> bool {
+        self.items >= PARALLEL_ITEMS
+    }
+
+    /// A binding that the kernel reads.
+    pub fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
+        let (read, written) = self.taken.get();
+        assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
+        self.taken.set((read | 1 << binding, written));
+        // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no
+        // two bindings of a launch share memory if one is written (asserted when the launch is made).
+        bytemuck::cast_slice(unsafe { self.args[binding].bytes() })
+    }
+
+    /// A binding that the kernel writes.
+    pub fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
+        let (read, written) = self.taken.get();
+        assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
+        self.taken.set((read, written | 1 << binding));
+        // SAFETY: as in `read`, and this binding is handed out once.
+        bytemuck::cast_slice_mut(unsafe { self.args[binding].bytes_mut() })
+    }
+}
+
+/// A launch of a twin.
+#[derive(Debug)]
+pub struct CpuLaunch {
+    twin: fn(&Call<'_>),
+    pub(super) params: Vec<u32>,
+    items: usize,
+    args: Vec<Arc<Memory>>,
+}
+
+/// Memory that the system says is available to new work, in bytes.
+pub fn available_memory() -> u64 {
+    // A system that does not tell is taken to have enough: the allocation itself will say.
+    sysinfo::System::new().map_or(u64::MAX, |mut system| {
+        system.refresh_memory();
+        system.available_memory()
+    })
+}
+
+impl CpuLane {
+    /// Opens a lane of `threads` threads.
+    pub fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("kolmo-cpu-{i}"))
+            .build()
+            .map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
+        let memory = available_memory();
+        let level = match simd::level() {
+            simd::Level::Avx512 => "AVX-512",
+            simd::Level::Avx2 => "AVX2",
+            simd::Level::Portable => "portable code",
+        };
+        let device = Device {
+            name: format!("CPU, {threads} thread{} ({level})", if threads == 1 { "" } else { "s" }),
+            spec: "cpu".to_owned(),
+            backend: "cpu",
+            software: false,
+            f64: true,
+            limits: Limits {
+                binding: u64::MAX,
+                buffer: u64::MAX,
+                memory: Some(memory_limit.map_or(memory, |limit| limit.min(memory))),
+                unified: true,
+            },
+        };
+        Ok(Self { device, pool, queue: Mutex::new(()) })
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+        let out_of_memory = |reason: String| Error::OutOfMemory {
+            device: self.device.name.clone(),
+            what: "an array".to_owned(),
+            asked: bytes,
+            limit: reason,
+        };
+        let available = available_memory();
+        if bytes > available {
+            return Err(out_of_memory(format!("{available} bytes of memory are available")));
+        }
+        Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
+        // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
+        self.queue.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(super) fn upload(&self, src: &[u8], dst: &Memory, offset: usize) {
+        let _queue = self.lock();
+        // SAFETY: the lock is held.
+        let dst = unsafe { dst.bytes_mut() };
+        dst[offset..offset + src.len()].copy_from_slice(src);
+    }
+
+    pub(super) fn download(&self, src: &Memory, offset: usize, dst: &mut [u8]) {
+        let _queue = self.lock();
+        // SAFETY: the lock is held.
+        let src = unsafe { src.bytes() };
+        dst.copy_from_slice(&src[offset..offset + dst.len()]);
+    }
+
+    pub(super) fn clear(&self, dst: &Memory) {
+        let _queue = self.lock();
+        // SAFETY: the lock is held.
+        unsafe { dst.bytes_mut() }.fill(0);
+    }
+
+    pub(super) fn copy(&self, src: &Memory, dst: &Memory) {
+        let _queue = self.lock();
+        // SAFETY: the lock is held, and the two are different (asserted by the caller).
+        unsafe { dst.bytes_mut().copy_from_slice(src.bytes()) };
+    }
+
+    pub(super) fn bind(
+        &self,
+        kernel: &Kernel,
+        precision: Precision,
+        items: usize,
+        params: &[u32],
+        args: Vec<Arc<Memory>>,
+    ) -> CpuLaunch {
+        CpuLaunch { twin: kernel.twin(precision), params: params.to_vec(), items, args }
+    }
+
+    /// Runs `count` steps of the program from step `first`, waking up `watch` every [`PIECE`].
+    pub(super) fn run(
+        &self,
+        program: &Program<'_>,
+        first: u64,
+        count: u64,
+        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+    ) -> Result<()> {
+        let _queue = self.lock();
+        // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
+        // a microsecond, entering the pool tens of them.
+        self.pool.install(|| {
+            let mut seen = Instant::now();
+            for step in first..first + count {
+                for launch in program.launches(step) {
+                    let launch = launch.cpu();
+                    (launch.twin)(&Call {
+                        params: &launch.params,
+                        step: step as u32,
+                        items: launch.items,
+                        args: &launch.args,
+                        taken: Cell::new((0, 0)),
+                    });
+                }
+                if seen.elapsed() >= PIECE {
+                    watch(step + 1 - first)?;
+                    seen = Instant::now();
+                }
+            }
+            watch(count)
+        })
+    }
+
+    /// Runs `work` in this lane's pool.
+    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(work)
+    }
+}
+
+/// Applies `work` to blocks of at least 4096 elements of `out` (start of the block, block), on all threads if
+/// the launch is large.
+pub fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+    use rayon::prelude::*;
+    const BLOCK: usize = 4096;
+    if call.parallel() {
+        out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
+    } else {
+        work(0, out);
+    }
+}

@@ -1,0 +1,377 @@
+//! Lanes: in-order queues of work on one device each.
+//!
+//! A lane is a wgpu device with its queue, or a pool of CPU threads. Lanes are values of one type, so a run may
+//! mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
+
+pub mod cpu;
+mod self_test;
+mod spec;
+#[cfg(feature = "wgpu")]
+mod wgpu;
+
+pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytemuck::Pod;
+
+use crate::kernel::{Kernel, Precision};
+use crate::{Error, Result};
+
+/// How long a lane works between two looks at the watch: long enough to hide the cost of waking up, short
+/// enough that an interruption is noticed at once.
+pub const PIECE: Duration = Duration::from_millis(70);
+
+/// What a run needs to know of a device.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Name for people.
+    pub name: String,
+    /// Name on the command line, `wgpu:0`.
+    pub spec: String,
+    /// `cpu`, `vulkan`, `metal`, `dx12`.
+    pub backend: &'static str,
+    /// Whether a CPU stands behind a GPU's interface.
+    pub software: bool,
+    /// Whether it computes in double precision.
+    pub f64: bool,
+    /// Limits that matter.
+    pub limits: Limits,
+}
+
+/// Limits of a device, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Largest array that a kernel can see.
+    pub binding: u64,
+    /// Largest allocation.
+    pub buffer: u64,
+    /// Memory that a run may take, if known.
+    pub memory: Option<u64>,
+    /// Whether the device's memory is the host's.
+    pub unified: bool,
+}
+
+/// Bytes in use on a lane, against the limit set by the user or the device.
+#[derive(Debug)]
+struct Budget {
+    used: AtomicU64,
+    peak: AtomicU64,
+    limit: Option<u64>,
+}
+
+/// An in-order queue of work on one device.
+#[derive(Debug)]
+pub struct Lane {
+    queue: Queue,
+    budget: Arc<Budget>,
+}
+
+#[derive(Debug)]
+enum Queue {
+    Cpu(cpu::CpuLane),
+    #[cfg(feature = "wgpu")]
+    Wgpu(wgpu::WgpuLane),
+}
+
+/// An array in a lane's memory.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    len: usize,
+    store: Store,
+    charge: Charge,
+    element: PhantomData<T>,
+}
+
+#[derive(Debug, Clone)]
+enum Store {
+    Cpu(Arc<cpu::Memory>),
+    #[cfg(feature = "wgpu")]
+    Wgpu(::wgpu::Buffer),
+}
+
+/// Bytes charged to a lane's budget until dropped.
+#[derive(Debug)]
+struct Charge {
+    bytes: u64,
+    budget: Arc<Budget>,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Arg<'a> {
+    store: &'a Store,
+    bytes: u64,
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.charge.bytes
+    }
+
+    /// This array as an argument of a kernel.
+    pub fn arg(&self) -> Arg<'_> {
+        Arg { store: &self.store, bytes: self.bytes() }
+    }
+}
+
+/// A kernel with its arguments, ready to run any number of times on the lane that made it.
+#[derive(Debug)]
+pub struct Launch(Prepared);
+
+#[derive(Debug)]
+enum Prepared {
+    Cpu(cpu::CpuLaunch),
+    #[cfg(feature = "wgpu")]
+    Wgpu(wgpu::WgpuLaunch),
+}
+
+impl Launch {
+    /// Changes member `index` of the parameters.
+    pub fn set(&mut self, index: usize, value: u32) {
+        match &mut self.0 {
+            Prepared::Cpu(launch) => launch.params[index] = value,
+            #[cfg(feature = "wgpu")]
+            Prepared::Wgpu(launch) => launch.params[index] = value,
+        }
+    }
+
+    fn cpu(&self) -> &cpu::CpuLaunch {
+        match &self.0 {
+            Prepared::Cpu(launch) => launch,
+            #[cfg(feature = "wgpu")]
+            Prepared::Wgpu(_) => unreachable!("a launch runs on the lane that made it"),
+        }
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn wgpu(&self) -> &wgpu::WgpuLaunch {
+        match &self.0 {
+            Prepared::Wgpu(launch) => launch,
+            Prepared::Cpu(_) => unreachable!("a launch runs on the lane that made it"),
+        }
+    }
+}
+
+/// The launches of a long loop: step k runs `cycle[k mod cycle.len()]`, in order.
+#[derive(Debug, Default)]
+pub struct Program<'a> {
+    /// Launches of each step of a period.
+    pub cycle: Vec<Vec<&'a Launch>>,
+}
+
+impl<'a> Program<'a> {
+    fn launches(&self, step: u64) -> &[&'a Launch] {
+        &self.cycle[(step % self.cycle.len() as u64) as usize]
+    }
+}
+
+impl Lane {
+    fn new(queue: Queue, memory_limit: Option<u64>) -> Self {
+        Self {
+            queue,
+            budget: Arc::new(Budget { used: AtomicU64::new(0), peak: AtomicU64::new(0), limit: memory_limit }),
+        }
+    }
+
+    /// The device behind this lane.
+    pub fn device(&self) -> &Device {
+        match &self.queue {
+            Queue::Cpu(lane) => lane.device(),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => lane.device(),
+        }
+    }
+
+    /// Largest number of bytes that this lane held at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.budget.peak.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that can still be allocated, if a limit is known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let used = self.budget.used.load(Ordering::Relaxed);
+        match (self.budget.limit, &self.queue) {
+            (Some(limit), _) => Some(limit.saturating_sub(used)),
+            (None, Queue::Cpu(_)) => Some(cpu::available_memory()),
+            #[cfg(feature = "wgpu")]
+            (None, Queue::Wgpu(lane)) => lane.device().limits.memory.map(|m| m.saturating_sub(used)),
+        }
+    }
+
+    /// Allocates `len` zeroed elements; `what` names them in the error when memory does not suffice.
+    pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
+        let bytes = (len.max(1) as u64) * size_of::<T>() as u64;
+        let name = &self.device().name;
+        if let Some(limit) = self.budget.limit {
+            let used = self.budget.used.load(Ordering::Relaxed);
+            if used + bytes > limit {
+                return Err(Error::OutOfMemory {
+                    device: name.clone(),
+                    what: what.to_owned(),
+                    asked: bytes,
+                    limit: format!("{used} of the {limit} bytes of --memory-limit are in use"),
+                });
+            }
+        }
+        let named = |e| match e {
+            Error::OutOfMemory { device, asked, limit, .. } => {
+                Error::OutOfMemory { device, what: what.to_owned(), asked, limit }
+            }
+            e => e,
+        };
+        let store = match &self.queue {
+            Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(named)?),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(named)?),
+        };
+        let used = self.budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.budget.peak.fetch_max(used, Ordering::Relaxed);
+        Ok(Buffer { len, store, charge: Charge { bytes, budget: self.budget.clone() }, element: PhantomData })
+    }
+
+    /// Allocates an array with these elements.
+    pub fn alloc_with<T: Pod>(&self, what: &str, elements: &[T]) -> Result<Buffer<T>> {
+        let buffer = self.alloc(what, elements.len())?;
+        self.upload(elements, &buffer, 0)?;
+        Ok(buffer)
+    }
+
+    /// Copies host elements into `dst`, from its element `offset` on.
+    pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
+        assert!(offset + src.len() <= dst.len, "{} elements at {offset} of {}", src.len(), dst.len);
+        let (bytes, at) = (bytemuck::cast_slice(src), offset * size_of::<T>());
+        match (&self.queue, &dst.store) {
+            (Queue::Cpu(lane), Store::Cpu(memory)) => lane.upload(bytes, memory, at),
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.upload(bytes, buffer, at as u64),
+            #[cfg(feature = "wgpu")]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }
+        Ok(())
+    }
+
+    /// Copies elements of `src`, from its element `offset` on, to the host.
+    pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
+        assert!(offset + dst.len() <= src.len, "{} elements at {offset} of {}", dst.len(), src.len);
+        let (bytes, at) = (bytemuck::cast_slice_mut(dst), offset * size_of::<T>());
+        match (&self.queue, &src.store) {
+            (Queue::Cpu(lane), Store::Cpu(memory)) => lane.download(memory, at, bytes),
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.download(buffer, at as u64, bytes),
+            #[cfg(feature = "wgpu")]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }
+        Ok(())
+    }
+
+    /// Sets every element to zero.
+    pub fn clear<T: Pod>(&self, dst: &Buffer<T>) -> Result<()> {
+        match (&self.queue, &dst.store) {
+            (Queue::Cpu(lane), Store::Cpu(memory)) => lane.clear(memory),
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.clear(buffer),
+            #[cfg(feature = "wgpu")]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }
+        Ok(())
+    }
+
+    /// Copies all of `src` to `dst`, of the same length, on the device.
+    pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>) -> Result<()> {
+        assert_eq!(src.len, dst.len, "a copy has two sides of one length");
+        match (&self.queue, &src.store, &dst.store) {
+            (Queue::Cpu(lane), Store::Cpu(src), Store::Cpu(dst)) => {
+                assert!(!Arc::ptr_eq(src, dst), "a copy has two different sides");
+                lane.copy(src, dst);
+            }
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => return lane.copy(a, b, src.bytes()),
+            #[cfg(feature = "wgpu")]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }
+        Ok(())
+    }
+
+    /// Prepares a launch of `kernel` on a problem of `items` rows or elements. `params` are the members of the
+    /// kernel's parameters (the first, the step, is set by each run); `args` its bindings in order, those that
+    /// the kernel writes different from all others.
+    pub fn bind(
+        &self,
+        kernel: &'static Kernel,
+        precision: Precision,
+        items: usize,
+        params: &[u32],
+        args: &[Arg<'_>],
+    ) -> Result<Launch> {
+        Ok(Launch(match &self.queue {
+            Queue::Cpu(lane) => {
+                let args = args.iter().map(|arg| match arg.store {
+                    Store::Cpu(memory) => memory.clone(),
+                    #[cfg(feature = "wgpu")]
+                    Store::Wgpu(_) => unreachable!("an array is used on the lane that allocated it"),
+                });
+                Prepared::Cpu(lane.bind(kernel, precision, items, params, args.collect()))
+            }
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => {
+                let args = args.iter().map(|arg| match arg.store {
+                    Store::Wgpu(buffer) => (buffer, arg.bytes),
+                    Store::Cpu(_) => unreachable!("an array is used on the lane that allocated it"),
+                });
+                Prepared::Wgpu(lane.bind(kernel, precision, items, params, &args.collect::<Vec<_>>())?)
+            }
+        }))
+    }
+
+    /// Runs steps `first .. first + count` of a program and waits for them. Every [`PIECE`], and at the end,
+    /// `watch` gets the number of steps done so far; its error stops the run.
+    pub fn run(
+        &self,
+        program: &Program<'_>,
+        first: u64,
+        count: u64,
+        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+    ) -> Result<()> {
+        assert!(first + count <= u64::from(u32::MAX), "steps are counted in 32 bits: {first} + {count}");
+        match &self.queue {
+            Queue::Cpu(lane) => lane.run(program, first, count, watch),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => lane.run(program, first, count, watch),
+        }
+    }
+
+    /// Runs each launch once, in order, as step `step`, and waits for them.
+    pub fn launch(&self, launches: &[&Launch], step: u64) -> Result<()> {
+        self.run(&Program { cycle: vec![launches.to_vec()] }, step, 1, &mut |_| Ok(()))
+    }
+
+    /// Runs host work in this lane's threads, if it has any of its own.
+    pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.queue {
+            Queue::Cpu(lane) => lane.install(work),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(_) => work(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A lane proves that it computes before it is handed out.
+
+use super::Lane;
+use super::cpu::simd::{Body, dispatch, fused};
+use super::cpu::Call;
+use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::{Error, Result};
+
+/// The kernel of this file.
+pub(crate) static SELF_TEST: Kernel = kernel!(self_test);
+
+struct SelfTest<'a, T> {
+    index: &'a [u32],
+    a: &'a [T],
+    b: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Body for SelfTest<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let fma = match fused(LEVEL) {
+            true => T::fma::<true>,
+            false => T::fma::<false>,
+        };
+        for (i, y) in self.y.iter_mut().enumerate() {
+            let mut s = T::ZERO;
+            for &j in &self.index[3 * i..3 * i + 3] {
+                let (a, b) = (self.a[j as usize], self.b[j as usize]);
+                s = fma(self.a[i], a, fma(a, self.b[i], s.plus(b)));
+            }
+            *y = s.plus(self.b[i].times(T::of(-1.0)));
+        }
+    }
+}
+
+fn self_test<T: Real>(call: &Call<'_>) {
+    dispatch(SelfTest::<T> { index: call.read(0), a: call.read(1), b: call.read(2), y: call.write(3) });
+}
+
+/// Runs a small kernel on the lane and compares it with this processor; an adapter that computes wrongly is
+/// refused by name.
+pub(super) fn run(lane: &Lane, precision: Precision) -> Result<()> {
+    match precision {
+        Precision::F32 => check::<f32>(lane),
+        Precision::F64 => check::<f64>(lane),
+    }
+}
+
+fn check<T: Real>(lane: &Lane) -> Result<()> {
+    // Not a multiple of the group, and numbers whose products and sums all round.
+    const N: usize = 256 * 7 + 3;
+    let index: Vec<u32> = (0..3 * N).map(|i| ((i * 7919 + 13) % N) as u32).collect();
+    let a: Vec<T> = (0..N).map(|i| T::of(1.0 / (3.0 + i as f64))).collect();
+    let b: Vec<T> = (0..N).map(|i| T::of(0.1 + (i % 17) as f64 / 7.0)).collect();
+    let mut wanted = vec![T::ZERO; N];
+    dispatch(SelfTest { index: &index, a: &a, b: &b, y: &mut wanted });
+
+    let y = lane.alloc::<T>("the self-test", N)?;
+    let (index, da, db) = (lane.alloc_with("", &index)?, lane.alloc_with("", &a)?, lane.alloc_with("", &b)?);
+    let args = [index.arg(), da.arg(), db.arg(), y.arg()];
+    lane.launch(&[&lane.bind(&SELF_TEST, T::PRECISION, N, &[0, N as u32], &args)?], 0)?;
+    let mut got = vec![T::ZERO; N];
+    lane.download(&y, 0, &mut got)?;
+
+    // Ten operations on numbers below 10: an adapter that does not fuse or reorders may differ by this much, one
+    // that drops precision, an element or a barrier differs by far more.
+    let allowed = 10.0 * 10.0 * 2.0 * T::PRECISION.unit_roundoff();
+    for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+        let error = (got.wide() - wanted.wide()).abs();
+        if !(error <= allowed) {
+            let device = lane.device();
+            return Err(Error::Device(format!(
+                "{} ({}) computes wrongly in {}: element {i} of the self-test is {:e}, {:e} is right; \
+                 update its driver, or use --device cpu",
+                device.spec,
+                device.name,
+                T::PRECISION,
+                got.wide(),
+                wanted.wide()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Names of devices on the command line, and what they open.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Device, Lane, Queue, cpu};
+use crate::kernel::Precision;
+use crate::{Error, Result};
+
+/// A device as the user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// A hardware adapter with the precision asked for, else the CPU.
+    Auto,
+    /// A pool of CPU threads.
+    Cpu,
+    /// The wgpu adapter of that number.
+    Wgpu(usize),
+    /// Every hardware GPU once.
+    WgpuAll,
+    /// The CUDA device of that number.
+    Cuda(usize),
+}
+
+impl FromStr for DeviceSpec {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        let unknown =
+            || Error::Device(format!("'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all or a comma list of them"));
+        Ok(match s.split_once(':') {
+            None if s == "auto" => Self::Auto,
+            None if s == "cpu" => Self::Cpu,
+            Some(("wgpu", "all")) => Self::WgpuAll,
+            Some(("wgpu", n)) => Self::Wgpu(n.parse().map_err(|_| unknown())?),
+            Some(("cuda", n)) => Self::Cuda(n.parse().map_err(|_| unknown())?),
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Wgpu(n) => write!(f, "wgpu:{n}"),
+            Self::WgpuAll => f.write_str("wgpu:all"),
+            Self::Cuda(n) => write!(f, "cuda:{n}"),
+        }
+    }
+}
+
+/// How lanes are opened.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenOptions {
+    /// Precision of the run; `None` is f64, unless a device named by the user lacks it.
+    pub precision: Option<Precision>,
+    /// Lanes per device.
+    pub lanes: usize,
+    /// Whether kernels check their indices at run time.
+    pub checked: bool,
+    /// Bytes a device may take.
+    pub memory_limit: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { precision: None, lanes: 1, checked: false, memory_limit: None }
+    }
+}
+
+/// One line of `kolmo devices`.
+#[derive(Debug)]
+pub struct Listing {
+    /// The device.
+    pub device: Device,
+    /// Driver and version, as the backend tells them.
+    pub driver: String,
+    /// Workgroups in one dimension of a grid; none on the CPU.
+    pub workgroups: Option<u32>,
+    /// Why it cannot be used, if so.
+    pub unusable: Option<String>,
+}
+
+/// Every device that this build can see here.
+pub fn list() -> Vec<Listing> {
+    let threads = threads();
+    let mut all = Vec::new();
+    match cpu::CpuLane::open(threads, None) {
+        Ok(lane) => all.push(Listing {
+            device: lane.device().clone(),
+            driver: format!("{threads} hardware threads"),
+            workgroups: None,
+            unusable: None,
+        }),
+        Err(e) => eprintln!("{e}"),
+    }
+    #[cfg(feature = "wgpu")]
+    all.extend(super::wgpu::list());
+    all
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// Opens the lanes that `specs` name, all of one precision, and says which.
+pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, Precision)> {
+    let mut wanted = Vec::new();
+    for spec in specs {
+        match spec {
+            DeviceSpec::Auto => wanted.push(automatic(options.precision.unwrap_or(Precision::F64))),
+            #[cfg(feature = "wgpu")]
+            DeviceSpec::WgpuAll => {
+                let all = super::wgpu::hardware();
+                if all.is_empty() {
+                    return Err(Error::Device(format!("wgpu:all: there is no hardware adapter; {}", known())));
+                }
+                wanted.extend(all.into_iter().map(DeviceSpec::Wgpu));
+            }
+            other => wanted.push(other.clone()),
+        }
+    }
+    let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
+    let share = (threads() / cpus.max(1)).max(1);
+
+    let mut lanes = Vec::new();
+    for spec in &wanted {
+        for _ in 0..options.lanes {
+            lanes.push(match spec {
+                DeviceSpec::Cpu => Lane::new(Queue::Cpu(cpu::CpuLane::open(share, options.memory_limit)?), options.memory_limit),
+                #[cfg(feature = "wgpu")]
+                DeviceSpec::Wgpu(n) => {
+                    Lane::new(Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?), options.memory_limit)
+                }
+                other => {
+                    return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
+                }
+            });
+        }
+    }
+    let without = lanes.iter().find(|lane| !lane.device().f64);
+    let precision = match (options.precision, without) {
+        (Some(Precision::F64), Some(lane)) => {
+            let device = lane.device();
+            return Err(Error::Device(format!(
+                "{} ({}) has no double precision through {}; use --precision f32, or --device cpu",
+                device.spec, device.name, device.backend
+            )));
+        }
+        (Some(precision), _) => precision,
+        (None, Some(_)) => Precision::F32,
+        (None, None) => Precision::F64,
+    };
+    for lane in &lanes {
+        super::self_test::run(lane, precision)?;
+    }
+    Ok((lanes, precision))
+}
+
+/// The device that `auto` stands for.
+fn automatic(precision: Precision) -> DeviceSpec {
+    #[cfg(feature = "wgpu")]
+    if let Some(n) = super::wgpu::best(precision) {
+        return DeviceSpec::Wgpu(n);
+    }
+    let _ = precision;
+    DeviceSpec::Cpu
+}
+
+/// "known devices: …", for messages.
+pub(super) fn known() -> String {
+    let names: Vec<String> = list().iter().map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
+    format!("there are: {}", names.join(", "))
+}

@@ -1,0 +1,128 @@
+//! The adapters of this machine, in the order that `kolmo devices` numbers them.
+
+use std::sync::{Mutex, OnceLock};
+
+use wgpu::{Adapter, Backends, DeviceType, Features};
+
+use super::super::{Device, Limits, Listing};
+use crate::kernel::Precision;
+
+/// One process-wide lock for creating devices and pipelines: some drivers crash when two threads do.
+pub(super) static CREATION: Mutex<()> = Mutex::new(());
+
+/// Adapters, hardware before software; opened once.
+pub(super) fn adapters() -> &'static [Adapter] {
+    static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();
+    ADAPTERS.get_or_init(|| {
+        let backends = Backends::VULKAN | Backends::METAL | Backends::DX12;
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends,
+            flags: wgpu::InstanceFlags::empty(),
+            memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
+                for_resource_creation: Some(98),
+                for_device_loss: None,
+            },
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        });
+        let mut all = pollster::block_on(instance.enumerate_adapters(backends));
+        all.sort_by_key(|adapter| {
+            let info = adapter.get_info();
+            let kind = match info.device_type {
+                DeviceType::DiscreteGpu => 0,
+                DeviceType::IntegratedGpu => 1,
+                DeviceType::VirtualGpu | DeviceType::Other => 2,
+                DeviceType::Cpu => 3,
+            };
+            // Vulkan before DX12: double precision exists on Vulkan alone.
+            let backend = match info.backend {
+                wgpu::Backend::Vulkan => 0,
+                wgpu::Backend::Metal => 1,
+                _ => 2,
+            };
+            (kind, backend, info.device_pci_bus_id)
+        });
+        all
+    })
+}
+
+fn software(adapter: &Adapter) -> bool {
+    adapter.get_info().device_type == DeviceType::Cpu
+}
+
+/// What the solvers need of an adapter.
+pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
+    let (info, limits) = (adapter.get_info(), adapter.limits());
+    Device {
+        name: info.name.clone(),
+        spec: format!("wgpu:{index}"),
+        backend: match info.backend {
+            wgpu::Backend::Vulkan => "vulkan",
+            wgpu::Backend::Metal => "metal",
+            wgpu::Backend::Dx12 => "dx12",
+            _ => "other",
+        },
+        software: software(adapter),
+        f64: adapter.features().contains(Features::SHADER_F64),
+        limits: Limits {
+            binding: limits.max_storage_buffer_binding_size,
+            buffer: limits.max_buffer_size,
+            memory: software(adapter).then(super::super::cpu::available_memory),
+            unified: matches!(info.device_type, DeviceType::Cpu | DeviceType::IntegratedGpu),
+        },
+    }
+}
+
+/// Why an adapter cannot run the kernels, if so.
+pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
+    let limits = adapter.limits();
+    if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < 32 {
+        return Some(format!("{} bytes of immediate data; 32 are needed", limits.max_immediate_size));
+    }
+    if limits.max_storage_buffers_per_shader_stage < 8 {
+        return Some(format!("{} storage buffers a kernel; 8 are needed", limits.max_storage_buffers_per_shader_stage));
+    }
+    if limits.max_compute_invocations_per_workgroup < 256 {
+        return Some(format!("workgroups of {}; 256 are needed", limits.max_compute_invocations_per_workgroup));
+    }
+    None
+}
+
+/// Every adapter, for `kolmo devices`.
+pub(crate) fn list() -> Vec<Listing> {
+    let all = adapters().iter().enumerate();
+    all.map(|(i, adapter)| {
+        let info = adapter.get_info();
+        Listing {
+            device: describe(i, adapter),
+            driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+            workgroups: Some(adapter.limits().max_compute_workgroups_per_dimension),
+            unusable: unusable(adapter),
+        }
+    })
+    .collect()
+}
+
+/// Numbers of the hardware GPUs, each once.
+pub(crate) fn hardware() -> Vec<usize> {
+    let mut seen = Vec::new();
+    let mut out = Vec::new();
+    for (i, adapter) in adapters().iter().enumerate() {
+        let info = adapter.get_info();
+        let id = (info.vendor, info.device, info.device_pci_bus_id);
+        // Equal cards differ in their bus alone; a backend that does not tell it cannot be told apart.
+        if !software(adapter) && unusable(adapter).is_none() && !seen.contains(&id) {
+            seen.push(id);
+            out.push(i);
+        }
+    }
+    out
+}
+
+/// The hardware adapter that `auto` takes, if one has the precision.
+pub(crate) fn best(precision: Precision) -> Option<usize> {
+    adapters().iter().position(|adapter| {
+        !software(adapter)
+            && unusable(adapter).is_none()
+            && (precision == Precision::F32 || adapter.features().contains(Features::SHADER_F64))
+    })
+}

@@ -1,0 +1,114 @@
+//! Bounded staging rings between host and device, allocated once: wgpu's own staging grows with what is
+//! written and loses the device when memory runs out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use wgpu::{Buffer, BufferUsages, MapMode};
+
+use super::WgpuLane;
+use crate::Result;
+
+const SLOT: u64 = 16 << 20;
+const SLOTS: usize = 2;
+
+const READY: u8 = 0;
+const PENDING: u8 = 1;
+const FAILED: u8 = 2;
+
+/// One mapped buffer, or one on its way to being mapped again.
+#[derive(Debug)]
+struct Slot {
+    buffer: Buffer,
+    state: Arc<AtomicU8>,
+}
+
+/// A ring of slots in one direction.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    slots: Vec<Slot>,
+}
+
+impl Slot {
+    /// Asks for the mapping that follows the work submitted so far.
+    fn map(&self, mode: MapMode) {
+        self.state.store(PENDING, Ordering::Release);
+        let state = self.state.clone();
+        self.buffer.map_async(mode, .., move |result| {
+            state.store(if result.is_ok() { READY } else { FAILED }, Ordering::Release);
+        });
+    }
+
+    fn wait(&self, lane: &WgpuLane) -> Result<()> {
+        while self.state.load(Ordering::Acquire) == PENDING {
+            lane.wait(None, "a transfer")?;
+        }
+        match self.state.load(Ordering::Acquire) {
+            READY => Ok(()),
+            _ => Err(lane.lost_error("a transfer")),
+        }
+    }
+}
+
+impl Ring {
+    fn slots(&mut self, lane: &WgpuLane, usage: BufferUsages) -> Result<&[Slot]> {
+        while self.slots.len() < SLOTS {
+            let buffer = lane.create_buffer(SLOT, usage, "staging")?;
+            let slot = Slot { buffer, state: Arc::new(AtomicU8::new(READY)) };
+            if usage.contains(BufferUsages::MAP_WRITE) {
+                slot.map(MapMode::Write);
+            }
+            self.slots.push(slot);
+        }
+        Ok(&self.slots)
+    }
+
+    /// Copies host bytes to the device; returns when the last is on its way.
+    pub(super) fn upload(&mut self, lane: &WgpuLane, src: &[u8], dst: &Buffer, offset: u64) -> Result<()> {
+        let slots = self.slots(lane, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        for (i, chunk) in src.chunks(SLOT as usize).enumerate() {
+            let slot = &slots[i % SLOTS];
+            slot.wait(lane)?;
+            match slot.buffer.get_mapped_range_mut(..chunk.len() as u64) {
+                Ok(mut view) => view.copy_from_slice(chunk),
+                Err(_) => return Err(lane.lost_error("an upload")),
+            }
+            slot.buffer.unmap();
+            let mut encoder = lane.encoder();
+            encoder.copy_buffer_to_buffer(&slot.buffer, 0, dst, offset + i as u64 * SLOT, chunk.len() as u64);
+            lane.submit(encoder)?;
+            slot.map(MapMode::Write);
+        }
+        Ok(())
+    }
+
+    /// Copies device bytes to the host, the next chunk on its way while one is read.
+    pub(super) fn download(&mut self, lane: &WgpuLane, src: &Buffer, offset: u64, dst: &mut [u8]) -> Result<()> {
+        let slots = self.slots(lane, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let send = |i: usize, len: usize| -> Result<()> {
+            let slot = &slots[i % SLOTS];
+            let mut encoder = lane.encoder();
+            encoder.copy_buffer_to_buffer(src, offset + i as u64 * SLOT, &slot.buffer, 0, len as u64);
+            lane.submit(encoder)?;
+            slot.map(MapMode::Read);
+            Ok(())
+        };
+        let lengths: Vec<usize> = dst.chunks(SLOT as usize).map(<[u8]>::len).collect();
+        for (i, &len) in lengths.iter().enumerate().take(SLOTS) {
+            send(i, len)?;
+        }
+        for (i, chunk) in dst.chunks_mut(SLOT as usize).enumerate() {
+            let slot = &slots[i % SLOTS];
+            slot.wait(lane)?;
+            match slot.buffer.get_mapped_range(..chunk.len() as u64) {
+                Ok(view) => chunk.copy_from_slice(&view),
+                Err(_) => return Err(lane.lost_error("a download")),
+            }
+            slot.buffer.unmap();
+            if let Some(&len) = lengths.get(i + SLOTS) {
+                send(i + SLOTS, len)?;
+            }
+        }
+        Ok(())
+    }
+}

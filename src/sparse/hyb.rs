@@ -1,0 +1,307 @@
+//! The HYB format (ELL + COO) of N. Bell and M. Garland, for a range of rows.
+//!
+//! ELL entries lie in slices of 64 rows, column-major inside a slice: entry k of row r of slice s is element
+//! 64·(start(s) + k) + r, so that neighbouring threads read neighbouring elements and a CPU vectorises across
+//! rows. Padding has the value 0 and a column that its row, or the one before, reads anyway: no branch, no
+//! stray access. What exceeds a slice's width is its COO part, sorted by row with one pointer a row in place of
+//! row indices, after all ELL entries in the same arrays; a slice without one has no pointers and costs nothing.
+//! Columns ascend within a row, over ELL and COO together, and are added in that order on every lane.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{BLOCK, Layout, SLICE};
+use crate::kernel::Real;
+
+/// Words that describe a slice: start of its ELL entries in groups of 64, its width, and the place of its 65 COO
+/// pointers in the same array (0 if it has no COO part).
+pub const HEADER: usize = 3;
+
+/// A range of rows of a sparse matrix.
+#[derive(Debug, Clone)]
+pub struct Hyb<T> {
+    /// Number of rows.
+    pub rows: usize,
+    /// [`HEADER`] words a slice, then the COO pointers of the slices that have some: element numbers in
+    /// `columns` and `values`.
+    pub slices: Vec<u32>,
+    /// Column of each stored entry.
+    pub columns: Vec<u32>,
+    /// Value of each stored entry.
+    pub values: Vec<T>,
+    /// Elements of the ELL part, padding included; the rest is the COO part.
+    ell: usize,
+}
+
+/// Cuts slices into chunks of at most `most_entries` stored entries, at multiples of [`BLOCK`] rows. A single
+/// block may exceed the limit.
+pub fn cut(layout: &Layout, most_entries: u64) -> Vec<Range<usize>> {
+    const SLICES: usize = BLOCK / SLICE;
+    let mut chunks = Vec::new();
+    let (mut first, mut held) = (0, 0u64);
+    let blocks = layout.widths.chunks(SLICES).zip(layout.tails.chunks(SLICES));
+    for (block, (widths, tails)) in blocks.enumerate() {
+        let entries: u64 = widths.iter().map(|&w| u64::from(w) * SLICE as u64).sum::<u64>()
+            + tails.iter().map(|&t| u64::from(t)).sum::<u64>();
+        if held + entries > most_entries && held > 0 {
+            chunks.push(first..block * SLICES);
+            (first, held) = (block * SLICES, 0);
+        }
+        held += entries;
+    }
+    if first < layout.widths.len() {
+        chunks.push(first..layout.widths.len());
+    }
+    chunks
+}
+
+/// The pieces of the arrays that one task fills: some slices.
+struct Task<'a, T> {
+    slices: Range<usize>,
+    pointers: &'a mut [u32],
+    ell: (&'a mut [u32], &'a mut [T]),
+    tail: (&'a mut [u32], &'a mut [T]),
+    /// Element number of the first COO entry.
+    tail_start: usize,
+}
+
+impl<T: Real> Hyb<T> {
+    /// Builds the rows of the given slices of a matrix of `total` rows. `row` appends (column, value) pairs of a
+    /// row, columns ascending; the lengths must be those that the layout was made from.
+    ///
+    /// # Panics
+    /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
+    pub fn build(
+        layout: &Layout,
+        slices: Range<usize>,
+        total: usize,
+        row: &(dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync),
+    ) -> Self {
+        let (widths, tails) = (&layout.widths[slices.clone()], &layout.tails[slices.clone()]);
+        let rows = (slices.end * SLICE).min(total) - slices.start * SLICE;
+        let ell: usize = widths.iter().map(|&w| w as usize * SLICE).sum();
+        let tail: usize = tails.iter().map(|&t| t as usize).sum();
+        assert!(ell + tail < u32::MAX as usize, "a chunk of {} entries; entries are counted in 32 bits", ell + tail);
+        let with_tail = tails.iter().filter(|&&t| t > 0).count();
+
+        let mut words = vec![0u32; HEADER * widths.len() + (SLICE + 1) * with_tail];
+        let (mut start, mut pointers) = (0, HEADER * widths.len());
+        for ((header, &width), &tail) in words.chunks_mut(HEADER).zip(widths).zip(tails) {
+            header[0] = start;
+            header[1] = width;
+            header[2] = if tail > 0 { pointers as u32 } else { 0 };
+            start += width;
+            pointers += if tail > 0 { SLICE + 1 } else { 0 };
+        }
+        let mut columns = vec![0u32; ell + tail];
+        let mut values = vec![T::ZERO; ell + tail];
+
+        // Some thousands of rows a task, each with its own pieces of every array.
+        const SLICES: usize = 64;
+        let mut tasks = Vec::new();
+        let mut pointers = &mut words[HEADER * widths.len()..];
+        let (mut ell_columns, mut tail_columns) = columns.split_at_mut(ell);
+        let (mut ell_values, mut tail_values) = values.split_at_mut(ell);
+        let mut tail_start = ell;
+        for first in (0..widths.len()).step_by(SLICES) {
+            let some = first..(first + SLICES).min(widths.len());
+            let here_ell: usize = widths[some.clone()].iter().map(|&w| w as usize * SLICE).sum();
+            let here_tail: usize = tails[some.clone()].iter().map(|&t| t as usize).sum();
+            let here_pointers = (SLICE + 1) * tails[some.clone()].iter().filter(|&&t| t > 0).count();
+            tasks.push(Task {
+                slices: some,
+                pointers: pointers.split_off_mut(..here_pointers).unwrap_or_default(),
+                ell: (
+                    ell_columns.split_off_mut(..here_ell).unwrap_or_default(),
+                    ell_values.split_off_mut(..here_ell).unwrap_or_default(),
+                ),
+                tail: (
+                    tail_columns.split_off_mut(..here_tail).unwrap_or_default(),
+                    tail_values.split_off_mut(..here_tail).unwrap_or_default(),
+                ),
+                tail_start,
+            });
+            tail_start += here_tail;
+        }
+        let base = slices.start * SLICE;
+        tasks.into_par_iter().for_each(|task| fill(task, widths, tails, base, rows, row));
+        Self { rows, slices: words, columns, values, ell }
+    }
+
+    /// Builds a whole matrix from its rows.
+    pub fn from_rows(rows: &[Vec<(u32, f64)>], rule: super::WidthRule) -> Self {
+        let lengths: Vec<u32> = rows.iter().map(|r| r.len() as u32).collect();
+        let layout = Layout::new(&lengths, rule, T::PRECISION.bytes());
+        Self::build(&layout, 0..layout.widths.len(), rows.len(), &|i, row| row.extend_from_slice(&rows[i]))
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> u64 {
+        (4 * (self.slices.len() + self.columns.len())) as u64 + self.values.len() as u64 * T::PRECISION.bytes()
+    }
+
+    /// Entries of the COO part.
+    pub fn coo_len(&self) -> usize {
+        self.columns.len() - self.ell
+    }
+
+    /// The ELL entries of a row as (column, value), padding included.
+    pub fn ell_row(&self, row: usize) -> impl Iterator<Item = (u32, T)> + '_ {
+        let header = &self.slices[HEADER * (row / SLICE)..];
+        let (start, width) = (header[0] as usize, header[1] as usize);
+        (0..width).map(move |k| {
+            let e = SLICE * (start + k) + row % SLICE;
+            (self.columns[e], self.values[e])
+        })
+    }
+
+    /// The COO entries as (row, column, value), sorted by row.
+    pub fn coo(&self) -> impl Iterator<Item = (usize, u32, T)> + '_ {
+        (0..self.rows).flat_map(move |row| {
+            self.coo_range(row).map(move |e| (row, self.columns[e], self.values[e]))
+        })
+    }
+
+    fn coo_range(&self, row: usize) -> Range<usize> {
+        match self.slices[HEADER * (row / SLICE) + 2] as usize {
+            0 => 0..0,
+            at => self.slices[at + row % SLICE] as usize..self.slices[at + row % SLICE + 1] as usize,
+        }
+    }
+}
+
+fn fill<T: Real>(
+    task: Task<'_, T>,
+    widths: &[u32],
+    tails: &[u32],
+    base: usize,
+    rows: usize,
+    row: &(dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync),
+) {
+    let Task { slices, mut pointers, ell: (mut columns, mut values), mut tail, tail_start } = task;
+    let mut next = tail_start;
+    let mut entries = Vec::new();
+    // A column for the padding of empty rows: one that the row before reads.
+    let mut near = 0;
+    for slice in slices {
+        let width = widths[slice] as usize;
+        let ell_columns = columns.split_off_mut(..width * SLICE).unwrap_or_default();
+        let ell_values = values.split_off_mut(..width * SLICE).unwrap_or_default();
+        let pointers = match tails[slice] {
+            0 => &mut [][..],
+            _ => pointers.split_off_mut(..SLICE + 1).unwrap_or_default(),
+        };
+        let end = next + tails[slice] as usize;
+        for lane in 0..SLICE {
+            entries.clear();
+            if slice * SLICE + lane < rows {
+                row(base + slice * SLICE + lane, &mut entries);
+            }
+            let in_ell = entries.len().min(width);
+            near = entries.last().map_or(near, |&(column, _)| column);
+            for k in 0..width {
+                let (column, value) = entries.get(k).copied().unwrap_or((near, 0.0));
+                ell_columns[k * SLICE + lane] = column;
+                ell_values[k * SLICE + lane] = T::of(value);
+            }
+            if !pointers.is_empty() {
+                pointers[lane] = next as u32;
+                for (i, &(column, value)) in entries[in_ell..].iter().enumerate() {
+                    tail.0[next - tail_start + i] = column;
+                    tail.1[next - tail_start + i] = T::of(value);
+                }
+                next += entries.len() - in_ell;
+            } else {
+                assert_eq!(entries.len(), in_ell, "row {} is longer than it was", base + slice * SLICE + lane);
+            }
+        }
+        if let Some(last) = pointers.last_mut() {
+            *last = next as u32;
+        }
+        assert_eq!(next, end, "slice {slice} has as many COO entries as were counted");
+    }
+    let _ = &mut tail;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sparse::WidthRule;
+
+    /// The matrix of Fig. 1 of M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU Implementation of the Uniformization
+    /// Method for Solving Markov Models" (FedCSIS 2012).
+    fn figure() -> Vec<Vec<(u32, f64)>> {
+        vec![
+            vec![(0, 4.0), (4, 1.0)],
+            vec![(1, 2.0), (3, 9.0)],
+            vec![(3, 5.0)],
+            vec![(0, 1.0), (1, 3.0), (3, 2.0), (4, 1.0)],
+            vec![(4, 8.0)],
+        ]
+    }
+
+    fn ell(hyb: &Hyb<f64>) -> Vec<Vec<(u32, f64)>> {
+        (0..hyb.rows).map(|r| hyb.ell_row(r).filter(|&(_, v)| v != 0.0).collect()).collect()
+    }
+
+    #[test]
+    fn figure_1_is_stored_as_printed() {
+        let hyb = Hyb::<f64>::from_rows(&figure(), WidthRule::Fixed(2));
+
+        // The figure prints column 0 for the entry 8 of the last row; the matrix above it has it in column 4.
+        let printed = [
+            vec![(0, 4.0), (4, 1.0)],
+            vec![(1, 2.0), (3, 9.0)],
+            vec![(3, 5.0)],
+            vec![(0, 1.0), (1, 3.0)],
+            vec![(4, 8.0)],
+        ];
+        assert_eq!(ell(&hyb), printed);
+        assert_eq!(hyb.coo().collect::<Vec<_>>(), [(3, 3, 2.0), (3, 4, 1.0)]);
+    }
+
+    #[test]
+    fn figure_3_divides_ell_and_coo_at_the_same_rows() {
+        let (above, below) = (&figure()[..2], &figure()[2..]);
+
+        let first = Hyb::<f64>::from_rows(above, WidthRule::Fixed(2));
+        let second = Hyb::<f64>::from_rows(below, WidthRule::Fixed(2));
+
+        assert_eq!(ell(&first), [vec![(0, 4.0), (4, 1.0)], vec![(1, 2.0), (3, 9.0)]]);
+        assert_eq!(first.coo().count(), 0);
+        assert_eq!(ell(&second), [vec![(3, 5.0)], vec![(0, 1.0), (1, 3.0)], vec![(4, 8.0)]]);
+        // Rows of the second part are counted from its first.
+        assert_eq!(second.coo().collect::<Vec<_>>(), [(1, 3, 2.0), (1, 4, 1.0)]);
+    }
+
+    #[test]
+    fn every_chunk_holds_exactly_its_rows_in_ascending_columns() {
+        // Ragged rows, some empty, some long, not a multiple of a slice.
+        let rows: Vec<Vec<(u32, f64)>> = (0..1500u32)
+            .map(|i| {
+                let length = if i % 97 == 3 { 40 } else { i % 7 };
+                (0..length).map(|k| (k * 31 + i % 5, f64::from(i * 50 + k) + 0.5)).collect()
+            })
+            .collect();
+        let lengths: Vec<u32> = rows.iter().map(|r| r.len() as u32).collect();
+        for rule in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(0)] {
+            let layout = Layout::new(&lengths, rule, 8);
+            for most in [1, 2000, u64::MAX] {
+                let chunks = cut(&layout, most);
+                let mut at = 0;
+                for chunk in chunks {
+                    assert_eq!(chunk.start * SLICE % BLOCK, 0, "chunks are cut at blocks");
+                    let hyb = Hyb::<f64>::build(&layout, chunk, rows.len(), &|i, row| row.extend_from_slice(&rows[i]));
+                    for row in 0..hyb.rows {
+                        let mut got: Vec<(u32, f64)> = hyb.ell_row(row).filter(|&(_, v)| v != 0.0).collect();
+                        got.extend(hyb.coo_range(row).map(|e| (hyb.columns[e], hyb.values[e])));
+                        assert_eq!(got, rows[at + row], "row {} with {rule}", at + row);
+                    }
+                    at += hyb.rows;
+                }
+                assert_eq!(at, rows.len(), "chunks cover all rows");
+            }
+        }
+    }
+}

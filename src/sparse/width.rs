@@ -1,0 +1,189 @@
+//! How many entries of a row lie in the ELL part.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+
+use super::SLICE;
+use crate::{Error, Result};
+
+/// A rule for the ELL width.
+///
+/// All but `Auto` choose one width for the matrix, and a slice whose rows are all shorter gets its longest row's:
+/// that changes no entry's place, it only saves padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WidthRule {
+    /// For each slice the width that moves the fewest bytes, an entry of the COO part counted twice because its
+    /// row's thread fetches it alone.
+    #[default]
+    Auto,
+    /// CUSP's: the smallest width that fewer than a third of the rows, or fewer than 4096 of them, exceed
+    /// (N. Bell, M. Garland, NVIDIA Technical Report NVR-2008-004, 2008).
+    Cusp,
+    /// The mean row length, rounded up.
+    Mean,
+    /// The longest row: no COO part.
+    Max,
+    /// This width.
+    Fixed(u32),
+}
+
+impl FromStr for WidthRule {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Ok(match s {
+            "auto" => Self::Auto,
+            "cusp" => Self::Cusp,
+            "mean" => Self::Mean,
+            "max" => Self::Max,
+            n => Self::Fixed(n.parse().map_err(|_| {
+                Error::Invalid(format!("'{n}' is no ELL width; give auto, cusp, mean, max or a number of entries"))
+            })?),
+        })
+    }
+}
+
+impl fmt::Display for WidthRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cusp => f.write_str("cusp"),
+            Self::Mean => f.write_str("mean"),
+            Self::Max => f.write_str("max"),
+            Self::Fixed(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl WidthRule {
+    /// The one width of the matrix; `None` for `Auto`.
+    fn uniform(self, lengths: &[u32]) -> Option<u32> {
+        let rows = lengths.len();
+        let longest = || lengths.par_iter().copied().max().unwrap_or(0);
+        Some(match self {
+            Self::Auto => return None,
+            Self::Fixed(width) => width,
+            Self::Max => longest(),
+            Self::Mean => {
+                let entries: u64 = lengths.par_iter().map(|&l| u64::from(l)).sum();
+                entries.div_ceil(rows.max(1) as u64) as u32
+            }
+            Self::Cusp => {
+                let mut rows_of = vec![0usize; longest() as usize + 1];
+                for &length in lengths {
+                    rows_of[length as usize] += 1;
+                }
+                let mut longer = rows;
+                (0u32..)
+                    .zip(&rows_of)
+                    .find(|&(_, here)| {
+                        longer -= here;
+                        3 * longer < rows || longer < 4096
+                    })
+                    .map_or(0, |(width, _)| width)
+            }
+        })
+    }
+}
+
+/// Where the entries of a matrix lie: the ELL width and the number of COO entries of each slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// ELL width of each slice.
+    pub widths: Vec<u32>,
+    /// COO entries of each slice.
+    pub tails: Vec<u32>,
+}
+
+impl Layout {
+    /// Lays out rows of these lengths; `value_bytes` is the size of one value.
+    pub fn new(lengths: &[u32], rule: WidthRule, value_bytes: u64) -> Self {
+        let uniform = rule.uniform(lengths);
+        let slices: Vec<(u32, u32)> = lengths
+            .par_chunks(SLICE)
+            .map(|slice| {
+                let longest = slice.iter().copied().max().unwrap_or(0);
+                let width = uniform.map_or_else(|| fewest_bytes(slice, value_bytes), |w| w.min(longest));
+                (width, tail(slice, width))
+            })
+            .collect();
+        let (widths, tails) = slices.into_iter().unzip();
+        Self { widths, tails }
+    }
+
+    /// Entries stored, padding included.
+    pub fn stored(&self) -> u64 {
+        let ell: u64 = self.widths.iter().map(|&w| u64::from(w) * SLICE as u64).sum();
+        ell + self.tails.iter().map(|&t| u64::from(t)).sum::<u64>()
+    }
+}
+
+fn tail(slice: &[u32], width: u32) -> u32 {
+    slice.iter().map(|&l| l.saturating_sub(width)).sum()
+}
+
+fn fewest_bytes(slice: &[u32], value_bytes: u64) -> u32 {
+    let entry = value_bytes + 4;
+    let longest = slice.iter().copied().max().unwrap_or(0);
+    let pointers = 4 * (SLICE as u64 + 1);
+    let bytes = |width: u32| {
+        let tail = u64::from(tail(slice, width));
+        u64::from(width) * SLICE as u64 * entry + 2 * tail * entry + if tail > 0 { pointers } else { 0 }
+    };
+    // The cost falls and then rises with the width: stop where it begins to rise. A slice with a few rows of
+    // thousands of entries would otherwise be tried at each of them.
+    let mut best = (bytes(0), 0);
+    for width in 1..=longest {
+        let cost = bytes(width);
+        if cost <= best.0 {
+            best = (cost, width);
+        } else if width > best.1 + 8 {
+            break;
+        }
+    }
+    let whole = bytes(longest);
+    if whole <= best.0 { longest } else { best.1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_leaves_no_tail_where_rows_are_equal() {
+        let layout = Layout::new(&[6; 640], WidthRule::Auto, 8);
+
+        assert_eq!(layout.widths, [6; 10]);
+        assert_eq!(layout.tails, [0; 10]);
+    }
+
+    #[test]
+    fn auto_moves_one_long_row_into_the_tail() {
+        let mut lengths = [5; 64];
+        lengths[7] = 80;
+
+        let layout = Layout::new(&lengths, WidthRule::Auto, 8);
+
+        assert_eq!((layout.widths[0], layout.tails[0]), (5, 75));
+    }
+
+    #[test]
+    fn cusp_takes_the_width_that_fewer_than_a_third_of_the_rows_exceed() {
+        // 30 000 rows of each of the lengths 2, 4, 6, 8: widths 2 and 4 are exceeded by 3/4 and 1/2, 6 by 1/4.
+        let lengths: Vec<u32> = (0..120_000).map(|i| 2 * (i % 4) + 2).collect();
+
+        assert_eq!(WidthRule::Cusp.uniform(&lengths), Some(6));
+        assert_eq!(WidthRule::Mean.uniform(&lengths), Some(5));
+        assert_eq!(WidthRule::Max.uniform(&lengths), Some(8));
+    }
+
+    #[test]
+    fn names_of_rules_are_read_back() {
+        for rule in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(7)] {
+            assert_eq!(rule.to_string().parse::<WidthRule>().unwrap(), rule);
+        }
+        assert!("wide".parse::<WidthRule>().is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! What rounding can do to a step, proved.
+//!
+//! A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit
+//! roundoff, the standard model of rounding gives for each row i
+//!
+//! |ŷ − y| ≤ u (k + 1) Σ_j r_ji |x_j| / α + u (Σ_j r_ji |x_j| + E_i |x_i|) / α + u |y|
+//!
+//! to first order; where products are not fused each term rounds once more, which the constants below cover.
+//! Summed over rows, the l1 error of a step is at most Σ_j |x_j| g_j with
+//!
+//! g_j = u (Σ_i r_ji (k_i + 3) / α + 6 E_j / α + 3) + |Ê_j − E_j| / α + Σ_i |r̂_ji − r_ji| / α,
+//!
+//! hats marking stored numbers. Since P is an l1 contraction, errors of different steps add, and N steps err by
+//! at most N max_j g_j.
+
+use rayon::prelude::*;
+
+use super::chain::{Transitions, exit_rate};
+use crate::kernel::{Precision, Real};
+
+/// What the solver must know of the transitions before it can build them: one pass over all of them.
+#[derive(Debug, Clone)]
+pub struct Survey<T> {
+    /// Entries of each row of Rᵀ.
+    pub lengths: Vec<u32>,
+    /// Stored exit rates.
+    pub exit: Vec<T>,
+    /// Entries of the generator, its diagonal included.
+    pub nnz: u64,
+    /// Largest exit rate.
+    pub alpha: f64,
+    /// 1/α as stored: at most the exact quotient, and then taken as exact, so that α is its inverse.
+    pub inverse_alpha: T,
+    /// Bound on the l1 error of one step.
+    pub step: f64,
+}
+
+/// Surveys the transitions for a run in precision `T`.
+pub fn survey<T: Real>(transitions: &dyn Transitions) -> Survey<T> {
+    let n = transitions.states();
+    const ROWS: usize = 4096;
+    let mut lengths = vec![0u32; n];
+    lengths.par_chunks_mut(ROWS).enumerate().for_each_init(Vec::new, |row, (chunk, lengths)| {
+        for (i, length) in lengths.iter_mut().enumerate() {
+            row.clear();
+            transitions.incoming(chunk * ROWS + i, row);
+            *length = row.len() as u32;
+        }
+    });
+
+    let single = T::PRECISION == Precision::F32;
+    let u = T::PRECISION.unit_roundoff();
+    let mut exit = vec![T::ZERO; n];
+    // (largest exit rate, largest u·(…)·α + errors of storage): the parts of g_j that 1/α multiplies.
+    let (stored, exact, scaled, diagonal) = exit
+        .par_chunks_mut(ROWS)
+        .enumerate()
+        .map_init(Vec::new, |row, (chunk, exit)| {
+            let (mut stored, mut exact_largest, mut scaled, mut diagonal) = (0.0f64, 0.0f64, 0.0f64, 0u64);
+            for (i, out) in exit.iter_mut().enumerate() {
+                row.clear();
+                transitions.outgoing(chunk * ROWS + i, row);
+                let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                // The diagonal of a column is minus the sum of its stored rates, so that single precision loses
+                // no mass to the rounding of rates.
+                let sum = if single { exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())) } else { exact };
+                *out = T::of(sum);
+                let rows: f64 = row.iter().map(|&(to, r)| r * (f64::from(lengths[to as usize]) + 3.0)).sum();
+                let storage: f64 = match single {
+                    true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
+                    false => 0.0,
+                };
+                let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
+                stored = stored.max(out.wide());
+                exact_largest = exact_largest.max(exact);
+                scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
+                diagonal += u64::from(exact > 0.0);
+            }
+            (stored, exact_largest, scaled, diagonal)
+        })
+        .reduce(|| (0.0, 0.0, 0.0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1), a.2.max(b.2), a.3 + b.3));
+
+    let inverse_alpha = inverse_below::<T>(stored);
+    let nnz = lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + diagonal;
+    // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
+    let step = 1.001 * (scaled * inverse_alpha.wide() + 3.0 * u);
+    Survey { lengths, exit, nnz, alpha: exact, inverse_alpha, step }
+}
+
+/// The largest number of the precision that is at most 1/rate; 0 for a rate of 0.
+fn inverse_below<T: Real>(rate: f64) -> T {
+    if rate == 0.0 {
+        return T::ZERO;
+    }
+    let mut inverse = T::of(1.0 / rate);
+    // The fused product has the exact sign of inverse·rate − 1.
+    while inverse.wide().mul_add(rate, -1.0) > 0.0 {
+        inverse = T::of(inverse.wide() * (1.0 - 1.5 * T::PRECISION.unit_roundoff()));
+    }
+    inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_inverse_never_exceeds_the_exact_one() {
+        for rate in [3.0, 26.0, 53.8, 49.0, 1e-300, 7e100, 0.1, 201.0] {
+            let inverse = inverse_below::<f64>(rate);
+
+            assert!(inverse.mul_add(rate, -1.0) <= 0.0, "{rate}");
+            assert!(inverse * rate > 1.0 - 4.0 * f64::EPSILON, "{rate}");
+        }
+        let single = inverse_below::<f32>(3.0);
+        assert!(single.wide() * 3.0 <= 1.0 && single.wide() * 3.0 > 1.0 - 3e-7);
+    }
+}

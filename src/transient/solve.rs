@@ -1,0 +1,447 @@
+//! From a problem to its answer: plan the windows, build the matrix, sweep.
+
+use std::time::Instant;
+
+use super::bound::{Survey, survey};
+use super::chain::{Initial, Reward, Transitions};
+use super::parts::{MatrixInfo, Parts};
+use super::poisson::Window;
+use super::sweep::{Planned, Sweep};
+use super::{stationary, subdivided};
+use crate::kernel::{Precision, Real};
+use crate::lane::Lane;
+use crate::sparse::WidthRule;
+use crate::{Error, Result};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Problem<'a> {
+    /// The chain's transitions.
+    pub transitions: &'a dyn TransitionsDebug,
+    /// Where it begins.
+    pub initial: &'a Initial,
+    /// Times ≥ 0, in any order; infinity is the steady state.
+    pub times: &'a [f64],
+    /// Rewards whose expectations are wanted at each time.
+    pub rewards: &'a [Reward],
+    /// Whether the probabilities themselves are wanted.
+    pub vectors: bool,
+}
+
+/// [`Transitions`], which need no `Debug` of their own.
+pub trait TransitionsDebug: Transitions {}
+impl<T: Transitions + ?Sized> TransitionsDebug for T {}
+impl std::fmt::Debug for dyn TransitionsDebug + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Transitions({} states)", self.states())
+    }
+}
+
+/// How the sum is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Method {
+    /// One sweep with unscaled iterates.
+    #[default]
+    Sweep,
+    /// l = ⌈αt/Θ⌉ intervals of equal length, each a sum of its own from the result of the one before: Algorithm 1
+    /// of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over the intervals.
+    Subdivided {
+        /// Largest αt of an interval.
+        theta: f64,
+    },
+}
+
+/// How it is computed.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Bound on the total l1 error of each time's probabilities.
+    pub epsilon: f64,
+    /// Rule for the ELL width.
+    pub width: WidthRule,
+    /// Method.
+    pub method: Method,
+    /// Least number of parts; more are made where the lane's bindings ask for them.
+    pub parts: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { epsilon: 1e-6, width: WidthRule::Auto, method: Method::Sweep, parts: 1 }
+    }
+}
+
+/// What the solver tells while it works.
+pub trait Observer: Send {
+    /// Multiplications done, and an upper bound of all. An error stops the work.
+    fn progress(&mut self, done: u64, all: u64) -> Result<()>;
+    /// The probabilities at time number `index`, one a state. Times arrive in the order of their windows.
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()>;
+}
+
+/// Whether the requested bound is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It is.
+    Met,
+    /// It is not.
+    NotMet,
+}
+
+/// A proved bound on an l1 error; the total is the sum.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+pub struct Bound {
+    /// Poisson mass outside of the window.
+    pub truncation: f64,
+    /// Iterates replaced by an earlier one.
+    pub steady_state: f64,
+    /// Rounding of numbers stored and computed.
+    pub rounding: f64,
+}
+
+impl Bound {
+    /// The bound on the error.
+    pub fn total(&self) -> f64 {
+        self.truncation + self.steady_state + self.rounding
+    }
+}
+
+/// A reward's expectations at one time.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct RewardValue {
+    /// The reward's name.
+    pub name: String,
+    /// Expected rate of reward at the time.
+    pub instantaneous: f64,
+    /// Expected reward accumulated up to the time.
+    pub cumulative: f64,
+}
+
+/// What is known of one time.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct TimeResult {
+    /// The time; `null` in JSON where it is infinite.
+    pub time: f64,
+    /// Uniformization rate times time.
+    pub alpha_t: f64,
+    /// First and last term of the sum.
+    pub window: (u64, u64),
+    /// Bound on the l1 error.
+    pub bound: Bound,
+    /// Sum of the probabilities, if they were computed.
+    pub mass: Option<f64>,
+    /// Expectations of rewards.
+    pub rewards: Vec<RewardValue>,
+}
+
+/// Seconds of each phase.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Seconds {
+    /// Reading the model.
+    pub load: f64,
+    /// Surveying and building the matrix, and copying it to the device.
+    pub build: f64,
+    /// Copying to the device, where it is told apart from building.
+    pub upload: f64,
+    /// Multiplying, and copying results back.
+    pub solve: f64,
+    /// Copying results back, where it is told apart from solving.
+    pub download: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// The answer, the probabilities themselves having gone to the [`Observer`].
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// Whether the requested bound is met at every time.
+    pub status: Status,
+    /// Termwise worst bound over times.
+    pub bound: Bound,
+    /// Number of states.
+    pub n: usize,
+    /// Entries of the generator, its diagonal included.
+    pub nnz: u64,
+    /// Uniformization rate: the largest exit rate.
+    pub alpha: f64,
+    /// Multiplications.
+    pub terms: u64,
+    /// The matrix as stored.
+    pub matrix: MatrixInfo,
+    /// Each time, in the order asked.
+    pub times: Vec<TimeResult>,
+    /// Largest number of bytes held on the device.
+    pub device_bytes: u64,
+    /// Seconds of `build` and `solve`.
+    pub seconds: Seconds,
+}
+
+/// Computes the probabilities at every time of the problem.
+///
+/// # Errors
+/// Times that are negative or NaN, ε outside of (0, 1), an initial distribution that is none, rewards of another
+/// length; a lane that lacks memory or is lost; whatever the observer returns.
+pub fn solve(
+    lane: &Lane,
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Solution> {
+    check(problem, options)?;
+    match precision {
+        Precision::F32 => solve_in::<f32>(lane, problem, options, observer),
+        Precision::F64 => solve_in::<f64>(lane, problem, options, observer),
+    }
+}
+
+fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
+    let epsilon = options.epsilon;
+    if !(epsilon > 0.0 && epsilon < 1.0) {
+        return Err(Error::Invalid(format!("epsilon is {epsilon}; it must lie between 0 and 1, both excluded")));
+    }
+    if let Method::Subdivided { theta } = options.method
+        && !(theta > 0.0 && theta.is_finite())
+    {
+        return Err(Error::Invalid(format!("theta is {theta}; it must be a number above 0")));
+    }
+    let n = problem.transitions.states();
+    if n == 0 {
+        return Err(Error::Invalid("the chain has no states".to_owned()));
+    }
+    if problem.times.is_empty() {
+        return Err(Error::Invalid("no time was asked for; give --time T".to_owned()));
+    }
+    if let Some(t) = problem.times.iter().find(|t| t.is_nan() || **t < 0.0) {
+        return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
+    }
+    for reward in problem.rewards {
+        if reward.values.len() != n {
+            let (name, got) = (&reward.name, reward.values.len());
+            return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
+        }
+    }
+    Ok(())
+}
+
+/// A chain built on its lane, and what the methods share.
+pub(super) struct Built<'a, T> {
+    pub(super) lane: &'a Lane,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) options: &'a Options,
+    pub(super) survey: Survey<T>,
+    pub(super) parts: Parts<T>,
+    pub(super) initial: Vec<f64>,
+}
+
+impl<T: Real> Built<'_, T> {
+    /// αt, α being the inverse of the stored 1/α.
+    pub(super) fn lambda(&self, t: f64) -> f64 {
+        t / self.survey.inverse_alpha.wide()
+    }
+
+    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside.
+    pub(super) fn rounding(&self, lambda: f64, len: u64) -> f64 {
+        let u = T::PRECISION.unit_roundoff();
+        // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
+        // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
+        let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
+        self.survey.step * lambda + 2.0 * u + u * len as f64 + drift
+    }
+}
+
+fn solve_in<T: Real>(
+    lane: &Lane,
+    problem: &Problem<'_>,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Solution> {
+    let started = Instant::now();
+    let n = problem.transitions.states();
+    let initial = problem.initial.probabilities(n)?;
+    let survey = lane.host(|| survey::<T>(problem.transitions));
+    let mut seconds = Seconds::default();
+    let mut solution = Solution {
+        status: Status::Met,
+        bound: Bound::default(),
+        n,
+        nnz: survey.nnz,
+        alpha: survey.alpha,
+        terms: 0,
+        matrix: MatrixInfo { format: "hyb", parts: 1, ..MatrixInfo::default() },
+        times: Vec::new(),
+        device_bytes: 0,
+        seconds,
+    };
+    let mut mass = vec![None; problem.times.len()];
+    let mut observer = Masses { inner: observer, mass: &mut mass };
+
+    // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
+    let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
+    let mut times: Vec<Option<TimeResult>> = problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
+    for (i, time) in times.iter_mut().enumerate() {
+        if let Some(time) = time {
+            time.rewards = rest_rewards(problem, &initial, problem.times[i]);
+            if problem.vectors {
+                observer.result(i, &initial)?;
+            }
+        }
+    }
+    if times.iter().any(Option::is_none) {
+        let parts = Parts::build(lane, problem.transitions, &survey, options.width, options.parts)?;
+        solution.matrix = parts.matrix.clone();
+        seconds.build = started.elapsed().as_secs_f64();
+        let mut built = Built { lane, problem, options, survey, parts, initial };
+        built.survey.lengths = Vec::new();
+        built.survey.exit = Vec::new();
+        let at = Instant::now();
+        let finite: Vec<usize> =
+            (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
+        if !finite.is_empty() {
+            solution.terms += match options.method {
+                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer)?,
+                Method::Subdivided { theta } => subdivided::run(&built, theta, &finite, &mut times, &mut observer)?,
+            };
+        }
+        let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
+        if !infinite.is_empty() {
+            solution.terms += stationary::run(&built, &infinite, &mut times, &mut observer)?;
+        }
+        seconds.solve = at.elapsed().as_secs_f64();
+    }
+    solution.times = times.into_iter().flatten().collect();
+    assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
+    for (time, mass) in solution.times.iter_mut().zip(mass) {
+        time.mass = mass;
+        let (worst, bound) = (&mut solution.bound, &time.bound);
+        worst.truncation = worst.truncation.max(bound.truncation);
+        worst.steady_state = worst.steady_state.max(bound.steady_state);
+        worst.rounding = worst.rounding.max(bound.rounding);
+        if !(bound.total() <= options.epsilon) {
+            solution.status = Status::NotMet;
+        }
+    }
+    solution.device_bytes = lane.peak_bytes();
+    solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
+    Ok(solution)
+}
+
+/// Notes the mass of each result on its way to the observer.
+struct Masses<'a> {
+    inner: &'a mut dyn Observer,
+    mass: &'a mut [Option<f64>],
+}
+
+impl Observer for Masses<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.inner.progress(done, all)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.mass[index] = Some(super::chain::exit_rate(probabilities.iter().copied()));
+        self.inner.result(index, probabilities)
+    }
+}
+
+fn at_rest(time: f64) -> TimeResult {
+    TimeResult { time, alpha_t: 0.0, window: (0, 0), bound: Bound::default(), mass: None, rewards: Vec::new() }
+}
+
+fn rest_rewards(problem: &Problem<'_>, initial: &[f64], t: f64) -> Vec<RewardValue> {
+    let value = |r: &Reward| {
+        let instantaneous = r.values.iter().zip(initial).map(|(r, p)| r * p).sum::<f64>();
+        // A chain at rest earns its reward for as long as it is asked to; nothing in no time.
+        let cumulative = if t == 0.0 || instantaneous == 0.0 { 0.0 } else { instantaneous * t };
+        RewardValue { name: r.name.clone(), instantaneous, cumulative }
+    };
+    problem.rewards.iter().map(value).collect()
+}
+
+/// The one sweep, or as many as memory for the accumulators asks for.
+fn sweep<T: Real>(
+    built: &Built<'_, T>,
+    which: &[usize],
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+) -> Result<u64> {
+    let (problem, epsilon) = (built.problem, built.options.epsilon);
+    let mut planned = Vec::with_capacity(which.len());
+    for &index in which {
+        let t = problem.times[index];
+        let lambda = built.lambda(t);
+        // Steps are counted in 32 bits on the device.
+        if lambda > f64::from(u32::MAX) * 0.99 {
+            return Err(Error::Invalid(format!(
+                "time {t} asks for {lambda:.3e} multiplications; the most is 4.2e9 (ask for --time inf?)"
+            )));
+        }
+        // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
+        // nothing the bound cannot be met, and half of ε is as good as any share.
+        let len = 12.0 * lambda.sqrt() + 64.0;
+        let left = epsilon - built.rounding(lambda, len as u64);
+        let left = if left > 0.0 { left } else { 0.5 * epsilon };
+        let share = if lambda > 256.0 { 0.8 } else { 0.999 };
+        let weights = Window::new(lambda, share * left).weights();
+        planned.push(Planned {
+            index,
+            lambda,
+            tails: if problem.rewards.is_empty() { Vec::new() } else { weights.tails() },
+            weights,
+            steady_allowance: (1.0 - share) * left,
+            steady_state: 0.0,
+            normalisation: 0.0,
+            rewards: vec![(0.0, 0.0); problem.rewards.len()],
+        });
+    }
+    planned.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    let mut terms = 0;
+    let rewards: Vec<&[f64]> = problem.rewards.iter().map(|r| &r.values[..]).collect();
+    let vector = built.initial.len() as u64 * T::PRECISION.bytes();
+    while !planned.is_empty() {
+        let most = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let mut sweep = Sweep::new(built.lane, &built.parts, &built.survey, &rewards, (terms, terms + most))?;
+        sweep.start(&built.initial)?;
+        // A tenth of what is free stays free, for weights and the driver.
+        let room = built.lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1));
+        let room = (room as usize).clamp(1, planned.len());
+        let (steps, left_over) = sweep.run(&mut planned, room, problem.vectors, observer)?;
+        terms += steps;
+        let mut again = Vec::new();
+        for (place, time) in planned.into_iter().enumerate() {
+            if left_over.contains(&place) {
+                again.push(Planned { rewards: vec![(0.0, 0.0); problem.rewards.len()], steady_state: 0.0, ..time });
+            } else {
+                times[time.index] = Some(finish(built, &time));
+            }
+        }
+        planned = again;
+    }
+    Ok(terms)
+}
+
+fn finish<T: Real>(built: &Built<'_, T>, time: &Planned) -> TimeResult {
+    let inverse_alpha = built.survey.inverse_alpha.wide();
+    let (left, len) = (time.weights.left, time.weights.values.len() as u64);
+    // Masses that weights were divided by are known to ten roundings or better.
+    let measured = match T::PRECISION {
+        Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
+        Precision::F64 => 0.0,
+    };
+    let rewards = built.problem.rewards.iter().zip(&time.rewards).map(|(r, &(instantaneous, cumulative))| RewardValue {
+        name: r.name.clone(),
+        instantaneous,
+        cumulative: cumulative * inverse_alpha,
+    });
+    TimeResult {
+        time: built.problem.times[time.index],
+        alpha_t: time.lambda,
+        window: (left, left + len - 1),
+        bound: Bound {
+            truncation: time.weights.truncation,
+            steady_state: time.steady_state,
+            rounding: built.rounding(time.lambda, len) + time.weights.rounding + measured,
+        },
+        mass: None,
+        rewards: rewards.collect(),
+    }
+}
