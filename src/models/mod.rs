@@ -1,1 +1,356 @@
-//! Built-in models.
+//! Built-in models: chains that are generated row by row from a closed form, so that none has to be stored.
+
+mod birth_death;
+mod tandem;
+mod wlan;
+
+use birth_death::BirthDeath;
+use tandem::Tandem;
+use wlan::Wlan;
+
+use crate::transient::chain::Transitions;
+use crate::{Error, Result};
+
+/// A built-in chain, ready for the solver.
+pub struct Model {
+    /// Its specification with the numbers as they were understood, such as `wlan:40,6`.
+    pub name: String,
+    /// Its transitions; rates per ms for `wlan`, per unit of time for the others.
+    pub transitions: Box<dyn Transitions>,
+    /// The state it starts in.
+    pub initial: usize,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("name", &self.name)
+            .field("states", &self.transitions.states())
+            .field("initial", &self.initial)
+            .finish()
+    }
+}
+
+/// States are numbered by `u32`, and `u32::MAX` marks an empty place in a matrix; the largest chain has one fewer.
+const MAX_STATES: u64 = u32::MAX as u64 - 1;
+
+/// The built-in chain that `spec` names: `wlan:K,S`, `tandem:C` or `birth-death:N,LAMBDA,MU`.
+///
+/// `None` when `spec` does not begin with the name of one and a colon: it is then a path.
+/// Parameters that the model does not admit are [`Error::Invalid`].
+///
+/// ```
+/// let model = kolmo::models::parse("tandem:5").unwrap()?;
+/// assert_eq!(model.transitions.states(), 66);
+/// assert!(kolmo::models::parse("chains/tandem.tra").is_none());
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub fn parse(spec: &str) -> Option<Result<Model>> {
+    let (name, parameters) = spec.split_once(':')?;
+    let parameters = Parameters {
+        spec,
+        values: parameters.split(',').map(str::trim).collect(),
+    };
+    match name {
+        "wlan" => Some(wlan(&parameters)),
+        "tandem" => Some(tandem(&parameters)),
+        "birth-death" => Some(birth_death(&parameters)),
+        _ => None,
+    }
+}
+
+fn wlan(parameters: &Parameters) -> Result<Model> {
+    const EXAMPLE: &str = "wlan:40,6";
+    parameters.expect(&["K", "S"], EXAMPLE)?;
+    let queue = parameters.whole(0, "K (packets that a device can queue)", u64::MAX, EXAMPLE)?;
+    let stages = parameters.whole(1, "S (back-off stages)", Wlan::MAX_STAGES, EXAMPLE)?;
+    // n = 6M² + 12M + 4 with M = 2KS, in wider arithmetic than any u64 K can overflow.
+    let m = 2 * u128::from(queue) * u128::from(stages);
+    let states = m
+        .checked_mul(m)
+        .and_then(|square| square.checked_mul(6))
+        .and_then(|six| six.checked_add(12 * m + 4));
+    parameters.fits(states, "K·S", "at most 13376", EXAMPLE)?;
+    Ok(Model {
+        name: format!("wlan:{queue},{stages}"),
+        transitions: Box::new(Wlan::new(queue as usize, stages as usize)),
+        initial: 0,
+    })
+}
+
+fn tandem(parameters: &Parameters) -> Result<Model> {
+    const EXAMPLE: &str = "tandem:127";
+    parameters.expect(&["C"], EXAMPLE)?;
+    let capacity = parameters.whole(0, "C (capacity of each queue)", u64::MAX, EXAMPLE)?;
+    let c = u128::from(capacity);
+    let states = (c + 1).checked_mul(2 * c + 1);
+    parameters.fits(states, "C", "at most 46340", EXAMPLE)?;
+    Ok(Model {
+        name: format!("tandem:{capacity}"),
+        transitions: Box::new(Tandem::new(capacity as usize)),
+        initial: 0,
+    })
+}
+
+fn birth_death(parameters: &Parameters) -> Result<Model> {
+    const EXAMPLE: &str = "birth-death:1000,0.9,1";
+    parameters.expect(&["N", "LAMBDA", "MU"], EXAMPLE)?;
+    let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
+    let birth = parameters.rate(1, "LAMBDA (birth rate)", EXAMPLE)?;
+    let death = parameters.rate(2, "MU (death rate)", EXAMPLE)?;
+    if !(birth + death).is_finite() {
+        return Err(parameters.refuse("LAMBDA + MU", "finite", EXAMPLE));
+    }
+    Ok(Model {
+        name: format!("birth-death:{states},{birth},{death}"),
+        transitions: Box::new(BirthDeath::new(states as usize, birth, death)),
+        initial: 0,
+    })
+}
+
+/// What follows a built-in model's colon.
+struct Parameters<'a> {
+    spec: &'a str,
+    values: Vec<&'a str>,
+}
+
+impl Parameters<'_> {
+    fn refuse(&self, what: &str, must_be: &str, example: &str) -> Error {
+        Error::Invalid(format!(
+            "{}: {what} must be {must_be}; for example {example}",
+            self.spec
+        ))
+    }
+
+    fn expect(&self, names: &[&str], example: &str) -> Result<()> {
+        if self.values.len() == names.len() {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "{}: {} parameters are given and {} needed ({}); for example {example}",
+            self.spec,
+            self.values.len(),
+            names.len(),
+            names.join(","),
+        )))
+    }
+
+    fn whole(&self, place: usize, what: &str, largest: u64, example: &str) -> Result<u64> {
+        match self.values[place].parse() {
+            Ok(value) if (1..=largest).contains(&value) => Ok(value),
+            _ if largest == u64::MAX => Err(self.refuse(what, "a whole number from 1", example)),
+            _ => Err(self.refuse(what, &format!("a whole number from 1 to {largest}"), example)),
+        }
+    }
+
+    fn rate(&self, place: usize, what: &str, example: &str) -> Result<f64> {
+        match self.values[place].parse::<f64>() {
+            // A negative zero is taken as zero, so that no rate carries a sign.
+            Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(rate.abs()),
+            _ => Err(self.refuse(what, "a finite number that is not negative", example)),
+        }
+    }
+
+    fn fits(&self, states: Option<u128>, what: &str, must_be: &str, example: &str) -> Result<()> {
+        match states {
+            Some(states) if states <= u128::from(MAX_STATES) => Ok(()),
+            _ => Err(self.refuse(
+                &format!("{what}, so that there are no more than {MAX_STATES} states,"),
+                must_be,
+                example,
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that `incoming` lists exactly the transpose of `outgoing`, both ascending, free of self-loops and
+    /// duplicates, rates > 0. Returns the number of transitions.
+    pub(super) fn check_transpose(chain: &dyn Transitions) -> usize {
+        let n = chain.states();
+        let mut transposed = vec![Vec::new(); n];
+        let (mut row, mut transitions) = (Vec::new(), 0);
+        let mut exits = vec![0.0; n];
+        chain.exit_rates(0..n, &mut exits);
+        for (state, exit) in exits.iter().enumerate() {
+            row.clear();
+            chain.outgoing(state, &mut row);
+            check_row(state, &row);
+            let sum = crate::transient::chain::exit_rate(row.iter().map(|&(_, rate)| rate));
+            assert_eq!(sum.to_bits(), exit.to_bits(), "exit rate of state {state}");
+            for &(target, rate) in &row {
+                assert!((target as usize) < n, "{state} -> {target} of {n} states");
+                transposed[target as usize].push((state as u32, rate));
+            }
+            transitions += row.len();
+        }
+        for (state, expected) in transposed.iter().enumerate() {
+            // What is in `row` already has to stay.
+            row.clear();
+            row.push((7, 7.0));
+            chain.incoming(state, &mut row);
+            assert_eq!(row[0], (7, 7.0));
+            check_row(state, &row[1..]);
+            assert_eq!(&row[1..], &expected[..], "transitions into state {state}");
+        }
+        transitions
+    }
+
+    fn check_row(state: usize, row: &[(u32, f64)]) {
+        assert!(
+            row.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "{state}: not ascending: {row:?}"
+        );
+        assert!(
+            row.iter()
+                .all(|&(other, rate)| other as usize != state && rate > 0.0),
+            "{state}: {row:?}"
+        );
+    }
+
+    /// Whether every state reaches every other: state 0 reaches all, along transitions and against them.
+    pub(super) fn irreducible(chain: &dyn Transitions) -> bool {
+        let n = chain.states();
+        [false, true].into_iter().all(|forward| {
+            let mut seen = vec![false; n];
+            let (mut stack, mut row) = (vec![0], Vec::new());
+            seen[0] = true;
+            while let Some(state) = stack.pop() {
+                row.clear();
+                if forward {
+                    chain.outgoing(state, &mut row)
+                } else {
+                    chain.incoming(state, &mut row)
+                }
+                for &(other, _) in &row {
+                    if !std::mem::replace(&mut seen[other as usize], true) {
+                        stack.push(other as usize);
+                    }
+                }
+            }
+            seen.into_iter().all(|s| s)
+        })
+    }
+
+    fn refusal(spec: &str) -> String {
+        parse(spec).expect(spec).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn specifications() {
+        for (spec, name, states) in [
+            ("wlan:113,6", "wlan:113,6", 11_048_692),
+            ("wlan:204, 6", "wlan:204,6", 35_985_604),
+            ("wlan:1,1", "wlan:1,1", 52),
+            ("tandem:15", "tandem:15", 496),
+            ("birth-death:1,2.50,3", "birth-death:1,2.5,3", 1),
+        ] {
+            let model = parse(spec).unwrap().unwrap();
+            assert_eq!(
+                (&model.name[..], model.transitions.states(), model.initial),
+                (name, states, 0)
+            );
+        }
+        for path in [
+            "model.tra",
+            "wlan",
+            "wlan2:3,4",
+            "C:\\chains\\wlan.tra",
+            "",
+            ":",
+            "/tmp/tandem:3",
+        ] {
+            assert!(parse(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_parameter_its_range_and_an_example() {
+        assert_eq!(
+            refusal("wlan:40,x"),
+            "wlan:40,x: S (back-off stages) must be a whole number from 1 to 1023; for example wlan:40,6"
+        );
+        assert_eq!(
+            refusal("tandem:-1"),
+            "tandem:-1: C (capacity of each queue) must be a whole number from 1; for example tandem:127"
+        );
+        for spec in [
+            "wlan:0,6",
+            "wlan:40,0",
+            "wlan:40,1024",
+            "wlan:",
+            "wlan:,",
+            "wlan:1.5,6",
+            "wlan:40",
+            "wlan:4,5,6",
+        ] {
+            assert!(
+                refusal(spec).contains("for example wlan:40,6"),
+                "{}",
+                refusal(spec)
+            );
+        }
+        for spec in [
+            "tandem:",
+            "tandem:0",
+            "tandem:1,2",
+            "tandem:99999999999999999999999",
+        ] {
+            assert!(
+                refusal(spec).contains("for example tandem:127"),
+                "{}",
+                refusal(spec)
+            );
+        }
+        for spec in [
+            "birth-death:0,1,1",
+            "birth-death:4,-1,1",
+            "birth-death:4,1,inf",
+            "birth-death:4,NaN,1",
+        ] {
+            assert!(
+                refusal(spec).contains("for example birth-death:1000,0.9,1"),
+                "{}",
+                refusal(spec)
+            );
+        }
+        assert!(refusal("birth-death:4,1e308,1e308").contains("LAMBDA + MU must be finite"));
+    }
+
+    #[test]
+    fn the_largest_number_of_states_is_met_without_overflow() {
+        // 6M² + 12M + 4 ≤ 2³² − 2 with M = 2KS first fails at KS = 13377, 2C² + 3C + 1 at C = 46341.
+        for spec in [
+            "wlan:18446744073709551615,1023",
+            "wlan:13377,1",
+            "tandem:18446744073709551615",
+            "tandem:46341",
+        ] {
+            assert!(
+                refusal(spec).contains("no more than 4294967294 states"),
+                "{}",
+                refusal(spec)
+            );
+        }
+        assert!(refusal("birth-death:4294967295,1,1").contains("from 1 to 4294967294"));
+        assert_eq!(
+            parse("tandem:46340").unwrap().unwrap().transitions.states(),
+            4_294_930_221
+        );
+        assert_eq!(
+            parse("wlan:13376,1").unwrap().unwrap().transitions.states(),
+            4_294_338_052
+        );
+        assert_eq!(
+            parse("birth-death:4294967294,1,1")
+                .unwrap()
+                .unwrap()
+                .transitions
+                .states(),
+            4_294_967_294
+        );
+    }
+}

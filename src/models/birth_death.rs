@@ -1,0 +1,76 @@
+//! Birth–death chain on finitely many states.
+
+use crate::transient::chain::Transitions;
+
+/// States 0 … N−1; births at rate λ in states below N−1, deaths at rate μ in states above 0. With λ, μ > 0 it is
+/// the M/M/1 queue with room for N−1 customers, and its stationary distribution is proportional to (λ/μ)^i.
+/// A rate of zero leaves the transitions of its kind out.
+#[derive(Debug, Clone)]
+pub(super) struct BirthDeath {
+    states: usize,
+    birth: f64,
+    death: f64,
+}
+
+impl BirthDeath {
+    /// The chain of `states` ≥ 1 states with these rates, both finite and ≥ 0.
+    pub(super) fn new(states: usize, birth: f64, death: f64) -> Self {
+        Self { states, birth, death }
+    }
+
+    /// The neighbours of `state` that there are, with the rate belonging to each.
+    fn neighbours(&self, state: usize, below: f64, above: f64, row: &mut Vec<(u32, f64)>) {
+        debug_assert!(state < self.states, "state {state} of {}", self.states);
+        if state > 0 && below > 0.0 {
+            row.push((state as u32 - 1, below));
+        }
+        if state + 1 < self.states && above > 0.0 {
+            row.push((state as u32 + 1, above));
+        }
+    }
+}
+
+impl Transitions for BirthDeath {
+    fn states(&self) -> usize {
+        self.states
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.neighbours(state, self.birth, self.death, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.neighbours(state, self.death, self.birth, row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_transpose, irreducible};
+    use super::*;
+
+    #[test]
+    fn transitions() {
+        let chain = BirthDeath::new(4, 2.0, 3.0);
+        let row = |state| {
+            let mut row = Vec::new();
+            chain.outgoing(state, &mut row);
+            row
+        };
+        assert_eq!(row(0), [(1, 2.0)]);
+        assert_eq!(row(1), [(0, 3.0), (2, 2.0)]);
+        assert_eq!(row(3), [(2, 3.0)]);
+        for n in [1, 2, 3, 50] {
+            let chain = BirthDeath::new(n, 2.0, 3.0);
+            assert_eq!(check_transpose(&chain), 2 * (n - 1));
+            assert!(irreducible(&chain));
+        }
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_no_transition() {
+        assert_eq!(check_transpose(&BirthDeath::new(5, 1.0, 0.0)), 4);
+        assert_eq!(check_transpose(&BirthDeath::new(5, 0.0, 1.0)), 4);
+        assert_eq!(check_transpose(&BirthDeath::new(5, 0.0, 0.0)), 0);
+    }
+}

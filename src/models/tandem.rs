@@ -1,0 +1,150 @@
+//! Tandem queueing network M/Cox(2)/1 → M/M/1 with finite queues.
+
+use crate::transient::chain::Transitions;
+
+/// Rate at which service ends in phase 1 and the customer moves on to the second station, μ1b.
+const LEAVE_PHASE_1: f64 = 1.8;
+/// Rate at which service enters phase 2, μ1a.
+const ENTER_PHASE_2: f64 = 0.2;
+/// Rate at which service ends in phase 2, μ2.
+const LEAVE_PHASE_2: f64 = 2.0;
+/// Rate of the second station's server, κ.
+const SECOND: f64 = 4.0;
+
+/// Two stations in series, each with room for C customers. Customers arrive at the first at rate λ = 4C and are
+/// served there in one or two phases (a Coxian distribution); those who leave it join the second, whose server is
+/// exponential. A service at the first cannot end while the second is full.
+///
+/// A state is (sc, ph, sm): customers in the first station, phase of the service there (1 when the station is
+/// empty), customers in the second. States are in lexicographic order:
+/// sm when sc = 0, and (C+1)·(2·sc − 1 + (ph − 1)) + sm otherwise; n = (C+1)(2C+1) = 2C² + 3C + 1.
+///
+/// Source: H. Hermanns, J. Meyer-Kayser, M. Siegle, "Multi terminal binary decision diagrams to represent and analyse
+/// continuous time Markov chains" (NSMC 1999), in the form in which PRISM's collection of case studies has it.
+#[derive(Debug, Clone)]
+pub(super) struct Tandem {
+    capacity: usize,
+    arrivals: f64,
+}
+
+impl Tandem {
+    /// The network with room for `capacity` ≥ 1 customers in each station.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            arrivals: 4.0 * capacity as f64,
+        }
+    }
+
+    /// (sc, ph, sm) of a state.
+    fn decode(&self, state: usize) -> (usize, usize, usize) {
+        debug_assert!(state < self.states(), "state {state} of {}", self.states());
+        let (level, sm) = (state / (self.capacity + 1), state % (self.capacity + 1));
+        if level == 0 {
+            (0, 1, sm)
+        } else {
+            (level.div_ceil(2), 2 - level % 2, sm)
+        }
+    }
+
+    fn index(&self, sc: usize, ph: usize, sm: usize) -> u32 {
+        let level = if sc == 0 { 0 } else { 2 * sc + ph - 2 };
+        (level * (self.capacity + 1) + sm) as u32
+    }
+}
+
+impl Transitions for Tandem {
+    fn states(&self) -> usize {
+        (self.capacity + 1) * (2 * self.capacity + 1)
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let (sc, ph, sm) = self.decode(state);
+        if sc > 0 && (sc > 1 || ph == 1) {
+            row.push((self.index(sc - 1, ph, sm), self.arrivals));
+        }
+        if ph == 2 {
+            row.push((self.index(sc, 1, sm), ENTER_PHASE_2));
+        }
+        if sm < self.capacity {
+            row.push((state as u32 + 1, SECOND));
+        }
+        // The next customer's service starts in phase 1.
+        if sm > 0 && ph == 1 && sc < self.capacity {
+            row.push((self.index(sc + 1, 1, sm - 1), LEAVE_PHASE_1));
+            row.push((self.index(sc + 1, 2, sm - 1), LEAVE_PHASE_2));
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let (sc, ph, sm) = self.decode(state);
+        if sc > 0 && sm < self.capacity {
+            let rate = if ph == 1 { LEAVE_PHASE_1 } else { LEAVE_PHASE_2 };
+            row.push((self.index(sc - 1, 1, sm + 1), rate));
+        }
+        if sm > 0 {
+            row.push((state as u32 - 1, SECOND));
+        }
+        if sc > 0 && ph == 1 {
+            row.push((self.index(sc, 2, sm), ENTER_PHASE_2));
+        }
+        if sc < self.capacity {
+            row.push((self.index(sc + 1, ph, sm), self.arrivals));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_transpose, irreducible};
+    use super::*;
+
+    #[test]
+    fn states_and_index_are_inverse() {
+        let chain = Tandem::new(4);
+        let mut states = Vec::new();
+        for state in 0..chain.states() {
+            let (sc, ph, sm) = chain.decode(state);
+            assert_eq!(chain.index(sc, ph, sm) as usize, state);
+            assert!(
+                sc <= 4 && sm <= 4 && (ph == 1 || ph == 2 && sc > 0),
+                "({sc}, {ph}, {sm})"
+            );
+            states.push((sc, ph, sm));
+        }
+        assert!(states.is_sorted());
+    }
+
+    #[test]
+    fn transitions() {
+        // Arrivals from the (C+1)(2C−1) states with sc < C, C(C+1) changes of phase, C(2C+1) services of the second
+        // station and 2C·C departures to it.
+        for (c, alpha) in [(1, 8.0), (2, 14.0), (5, 26.0), (15, 66.0)] {
+            let chain = Tandem::new(c);
+            let expected = (c + 1) * (2 * c - 1) + c * (c + 1) + c * (2 * c + 1) + 2 * c * c;
+            assert_eq!(check_transpose(&chain), expected);
+            assert!(irreducible(&chain));
+            let mut exits = vec![0.0; chain.states()];
+            chain.exit_rates(0..chain.states(), &mut exits);
+            assert_eq!(exits.into_iter().fold(0.0, f64::max), alpha);
+        }
+        assert_eq!(Tandem::new(5).states(), 66);
+        assert_eq!(check_transpose(&Tandem::new(5)), 189);
+        assert_eq!(Tandem::new(15).states(), 496);
+    }
+
+    #[test]
+    fn a_full_second_station_holds_customers_back() {
+        let chain = Tandem::new(2);
+        let mut row = Vec::new();
+        chain.outgoing(chain.index(1, 1, 2) as usize, &mut row);
+        assert_eq!(
+            row,
+            [
+                (chain.index(1, 1, 1), SECOND),
+                (chain.index(1, 2, 2), ENTER_PHASE_2),
+                (chain.index(2, 1, 2), 8.0)
+            ]
+        );
+    }
+}

@@ -1,0 +1,457 @@
+//! Two wireless devices that share a channel, with bounded queues and binary exponential back-off.
+
+use crate::transient::chain::Transitions;
+
+/// A source's off → on rate.
+const TURN_ON: f64 = 0.05;
+/// A source's on → off rate.
+const TURN_OFF: f64 = 0.10;
+/// Arrival rate of packets while the source is on.
+const ARRIVAL: f64 = 0.2;
+/// Rate of an attempt at back-off stage 0: the inverse mean of 32 slots of 20 µs, halved over the window.
+const ATTEMPT: f64 = 3.2;
+/// Rate at which a started transmission is sensed by the other device: one slot of 20 µs.
+const SENSE: f64 = 50.0;
+/// Rate at which an undisturbed transmission ends, μ.
+const TRANSMISSION: f64 = 0.7;
+/// Probability that it ends with an error, pe.
+const ERROR: f64 = 0.1;
+/// Rate at which a collision ends, γ.
+const COLLISION: f64 = 0.7;
+
+/// An undisturbed transmission ends well.
+const SUCCESS: f64 = TRANSMISSION * (1.0 - ERROR);
+/// An undisturbed transmission ends with an error.
+const FAILURE: f64 = TRANSMISSION * ERROR;
+/// At the last stage success and error both remove the packet: the two rates, summed in this order everywhere.
+const EITHER: f64 = SUCCESS + FAILURE;
+
+/// No such local state.
+const NONE: u32 = u32::MAX;
+
+/// The channel, in the order in which its states appear in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Channel {
+    /// Idle.
+    I,
+    /// Device 1 has begun and is not yet sensed.
+    V1,
+    /// Device 2 has begun and is not yet sensed.
+    V2,
+    /// Device 1 transmits alone.
+    T1,
+    /// Device 2 transmits alone.
+    T2,
+    /// Both transmit: a collision.
+    C,
+}
+
+/// Two devices d = 1, 2 on one channel; rates per ms.
+///
+/// A device has q in 0 … K packets queued, is at back-off stage s in 0 … S−1 and its source is off or on, a in {0, 1};
+/// q = 0 forces s = 0. Its M + 2 local states, M = 2KS, are numbered x = a for q = 0 and
+/// x = 2 + ((q−1)·S + s)·2 + a otherwise. The channel is I, V1, V2, T1, T2 or C; V1, T1 and C need q₁ ≥ 1 and V2, T2 and
+/// C need q₂ ≥ 1. States are ordered by (x₁, channel, x₂); n = 6M² + 12M + 4.
+///
+/// | transition | when | rate |
+/// |---|---|---|
+/// | a_d: 0 → 1, 1 → 0 | | 0.05, 0.1 |
+/// | q_d + 1 | a_d = 1, q_d < K | 0.2 |
+/// | I → V_d | q_d ≥ 1 | β(s_d) = 3.2 / 2^s_d |
+/// | V_d → T_d | | 50 |
+/// | V_d → C | q ≥ 1 of the other device | β(s) of the other device |
+/// | T_d → I, success: q_d − 1, s_d = 0 | | 0.7·0.9 |
+/// | T_d → I, error: s_d + 1; at s_d = S−1 the packet is dropped: q_d − 1, s_d = 0 | | 0.7·0.1 |
+/// | C → I, error of both | | 0.7 |
+///
+/// Rows are generated from these closed forms and from tables over the local states, in about the time that it takes
+/// to write them.
+#[derive(Debug, Clone)]
+pub(super) struct Wlan {
+    /// M, the number of local states with q ≥ 1.
+    m: u32,
+    /// Back-off stages S.
+    stages: u32,
+    /// States in the block of an x₁ < 2: channels I, V2, T2.
+    empty_block: u32,
+    /// States in the block of an x₁ ≥ 2: all channels.
+    block: u32,
+    local: Vec<Local>,
+}
+
+/// What a row needs to know of a local state.
+#[derive(Debug, Clone, Copy)]
+struct Local {
+    /// β of the stage, 0 when the queue is empty.
+    attempt: f64,
+    /// Rate of the source's change out of this state.
+    toggle: f64,
+    /// Rate of the source's change into this state.
+    toggled: f64,
+    /// The local state after an arrival, or [`NONE`].
+    arrival: u32,
+    /// The local state before an arrival, or [`NONE`].
+    arrived: u32,
+    /// The local state after the head packet has left; [`NONE`] when there is none.
+    done: u32,
+    /// The local state after an error; [`NONE`] when there is no packet.
+    fail: u32,
+    /// The local state at stage 0 of the queue that success turns into this one, or [`NONE`]. The other stages
+    /// follow at distance 2.
+    first_done: u32,
+    /// The one local state that an error turns into this one, or [`NONE`].
+    failed: u32,
+}
+
+impl Local {
+    fn new(x: u32, queue: u32, stages: u32) -> Self {
+        let place = |q: u32, s: u32, a: u32| {
+            if q == 0 {
+                a
+            } else {
+                2 + ((q - 1) * stages + s) * 2 + a
+            }
+        };
+        let a = x % 2;
+        let (q, s) = if x < 2 {
+            (0, 0)
+        } else {
+            ((x - 2) / 2 / stages + 1, (x - 2) / 2 % stages)
+        };
+        let done = if q > 0 { place(q - 1, 0, a) } else { NONE };
+        let (on, off) = (a == 1, a == 0);
+        Self {
+            attempt: if q > 0 {
+                ATTEMPT * 0.5f64.powi(s as i32)
+            } else {
+                0.0
+            },
+            toggle: if on { TURN_OFF } else { TURN_ON },
+            toggled: if off { TURN_OFF } else { TURN_ON },
+            arrival: if on && q < queue { place(q + 1, s, a) } else { NONE },
+            // An empty queue is at stage 0 only, so a first packet arrives there only.
+            arrived: if on && (q > 1 || q == 1 && s == 0) {
+                place(q - 1, s, a)
+            } else {
+                NONE
+            },
+            done,
+            fail: if q > 0 && s + 1 < stages {
+                place(q, s + 1, a)
+            } else {
+                done
+            },
+            first_done: if s == 0 && q < queue {
+                place(q + 1, 0, a)
+            } else {
+                NONE
+            },
+            failed: if s > 0 {
+                place(q, s - 1, a)
+            } else if q < queue {
+                place(q + 1, stages - 1, a)
+            } else {
+                NONE
+            },
+        }
+    }
+}
+
+impl Wlan {
+    /// The largest S: up to it every β is a normal number.
+    pub(super) const MAX_STAGES: u64 = 1023;
+
+    /// The chain with queues of K = `queue` ≥ 1 packets and S = `stages` in 1 … [`Self::MAX_STAGES`]. The caller has
+    /// checked that n stays below 2³² − 1.
+    pub(super) fn new(queue: usize, stages: usize) -> Self {
+        let (queue, stages) = (queue as u32, stages as u32);
+        let m = 2 * queue * stages;
+        Self {
+            m,
+            stages,
+            empty_block: 3 * m + 2,
+            block: 6 * m + 6,
+            local: (0..m + 2).map(|x| Local::new(x, queue, stages)).collect(),
+        }
+    }
+
+    /// Index of a state; x₁ ≥ 2 for V1, T1 and C, x₂ ≥ 2 for V2, T2 and C.
+    fn index(&self, x1: u32, channel: Channel, x2: u32) -> u32 {
+        let m = self.m;
+        if x1 < 2 {
+            let place = match channel {
+                Channel::I => x2,
+                Channel::V2 => m + x2,
+                Channel::T2 => 2 * m + x2,
+                Channel::V1 | Channel::T1 | Channel::C => {
+                    unreachable!("{channel:?} with an empty queue, x1 = {x1}")
+                }
+            };
+            x1 * self.empty_block + place
+        } else {
+            let place = match channel {
+                Channel::I => x2,
+                Channel::V1 => m + 2 + x2,
+                Channel::V2 => 2 * m + 2 + x2,
+                Channel::T1 => 3 * m + 4 + x2,
+                Channel::T2 => 4 * m + 4 + x2,
+                Channel::C => 5 * m + 4 + x2,
+            };
+            2 * self.empty_block + (x1 - 2) * self.block + place
+        }
+    }
+
+    /// (x₁, channel, x₂) of a state: the inverse of [`Self::index`].
+    fn decode(&self, state: usize) -> (u32, Channel, u32) {
+        debug_assert!(state < self.states(), "state {state} of {}", self.states());
+        let (state, m, l) = (state as u32, self.m, self.m + 2);
+        if state < 2 * self.empty_block {
+            let (x1, place) = (state / self.empty_block, state % self.empty_block);
+            if place < l {
+                (x1, Channel::I, place)
+            } else if place < l + m {
+                (x1, Channel::V2, place - m)
+            } else {
+                (x1, Channel::T2, place - 2 * m)
+            }
+        } else {
+            let rest = state - 2 * self.empty_block;
+            let (x1, place) = (2 + rest / self.block, rest % self.block);
+            if place < l {
+                (x1, Channel::I, place)
+            } else if place < 2 * l {
+                (x1, Channel::V1, place - l)
+            } else if place < 2 * l + m {
+                (x1, Channel::V2, place - 2 * m - 2)
+            } else if place < 3 * l + m {
+                (x1, Channel::T1, place - 3 * m - 4)
+            } else if place < 3 * l + 2 * m {
+                (x1, Channel::T2, place - 4 * m - 4)
+            } else {
+                (x1, Channel::C, place - 5 * m - 4)
+            }
+        }
+    }
+
+    /// Calls `source` with the local states that the end of an undisturbed transmission turns into `to`, ascending,
+    /// and with the rate.
+    fn ended(&self, to: &Local, mut source: impl FnMut(u32, f64)) {
+        if to.first_done != NONE {
+            for stage in 0..self.stages - 1 {
+                source(to.first_done + 2 * stage, SUCCESS);
+            }
+            source(to.first_done + 2 * (self.stages - 1), EITHER);
+        } else if to.failed != NONE {
+            // A state at stage 0 below a full queue has the branch above; here the stage is not the first.
+            source(to.failed, FAILURE);
+        }
+    }
+}
+
+impl Transitions for Wlan {
+    fn states(&self) -> usize {
+        let m = self.m as usize;
+        6 * m * m + 12 * m + 4
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        use Channel::{C, I, T1, T2, V1, V2};
+        let (x1, channel, x2) = self.decode(state);
+        let (d1, d2) = (&self.local[x1 as usize], &self.local[x2 as usize]);
+        // Blocks of x₁ in ascending order: before an arrival, before an error at an earlier stage, the source's
+        // change (x₁ ^ 1 lies beside x₁), this block, and the states with one packet more.
+        let needs1 = matches!(channel, V1 | T1 | C);
+        if d1.arrived != NONE && !(needs1 && d1.arrived < 2) {
+            row.push((self.index(d1.arrived, channel, x2), ARRIVAL));
+        }
+        let collided = |row: &mut Vec<(u32, f64)>| {
+            if d2.failed != NONE {
+                row.push((self.index(d1.failed, C, d2.failed), COLLISION));
+            }
+        };
+        if channel == I && d1.first_done == NONE && d1.failed != NONE {
+            row.push((self.index(d1.failed, T1, x2), FAILURE));
+            collided(row);
+        }
+        if x1 % 2 == 1 {
+            row.push((self.index(x1 ^ 1, channel, x2), d1.toggled));
+        }
+        match channel {
+            I => {}
+            V1 => row.push((self.index(x1, I, x2), d1.attempt)),
+            V2 => row.push((self.index(x1, I, x2), d2.attempt)),
+            T1 => row.push((self.index(x1, V1, x2), SENSE)),
+            T2 => row.push((self.index(x1, V2, x2), SENSE)),
+            C => {
+                row.push((self.index(x1, V1, x2), d2.attempt));
+                row.push((self.index(x1, V2, x2), d1.attempt));
+            }
+        }
+        let needs2 = matches!(channel, V2 | T2 | C);
+        if d2.arrived != NONE && !(needs2 && d2.arrived < 2) {
+            row.push((self.index(x1, channel, d2.arrived), ARRIVAL));
+        }
+        row.push((self.index(x1, channel, x2 ^ 1), d2.toggled));
+        if channel == I {
+            let base = self.index(x1, T2, 2) - 2;
+            self.ended(d2, |x2, rate| row.push((base + x2, rate)));
+        }
+        if x1.is_multiple_of(2) {
+            row.push((self.index(x1 ^ 1, channel, x2), d1.toggled));
+        }
+        if channel == I && d1.first_done != NONE {
+            self.ended(d1, |x1, rate| row.push((self.index(x1, T1, x2), rate)));
+            collided(row);
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        use Channel::{C, I, T1, T2, V1, V2};
+        let start = row.len();
+        let (x1, channel, x2) = self.decode(state);
+        let (d1, d2) = (&self.local[x1 as usize], &self.local[x2 as usize]);
+        let mut to = |x1, channel, x2, rate| row.push((self.index(x1, channel, x2), rate));
+        to(x1 ^ 1, channel, x2, d1.toggle);
+        to(x1, channel, x2 ^ 1, d2.toggle);
+        if d1.arrival != NONE {
+            to(d1.arrival, channel, x2, ARRIVAL);
+        }
+        if d2.arrival != NONE {
+            to(x1, channel, d2.arrival, ARRIVAL);
+        }
+        match channel {
+            I => {
+                if x1 >= 2 {
+                    to(x1, V1, x2, d1.attempt);
+                }
+                if x2 >= 2 {
+                    to(x1, V2, x2, d2.attempt);
+                }
+            }
+            V1 => {
+                to(x1, T1, x2, SENSE);
+                if x2 >= 2 {
+                    to(x1, C, x2, d2.attempt);
+                }
+            }
+            V2 => {
+                to(x1, T2, x2, SENSE);
+                if x1 >= 2 {
+                    to(x1, C, x2, d1.attempt);
+                }
+            }
+            T1 if d1.done == d1.fail => to(d1.done, I, x2, EITHER),
+            T1 => {
+                to(d1.done, I, x2, SUCCESS);
+                to(d1.fail, I, x2, FAILURE);
+            }
+            T2 if d2.done == d2.fail => to(x1, I, d2.done, EITHER),
+            T2 => {
+                to(x1, I, d2.done, SUCCESS);
+                to(x1, I, d2.fail, FAILURE);
+            }
+            C => to(d1.fail, I, d2.fail, COLLISION),
+        }
+        row[start..].sort_unstable_by_key(|&(target, _)| target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_transpose, irreducible};
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn states_and_index_are_inverse() {
+        for (queue, stages) in [(1, 1), (1, 3), (3, 1), (4, 2)] {
+            let chain = Wlan::new(queue, stages);
+            let m = 2 * queue * stages;
+            let mut states = Vec::new();
+            for state in 0..chain.states() {
+                let (x1, channel, x2) = chain.decode(state);
+                assert_eq!(chain.index(x1, channel, x2) as usize, state);
+                assert!(
+                    (x1 as usize) < m + 2 && (x2 as usize) < m + 2,
+                    "({x1}, {channel:?}, {x2})"
+                );
+                states.push((x1, channel as u8, x2));
+            }
+            assert!(states.is_sorted());
+        }
+    }
+
+    #[test]
+    fn incoming_is_the_transpose_of_outgoing() {
+        for (queue, stages) in [
+            (1, 1),
+            (1, 2),
+            (2, 1),
+            (3, 1),
+            (1, 6),
+            (2, 2),
+            (5, 1),
+            (3, 4),
+            (4, 3),
+            (2, 9),
+        ] {
+            let chain = Wlan::new(queue, stages);
+            check_transpose(&chain);
+            assert!(irreducible(&chain), "wlan:{queue},{stages}");
+        }
+    }
+
+    #[test]
+    fn six_stages_have_the_known_counts() {
+        for k in [4, 6, 9, 14] {
+            let chain = Wlan::new(k, 6);
+            let n = chain.states();
+            assert_eq!(n, 864 * k * k + 144 * k + 4);
+            assert_eq!(
+                check_transpose(&chain) + n,
+                4992 * k * k - 104 * k - 56,
+                "K = {k}"
+            );
+        }
+    }
+
+    #[test]
+    fn rates() {
+        let chain = Wlan::new(6, 6);
+        let mut exits = vec![0.0; chain.states()];
+        chain.exit_rates(0..chain.states(), &mut exits);
+        // V_d → T_d, both sources on with room in both queues, and an attempt of the other at stage 0.
+        assert_eq!(exits.iter().copied().fold(0.0, f64::max), 53.8);
+        // Two empty queues, both sources off.
+        assert_eq!(exits.iter().copied().fold(f64::INFINITY, f64::min), 0.1);
+        assert_eq!(exits[0], 0.1);
+        let (mut rates, mut longest, mut row) = (HashSet::new(), 0, Vec::new());
+        for state in 0..chain.states() {
+            row.clear();
+            chain.incoming(state, &mut row);
+            longest = longest.max(row.len());
+            rates.extend(row.iter().map(|&(_, rate)| rate.to_bits()));
+        }
+        // 0.05, 0.07, 0.1 (also β₅), 0.2 (also β₄), 0.4, 0.63, 0.7 (γ, and both ends at the last stage), 0.8, 1.6,
+        // 3.2, 50.
+        assert_eq!(rates.len(), 11);
+        // Sources' changes and arrivals of both, six ends of each transmission, a collision.
+        assert_eq!(longest, 17);
+    }
+
+    #[test]
+    fn a_state_by_hand() {
+        // K = 1, S = 2: M = 4, blocks of 14 (x1 = 0, 1) and 30 states. Both at q = 1, s = 1, a = 0 (x = 4), collision.
+        let chain = Wlan::new(1, 2);
+        let state = chain.index(4, Channel::C, 4);
+        assert_eq!(state, 2 * 14 + 2 * 30 + 26 + 2);
+        let mut row = Vec::new();
+        chain.outgoing(state as usize, &mut row);
+        // Both packets are dropped (x = 0), or a source turns on (x = 5).
+        assert_eq!(row, [(0, 0.7), (state + 1, 0.05), (state + 30, 0.05)]);
+        row.clear();
+        chain.incoming(state as usize, &mut row);
+        let (v1, v2) = (chain.index(4, Channel::V1, 4), chain.index(4, Channel::V2, 4));
+        assert_eq!(row, [(v1, 1.6), (v2, 1.6), (state + 1, 0.1), (state + 30, 0.1)]);
+    }
+}
