@@ -32,7 +32,11 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for rate in rates {
         let next = sum + rate;
-        lost += if sum >= rate { (sum - next) + rate } else { (rate - next) + sum };
+        lost += if sum >= rate {
+            (sum - next) + rate
+        } else {
+            (rate - next) + sum
+        };
         sum = next;
     }
     sum + lost
