@@ -1,10 +1,12 @@
 //! Storm's `.drn` files of continuous-time Markov chains.
 
+mod header;
+
 use std::collections::HashMap;
 use std::path::Path;
 
+use self::header::Header;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
-use crate::io::tra::MOST_STATES;
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
 use crate::{Error, Result};
 
@@ -64,172 +66,14 @@ pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Ve
     Ok(found)
 }
 
+/// True where nothing but a comment is left of a line.
+fn is_end(scanner: &Scanner) -> bool {
+    scanner.rest().is_empty() || scanner.rest().starts_with(b"//")
+}
+
 /// True for lines that say nothing.
 fn is_comment(line: Line) -> bool {
     line.bytes.is_empty() || line.bytes.starts_with(b"//")
-}
-
-/// What stands before `@model`.
-struct Header {
-    states: u64,
-    choices: Option<u64>,
-    /// Names, when the file gives them.
-    rewards: Vec<String>,
-}
-
-impl Header {
-    fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
-        let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
-        loop {
-            let Some(line) = lines.next() else {
-                let reason = "has no `@model` line: it is truncated, or no DRN file; export it again with \
-                              `storm ... --exportbuild out.drn`";
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: reason.into(),
-                });
-            };
-            if is_comment(line) {
-                continue;
-            }
-            let (key, value) = match line.bytes.iter().position(|&b| b == b':') {
-                Some(colon) => (
-                    line.bytes[..colon].trim_ascii(),
-                    line.bytes[colon + 1..].trim_ascii(),
-                ),
-                None => (line.bytes, &b""[..]),
-            };
-            // A value stands behind the colon, or in the next line, which may be blank.
-            let mut value_line = || {
-                let mut ahead = lines.clone();
-                match ahead.next() {
-                    _ if !value.is_empty() => Line {
-                        number: line.number,
-                        bytes: value,
-                    },
-                    Some(next) if !next.bytes.starts_with(b"@") => {
-                        *lines = ahead;
-                        next
-                    }
-                    _ => Line {
-                        number: line.number,
-                        bytes: b"",
-                    },
-                }
-            };
-            match key {
-                b"@type" => {
-                    kind = true;
-                    let value = value_line();
-                    if !value.bytes.eq_ignore_ascii_case(b"ctmc") {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!(
-                                "the model is of @type {}; kolmo solves CTMC only",
-                                quote(value.bytes)
-                            ),
-                        ));
-                    }
-                }
-                b"@value_type" => {
-                    let value = value_line();
-                    if value.bytes != b"double" && value.bytes != b"rational" {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!(
-                                "values are of @value_type {}; export the model with numbers (double or rational)",
-                                quote(value.bytes)
-                            ),
-                        ));
-                    }
-                }
-                b"@parameters" => {
-                    let value = value_line();
-                    if !value.bytes.is_empty() && !is_comment(value) {
-                        return Err(error(
-                            path,
-                            value.number,
-                            format!(
-                                "the model has parameters {}; give them values and export it again",
-                                quote(value.bytes)
-                            ),
-                        ));
-                    }
-                }
-                b"@placeholders" => {
-                    let value = value_line();
-                    if !is_comment(value) {
-                        return Err(error(
-                            path,
-                            value.number,
-                            "placeholders are not supported; export the model with numbers in their place",
-                        ));
-                    }
-                }
-                b"@reward_models" => {
-                    let value = value_line();
-                    if !is_comment(value) {
-                        for field in value.fields() {
-                            rewards.push(text::name(field, path, value.number)?);
-                        }
-                    }
-                }
-                b"@nr_states" => states = Some(count(value_line(), "states", path)?),
-                b"@nr_choices" => choices = Some(count(value_line(), "choices", path)?),
-                b"@model" => {
-                    let lacks = |what| {
-                        error(
-                            path,
-                            line.number,
-                            format!("no {what} line before @model; add one"),
-                        )
-                    };
-                    if !kind {
-                        return Err(lacks("`@type: CTMC`"));
-                    }
-                    let states = states.ok_or_else(|| lacks("@nr_states"))?;
-                    if states == 0 || states > MOST_STATES {
-                        return Err(error(
-                            path,
-                            line.number,
-                            format!("@nr_states is {states}; chains may have 1 to {MOST_STATES} states"),
-                        ));
-                    }
-                    return Ok(Self {
-                        states,
-                        choices,
-                        rewards,
-                    });
-                }
-                _ => {
-                    let reason = if line.bytes.starts_with(b"@") {
-                        format!(
-                            "key {} is not known; remove it with its value, if the chain does not need it",
-                            quote(key)
-                        )
-                    } else {
-                        format!(
-                            "{} stands before `@model`, but is no key; is this a DRN file?",
-                            quote(line.bytes)
-                        )
-                    };
-                    return Err(error(path, line.number, reason));
-                }
-            }
-        }
-    }
-}
-
-fn count(line: Line, what: &str, path: &Path) -> Result<u64> {
-    text::unsigned(line.bytes).ok_or_else(|| {
-        let reason = format!(
-            "{} is not a number of {what}, an integer below 10^18",
-            quote(line.bytes)
-        );
-        error(path, line.number, reason)
-    })
 }
 
 /// The state whose lines are being read.
@@ -336,10 +180,12 @@ impl<'a> Model<'a> {
             ));
         };
         let text = scanner.rest();
-        let Some(rate) = scanner
+        let rate = scanner
             .number()
-            .filter(|rate| *rate >= 0.0 && scanner.rest().is_empty())
-        else {
+            .filter(|rate| *rate >= 0.0 && scanner.is_delimited());
+        let digits = significant_digits(&text[..text.len() - scanner.rest().len()]);
+        scanner.blanks();
+        let Some(rate) = rate.filter(|_| is_end(scanner)) else {
             return Err(self.error(line, format!("rate {} is not a finite number ≥ 0", quote(text))));
         };
         if target >= self.header.states {
@@ -349,7 +195,7 @@ impl<'a> Model<'a> {
                 format!("target {target} is out of range: @nr_states is {states}; correct one of them"),
             ));
         }
-        self.state.digits = self.state.digits.max(significant_digits(text));
+        self.state.digits = self.state.digits.max(digits);
         self.list.from.push((self.states - 1) as u32);
         self.list.to.push(target as u32);
         // −0 becomes 0.
@@ -400,11 +246,11 @@ impl<'a> Model<'a> {
             ));
         }
         self.state.rate = self.rewards(line, scanner)?;
-        while !scanner.rest().is_empty() {
+        while !is_end(scanner) {
             let name = if scanner.byte(b'"') {
                 let rest = scanner.rest();
                 let Some(length) = rest.iter().position(|&b| b == b'"') else {
-                    return Err(self.error(line, format!("the label \"{} has no closing quote", quote(rest))));
+                    return Err(self.error(line, format!("label {} has no closing quote", quote(rest))));
                 };
                 scanner.skip(length + 1);
                 &rest[..length]
@@ -449,7 +295,7 @@ impl<'a> Model<'a> {
         }
         scanner.blanks();
         self.state.jump = self.rewards(line, scanner)?;
-        if !scanner.rest().is_empty() {
+        if !is_end(scanner) {
             return Err(self.error(
                 line,
                 format!("{} behind the action is of no known form", quote(scanner.rest())),
@@ -487,7 +333,7 @@ impl<'a> Model<'a> {
             let (found, due) = (values.len(), self.rewards.len());
             return Err(self.error(
                 line,
-                format!("{found} rewards stand where {due} are due; write one for each"),
+                format!("rewards given: {found}, due: {due}; write one for each reward model"),
             ));
         }
         Ok(values)
@@ -557,7 +403,7 @@ impl<'a> Model<'a> {
             } = worst;
             warnings.push(format!(
                 "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
-                 the sums are used ({} such states, this one the worst)",
+                 the sums are used (states that differ: {}, this one the most)",
                 self.path.display(),
                 self.mismatches
             ));

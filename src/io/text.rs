@@ -130,12 +130,12 @@ fn load(path: &Path) -> Result<Storage> {
     }
     // Empty files cannot be mapped everywhere, and pipes and pseudo-files say length 0.
     if metadata.is_file() && metadata.len() > 0 {
-        // SAFETY: the map is read-only and private to this process; it is sound as long as nobody shortens or
-        // rewrites the file while it is read, which every program that maps its input asks of its user.
         #[expect(
             unsafe_code,
             reason = "mapping a file is the one way to read it without a copy"
         )]
+        // SAFETY: the map is read-only and private to this process; it is sound as long as nobody shortens or
+        // rewrites the file while it is read, which every program that maps its input asks of its user.
         if let Ok(map) = unsafe { Mmap::map(&file) } {
             return Ok(Storage::Mapped(map));
         }

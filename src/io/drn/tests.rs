@@ -45,6 +45,23 @@ fn full_file() {
 }
 
 #[test]
+fn comments_behind_lines() {
+    let read = chain(
+        "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1// no\nstate 1 // x\n",
+    );
+    assert!(read.unwrap_err().to_string().contains(":6: rate `1// no`"));
+    let read = chain(
+        "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1 // yes\nstate 1 // x\n",
+    )
+    .unwrap();
+    assert_eq!(
+        read.labels.sets,
+        [("a".to_string(), vec![0]), ("//b".to_string(), vec![0])]
+    );
+    assert_eq!((read.transitions.rate, read.warnings), (vec![1.0], vec![]));
+}
+
+#[test]
 fn old_file_without_exit_rates_choices_and_reward_names() {
     let read = chain(
         "@type: CTMC\n@parameters\n\n@nr_states\n2\n@model\nstate 0\n\taction 0\n\t\t1 : 4\nstate 1 [1]\n\taction 0 [0.5]\n\t\t0 : 3\n",
@@ -75,7 +92,7 @@ fn exit_rates_are_compared_at_the_digits_printed() {
         warnings,
         [
             "m.drn:5: the exit rate of state 0 is 10.0068 in the file, its transitions sum to 10.006; the sums are used \
-          (1 such states, this one the worst)"
+          (states that differ: 1, this one the most)"
         ]
     );
     assert_eq!(file("10.006650001000000", "0.00665").warnings.len(), 1);
@@ -91,7 +108,7 @@ fn worst_mismatch_is_named_once() {
     .unwrap();
     assert_eq!(read.warnings.len(), 2);
     assert!(read.warnings[0].starts_with("m.drn:10: the exit rate of state 1 is 1 in the file"));
-    assert!(read.warnings[0].contains("(2 such states"));
+    assert!(read.warnings[0].contains("(states that differ: 2,"));
     assert!(read.warnings[1].contains("@nr_choices says 7, the file has 2 actions"));
 }
 
@@ -119,7 +136,7 @@ fn model_errors() {
     assert!(body_message("state x").contains(":9: `x` is not the number"));
     assert!(body_message("state 0 !-1").contains(":9: exit rate `-1`"));
     assert!(body_message("state 0 {1}").contains("POMDP"));
-    assert!(body_message("state 0 [1]").contains("1 rewards stand where 2 are due"));
+    assert!(body_message("state 0 [1]").contains("rewards given: 1, due: 2"));
     assert!(body_message("state 0 [1, x]").contains(":9: `x]` are not finite rewards"));
     assert!(body_message("state 0 [1, 2").contains(":9: "));
     assert!(body_message("state 0 \"a").contains("no closing quote"));

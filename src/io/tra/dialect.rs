@@ -95,7 +95,12 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
         }
         let hint = first;
         let Some(next) = content.next(path)? else {
-            return Err(unknown(hint, path));
+            if hint.bytes.eq_ignore_ascii_case(b"ctmc") {
+                let reason =
+                    "the hint `ctmc` has no transitions behind it: the file is truncated; export it again";
+                return Err(error(path, hint.number, reason));
+            }
+            return Err(language_or_unknown(hint, path));
         };
         if !next.0.bytes[0].is_ascii_digit() {
             return Err(language_or_unknown(hint, path));
@@ -297,7 +302,7 @@ fn check_hint(hint: Line, path: &Path) -> Result<()> {
         return Ok(());
     }
     let is = |word: &&str| hint.bytes.eq_ignore_ascii_case(word.as_bytes());
-    if OTHER_TYPES.iter().any(|word| is(&word)) {
+    if OTHER_TYPES.iter().any(is) {
         return Err(error(
             path,
             hint.number,
@@ -318,10 +323,7 @@ fn language_or_unknown(line: Line, path: &Path) -> Error {
         .unwrap_or(line.bytes.len());
     let word = &line.bytes[..end];
     let is = |known: &&str| word.eq_ignore_ascii_case(known.as_bytes());
-    if word.eq_ignore_ascii_case(b"ctmc")
-        || OTHER_TYPES.iter().any(|w| is(&w))
-        || LANGUAGE.iter().any(|w| is(&w))
-    {
+    if word.eq_ignore_ascii_case(b"ctmc") || OTHER_TYPES.iter().any(is) || LANGUAGE.iter().any(is) {
         language(line, path)
     } else {
         unknown(line, path)

@@ -163,6 +163,7 @@ fn other_formats() {
         ("# Reward structure \"a\"\n# State rewards\n", 1, "rewards"),
         ("digraph M {\n", 1, "Graphviz"),
         ("{\"jani-version\": 1}\n", 1, "JANI"),
+        ("ctmc\n", 1, "has no transitions behind it"),
         ("hello\n0 1 2\n", 1, "starts no list"),
         ("hello world\n", 1, "starts no list"),
         ("0.5\n0.5\n", 1, "starts no list"),
@@ -175,6 +176,28 @@ fn other_formats() {
     }
     assert!(message("").contains("is empty"));
     assert!(message(" \r\n# only comments\n").contains("is empty"));
+}
+
+#[test]
+fn files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.tra.gz");
+    let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zip, b"2 3\n0 1 1\n1 0 2\n0 1 3\n").unwrap();
+    let zipped = zip.finish().unwrap();
+    std::fs::write(&path, &zipped).unwrap();
+    assert_eq!(
+        read(&path).unwrap().transitions,
+        list(&[(0, 1, 1.0), (1, 0, 2.0), (0, 1, 3.0)])
+    );
+    assert_eq!(line_of(&path, 0, 1).unwrap(), [2, 4]);
+    std::fs::write(&path, &zipped[..zipped.len() - 3]).unwrap();
+    assert!(
+        read(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("m.tra.gz: the gzip stream ends early")
+    );
 }
 
 #[test]
