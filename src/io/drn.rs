@@ -1,0 +1,470 @@
+//! Storm's `.drn` files of continuous-time Markov chains.
+
+mod header;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use self::header::Header;
+use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
+use crate::{Error, Result};
+
+/// Significant digits that Storm writes unless told otherwise.
+const DIGITS: u32 = 6;
+
+/// Significant digits at which a number is taken for exact.
+const EXACT: u32 = 17;
+
+/// Reads a chain with its labels and rewards from a DRN file of `@type: CTMC`.
+///
+/// Values behind targets are rates. State rewards are rewards per unit of time; an action's reward is earned at each
+/// jump, thus counts E(s) · reward per unit of time, E(s) being the sum of the rates listed for s, self-loops included.
+/// Exit rates in the file (`!10.0067`) are only compared with those sums: one warning names the worst mismatch beyond
+/// the digits printed. Self-loops stay in the list.
+///
+/// # Errors
+/// Those of [`text::read`]; [`Error::Parse`] for other types of models and values, several actions in a state, states
+/// not numbered 0, 1, 2 …, targets out of range, rates that are negative or not finite and lines of no known form;
+/// [`Error::File`] for a file that ends early.
+pub fn read(path: &Path) -> Result<ChainFile> {
+    parse(&text::read(path)?, path)
+}
+
+/// As [`read`], from bytes; `path` is for the messages.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
+    let mut lines = Lines::new(bytes);
+    let header = Header::read(&mut lines, path)?;
+    let mut model = Model::new(&header, path);
+    for line in lines {
+        model.line(line, |_, _, _| {})?;
+    }
+    model.finish()
+}
+
+/// The lines, counted from 1, where a transition stands: for the message about duplicates.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+    parse_line_of(&text::read(path)?, path, from, to)
+}
+
+/// As [`line_of`], from bytes; `path` is for the messages.
+pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+    let mut lines = Lines::new(bytes);
+    let header = Header::read(&mut lines, path)?;
+    let mut model = Model::new(&header, path);
+    let mut found = Vec::new();
+    for line in lines {
+        model.line(line, |number, source, target| {
+            if (source, target) == (from, to) {
+                found.push(number);
+            }
+        })?;
+    }
+    Ok(found)
+}
+
+/// True where nothing but a comment is left of a line.
+fn is_end(scanner: &Scanner) -> bool {
+    scanner.rest().is_empty() || scanner.rest().starts_with(b"//")
+}
+
+/// True for lines that say nothing.
+fn is_comment(line: Line) -> bool {
+    line.bytes.is_empty() || line.bytes.starts_with(b"//")
+}
+
+/// The state whose lines are being read.
+#[derive(Default)]
+struct State {
+    actions: usize,
+    /// Line and value of the exit rate in the file.
+    exit: Option<(u64, f64)>,
+    /// Most significant digits of its numbers.
+    digits: u32,
+    /// Rewards per jump.
+    jump: Vec<f64>,
+    /// Rewards per unit of time.
+    rate: Vec<f64>,
+    /// Where its transitions start in the list.
+    start: usize,
+}
+
+/// An exit rate that is not the sum of the transitions.
+struct Mismatch {
+    line: u64,
+    state: usize,
+    stated: f64,
+    sum: f64,
+}
+
+/// What the lines behind `@model` have said so far.
+struct Model<'a> {
+    header: &'a Header,
+    path: &'a Path,
+    /// States begun.
+    states: u64,
+    choices: u64,
+    state: State,
+    list: TransitionList,
+    labels: Labels,
+    positions: HashMap<Vec<u8>, usize>,
+    /// One vector a reward, as long as the states that are complete.
+    rewards: Vec<Vec<f64>>,
+    mismatches: u64,
+    worst: Option<Mismatch>,
+}
+
+impl<'a> Model<'a> {
+    fn new(header: &'a Header, path: &'a Path) -> Self {
+        Self {
+            header,
+            path,
+            states: 0,
+            choices: 0,
+            state: State::default(),
+            list: TransitionList::default(),
+            labels: Labels::default(),
+            positions: HashMap::new(),
+            rewards: vec![Vec::new(); header.rewards.len()],
+            mismatches: 0,
+            worst: None,
+        }
+    }
+
+    fn error(&self, line: Line, reason: impl Into<String>) -> Error {
+        error(self.path, line.number, reason)
+    }
+
+    /// Takes in one line; a transition goes to `seen`, too, as (line, source, target).
+    fn line(&mut self, line: Line, seen: impl FnOnce(u64, u32, u32)) -> Result<()> {
+        if is_comment(line) {
+            return Ok(());
+        }
+        let mut scanner = Scanner::new(line.bytes);
+        if line.bytes[0].is_ascii_digit() {
+            let target = self.transition(line, &mut scanner)?;
+            seen(line.number, (self.states - 1) as u32, target);
+            return Ok(());
+        }
+        match scanner.word() {
+            b"state" => self.begin_state(line, &mut scanner),
+            b"action" => self.action(line, &mut scanner),
+            _ => Err(self.error(
+                line,
+                format!(
+                    "{} is no line `state ...`, `action ...` or `target : rate`",
+                    quote(line.bytes)
+                ),
+            )),
+        }
+    }
+
+    fn transition(&mut self, line: Line, scanner: &mut Scanner) -> Result<u32> {
+        if self.state.actions == 0 {
+            return Err(self.error(
+                line,
+                "a transition needs a line `state ...` and one `action ...` before it",
+            ));
+        }
+        let target = scanner.unsigned();
+        scanner.blanks();
+        let colon = scanner.byte(b':');
+        scanner.blanks();
+        let (Some(target), true) = (target, colon) else {
+            return Err(self.error(
+                line,
+                format!("{} is not of the form `target : rate`", quote(line.bytes)),
+            ));
+        };
+        let text = scanner.rest();
+        let rate = scanner
+            .number()
+            .filter(|rate| *rate >= 0.0 && scanner.is_delimited());
+        let digits = significant_digits(&text[..text.len() - scanner.rest().len()]);
+        scanner.blanks();
+        let Some(rate) = rate.filter(|_| is_end(scanner)) else {
+            return Err(self.error(line, format!("rate {} is not a finite number ≥ 0", quote(text))));
+        };
+        if target >= self.header.states {
+            let states = self.header.states;
+            return Err(self.error(
+                line,
+                format!("target {target} is out of range: @nr_states is {states}; correct one of them"),
+            ));
+        }
+        self.state.digits = self.state.digits.max(digits);
+        self.list.from.push((self.states - 1) as u32);
+        self.list.to.push(target as u32);
+        // −0 becomes 0.
+        self.list.rate.push(rate + 0.0);
+        Ok(target as u32)
+    }
+
+    fn begin_state(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
+        self.end_state();
+        scanner.blanks();
+        let word = scanner.word();
+        let Some(state) = text::unsigned(word) else {
+            return Err(self.error(line, format!("{} is not the number of a state", quote(word))));
+        };
+        if state != self.states {
+            let due = self.states;
+            return Err(self.error(
+                line,
+                format!("state {state} stands where {due} is due; number the states 0, 1, 2 ..."),
+            ));
+        }
+        if state >= self.header.states {
+            let states = self.header.states;
+            return Err(self.error(
+                line,
+                format!("state {state} is one too many: @nr_states is {states}; correct it"),
+            ));
+        }
+        self.states += 1;
+        self.state.start = self.list.rate.len();
+        scanner.blanks();
+        if scanner.byte(b'!') {
+            let word = scanner.word();
+            let Some(exit) = text::number(word).filter(|exit| *exit >= 0.0) else {
+                return Err(self.error(
+                    line,
+                    format!("exit rate {} is not a finite number ≥ 0", quote(word)),
+                ));
+            };
+            self.state.exit = Some((line.number, exit));
+            self.state.digits = significant_digits(word);
+            scanner.blanks();
+        }
+        if scanner.peek() == Some(b'{') {
+            return Err(self.error(
+                line,
+                "`{...}` is an observation of a POMDP; kolmo solves CTMC only",
+            ));
+        }
+        self.state.rate = self.rewards(line, scanner)?;
+        while !is_end(scanner) {
+            let name = if scanner.byte(b'"') {
+                let rest = scanner.rest();
+                let Some(length) = rest.iter().position(|&b| b == b'"') else {
+                    return Err(self.error(line, format!("label {} has no closing quote", quote(rest))));
+                };
+                scanner.skip(length + 1);
+                &rest[..length]
+            } else {
+                scanner.word()
+            };
+            scanner.blanks();
+            let set = match self.positions.get(name) {
+                Some(&position) => position,
+                None => {
+                    self.positions.insert(name.to_vec(), self.labels.sets.len());
+                    self.labels
+                        .sets
+                        .push((text::name(name, self.path, line.number)?, Vec::new()));
+                    self.labels.sets.len() - 1
+                }
+            };
+            let set = &mut self.labels.sets[set].1;
+            if set.last() != Some(&(state as u32)) {
+                set.push(state as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
+        if self.states == 0 {
+            return Err(self.error(line, "an action needs a line `state ...` before it"));
+        }
+        self.state.actions += 1;
+        self.choices += 1;
+        if self.state.actions > 1 {
+            let state = self.states - 1;
+            return Err(self.error(
+                line,
+                format!("state {state} has a second action; a CTMC has one a state"),
+            ));
+        }
+        scanner.blanks();
+        if scanner.word().is_empty() {
+            return Err(self.error(line, "the action has no name; write `action 0`"));
+        }
+        scanner.blanks();
+        self.state.jump = self.rewards(line, scanner)?;
+        if !is_end(scanner) {
+            return Err(self.error(
+                line,
+                format!("{} behind the action is of no known form", quote(scanner.rest())),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads `[r1, r2]`, if it is there; one value a reward.
+    fn rewards(&mut self, line: Line, scanner: &mut Scanner) -> Result<Vec<f64>> {
+        let mut values = Vec::new();
+        if !scanner.byte(b'[') {
+            return Ok(values);
+        }
+        scanner.blanks();
+        while !scanner.byte(b']') {
+            let text = scanner.rest();
+            let value = scanner.number();
+            scanner.blanks();
+            let (Some(value), true) = (value, scanner.byte(b',') || scanner.peek() == Some(b']')) else {
+                return Err(self.error(
+                    line,
+                    format!("{} are not finite rewards as in `[1, 0.5]`", quote(text)),
+                ));
+            };
+            values.push(value);
+            scanner.blanks();
+        }
+        scanner.blanks();
+        if self.rewards.is_empty() {
+            // Old files do not name rewards; the first list tells how many there are.
+            self.rewards = vec![Vec::new(); values.len()];
+        }
+        if values.len() != self.rewards.len() {
+            let (found, due) = (values.len(), self.rewards.len());
+            return Err(self.error(
+                line,
+                format!("rewards given: {found}, due: {due}; write one for each reward model"),
+            ));
+        }
+        Ok(values)
+    }
+
+    /// Finishes the state that is being read, if there is one.
+    fn end_state(&mut self) {
+        let Some(state) = self.states.checked_sub(1) else {
+            return;
+        };
+        let state = state as usize;
+        let done = std::mem::take(&mut self.state);
+        let rates = &self.list.rate[done.start..];
+        let sum = exit_rate(rates.iter().copied());
+        if done.rate.iter().chain(&done.jump).any(|&value| value != 0.0) {
+            for (reward, values) in self.rewards.iter_mut().enumerate() {
+                let rate = done.rate.get(reward).copied().unwrap_or(0.0);
+                let jump = done.jump.get(reward).copied().unwrap_or(0.0);
+                let value = if jump == 0.0 { rate } else { rate + sum * jump };
+                // States before this one without rewards have 0.
+                values.resize(state, 0.0);
+                values.push(value);
+            }
+        }
+        if let Some((line, stated)) = done.exit {
+            // Each number is rounded to the digits printed, and Storm's own sum to doubles.
+            let printed = 5.0 * 0.1f64.powi(done.digits.max(DIGITS) as i32) * (stated + sum);
+            let rounding = (rates.len() + 4) as f64 * f64::EPSILON * sum;
+            let excess = |m: &Mismatch| (m.stated - m.sum).abs() / m.stated.max(m.sum);
+            if (stated - sum).abs() > printed + rounding {
+                self.mismatches += 1;
+                let mismatch = Mismatch {
+                    line,
+                    state,
+                    stated,
+                    sum,
+                };
+                if self
+                    .worst
+                    .as_ref()
+                    .is_none_or(|worst| excess(worst) < excess(&mismatch))
+                {
+                    self.worst = Some(mismatch);
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<ChainFile> {
+        self.end_state();
+        if self.states < self.header.states {
+            return Err(Error::File {
+                path: self.path.into(),
+                reason: format!(
+                    "@nr_states promises {} states, the file has {}: it is truncated; export or copy it again",
+                    self.header.states, self.states
+                ),
+            });
+        }
+        let mut warnings = Vec::new();
+        if let Some(worst) = self.worst {
+            let Mismatch {
+                line,
+                state,
+                stated,
+                sum,
+            } = worst;
+            warnings.push(format!(
+                "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
+                 the sums are used (states that differ: {}, this one the most)",
+                self.path.display(),
+                self.mismatches
+            ));
+        }
+        if let Some(choices) = self.header.choices
+            && choices != self.choices
+        {
+            warnings.push(format!(
+                "{}: @nr_choices says {choices}, the file has {} actions; the file's are used",
+                self.path.display(),
+                self.choices
+            ));
+        }
+        let states = self.states as usize;
+        let named = &self.header.rewards;
+        let rewards = self.rewards.into_iter().enumerate().map(|(reward, mut values)| {
+            values.resize(states, 0.0);
+            let name = named
+                .get(reward)
+                .cloned()
+                .unwrap_or_else(|| format!("rewardmodel{reward}"));
+            Reward { name, values }
+        });
+        let rewards = rewards.collect::<Vec<_>>();
+        if let Some(reward) = rewards
+            .iter()
+            .find(|reward| reward.values.iter().any(|value| !value.is_finite()))
+        {
+            return Err(Error::File {
+                path: self.path.into(),
+                reason: format!(
+                    "reward {}: an action's reward times its exit rate is not finite; scale it",
+                    reward.name
+                ),
+            });
+        }
+        Ok(ChainFile {
+            states,
+            transitions: self.list,
+            labels: self.labels,
+            rewards,
+            warnings,
+        })
+    }
+}
+
+/// Significant digits of a number as it is written; quotients are exact.
+fn significant_digits(text: &[u8]) -> u32 {
+    let mut digits = 0;
+    for &byte in text {
+        match byte {
+            b'1'..=b'9' => digits += 1,
+            // Leading zeros do not count.
+            b'0' => digits += u32::from(digits > 0),
+            b'/' => return EXACT,
+            b'e' | b'E' => break,
+            _ => {}
+        }
+    }
+    digits.min(EXACT)
+}
+
+#[cfg(test)]
+mod tests;

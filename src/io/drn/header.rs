@@ -1,0 +1,172 @@
+//! The keys of a DRN file.
+
+use std::path::Path;
+
+use super::is_comment;
+use crate::io::text::{self, Line, Lines, error, quote};
+use crate::io::tra::MOST_STATES;
+use crate::{Error, Result};
+
+/// What stands before `@model`.
+pub(super) struct Header {
+    pub(super) states: u64,
+    pub(super) choices: Option<u64>,
+    /// Names, when the file gives them.
+    pub(super) rewards: Vec<String>,
+}
+
+impl Header {
+    /// Reads up to the `@model` line and past it.
+    pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
+        let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());
+        loop {
+            let Some(line) = lines.next() else {
+                let reason = "has no `@model` line: it is truncated, or no DRN file; export it again with \
+                              `storm ... --exportbuild out.drn`";
+                return Err(Error::File {
+                    path: path.into(),
+                    reason: reason.into(),
+                });
+            };
+            if is_comment(line) {
+                continue;
+            }
+            let (key, value) = match line.bytes.iter().position(|&b| b == b':') {
+                Some(colon) => (
+                    line.bytes[..colon].trim_ascii(),
+                    line.bytes[colon + 1..].trim_ascii(),
+                ),
+                None => (line.bytes, &b""[..]),
+            };
+            // A value stands behind the colon, or in the next line, which may be blank.
+            let mut value_line = || {
+                let mut ahead = lines.clone();
+                match ahead.next() {
+                    _ if !value.is_empty() => Line {
+                        number: line.number,
+                        bytes: value,
+                    },
+                    Some(next) if !next.bytes.starts_with(b"@") => {
+                        *lines = ahead;
+                        next
+                    }
+                    _ => Line {
+                        number: line.number,
+                        bytes: b"",
+                    },
+                }
+            };
+            match key {
+                b"@type" => {
+                    kind = true;
+                    let value = value_line();
+                    if !value.bytes.eq_ignore_ascii_case(b"ctmc") {
+                        return Err(error(
+                            path,
+                            value.number,
+                            format!(
+                                "the model is of @type {}; kolmo solves CTMC only",
+                                quote(value.bytes)
+                            ),
+                        ));
+                    }
+                }
+                b"@value_type" => {
+                    let value = value_line();
+                    if value.bytes != b"double" && value.bytes != b"rational" {
+                        return Err(error(
+                            path,
+                            value.number,
+                            format!(
+                                "values are of @value_type {}; export the model with numbers (double or rational)",
+                                quote(value.bytes)
+                            ),
+                        ));
+                    }
+                }
+                b"@parameters" => {
+                    let value = value_line();
+                    if !value.bytes.is_empty() && !is_comment(value) {
+                        return Err(error(
+                            path,
+                            value.number,
+                            format!(
+                                "the model has parameters {}; give them values and export it again",
+                                quote(value.bytes)
+                            ),
+                        ));
+                    }
+                }
+                b"@placeholders" => {
+                    let value = value_line();
+                    if !is_comment(value) {
+                        return Err(error(
+                            path,
+                            value.number,
+                            "placeholders are not supported; export the model with numbers in their place",
+                        ));
+                    }
+                }
+                b"@reward_models" => {
+                    let value = value_line();
+                    if !is_comment(value) {
+                        for field in value.fields() {
+                            rewards.push(text::name(field, path, value.number)?);
+                        }
+                    }
+                }
+                b"@nr_states" => states = Some(count(value_line(), "states", path)?),
+                b"@nr_choices" => choices = Some(count(value_line(), "choices", path)?),
+                b"@model" => {
+                    let lacks = |what| {
+                        error(
+                            path,
+                            line.number,
+                            format!("no {what} line before @model; add one"),
+                        )
+                    };
+                    if !kind {
+                        return Err(lacks("`@type: CTMC`"));
+                    }
+                    let states = states.ok_or_else(|| lacks("@nr_states"))?;
+                    if states == 0 || states > MOST_STATES {
+                        return Err(error(
+                            path,
+                            line.number,
+                            format!("@nr_states is {states}; chains may have 1 to {MOST_STATES} states"),
+                        ));
+                    }
+                    return Ok(Self {
+                        states,
+                        choices,
+                        rewards,
+                    });
+                }
+                _ => {
+                    let reason = if line.bytes.starts_with(b"@") {
+                        format!(
+                            "key {} is not known; remove it with its value, if the chain does not need it",
+                            quote(key)
+                        )
+                    } else {
+                        format!(
+                            "{} stands before `@model`, but is no key; is this a DRN file?",
+                            quote(line.bytes)
+                        )
+                    };
+                    return Err(error(path, line.number, reason));
+                }
+            }
+        }
+    }
+}
+
+fn count(line: Line, what: &str, path: &Path) -> Result<u64> {
+    text::unsigned(line.bytes).ok_or_else(|| {
+        let reason = format!(
+            "{} is not a number of {what}, an integer below 10^18",
+            quote(line.bytes)
+        );
+        error(path, line.number, reason)
+    })
+}

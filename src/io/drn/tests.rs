@@ -1,0 +1,220 @@
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HEAD: &str = "@type: CTMC\n@parameters\n\n@reward_models\nup jumps \n@nr_states\n3\n@model\n";
+
+fn chain(text: &str) -> Result<ChainFile> {
+    parse(text.as_bytes(), Path::new("m.drn"))
+}
+
+fn message(text: &str) -> String {
+    chain(text).unwrap_err().to_string()
+}
+
+fn body_message(body: &str) -> String {
+    message(&format!("{HEAD}{body}"))
+}
+
+#[test]
+fn full_file() {
+    let read = chain(
+        "// Exported by storm\r\n// Original model type: CTMC\r\n@type: CTMC\r\n@value_type: double\r\n@parameters\r\n\r\n\
+         @reward_models\r\nup jumps \r\n@nr_states\r\n3\r\n@nr_choices\r\n3\r\n@model\r\n\
+         state 0 !2.5 [1.5, 0] init \"all fine\"\r\n//[x=1]\r\n\taction __NOLABEL__ [0, 2]\r\n\t\t1 : 2\r\n\t\t2 : 0.5\r\n\
+         state 1 !1\r\n\taction go\r\n\t\t1 : 1\r\n\r\nstate 2 !0.25 [0, -1] \"all fine\"\r\n\taction 0 [0, 0]\r\n\t\t0 : 1/4",
+    )
+    .unwrap();
+    assert_eq!(read.states, 3);
+    assert_eq!(read.transitions.from, [0, 0, 1, 2]);
+    assert_eq!(read.transitions.to, [1, 2, 1, 0]);
+    assert_eq!(read.transitions.rate, [2.0, 0.5, 1.0, 0.25]);
+    let sets = [("init", vec![0]), ("all fine", vec![0, 2])];
+    assert_eq!(read.labels.sets, sets.map(|(n, s)| (n.to_string(), s)));
+    let rewards = [("up", vec![1.5, 0.0, 0.0]), ("jumps", vec![5.0, 0.0, -1.0])];
+    assert_eq!(
+        read.rewards,
+        rewards.map(|(n, values)| Reward {
+            name: n.into(),
+            values
+        })
+    );
+    assert_eq!(read.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn comments_behind_lines() {
+    let read = chain(
+        "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1// no\nstate 1 // x\n",
+    );
+    assert!(read.unwrap_err().to_string().contains(":6: rate `1// no`"));
+    let read = chain(
+        "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1 // yes\nstate 1 // x\n",
+    )
+    .unwrap();
+    assert_eq!(
+        read.labels.sets,
+        [("a".to_string(), vec![0]), ("//b".to_string(), vec![0])]
+    );
+    assert_eq!((read.transitions.rate, read.warnings), (vec![1.0], vec![]));
+}
+
+#[test]
+fn old_file_without_exit_rates_choices_and_reward_names() {
+    let read = chain(
+        "@type: CTMC\n@parameters\n\n@nr_states\n2\n@model\nstate 0\n\taction 0\n\t\t1 : 4\nstate 1 [1]\n\taction 0 [0.5]\n\t\t0 : 3\n",
+    )
+    .unwrap();
+    assert_eq!(
+        read.rewards,
+        [Reward {
+            name: "rewardmodel0".into(),
+            values: vec![0.0, 2.5]
+        }]
+    );
+    assert!(read.warnings.is_empty() && read.labels.sets.is_empty());
+}
+
+#[test]
+fn exit_rates_are_compared_at_the_digits_printed() {
+    let file = |exit: &str, rate: &str| {
+        chain(&format!(
+            "@type: CTMC\n@nr_states: 1\n@nr_choices: 1\n@model\nstate 0 !{exit}\naction 0\n0 : {rate}\n0 : 10"
+        ))
+        .unwrap()
+    };
+    assert!(file("10.0067", "0.00665").warnings.is_empty());
+    assert!(file("10.006650000000001", "0.00665").warnings.is_empty());
+    let warnings = file("10.0068", "0.00600").warnings;
+    assert_eq!(
+        warnings,
+        [
+            "m.drn:5: the exit rate of state 0 is 10.0068 in the file, its transitions sum to 10.006; the sums are used \
+          (states that differ: 1, this one the most)"
+        ]
+    );
+    assert_eq!(file("10.006650001000000", "0.00665").warnings.len(), 1);
+    assert_eq!(significant_digits(b"0.00250e12"), 3);
+    assert_eq!(significant_digits(b"1/3"), 17);
+}
+
+#[test]
+fn worst_mismatch_is_named_once() {
+    let read = chain(
+        "@type: CTMC\n@nr_states\n2\n@nr_choices\n7\n@model\nstate 0 !1\naction 0\n1 : 2\nstate 1 !1\naction 0\n0 : 30\n",
+    )
+    .unwrap();
+    assert_eq!(read.warnings.len(), 2);
+    assert!(read.warnings[0].starts_with("m.drn:10: the exit rate of state 1 is 1 in the file"));
+    assert!(read.warnings[0].contains("(states that differ: 2,"));
+    assert!(read.warnings[1].contains("@nr_choices says 7, the file has 2 actions"));
+}
+
+#[test]
+fn header_errors() {
+    assert!(message("@type: DTMC\n@model").contains("m.drn:1: the model is of @type `DTMC`"));
+    assert!(message("@type: CTMC\n@value_type: rational-interval").contains(":2: values are of @value_type"));
+    assert!(message("@type: CTMC\n@parameters\np q\n").contains(":3: the model has parameters `p q`"));
+    assert!(message("@type: CTMC\n@placeholders\n$0 : p\n").contains(":3: placeholders"));
+    assert!(message("@nr_states\n1\n@model").contains(":3: no `@type: CTMC` line"));
+    assert!(message("@type: CTMC\n@model").contains(":2: no @nr_states line"));
+    assert!(message("@type: CTMC\n@nr_states\n1\n").contains("has no `@model` line"));
+    assert!(message("@type: CTMC\n@nr_states\nmany\n").contains(":3: `many` is not a number of states"));
+    assert!(message("@type: CTMC\n@nr_states\n@model\n").contains(":2: `` is not a number of states"));
+    assert!(message("@type: CTMC\n@nr_states\n0\n@model\n").contains("@nr_states is 0"));
+    assert!(message("@type: CTMC\n@nr_states\n99999999999\n@model\n").contains("@nr_states is 99999999999"));
+    assert!(message("@type: CTMC\n@foo: 1\n").contains(":2: key `@foo` is not known"));
+    assert!(message("ctmc\n").contains(":1: `ctmc` stands before `@model`"));
+}
+
+#[test]
+fn model_errors() {
+    assert!(body_message("").contains("promises 3 states, the file has 0: it is truncated"));
+    assert!(body_message("state 1 !1").contains(":9: state 1 stands where 0 is due"));
+    assert!(body_message("state x").contains(":9: `x` is not the number"));
+    assert!(body_message("state 0 !-1").contains(":9: exit rate `-1`"));
+    assert!(body_message("state 0 {1}").contains("POMDP"));
+    assert!(body_message("state 0 [1]").contains("rewards given: 1, due: 2"));
+    assert!(body_message("state 0 [1, x]").contains(":9: `x]` are not finite rewards"));
+    assert!(body_message("state 0 [1, 2").contains(":9: "));
+    assert!(body_message("state 0 \"a").contains("no closing quote"));
+    assert!(body_message("action 0").contains(":9: an action needs"));
+    assert!(body_message("state 0\n0 : 1").contains(":10: a transition needs"));
+    assert!(body_message("state 0\naction").contains(":10: the action has no name"));
+    assert!(body_message("state 0\naction a\naction b").contains(":11: state 0 has a second action"));
+    assert!(body_message("state 0\naction a b").contains(":10: `b` behind the action"));
+    assert!(
+        body_message("state 0\naction a\n3 : 1").contains(":11: target 3 is out of range: @nr_states is 3")
+    );
+    assert!(body_message("state 0\naction a\n1 : -1").contains(":11: rate `-1` is not"));
+    assert!(body_message("state 0\naction a\n1 : inf").contains(":11: rate `inf` is not"));
+    assert!(body_message("state 0\naction a\n1 : 2x").contains(":11: rate `2x` is not"));
+    assert!(body_message("state 0\naction a\n1 2").contains(":11: `1 2` is not of the form"));
+    assert!(body_message("what").contains(":9: `what` is no line"));
+    assert!(body_message("state 0\nstate 1\nstate 2\nstate 3").contains(":12: state 3 is one too many"));
+    assert!(
+        body_message("state 0 [0,0]\naction 0 [1e300,0]\n1 : 1e300\nstate 1\nstate 2")
+            .contains("reward up: an action's")
+    );
+}
+
+#[test]
+fn finds_duplicates() {
+    let text = format!("{HEAD}state 0\naction 0\n1 : 1\n2 : 1\n1 : 2\nstate 1\naction 0\n1 : 1\nstate 2\n");
+    assert_eq!(
+        parse_line_of(text.as_bytes(), Path::new("m.drn"), 0, 1).unwrap(),
+        [11, 13]
+    );
+}
+
+proptest! {
+    #[test]
+    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse(&bytes, Path::new("m.drn"));
+        let _ = parse(&[HEAD.as_bytes(), &bytes].concat(), Path::new("m.drn"));
+    }
+
+    #[test]
+    fn never_panics_on_near_text(
+        header in "((@type: CTMC|@nr_states|@model|@reward_models|@parameters|@type|:|1| |\n|//)){0,20}",
+        body in "((state 0|state 1|action 0| !1| \\[1, 2\\]|\\[|\\]|,| |\n|0 : 1|1 : 0\\.5|\"|a|//)){0,40}",
+    ) {
+        let _ = chain(&header);
+        let _ = chain(&format!("{HEAD}{body}"));
+    }
+
+    #[test]
+    fn reads_back(
+        rows in proptest::collection::vec((
+            proptest::collection::vec((0u32..1000, 0.0f64..1e9), 0..5), -5.0f64..5.0, -5.0f64..5.0, any::<bool>(),
+        ), 1..30),
+    ) {
+        let n = rows.len();
+        let mut text = format!("@type: CTMC\n@value_type: double\n@reward_models\nr\n@nr_states\n{n}\n@model\n");
+        let (mut list, mut values, mut set) = (TransitionList::default(), Vec::new(), Vec::new());
+        for (state, (row, rate, jump, labelled)) in rows.iter().enumerate() {
+            let exit = exit_rate(row.iter().map(|t| t.1));
+            let label = if *labelled { " \"x y\"" } else { "" };
+            writeln!(text, "state {state} !{exit} [{rate}]{label}\n\taction {state} [{jump}]").unwrap();
+            for (target, rate) in row {
+                let target = target % n as u32;
+                writeln!(text, "\t\t{target} : {rate:e}").unwrap();
+                list.from.push(state as u32);
+                list.to.push(target);
+                list.rate.push(*rate);
+            }
+            values.push(rate + exit * jump);
+            if *labelled {
+                set.push(state as u32);
+            }
+        }
+        let read = chain(&text).unwrap();
+        prop_assert_eq!(read.states, n);
+        prop_assert_eq!(read.transitions, list);
+        prop_assert_eq!(&read.rewards[0].values, &values);
+        prop_assert_eq!(read.labels.get("x y").unwrap_or(&[]), &set[..]);
+        prop_assert_eq!(read.warnings, Vec::<String>::new());
+    }
+}

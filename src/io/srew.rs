@@ -1,0 +1,327 @@
+//! State rewards: PRISM's `.srew` and Storm's `.state.rew`.
+
+use std::path::Path;
+
+use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::transient::chain::Reward;
+use crate::{Error, Result};
+
+/// Reads the rate rewards of a chain with that many states: one structure or more, `values` of shape `[states]`.
+///
+/// PRISM's form has a header `states lines` and that many lines `state reward`; comments name the structure and allow
+/// several in one file. Storm's form is lines `state reward` alone. States that do not occur have reward 0. A structure
+/// without a name takes the file's stem, with `-2`, `-3` … from the second on.
+///
+/// # Errors
+/// Those of [`text::read`]; [`Error::Parse`] for states that the chain has not or that occur twice, rewards that are
+/// not finite and lines of another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
+pub fn read(path: &Path, states: usize) -> Result<Vec<Reward>> {
+    parse(&text::read(path)?, path, states)
+}
+
+/// As [`read`], from bytes; `path` is for the messages.
+pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Vec<Reward>> {
+    let mut lines = Lines::new(bytes);
+    let mut rewards: Vec<Reward> = Vec::new();
+    let (mut name, mut announced) = (None, false);
+    while let Some(line) = lines.next() {
+        if line.bytes.is_empty() {
+            continue;
+        }
+        if let Some(comment) = line.bytes.strip_prefix(b"#") {
+            let comment = comment.trim_ascii();
+            if let Some(rest) = comment.strip_prefix(b"Reward structure") {
+                let quoted = rest
+                    .trim_ascii()
+                    .strip_prefix(b"\"")
+                    .and_then(|rest| rest.strip_suffix(b"\""));
+                name = quoted
+                    .map(|quoted| text::name(quoted, path, line.number))
+                    .transpose()?;
+                announced = true;
+            } else if comment == b"State rewards" {
+                announced = true;
+            } else if comment == b"Transition rewards" {
+                return Err(error(
+                    path,
+                    line.number,
+                    "transition rewards are not supported; name the .srew with the state rewards",
+                ));
+            }
+            continue;
+        }
+        let values = match header(line, announced, path, states)? {
+            Some(count) => {
+                let values = prism(line, count, &mut lines, path, states)?;
+                announced = false;
+                values
+            }
+            // Behind a structure with a header only another one can follow.
+            None if !rewards.is_empty() => {
+                return Err(error(
+                    path,
+                    line.number,
+                    format!(
+                        "{} comes behind the lines that the header promises; correct the header",
+                        quote(line.bytes)
+                    ),
+                ));
+            }
+            None => storm(line, &mut lines, path, states)?,
+        };
+        let name = name.take().unwrap_or_else(|| match rewards.len() {
+            0 => stem(path),
+            earlier => format!("{}-{}", stem(path), earlier + 1),
+        });
+        rewards.push(Reward { name, values });
+    }
+    if rewards.is_empty() {
+        return Err(Error::File {
+            path: path.into(),
+            reason: "holds no rewards; write lines `state reward`, or export with `prism MODEL -exportmodel out.srew`"
+                .into(),
+        });
+    }
+    Ok(rewards)
+}
+
+/// The file's name without its extensions.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    name.strip_suffix(".state").unwrap_or(name).into()
+}
+
+/// The number of lines that a header `states lines` promises; `None` when the line is no header.
+fn header(line: Line, announced: bool, path: &Path, states: usize) -> Result<Option<u64>> {
+    let mut fields = line.fields().map(text::unsigned);
+    let (Some(Some(first)), Some(Some(count)), None) = (fields.next(), fields.next(), fields.next()) else {
+        if announced {
+            return Err(error(
+                path,
+                line.number,
+                format!(
+                    "{} should be the header, `STATES LINES` in numbers",
+                    quote(line.bytes)
+                ),
+            ));
+        }
+        return Ok(None);
+    };
+    if first == states as u64 {
+        Ok(Some(count))
+    } else if announced {
+        Err(error(
+            path,
+            line.number,
+            format!(
+                "the header says {first} states, the chain has {states}: name the rewards of this very model"
+            ),
+        ))
+    } else {
+        Ok(None)
+    }
+}
+
+/// Sets the reward that a line gives; states without one yet are NaN.
+fn assign(values: &mut [f64], line: Line, path: &Path) -> Result<usize> {
+    let wrong = |reason: String| Err(error(path, line.number, reason));
+    let mut scanner = Scanner::new(line.bytes);
+    let state = scanner.unsigned().filter(|_| scanner.is_delimited());
+    scanner.blanks();
+    let reward = scanner.number().filter(|_| scanner.rest().is_empty());
+    let (Some(state), Some(reward)) = (state, reward) else {
+        return wrong(format!(
+            "{} is not of the form `state reward`, with a finite reward",
+            quote(line.bytes)
+        ));
+    };
+    let states = values.len();
+    match usize::try_from(state)
+        .ok()
+        .and_then(|state| values.get_mut(state))
+    {
+        None => wrong(format!(
+            "state {state} is out of range: the chain has {states} states, 0 to {}; are these another model's rewards?",
+            states.saturating_sub(1)
+        )),
+        Some(value) if !value.is_nan() => wrong(format!(
+            "state {state} has a second reward, {reward} behind {value}; leave one of the lines"
+        )),
+        Some(value) => {
+            *value = reward;
+            Ok(state as usize)
+        }
+    }
+}
+
+fn fill(mut values: Vec<f64>) -> Vec<f64> {
+    for value in &mut values {
+        if value.is_nan() {
+            *value = 0.0;
+        }
+    }
+    values
+}
+
+fn prism(header: Line, count: u64, lines: &mut Lines, path: &Path, states: usize) -> Result<Vec<f64>> {
+    let mut values = vec![f64::NAN; states];
+    let mut found = 0;
+    while found < count {
+        let Some(line) = lines.next() else {
+            return Err(Error::File {
+                path: path.into(),
+                reason: format!(
+                    "line {} promises {count} rewards, {found} follow: it is truncated; export or copy it again",
+                    header.number
+                ),
+            });
+        };
+        if line.bytes.is_empty() {
+            continue;
+        }
+        if line.bytes.starts_with(b"#") {
+            return Err(error(
+                path,
+                line.number,
+                format!(
+                    "line {} promises {count} rewards, {found} follow; correct the header",
+                    header.number
+                ),
+            ));
+        }
+        assign(&mut values, line, path)?;
+        found += 1;
+    }
+    Ok(fill(values))
+}
+
+fn storm(first: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<Vec<f64>> {
+    let mut values = vec![f64::NAN; states];
+    let first_state = assign(&mut values, first, path)?;
+    let (mut behind, mut highest) = (0u64, 0);
+    for line in lines {
+        if !line.bytes.is_empty() && !line.bytes.starts_with(b"#") {
+            highest = highest.max(assign(&mut values, line, path)?);
+            behind += 1;
+        }
+    }
+    // A PRISM header of a smaller model has the form of a line, too: states, all above the indices that follow, and
+    // exactly as many lines as follow.
+    if behind > 0 && first_state > highest && values[first_state] == behind as f64 {
+        return Err(error(
+            path,
+            first.number,
+            format!(
+                "{} looks like a header for {first_state} states, the chain has {states}: name the rewards of this \
+                 very model",
+                quote(first.bytes)
+            ),
+        ));
+    }
+    Ok(fill(values))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rewards(text: &str) -> Result<Vec<Reward>> {
+        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 4)
+    }
+
+    fn message(text: &str) -> String {
+        rewards(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn prism_form() {
+        let read = rewards(
+            "# Reward structure \"up\"\r\n# State rewards\r\n4 2\r\n3 -1.5\r\n0 1/4\r\n# Reward structure\n# State rewards\n4 0\n\
+             # Reward structure \"x y\"\n# State rewards\n4 1\n1 2e3",
+        )
+        .unwrap();
+        let expected = [
+            ("up", vec![0.25, 0.0, 0.0, -1.5]),
+            ("m-2", vec![0.0; 4]),
+            ("x y", vec![0.0, 2000.0, 0.0, 0.0]),
+        ];
+        assert_eq!(
+            read,
+            expected.map(|(n, values)| Reward {
+                name: n.into(),
+                values
+            })
+        );
+        // Old exports have no comments.
+        assert_eq!(
+            rewards("4 1\n1 3\n").unwrap(),
+            [Reward {
+                name: "m".into(),
+                values: vec![0.0, 3.0, 0.0, 0.0]
+            }]
+        );
+    }
+
+    #[test]
+    fn storm_form() {
+        let read = rewards("0 1.5\n\n3 2").unwrap();
+        assert_eq!(
+            read,
+            [Reward {
+                name: "m".into(),
+                values: vec![1.5, 0.0, 0.0, 2.0]
+            }]
+        );
+        assert_eq!(stem(Path::new("a.srew")), "a");
+        assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        assert!(message("").contains("holds no rewards"));
+        assert!(
+            message("# State rewards\n5 1\n0 1").contains(":2: the header says 5 states, the chain has 4")
+        );
+        assert!(message("4 3\n0 1\n1 1").contains("line 1 promises 3 rewards, 2 follow"));
+        assert!(
+            message("4 3\n0 1\n# Reward structure \"b\"\n4 1\n0 1")
+                .contains(":3: line 1 promises 3 rewards, 1")
+        );
+        assert!(message("4 1\n0 1\n1 1").contains(":3: `1 1` comes behind"));
+        assert!(message("4 2\n0 1\n0 1").contains(":3: state 0 has a second reward"));
+        assert!(message("0 1\n0 1").contains(":2: state 0 has a second reward"));
+        assert!(message("0 1\n7 1").contains(":2: state 7 is out of range"));
+        assert!(message("0 inf").contains(":1: `0 inf` is not of the form"));
+        assert!(message("0 1 2").contains(":1: "));
+        assert!(message("0").contains(":1: "));
+        assert!(message("3 2\n0 1\n1 1").contains(":1: `3 2` looks like a header for 3 states"));
+        assert!(message("# Transition rewards\n4 1\n0 1 2").contains(":1: transition rewards"));
+        assert!(message("# Reward structure \"a\"\n0 1.5\n").contains(":2: `0 1.5` should be the header"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes, Path::new("m.srew"), 3);
+        }
+
+        #[test]
+        fn never_panics_on_near_text(text in "((0|1|4| |\n|#|-|1e9|nan|# Reward structure \"a\"\n|# State rewards\n|4 1\n)){0,40}") {
+            let _ = rewards(&text);
+        }
+
+        #[test]
+        fn both_forms_read_back(values in proptest::collection::vec(-1e300f64..1e300, 1..50)) {
+            let lines: String = values.iter().enumerate().map(|(i, v)| format!("{i} {v:e}\n")).collect();
+            let n = values.len();
+            let prism = format!("# Reward structure \"r\"\n# State rewards\n{n} {n}\n{lines}");
+            let expected = [Reward { name: "r".into(), values }];
+            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), n).unwrap()[..], &expected);
+            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), n).unwrap()[..], &expected);
+        }
+    }
+}

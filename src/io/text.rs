@@ -1,0 +1,471 @@
+//! Text files as bytes: mapped or unzipped, cut into lines and chunks, with a scanner for the numbers in them.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::ops::Deref;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use memmap2::Mmap;
+use rayon::prelude::*;
+
+use crate::{Error, Result};
+
+/// What gzip files start with.
+const GZIP: &[u8] = b"\x1f\x8b";
+
+/// Bytes that a chunk of parallel work has, about.
+const CHUNK: usize = 1 << 20;
+
+/// How binary files start, and what to do with them.
+const SIGNATURES: &[(&[u8], &str)] = &[
+    (
+        b"PK\x03\x04",
+        "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it",
+    ),
+    (
+        b"\x93NUMPY",
+        "looks like a NumPy array, not text: give it the extension .npy",
+    ),
+    (
+        b"\xfd7zXZ\0",
+        "looks xz-compressed: unpack it with `xz -d`, or give it the extension .umb if it is a UMB model",
+    ),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "looks zstd-compressed: unpack it with `zstd -d`, or compress it with gzip",
+    ),
+    (
+        b"BZh",
+        "looks bzip2-compressed: unpack it with `bzip2 -d`, or compress it with gzip",
+    ),
+    (
+        b"\x1f\x8b",
+        "is compressed with gzip twice: unpack it once with `gzip -d`",
+    ),
+    (
+        b"\x89HDF",
+        "looks like an HDF5 file, not text: export it as Matrix Market or .npz",
+    ),
+    (
+        b"MATLAB 5.0",
+        "looks like a MATLAB .mat file, not text: export it as Matrix Market or .npz",
+    ),
+    (b"\xff\xfe", "looks like UTF-16 text: save it as UTF-8"),
+    (b"\xfe\xff", "looks like UTF-16 text: save it as UTF-8"),
+    (
+        b"\x7fELF",
+        "looks like a program, not text: name the model's file",
+    ),
+    (b"%PDF", "looks like a PDF, not a model: name the model's file"),
+];
+
+/// A whole text file, mapped or in memory; derefs to its bytes, without a UTF-8 byte order mark.
+#[derive(Debug)]
+pub struct Text {
+    bytes: Storage,
+    /// Where the text starts (3 behind a byte order mark).
+    start: usize,
+}
+
+#[derive(Debug)]
+enum Storage {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl Storage {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Owned(vec) => vec,
+        }
+    }
+}
+
+impl Deref for Text {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes.bytes()[self.start..]
+    }
+}
+
+/// The bytes of a text file; gzip, recognised by its first two bytes, is unpacked.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be read, [`Error::File`] when it is a directory, holds binary data or a gzip
+/// stream that is truncated or corrupt.
+pub fn read(path: &Path) -> Result<Text> {
+    let mut bytes = load(path)?;
+    if bytes.bytes().starts_with(GZIP) {
+        bytes = Storage::Owned(gunzip(bytes.bytes(), path)?);
+    }
+    if let Some(reason) = binary(bytes.bytes()) {
+        return Err(Error::File {
+            path: path.into(),
+            reason,
+        });
+    }
+    let start = if bytes.bytes().starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
+    Ok(Text { bytes, start })
+}
+
+fn load(path: &Path) -> Result<Storage> {
+    let io = |source| Error::Io {
+        path: path.into(),
+        source,
+    };
+    let mut file = File::open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    if metadata.is_dir() {
+        return Err(Error::File {
+            path: path.into(),
+            reason: "is a directory: name a file in it".into(),
+        });
+    }
+    // Empty files cannot be mapped everywhere, and pipes and pseudo-files say length 0.
+    if metadata.is_file() && metadata.len() > 0 {
+        #[expect(
+            unsafe_code,
+            reason = "mapping a file is the one way to read it without a copy"
+        )]
+        // SAFETY: the map is read-only and private to this process; it is sound as long as nobody shortens or
+        // rewrites the file while it is read, which every program that maps its input asks of its user.
+        if let Ok(map) = unsafe { Mmap::map(&file) } {
+            return Ok(Storage::Mapped(map));
+        }
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(io)?;
+    Ok(Storage::Owned(bytes))
+}
+
+fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
+    // The last four bytes hold the length modulo 2³² of the last member; text rarely packs better than 1 : 16, and a
+    // forged length must not reserve more than that.
+    let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
+    let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
+    let file = |reason: String| Error::File {
+        path: path.into(),
+        reason,
+    };
+    match MultiGzDecoder::new(packed).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(file(format!(
+            "the gzip stream ends early, after {} bytes of text: the file is truncated; copy or write it again",
+            bytes.len()
+        ))),
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput) => Err(file(format!(
+            "the gzip stream is corrupt after {} bytes of text ({e}): copy or write the file again",
+            bytes.len()
+        ))),
+        Err(source) => Err(Error::Io {
+            path: path.into(),
+            source,
+        }),
+    }
+}
+
+/// Why these bytes are no text, if they are not.
+fn binary(bytes: &[u8]) -> Option<String> {
+    if let Some((_, reason)) = SIGNATURES.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Some((*reason).into());
+    }
+    if bytes.get(257..262) == Some(b"ustar") {
+        return Some(
+            "looks like a tar archive, as UMB models are: give it the extension .umb, or unpack it".into(),
+        );
+    }
+    let chunk = bytes
+        .par_chunks(CHUNK)
+        .position_first(|chunk| chunk.contains(&0))?;
+    let offset = chunk * CHUNK + bytes[chunk * CHUNK..].iter().position(|&b| b == 0)?;
+    Some(format!(
+        "byte {offset} is NUL: this looks like a binary file, not text; name the model's text file"
+    ))
+}
+
+/// The error for a line of a file, counted from 1.
+pub fn error(path: &Path, line: u64, reason: impl Into<String>) -> Error {
+    Error::Parse {
+        path: path.into(),
+        line,
+        reason: reason.into(),
+    }
+}
+
+/// Bytes of a file as they can stand in a message: shortened, without control characters.
+pub fn quote(bytes: &[u8]) -> String {
+    const MOST: usize = 40;
+    let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST)])
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let text = text.trim();
+    if text.chars().count() > MOST {
+        format!("`{}...`", text.chars().take(MOST).collect::<String>())
+    } else {
+        format!("`{text}`")
+    }
+}
+
+/// A name (of a label, reward or action) as a string.
+///
+/// # Errors
+/// [`Error::Parse`] when it is not UTF-8.
+pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
+    match std::str::from_utf8(bytes) {
+        Ok(name) => Ok(name.into()),
+        Err(_) => Err(error(
+            path,
+            line,
+            format!("name {} is not UTF-8: save the file as UTF-8", quote(bytes)),
+        )),
+    }
+}
+
+/// A line without its line end and without surrounding blanks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Line, counted from 1.
+    pub number: u64,
+    /// What it says.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    /// The fields between its blanks.
+    pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.bytes
+            .split(|b| b.is_ascii_whitespace())
+            .filter(|field| !field.is_empty())
+    }
+}
+
+/// The lines of a text, blank ones included.
+#[derive(Debug, Clone)]
+pub struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    number: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// All lines of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            number: 0,
+        }
+    }
+
+    /// Offset of the first byte that is not in a line given out yet.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.iter().position(|&b| b == b'\n');
+        self.at += end.map_or(rest.len(), |end| end + 1);
+        self.number += 1;
+        Some(Line {
+            number: self.number,
+            bytes: rest[..end.unwrap_or(rest.len())].trim_ascii(),
+        })
+    }
+}
+
+/// Cuts a text into pieces of about 1 MiB, each of whole lines.
+pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::with_capacity(bytes.len() / CHUNK + 1);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let least = rest.len().min(CHUNK);
+        let end = rest[least..]
+            .iter()
+            .position(|&b| b == b'\n')
+            .map_or(rest.len(), |end| least + end + 1);
+        let (chunk, behind) = rest.split_at(end);
+        chunks.push(chunk);
+        rest = behind;
+    }
+    chunks
+}
+
+/// Number of lines, a last one without a line end included.
+pub fn count_lines(bytes: &[u8]) -> usize {
+    let ends = bytes.iter().filter(|&&b| b == b'\n').count();
+    ends + usize::from(bytes.last().is_some_and(|&b| b != b'\n'))
+}
+
+/// Reads numbers and words off bytes, from left to right.
+#[derive(Debug, Clone)]
+pub struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    /// A scanner at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The next byte.
+    #[inline]
+    pub fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Offset of the next byte.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// What is not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Passes over spaces, tabs and carriage returns.
+    #[inline]
+    pub fn blanks(&mut self) {
+        while let Some(b' ' | b'\t' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Passes over this byte, if it is the next.
+    #[inline]
+    pub fn byte(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// True before a blank, a line end and the end.
+    #[inline]
+    pub fn is_delimited(&self) -> bool {
+        matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+    }
+
+    /// Passes over that many bytes, at most all.
+    #[inline]
+    pub fn skip(&mut self, bytes: usize) {
+        self.at = self.bytes.len().min(self.at + bytes);
+    }
+
+    /// Passes over the rest of the line and its end.
+    pub fn skip_line(&mut self) {
+        let end = self.rest().iter().position(|&b| b == b'\n');
+        self.at = end.map_or(self.bytes.len(), |end| self.at + end + 1);
+    }
+
+    /// An unsigned integer: decimal digits, below 10¹⁸.
+    #[inline]
+    pub fn unsigned(&mut self) -> Option<u64> {
+        let start = self.at;
+        let mut value = 0u64;
+        while let Some(byte) = self.peek() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            // Wraps only behind 19 digits, which are refused below.
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+            self.at += 1;
+        }
+        (self.at > start && self.at - start <= 18).then_some(value)
+    }
+
+    /// A finite number: decimal, with or without exponent, or a quotient of two such (`1/4000`).
+    #[inline]
+    pub fn number(&mut self) -> Option<f64> {
+        let (mut value, length) = fast_float2::parse_partial::<f64, _>(self.rest()).ok()?;
+        self.at += length;
+        if self.byte(b'/') {
+            let (divisor, length) = fast_float2::parse_partial::<f64, _>(self.rest()).ok()?;
+            self.at += length;
+            value /= divisor;
+        }
+        value.is_finite().then_some(value)
+    }
+
+    /// The bytes up to the next blank or line end; empty before one.
+    pub fn word(&mut self) -> &'a [u8] {
+        let rest = self.rest();
+        let length = rest
+            .iter()
+            .position(u8::is_ascii_whitespace)
+            .unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+}
+
+/// A field that is an unsigned integer and nothing else.
+pub fn unsigned(field: &[u8]) -> Option<u64> {
+    let mut scanner = Scanner::new(field);
+    scanner.unsigned().filter(|_| scanner.rest().is_empty())
+}
+
+/// A field that is a finite number and nothing else.
+pub fn number(field: &[u8]) -> Option<f64> {
+    let mut scanner = Scanner::new(field);
+    scanner.number().filter(|_| scanner.rest().is_empty())
+}
+
+/// A vector from a text file: one finite number a line, in order; blank lines and lines that start with `#` are
+/// passed over. Shape `[numbers in the file]`.
+///
+/// # Errors
+/// Those of [`read`]; [`Error::Parse`] for a line that is not one finite number, [`Error::File`] when there is none.
+pub fn read_vector(path: &Path) -> Result<Vec<f64>> {
+    parse_vector(&read(path)?, path)
+}
+
+/// As [`read_vector`], from bytes; `path` is for the messages.
+pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
+    let mut values = Vec::new();
+    for line in Lines::new(bytes) {
+        if line.bytes.is_empty() || line.bytes.starts_with(b"#") {
+            continue;
+        }
+        let Some(value) = number(line.bytes) else {
+            return Err(error(
+                path,
+                line.number,
+                format!(
+                    "{} is not one finite number; write one number a line",
+                    quote(line.bytes)
+                ),
+            ));
+        };
+        values.push(value);
+    }
+    if values.is_empty() {
+        return Err(Error::File {
+            path: path.into(),
+            reason: "holds no number; write one number a line".into(),
+        });
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests;

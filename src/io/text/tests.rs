@@ -1,0 +1,197 @@
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Writes a file and reads it; the message for an error.
+fn through_file(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    read(file.path()).map(|text| text.to_vec()).map_err(|e| {
+        assert!(
+            e.to_string().starts_with(&file.path().display().to_string()),
+            "{e}"
+        );
+        e.to_string()
+    })
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn plain_and_zipped_files() {
+    assert_eq!(through_file(b"").unwrap(), b"");
+    assert_eq!(through_file(b"a\nb").unwrap(), b"a\nb");
+    assert_eq!(through_file(b"\xef\xbb\xbfa").unwrap(), b"a");
+    assert_eq!(through_file(&gzip(b"")).unwrap(), b"");
+    assert_eq!(
+        through_file(&[gzip(b"one\n"), gzip(b"two\n")].concat()).unwrap(),
+        b"one\ntwo\n"
+    );
+}
+
+#[test]
+fn damaged_gzip() {
+    let long: Vec<u8> = (0..20_000u32)
+        .flat_map(|i| format!("{i}\n").into_bytes())
+        .collect();
+    let zipped = gzip(&long);
+    for length in [2, 9, 11, zipped.len() / 2, zipped.len() - 9, zipped.len() - 1] {
+        let message = through_file(&zipped[..length]).unwrap_err();
+        assert!(
+            message.contains("ends early") && message.contains("truncated"),
+            "{length}: {message}"
+        );
+    }
+    let mut corrupt = zipped.clone();
+    let sum = corrupt.len() - 6;
+    corrupt[sum] ^= 1;
+    assert!(through_file(&corrupt).unwrap_err().contains("corrupt"));
+    // A forged length neither allocates nor matters.
+    let mut forged = gzip(b"x");
+    let end = forged.len();
+    forged[end - 4..].fill(0xff);
+    assert!(through_file(&forged).is_err());
+}
+
+#[test]
+fn binary_files_are_refused() {
+    let mut tar = vec![b'a'; 600];
+    tar[257..262].copy_from_slice(b"ustar");
+    for (bytes, part) in [
+        (&b"PK\x03\x04abc"[..], "ZIP"),
+        (b"\x93NUMPY\x01\x00", ".npy"),
+        (b"\xfd7zXZ\0\0", "xz"),
+        (b"\xff\xfe1\0", "UTF-16"),
+        (b"1 2\n\0", "byte 4 is NUL"),
+        (&tar, "UMB"),
+        (&gzip(&tar), "UMB"),
+        (&gzip(&gzip(b"1")), "twice"),
+    ] {
+        let message = through_file(bytes).unwrap_err();
+        assert!(message.contains(part), "{message}");
+    }
+    let mut late = vec![b'1'; CHUNK + 10];
+    late[CHUNK + 3] = 0;
+    assert!(
+        binary(&late)
+            .unwrap()
+            .starts_with(&format!("byte {} is NUL", CHUNK + 3))
+    );
+}
+
+#[test]
+fn missing_files_and_directories() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(read(&dir.path().join("none")), Err(Error::Io { .. })));
+    assert!(read(dir.path()).is_err());
+}
+
+#[test]
+fn lines_and_chunks() {
+    let lines: Vec<_> = Lines::new(b" a \r\n\nb")
+        .map(|line| (line.number, line.bytes))
+        .collect();
+    assert_eq!(lines, [(1, &b"a"[..]), (2, b""), (3, b"b")]);
+    assert_eq!(count_lines(b""), 0);
+    assert_eq!(count_lines(b"a\n\nb"), 3);
+    assert_eq!(count_lines(b"a\n"), 1);
+    let text = b"0123456789abcde\n".repeat(200_000);
+    let chunks = chunks(&text);
+    assert!(
+        chunks.len() > 2
+            && chunks
+                .iter()
+                .all(|chunk| chunk.ends_with(b"\n") && chunk.len() < CHUNK + 20)
+    );
+    assert_eq!(chunks.concat(), text);
+    assert_eq!(super::chunks(&vec![b'x'; 3 * CHUNK]).len(), 1);
+}
+
+#[test]
+fn numbers() {
+    assert_eq!(number(b"1/4000"), Some(0.00025));
+    assert_eq!(number(b"-1.5e-3"), Some(-0.0015));
+    assert_eq!(number(b"1/3"), Some(1.0 / 3.0));
+    for none in [
+        &b""[..],
+        b"inf",
+        b"nan",
+        b"1e999",
+        b"1/0",
+        b"1/",
+        b"/2",
+        b"0x10",
+        b"1,5",
+        b"1e",
+        b"--1",
+    ] {
+        assert_eq!(number(none), None, "{}", quote(none));
+    }
+    assert_eq!(unsigned(b"000123456789012345"), Some(123456789012345));
+    for none in [
+        &b""[..],
+        b"-1",
+        b"+1",
+        b"1.0",
+        b"1000000000000000000",
+        b"18446744073709551617",
+    ] {
+        assert_eq!(unsigned(none), None, "{}", quote(none));
+    }
+    assert_eq!(quote(b"a\tb\x1b"), "`a b`");
+    assert_eq!(quote(&[b'x'; 100]), format!("`{}...`", "x".repeat(40)));
+}
+
+#[test]
+fn vectors() {
+    let path = Path::new("v.txt");
+    assert_eq!(
+        parse_vector(b"# probabilities\n0.5\r\n\n1/4\n2.5e-1", path).unwrap(),
+        [0.5, 0.25, 0.25]
+    );
+    assert!(
+        parse_vector(b"0.5\nx\n", path)
+            .unwrap_err()
+            .to_string()
+            .starts_with("v.txt:2: `x` is not one")
+    );
+    assert!(
+        parse_vector(b"0.5 0.5\n", path)
+            .unwrap_err()
+            .to_string()
+            .starts_with("v.txt:1: ")
+    );
+    assert!(
+        parse_vector(b"# none\n", path)
+            .unwrap_err()
+            .to_string()
+            .contains("holds no number")
+    );
+}
+
+proptest! {
+    #[test]
+    fn vectors_read_back(values in proptest::collection::vec(proptest::num::f64::NORMAL | proptest::num::f64::ZERO, 1..50)) {
+        let text: String = values.iter().map(|v| format!("{v:e}\n")).collect();
+        prop_assert_eq!(parse_vector(text.as_bytes(), Path::new("v.txt")).unwrap(), values);
+    }
+
+    #[test]
+    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = parse_vector(&bytes, Path::new("v.txt"));
+        let _ = binary(&bytes);
+        let _ = gunzip(&bytes, Path::new("v.gz"));
+        let _ = quote(&bytes);
+        let mut forged = vec![0x1f, 0x8b, 8, 0];
+        forged.extend(&bytes);
+        let _ = gunzip(&forged, Path::new("v.gz"));
+    }
+}

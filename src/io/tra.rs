@@ -1,0 +1,334 @@
+//! Transitions as `.tra` files list them: PRISM's explicit form, Storm's triples, MRMC's form.
+
+mod dialect;
+
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use self::dialect::Head;
+use crate::io::text::{self, Scanner, error, quote};
+use crate::transient::chain::{ChainFile, Labels, TransitionList};
+use crate::{Error, Result};
+
+/// States a chain may have: indices are `u32`, and the highest one is kept free.
+pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
+
+/// Fewest bytes of a line with a transition, its line end included: `0 0 0`.
+const SHORTEST: usize = 6;
+
+/// Reads a chain's transitions; labels and rewards stay empty.
+///
+/// Three dialects are told apart by their first line: PRISM's (`n m`, then m lines `from to rate [action]`), Storm's
+/// (`ctmc` or nothing, then triples; n is the highest index + 1) and MRMC's (`STATES n`, `TRANSITIONS m`, triples
+/// counted from 1). `#` comments and blank lines are passed over, rates may be quotients such as `1/4000`. The list
+/// keeps the file's order, self-loops, zero rates and duplicates; [`line_of`] finds the lines of the latter.
+///
+/// # Errors
+/// Those of [`text::read`]; [`Error::Parse`] for a line that is no transition between two states of the chain with a
+/// finite rate ≥ 0, for headers of other kinds of model and other formats; [`Error::File`] when the header promises
+/// another number of transitions, or the file is empty.
+pub fn read(path: &Path) -> Result<ChainFile> {
+    parse(&text::read(path)?, path)
+}
+
+/// As [`read`], from bytes; `path` is for the messages.
+pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
+    let head = dialect::detect(bytes, path)?;
+    let (transitions, found) = parse_body(&bytes[head.body..], &head, path)?;
+    let states = match head.states {
+        Some(states) => states as usize,
+        None => found,
+    };
+    if let Some(promised) = head.transitions
+        && promised != transitions.rate.len() as u64
+    {
+        let read = transitions.rate.len();
+        let remedy = if (read as u64) < promised {
+            "it is truncated; export or copy it again"
+        } else {
+            "correct the header, or export the file again"
+        };
+        return Err(Error::File {
+            path: path.into(),
+            reason: format!(
+                "line {} promises {promised} transitions, the file has {read}: {remedy}",
+                head.count_line
+            ),
+        });
+    }
+    if states == 0 {
+        return Err(Error::File {
+            path: path.into(),
+            reason: "lists no transitions, and nothing says how many states there are; \
+                     start it with `STATES TRANSITIONS` in numbers"
+                .into(),
+        });
+    }
+    Ok(ChainFile {
+        states,
+        transitions,
+        labels: Labels::default(),
+        rewards: Vec::new(),
+        warnings: Vec::new(),
+    })
+}
+
+/// The lines, counted from 1, where a transition stands: for the message about duplicates.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+    parse_line_of(&text::read(path)?, path, from, to)
+}
+
+/// As [`line_of`], from bytes; `path` is for the messages.
+pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
+    let head = dialect::detect(bytes, path)?;
+    let mut lines = Vec::new();
+    let mut keep = |line, transition: Transition| {
+        if (transition.from, transition.to) == (from, to) {
+            lines.push(head.lines + line);
+        }
+    };
+    scan(&bytes[head.body..], &head, &mut keep)
+        .map_err(|(line, reason)| error(path, head.lines + line, reason))?;
+    Ok(lines)
+}
+
+/// One line of a file.
+#[derive(Clone, Copy)]
+struct Transition {
+    from: u32,
+    to: u32,
+    rate: f64,
+}
+
+/// Parses the lines behind the header, in parallel; gives the list and the highest index + 1.
+fn parse_body(body: &[u8], head: &Head, path: &Path) -> Result<(TransitionList, usize)> {
+    // Lines are counted first: the list is then allocated once, each chunk writes to its own part of it, and a
+    // chunk knows its first line's number. What is allocated is bounded by the bytes there are, whatever the header
+    // says.
+    let chunks = text::chunks(body);
+    let lines: Vec<usize> = chunks.par_iter().map(|chunk| text::count_lines(chunk)).collect();
+    let room: Vec<usize> = chunks
+        .iter()
+        .zip(&lines)
+        .map(|(chunk, &lines)| lines.min(chunk.len().div_ceil(SHORTEST)))
+        .collect();
+    let total = room.iter().sum();
+    let mut from = vec![0u32; total];
+    let mut to = vec![0u32; total];
+    let mut rate = vec![0.0f64; total];
+    let mut parts = Vec::with_capacity(chunks.len());
+    let (mut from_rest, mut to_rest, mut rate_rest) = (&mut from[..], &mut to[..], &mut rate[..]);
+    for (chunk, &room) in chunks.iter().zip(&room) {
+        let (from_part, rest) = from_rest.split_at_mut(room);
+        from_rest = rest;
+        let (to_part, rest) = to_rest.split_at_mut(room);
+        to_rest = rest;
+        let (rate_part, rest) = rate_rest.split_at_mut(room);
+        rate_rest = rest;
+        parts.push((*chunk, from_part, to_part, rate_part));
+    }
+    let results: Vec<Result<(usize, usize), (u64, String)>> = parts
+        .into_par_iter()
+        .map(|(chunk, from, to, rate)| {
+            let (mut used, mut states) = (0, 0);
+            scan(chunk, head, &mut |_, transition| {
+                from[used] = transition.from;
+                to[used] = transition.to;
+                rate[used] = transition.rate;
+                used += 1;
+                states = states.max(transition.from.max(transition.to) as usize + 1);
+            })?;
+            Ok((used, states))
+        })
+        .collect();
+    let (mut end, mut states, mut start, mut line) = (0, 0, 0, head.lines);
+    for ((result, room), lines) in results.into_iter().zip(room).zip(lines) {
+        let (used, highest) = result.map_err(|(at, reason)| error(path, line + at, reason))?;
+        // Chunks with blank lines or comments leave gaps behind them.
+        if end < start {
+            from.copy_within(start..start + used, end);
+            to.copy_within(start..start + used, end);
+            rate.copy_within(start..start + used, end);
+        }
+        end += used;
+        start += room;
+        line += lines as u64;
+        states = states.max(highest);
+    }
+    from.truncate(end);
+    to.truncate(end);
+    rate.truncate(end);
+    Ok((TransitionList { from, to, rate }, states))
+}
+
+/// Gives all transitions of some lines to `sink`, with their lines counted from 1. The error is a line and what is
+/// wrong with it.
+fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), (u64, String)> {
+    let limit = head.states.unwrap_or(MOST_STATES);
+    let mut scanner = Scanner::new(bytes);
+    let mut line = 0;
+    while scanner.peek().is_some() {
+        line += 1;
+        let start = scanner.offset();
+        match transition(&mut scanner, head.base, limit) {
+            Ok(Some(transition)) => sink(line, transition),
+            Ok(None) => {}
+            Err(fault) => {
+                let line_bytes = &bytes[start..];
+                let length = line_bytes
+                    .iter()
+                    .position(|&b| b == b'\n')
+                    .unwrap_or(line_bytes.len());
+                return Err((line, describe(fault, &line_bytes[..length], head)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What can be wrong with a line.
+#[derive(Clone, Copy)]
+enum Fault {
+    From,
+    To,
+    Rate,
+    Negative,
+    Range(u64),
+    Behind,
+}
+
+/// Reads a line and its end; `None` for blank lines and comments.
+#[inline(always)]
+fn transition(scanner: &mut Scanner, base: u64, limit: u64) -> Result<Option<Transition>, Fault> {
+    scanner.blanks();
+    match scanner.peek() {
+        Some(b'0'..=b'9') => {}
+        None | Some(b'\n') | Some(b'#') => {
+            scanner.skip_line();
+            return Ok(None);
+        }
+        Some(_) => return Err(Fault::From),
+    }
+    let from = scanner
+        .unsigned()
+        .filter(|_| scanner.is_delimited())
+        .ok_or(Fault::From)?;
+    scanner.blanks();
+    let to = scanner
+        .unsigned()
+        .filter(|_| scanner.is_delimited())
+        .ok_or(Fault::To)?;
+    scanner.blanks();
+    let rate = scanner
+        .number()
+        .filter(|_| scanner.is_delimited())
+        .ok_or(Fault::Rate)?;
+    if rate < 0.0 {
+        return Err(Fault::Negative);
+    }
+    // Index 0 of a file that counts from 1 wraps and is out of range.
+    if from.wrapping_sub(base) >= limit {
+        return Err(Fault::Range(from));
+    }
+    if to.wrapping_sub(base) >= limit {
+        return Err(Fault::Range(to));
+    }
+    if !scanner.byte(b'\n') {
+        scanner.blanks();
+        if !matches!(scanner.peek(), None | Some(b'\n')) {
+            action(scanner)?;
+        }
+        scanner.byte(b'\n');
+    }
+    Ok(Some(Transition {
+        from: (from - base) as u32,
+        to: (to - base) as u32,
+        // −0 becomes 0.
+        rate: rate + 0.0,
+    }))
+}
+
+/// Passes over an action's name up to the line's end.
+#[inline]
+fn action(scanner: &mut Scanner) -> Result<(), Fault> {
+    // A number here belongs to a line of another kind of file.
+    if matches!(scanner.peek(), Some(b'0'..=b'9' | b'.' | b'+' | b'-')) {
+        return Err(Fault::Behind);
+    }
+    while !scanner.is_delimited() {
+        scanner.skip(1);
+    }
+    scanner.blanks();
+    if matches!(scanner.peek(), None | Some(b'\n')) {
+        Ok(())
+    } else {
+        Err(Fault::Behind)
+    }
+}
+
+#[cold]
+fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
+    let fields: Vec<&[u8]> = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|field| !field.is_empty())
+        .take(6)
+        .collect();
+    let field = |at: usize| fields.get(at).map(|field| quote(field));
+    if fields.get(1).is_some_and(|field| field.contains(&b':')) {
+        return format!(
+            "{} is a row of transitions; {}",
+            quote(line),
+            dialect::EXPORT_ROWS
+        );
+    }
+    let form = "each line is `from to rate`, with an action's name or nothing behind it";
+    match fault {
+        Fault::From => format!(
+            "{} is not the number of a state; {form}",
+            quote(fields.first().unwrap_or(&line))
+        ),
+        Fault::To => match field(1) {
+            Some(field) => format!("target {field} is not the number of a state; {form}"),
+            None => format!(
+                "{} lacks a target and a rate: the file is truncated, or no .tra; {form}",
+                quote(line)
+            ),
+        },
+        Fault::Rate => match field(2) {
+            Some(field) => format!("rate {field} is not a finite number; give a rate ≥ 0"),
+            None => format!(
+                "{} lacks a rate: the file is truncated, or no .tra; {form}",
+                quote(line)
+            ),
+        },
+        Fault::Negative => format!(
+            "rate {} is negative; a .tra lists rates ≥ 0, without the diagonal of the generator",
+            field(2).unwrap_or_default()
+        ),
+        Fault::Range(state) => match head.states {
+            Some(states) => format!(
+                "state {state} is out of range: the header says {states} states, {} to {}; correct one of them",
+                head.base,
+                states - 1 + head.base
+            ),
+            None => {
+                format!(
+                    "state {state} is too many: chains may have at most {MOST_STATES} states; correct the line"
+                )
+            }
+        },
+        Fault::Behind => {
+            format!(
+                "{} has more behind the rate than one action's name; {form}",
+                quote(line)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn chain(text: &str) -> Result<ChainFile> {
+    parse(text.as_bytes(), Path::new("m.tra"))
+}
+
+fn message(text: &str) -> String {
+    chain(text).unwrap_err().to_string()
+}
+
+fn list(of: &[(u32, u32, f64)]) -> TransitionList {
+    TransitionList {
+        from: of.iter().map(|t| t.0).collect(),
+        to: of.iter().map(|t| t.1).collect(),
+        rate: of.iter().map(|t| t.2).collect(),
+    }
+}
+
+#[test]
+fn prism_dialect() {
+    let read = chain("# Transitions (CTMC)\r\n\r\n4 5\r\n0 1 10 go\r\n0 0 1/4000\r\n\r\n# x\r\n 1\t3  2.5e-3 \r\n3 1 -0.0\r\n3 2 0")
+        .unwrap();
+    assert_eq!(read.states, 4);
+    let expected = list(&[
+        (0, 1, 10.0),
+        (0, 0, 0.00025),
+        (1, 3, 0.0025),
+        (3, 1, 0.0),
+        (3, 2, 0.0),
+    ]);
+    assert_eq!(read.transitions, expected);
+    assert!(read.transitions.rate[3].is_sign_positive());
+    assert_eq!(chain("1 0\n").unwrap().states, 1);
+}
+
+#[test]
+fn storm_dialect() {
+    let expected = list(&[(0, 1, 2.0), (1, 4, 0.5)]);
+    for head in ["ctmc\n", "cTmC\r\n\n", "", "# no header\n"] {
+        let read = chain(&format!("{head}0 1 2\n1 4 0.5\n")).unwrap();
+        assert_eq!((read.states, read.transitions), (5, expected.clone()));
+    }
+    // A hint in front of PRISM's header.
+    assert_eq!(chain("ctmc\n9 2\n0 1 2\n1 4 0.5\n").unwrap().states, 9);
+}
+
+#[test]
+fn mrmc_dialect() {
+    let read = chain("STATES 3\nTRANSITIONS 2\n1 2 2\n2 3 0.5\n").unwrap();
+    assert_eq!(
+        (read.states, read.transitions),
+        (3, list(&[(0, 1, 2.0), (1, 2, 0.5)]))
+    );
+    assert!(
+        message("STATES 3\nTRANSITIONS 2\n0 2 2\n")
+            .contains(":3: state 0 is out of range: the header says 3")
+    );
+    assert!(message("STATES 3\nTRANSITIONS 2\n1 4 2\n").contains(":3: state 4 is out of range"));
+    assert!(
+        message("STATES 3\nTRANSITIONS 2\n1 2 2\n").contains("line 2 promises 2 transitions, the file has 1")
+    );
+    assert!(message("STATES 3\n1 2 2\n").contains(":2: `1 2 2` should be `TRANSITIONS`"));
+    assert!(message("STATES 3\n").contains("no `TRANSITIONS` line"));
+    assert!(message("STATES -3\n").contains(":1: `-3` is not a number of states"));
+}
+
+#[test]
+fn wrong_counts() {
+    let fewer = message("3 3\n0 1 1\n1 2 1\n");
+    assert!(
+        fewer.contains("line 1 promises 3 transitions, the file has 2: it is truncated"),
+        "{fewer}"
+    );
+    assert!(
+        message("# c\n3 1\n0 1 1\n1 2 1\n")
+            .contains("line 2 promises 1 transitions, the file has 2: correct")
+    );
+    let huge = message("3 999999999999999999\n0 1 1\n");
+    assert!(
+        huge.contains("promises 999999999999999999 transitions, the file has 1"),
+        "{huge}"
+    );
+    assert!(message("999999999999999999 1\n0 1 1\n").contains(":1: 999999999999999999 states are too many"));
+    assert!(message("4294967295 1\n0 1 1\n").contains("at most 4294967294"));
+    assert_eq!(
+        chain("4294967294 1\n0 4294967293 1\n").unwrap().transitions.to,
+        [4294967293]
+    );
+    assert!(message("0 4294967294 1\n").contains(":1: state 4294967294 is too many"));
+    assert!(message("0 0\n").contains("a chain of 0 states"));
+    assert!(
+        message("99999999999999999999 1\n").contains(":1: `99999999999999999999` is not a number of states")
+    );
+}
+
+#[test]
+fn wrong_lines() {
+    for (line, part) in [
+        (
+            "0 3 1",
+            "state 3 is out of range: the header says 3 states, 0 to 2",
+        ),
+        ("7 0 1", "state 7 is out of range"),
+        ("0 1 -2", "rate `-2` is negative"),
+        ("0 1 inf", "rate `inf` is not a finite number"),
+        ("0 1 NaN", "rate `NaN` is not a finite number"),
+        ("0 1 1e999", "rate `1e999` is not a finite number"),
+        ("0 1 1,5", "rate `1,5` is not a finite number"),
+        ("0 1 1/0", "rate `1/0` is not a finite number"),
+        ("0 1 x", "rate `x` is not a finite number"),
+        ("0 1", "`0 1` lacks a rate"),
+        ("0", "`0` lacks a target and a rate"),
+        ("0 a 1", "target `a` is not the number of a state"),
+        ("0 -1 1", "target `-1` is not the number of a state"),
+        ("-1 0 1", "`-1` is not the number of a state"),
+        ("0.0 1 1", "`0.0` is not the number of a state"),
+        (
+            "99999999999999999999 1 1",
+            "`99999999999999999999` is not the number of a state",
+        ),
+        ("0 1 1 a b", "has more behind the rate"),
+        ("0 1 1 0.5", "has more behind the rate"),
+        (
+            "0 10:8 10:10",
+            "is a row of transitions; export one transition a line",
+        ),
+        ("0 8:1", "is a row of transitions"),
+    ] {
+        let text = message(&format!("# c\n3 3\n0 1 1\n{line}\n1 2 1\n"));
+        assert!(
+            text.starts_with("m.tra:4: ") && text.contains(part),
+            "{line}: {text}"
+        );
+    }
+}
+
+#[test]
+fn other_formats() {
+    for (file, line, part) in [
+        ("3 4 6\n0 0 1 0.5\n0 0 2 0.5 a\n", 1, "MDP"),
+        ("0 0 1 0.5\n", 1, "MDP"),
+        ("# Transitions (MDP)\n3 4 6\n", 1, "type `MDP`"),
+        ("# Transitions (DTMC)\n3 4\n", 1, "type `DTMC`"),
+        ("dtmc\n0 1 1\n", 1, "type `dtmc`"),
+        ("mdp\n0 0 1 1\n", 1, "type `mdp`"),
+        ("0 1:8 1:10\n", 1, "row of transitions"),
+        ("R = sparse(3,3);\nR(1,2)=10;\n", 1, "MATLAB form"),
+        ("ctmc\n\nmodule queue\n", 1, "PRISM's modelling language"),
+        ("// a queue\nctmc\n", 2, "PRISM's modelling language"),
+        ("// a queue\n", 1, "PRISM's modelling language"),
+        ("const int N;\nctmc\n", 1, "PRISM's modelling language"),
+        ("mdp\nmodule a\n", 1, "PRISM's modelling language"),
+        ("%%MatrixMarket matrix coordinate real general\n", 1, ".mtx"),
+        ("// Exported by storm\n@type: CTMC\n", 2, ".drn"),
+        ("@type: CTMC\n", 1, ".drn"),
+        ("#DECLARATION\na\n#END\n", 1, "labels"),
+        ("0=\"init\" 1=\"deadlock\"\n", 1, "labels"),
+        ("(a,b)\n0:(1,2)\n", 1, "file of states"),
+        ("# Reward structure \"a\"\n# State rewards\n", 1, "rewards"),
+        ("digraph M {\n", 1, "Graphviz"),
+        ("{\"jani-version\": 1}\n", 1, "JANI"),
+        ("ctmc\n", 1, "has no transitions behind it"),
+        ("hello\n0 1 2\n", 1, "starts no list"),
+        ("hello world\n", 1, "starts no list"),
+        ("0.5\n0.5\n", 1, "starts no list"),
+    ] {
+        let text = message(file);
+        assert!(
+            text.starts_with(&format!("m.tra:{line}: ")) && text.contains(part),
+            "{file}: {text}"
+        );
+    }
+    assert!(message("").contains("is empty"));
+    assert!(message(" \r\n# only comments\n").contains("is empty"));
+}
+
+#[test]
+fn files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.tra.gz");
+    let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zip, b"2 3\n0 1 1\n1 0 2\n0 1 3\n").unwrap();
+    let zipped = zip.finish().unwrap();
+    std::fs::write(&path, &zipped).unwrap();
+    assert_eq!(
+        read(&path).unwrap().transitions,
+        list(&[(0, 1, 1.0), (1, 0, 2.0), (0, 1, 3.0)])
+    );
+    assert_eq!(line_of(&path, 0, 1).unwrap(), [2, 4]);
+    std::fs::write(&path, &zipped[..zipped.len() - 3]).unwrap();
+    assert!(
+        read(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("m.tra.gz: the gzip stream ends early")
+    );
+}
+
+#[test]
+fn finds_duplicates() {
+    let path = Path::new("m.tra");
+    let text = b"# c\n3 4\n0 1 1\n\n0 1 2 again\n1 0 1\n0 1 0";
+    assert_eq!(parse_line_of(text, path, 0, 1).unwrap(), [3, 5, 7]);
+    assert_eq!(parse_line_of(text, path, 2, 1).unwrap(), [0u64; 0]);
+    assert_eq!(
+        parse_line_of(b"STATES 2\nTRANSITIONS 1\n1 2 1\n", path, 0, 1).unwrap(),
+        [3]
+    );
+    assert_eq!(parse_line_of(b"0 1 1\n0 1 1\n", path, 0, 1).unwrap(), [1, 2]);
+    assert!(parse_line_of(b"0 1 1\n0 x 1\n", path, 0, 1).is_err());
+}
+
+/// Several chunks, some with comments and blank lines, and an error in the last.
+#[test]
+fn many_chunks() {
+    let (mut text, mut expected, lines) = (String::from("1000 300000\n"), Vec::new(), 300_000);
+    for i in 0..lines {
+        if (100_000..150_000).contains(&i) {
+            text.push_str(if i % 3 == 0 { "\n" } else { "# comment\n" });
+        }
+        let transition = (i % 1000, i * 7 % 1000, f64::from(i) + 0.25);
+        writeln!(text, "{} {} {}", transition.0, transition.1, transition.2).unwrap();
+        expected.push(transition);
+    }
+    assert!(text::chunks(text.as_bytes()).len() > 3);
+    assert_eq!(chain(&text).unwrap().transitions, list(&expected));
+    text.push_str("0 1000 1\n1 1 x\n");
+    let text = message(&text);
+    assert!(
+        text.starts_with(&format!("m.tra:{}: state 1000 is out of range", lines + 50_002)),
+        "{text}"
+    );
+}
+
+/// How fast a file is parsed: `KOLMO_TRA=FILE cargo test --release -- --ignored --nocapture megabytes_per_second`.
+#[test]
+#[ignore = "a measurement"]
+fn megabytes_per_second() {
+    let path = std::env::var_os("KOLMO_TRA").expect("name a file in KOLMO_TRA");
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let best = (0..15)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                let chain = pool.install(|| read(Path::new(&path))).unwrap();
+                std::hint::black_box(&chain);
+                start.elapsed().as_secs_f64()
+            })
+            .fold(f64::INFINITY, f64::min);
+        let bytes = std::fs::metadata(&path).unwrap().len() as f64;
+        println!("{threads} threads: {:.0} MB/s, {best:.3} s", bytes / best / 1e6);
+    }
+}
+
+proptest! {
+    #[test]
+    fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        for head in ["", "3 2\n", "ctmc\n", "STATES 2\nTRANSITIONS 2\n"] {
+            let text = [head.as_bytes(), &bytes].concat();
+            let _ = parse(&text, Path::new("m.tra"));
+            let _ = parse_line_of(&text, Path::new("m.tra"), 0, 1);
+        }
+    }
+
+    #[test]
+    fn never_panics_on_near_text(text in "((0|1|9| |\n|#|ctmc\n|STATES 2\n|TRANSITIONS 2\n|2 2\n|:|/|-|\\.|e9|a|//|@)){0,40}") {
+        let _ = chain(&text);
+    }
+
+    #[test]
+    fn every_dialect_reads_back(
+        states in 1u32..200,
+        picks in proptest::collection::vec((any::<u32>(), any::<u32>(), 0.0f64..1e300, 0u32..4), 0..200),
+        crlf in any::<bool>(),
+    ) {
+        let of: Vec<_> = picks.iter().map(|&(i, j, rate, _)| (i % states, j % states, rate)).collect();
+        let (mut zero, mut one) = (String::new(), String::new());
+        for (&(i, j, rate), pick) in of.iter().zip(&picks) {
+            let (end, rate) = match pick.3 {
+                0 => (" act", format!("{rate}")),
+                1 => (" ", format!("{rate:e}")),
+                2 => ("", format!("{rate:e}/1")),
+                _ => ("\n# c", format!("{rate:?}")),
+            };
+            writeln!(zero, "{i} {j} {rate}{end}").unwrap();
+            writeln!(one, "{} {} {rate}{end}", i + 1, j + 1).unwrap();
+        }
+        let (m, expected) = (of.len(), list(&of));
+        let form = |text: String| if crlf { text.replace('\n', "\r\n") } else { text };
+        let read = chain(&form(format!("{states} {m}\n{zero}"))).unwrap();
+        prop_assert_eq!((read.states, &read.transitions), (states as usize, &expected));
+        let read = chain(&form(format!("STATES {states}\nTRANSITIONS {m}\n{one}"))).unwrap();
+        prop_assert_eq!((read.states, &read.transitions), (states as usize, &expected));
+        if m > 0 {
+            let highest = of.iter().map(|t| t.0.max(t.1)).max().unwrap();
+            let read = chain(&form(format!("ctmc\n{zero}"))).unwrap();
+            prop_assert_eq!((read.states, &read.transitions), (highest as usize + 1, &expected));
+        }
+    }
+}
