@@ -152,7 +152,6 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     }
     let kind = Kind {
         pattern,
-        symmetric,
         rows,
         columns,
     };

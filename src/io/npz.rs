@@ -231,7 +231,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
     let mut archive = ZipWriter::new(writer);
     start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
     write_rows(&mut archive, chain, |bytes, &(target, _)| {
-        push_index(bytes, u64::from(target))
+        push_index(bytes, u64::from(target));
     })?;
     start(
         &mut archive,
@@ -249,7 +249,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
     archive.write_all(&[(n as u64).to_le_bytes(); 2].concat())?;
     start(&mut archive, "data", "<f8", &[nnz], nnz * 8)?;
     write_rows(&mut archive, chain, |bytes, &(_, rate)| {
-        bytes.extend_from_slice(&rate.to_le_bytes())
+        bytes.extend_from_slice(&rate.to_le_bytes());
     })?;
     archive.finish()?.flush()
 }
