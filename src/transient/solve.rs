@@ -14,10 +14,10 @@ use crate::sparse::WidthRule;
 use crate::{Error, Result};
 
 /// What is asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Problem<'a> {
     /// The chain's transitions.
-    pub transitions: &'a dyn TransitionsDebug,
+    pub transitions: &'a dyn Transitions,
     /// Where it begins.
     pub initial: &'a Initial,
     /// Times ≥ 0, in any order; infinity is the steady state.
@@ -26,15 +26,6 @@ pub struct Problem<'a> {
     pub rewards: &'a [Reward],
     /// Whether the probabilities themselves are wanted.
     pub vectors: bool,
-}
-
-/// [`Transitions`], which need no `Debug` of their own.
-pub trait TransitionsDebug: Transitions {}
-impl<T: Transitions + ?Sized> TransitionsDebug for T {}
-impl std::fmt::Debug for dyn TransitionsDebug + '_ {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Transitions({} states)", self.states())
-    }
 }
 
 /// How the sum is evaluated.
