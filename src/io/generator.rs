@@ -1,0 +1,289 @@
+//! A chain's matrix, whatever file it came from, holds either the rates R or the generator Q = R − diag(R·1).
+
+use std::path::Path;
+
+use crate::transient::chain::{ChainFile, TransitionList};
+use crate::{Error, Result};
+
+/// A sparse matrix as a file lists it: entries in the file's order, duplicates not looked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MatrixEntries {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+    /// Row of each entry, from 0.
+    pub row: Vec<u32>,
+    /// Column of each entry, from 0.
+    pub column: Vec<u32>,
+    /// Value of each entry.
+    pub value: Vec<f64>,
+}
+
+/// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.
+pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
+
+/// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
+const GENERATOR_TOLERANCE: f64 = 1e-5;
+
+/// Row sums this close to 1 in every row are no coincidence.
+const STOCHASTIC_TOLERANCE: f64 = 1e-9;
+
+/// Reads `matrix`, entry (i, j) being the rate from state i to state j, as a chain.
+///
+/// A negative diagonal entry makes it a generator: its off-diagonal entries are the rates, and each row has to sum
+/// to 0 within 1e-5 of its diagonal entry. Otherwise every entry is a rate, self-loops included; a stochastic
+/// matrix gets a warning.
+///
+/// # Errors
+/// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
+/// negative (off the diagonal) or not finite; for row sums of a generator that are not zero.
+pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
+    let fail = |reason: String| Error::File {
+        path: path.into(),
+        reason,
+    };
+    let MatrixEntries { rows, columns, .. } = matrix;
+    if rows != columns {
+        return Err(fail(format!(
+            "{rows} rows and {columns} columns; the matrix of a chain is square"
+        )));
+    }
+    if rows == 0 {
+        return Err(fail("0 rows; a chain has at least one state".into()));
+    }
+    if rows as u64 > MOST_STATES {
+        return Err(fail(format!("{rows} states; at most {MOST_STATES} are possible")));
+    }
+    let mut generator = false;
+    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        if !x.is_finite() {
+            return Err(fail(format!(
+                "entry ({i}, {j}), counted from 0, is {x}; rates are finite"
+            )));
+        }
+        if x < 0.0 && i != j {
+            return Err(fail(format!(
+                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative (if the matrix is −Q, change its sign)"
+            )));
+        }
+        generator |= x < 0.0;
+    }
+    let sums = Sums::of(&matrix);
+    let mut warnings = Vec::new();
+    if generator {
+        check_generator(&matrix, &sums).map_err(fail)?;
+    } else if is_stochastic(&matrix, &sums) {
+        warnings.push(format!(
+            "{}: every row sums to 1, as in the matrix P of a discrete-time chain; its entries are read as rates",
+            path.display()
+        ));
+    }
+    let MatrixEntries {
+        mut row,
+        mut column,
+        mut value,
+        ..
+    } = matrix;
+    if generator {
+        let mut kept = 0;
+        for k in 0..row.len() {
+            if row[k] != column[k] {
+                (row[kept], column[kept], value[kept]) = (row[k], column[k], value[k]);
+                kept += 1;
+            }
+        }
+        row.truncate(kept);
+        column.truncate(kept);
+        value.truncate(kept);
+    }
+    Ok(ChainFile {
+        states: rows,
+        transitions: TransitionList {
+            from: row,
+            to: column,
+            rate: value,
+        },
+        warnings,
+        ..ChainFile::default()
+    })
+}
+
+/// Row sums, column sums and diagonal, only of rows and columns that have entries when those are few: a file's
+/// header must not decide how much memory is taken.
+struct Sums {
+    /// State of each position; `None`: the position is the state.
+    states: Option<Vec<u32>>,
+    row: Vec<f64>,
+    column: Vec<f64>,
+    diagonal: Vec<f64>,
+}
+
+impl Sums {
+    fn of(matrix: &MatrixEntries) -> Self {
+        let states = (matrix.rows / 8 > matrix.value.len()).then(|| {
+            let mut states = [&matrix.row[..], &matrix.column[..]].concat();
+            states.sort_unstable();
+            states.dedup();
+            states
+        });
+        let len = states.as_ref().map_or(matrix.rows, Vec::len);
+        let zeros = || vec![0.0; len];
+        let mut sums = Self {
+            states,
+            row: zeros(),
+            column: zeros(),
+            diagonal: zeros(),
+        };
+        for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+            let (i, j) = (sums.position(i), sums.position(j));
+            sums.row[i] += x;
+            sums.column[j] += x;
+            if i == j {
+                sums.diagonal[i] += x;
+            }
+        }
+        sums
+    }
+
+    fn position(&self, state: u32) -> usize {
+        match &self.states {
+            None => state as usize,
+            Some(states) => states
+                .binary_search(&state)
+                .expect("every entry's row and column is listed"),
+        }
+    }
+
+    fn state(&self, position: usize) -> usize {
+        self.states
+            .as_ref()
+            .map_or(position, |states| states[position] as usize)
+    }
+
+    /// The first position whose sum is not zero next to its diagonal entry.
+    fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
+        (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
+    }
+}
+
+fn check_generator(matrix: &MatrixEntries, sums: &Sums) -> Result<(), String> {
+    let Some(k) = sums.first_nonzero(&sums.row) else {
+        return Ok(());
+    };
+    let (state, sum, diagonal) = (sums.state(k), sums.row[k], sums.diagonal[k]);
+    debug_assert!(state < matrix.rows);
+    Err(if sums.first_nonzero(&sums.column).is_none() {
+        format!(
+            "the matrix looks transposed: its columns sum to 0, its rows do not (row {state}, counted from 0, sums to {sum:e}); write the transpose"
+        )
+    } else {
+        format!(
+            "row {state}, counted from 0, sums to {sum:e} with the diagonal entry {diagonal:e}; a matrix with a negative diagonal is a generator, whose rows sum to 0 within 1e-5 of the diagonal entry"
+        )
+    })
+}
+
+fn is_stochastic(matrix: &MatrixEntries, sums: &Sums) -> bool {
+    matrix.rows > 1
+        && sums.row.len() == matrix.rows
+        && sums.diagonal.iter().any(|&d| d > 0.0)
+        && sums
+            .row
+            .iter()
+            .all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(n: usize, entries: &[(u32, u32, f64)]) -> Result<ChainFile> {
+        chain(
+            Path::new("chain"),
+            MatrixEntries {
+                rows: n,
+                columns: n,
+                row: entries.iter().map(|e| e.0).collect(),
+                column: entries.iter().map(|e| e.1).collect(),
+                value: entries.iter().map(|e| e.2).collect(),
+            },
+        )
+    }
+
+    fn reason(n: usize, entries: &[(u32, u32, f64)]) -> String {
+        read(n, entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn rates_keep_self_loops() {
+        let chain = read(2, &[(0, 1, 2.0), (1, 1, 3.0)]).unwrap();
+        assert_eq!(chain.states, 2);
+        assert_eq!(chain.transitions.rate, [2.0, 3.0]);
+        assert!(chain.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_generator_loses_its_diagonal() {
+        let chain = read(3, &[(0, 0, -2.0), (0, 1, 1.99999), (1, 0, 3.0), (1, 1, -3.0)]).unwrap();
+        assert_eq!(
+            (&chain.transitions.from[..], &chain.transitions.to[..]),
+            (&[0, 1][..], &[1, 0][..])
+        );
+        assert_eq!(chain.transitions.rate, [1.99999, 3.0]);
+    }
+
+    #[test]
+    fn a_wrong_row_sum_is_named() {
+        let reason = reason(3, &[(0, 0, -2.0), (0, 1, 2.0), (1, 1, -3.0), (1, 2, 2.0)]);
+        assert!(reason.contains("row 1") && reason.contains("-1e0"), "{reason}");
+    }
+
+    #[test]
+    fn a_generator_that_lacks_a_diagonal_entry_is_refused() {
+        assert!(reason(2, &[(0, 0, -2.0), (0, 1, 2.0), (1, 0, 1.0)]).contains("row 1"));
+    }
+
+    #[test]
+    fn a_transposed_generator_is_recognised() {
+        let reason = reason(2, &[(0, 0, -2.0), (1, 0, 2.0), (0, 1, 5.0), (1, 1, -5.0)]);
+        assert!(reason.contains("transposed"), "{reason}");
+    }
+
+    #[test]
+    fn a_stochastic_matrix_gets_a_warning() {
+        let chain = read(2, &[(0, 0, 0.5), (0, 1, 0.5), (1, 0, 1.0)]).unwrap();
+        assert_eq!(chain.warnings.len(), 1);
+        assert!(chain.warnings[0].contains("discrete-time"));
+        // Without a positive diagonal entry the rates may well all be 1.
+        assert!(read(2, &[(0, 1, 1.0), (1, 0, 1.0)]).unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn entries_that_are_no_rates_are_named() {
+        assert!(reason(2, &[(0, 1, -1.0)]).contains("(0, 1)"));
+        assert!(reason(2, &[(1, 0, f64::NAN)]).contains("(1, 0)"));
+        assert!(reason(2, &[(1, 1, f64::INFINITY)]).contains("inf"));
+        assert!(reason(0, &[]).contains("at least one state"));
+        assert!(reason(u32::MAX as usize, &[]).contains("4294967294"));
+    }
+
+    #[test]
+    fn non_square_is_refused_with_both_numbers() {
+        let matrix = MatrixEntries {
+            rows: 2,
+            columns: 3,
+            ..MatrixEntries::default()
+        };
+        let reason = chain(Path::new("chain"), matrix).unwrap_err().to_string();
+        assert!(reason.contains("2 rows and 3 columns"), "{reason}");
+    }
+
+    #[test]
+    fn many_states_with_few_entries_take_little_memory() {
+        let n = MOST_STATES as usize;
+        let last = (n - 1) as u32;
+        assert_eq!(read(n, &[(last, last, -1.0), (last, 0, 1.0)]).unwrap().states, n);
+        assert!(reason(n, &[(last, last, -1.0), (last, 0, 2.0)]).contains(&format!("row {last}")));
+    }
+}

@@ -1,0 +1,563 @@
+//! Matrix Market coordinate files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::Deref;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use memmap2::Mmap;
+use rayon::prelude::*;
+
+use super::generator::{self, MOST_STATES, MatrixEntries};
+use super::write::{count_transitions, write_transitions};
+use crate::transient::chain::{ChainFile, Transitions};
+use crate::{Error, Result};
+
+/// Bytes that one thread parses at a time.
+const CHUNK: usize = 1 << 22;
+
+/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+///
+/// # Errors
+/// As [`read_matrix`] and [`generator::chain`].
+pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
+    let path = path.as_ref();
+    generator::chain(path, read_matrix(path)?)
+}
+
+/// Reads a sparse matrix: `coordinate`, `real`, `integer` or `pattern` (every entry 1), `general` or `symmetric`
+/// (mirrored entries follow the listed ones).
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be read; [`Error::Parse`] with the line for everything that is not such a
+/// file, and where the size line promises another number of entries than there are.
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
+    let path = path.as_ref();
+    let bytes = Contents::read(path).map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
+    parse(&bytes).map_err(|(line, reason)| Error::Parse {
+        path: path.into(),
+        line,
+        reason,
+    })
+}
+
+/// Writes a chain's rates: `coordinate real general`, row: source, ascending, from 1. Every row is asked for twice.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -> io::Result<()> {
+    let n = chain.states();
+    writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
+    writeln!(writer, "% Entry (i, j) is the rate from state i to state j.")?;
+    writeln!(writer, "{n} {n} {}", count_transitions(chain))?;
+    write_transitions(writer, chain, 1)
+}
+
+/// A file's bytes, mapped where that is possible.
+enum Contents {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Contents {
+    fn read(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() == 0 {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            return Self::unpacked(bytes);
+        }
+        #[expect(
+            unsafe_code,
+            reason = "a mapped file is parsed without a second copy in memory"
+        )]
+        // SAFETY: the mapping is only read, and only by `read_matrix`, which drops it when the entries are parsed. The
+        // parser accepts any bytes, so a change by another process changes the result and nothing else; a file that
+        // is shortened meanwhile ends this process by a signal.
+        let mapped = unsafe { Mmap::map(&file)? };
+        if !is_gzip(&mapped) {
+            return Ok(Self::Mapped(mapped));
+        }
+        unpack(&mapped).map(Self::Read)
+    }
+
+    fn unpacked(bytes: Vec<u8>) -> io::Result<Self> {
+        Ok(Self::Read(if is_gzip(&bytes) { unpack(&bytes)? } else { bytes }))
+    }
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(bytes) => bytes,
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1f, 0x8b])
+}
+
+fn unpack(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    MultiGzDecoder::new(bytes).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
+}
+
+/// Line, counted from 1, and what is wrong there.
+type Trouble = (u64, String);
+
+/// What the first line and the size line say about each entry.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    pattern: bool,
+    rows: u64,
+    columns: u64,
+}
+
+fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
+    let (first, mut rest) = next_line(bytes);
+    let (pattern, symmetric) = parse_banner(first).map_err(|reason| (1, reason))?;
+    let mut line = 1;
+    let size = loop {
+        if rest.is_empty() {
+            return Err((line, "ends before the size line `rows columns entries`".into()));
+        }
+        let (text, after) = next_line(rest);
+        (line, rest) = (line + 1, after);
+        if !is_comment(text) {
+            break text;
+        }
+    };
+    let sizes: Option<Vec<u64>> = words(size).map(integer).collect();
+    let Some(&[rows, columns, promised]) = sizes.as_deref() else {
+        return Err((line, format!("{}: expected `rows columns entries`", quoted(size))));
+    };
+    if rows.max(columns) > MOST_STATES {
+        return Err((
+            line,
+            format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible"),
+        ));
+    }
+    if symmetric && rows != columns {
+        return Err((line, format!("symmetric with {rows} rows and {columns} columns")));
+    }
+    let kind = Kind {
+        pattern,
+        rows,
+        columns,
+    };
+
+    let chunks: Vec<Chunk> = split(rest)
+        .into_par_iter()
+        .map(|text| Chunk::parse(text, kind))
+        .collect();
+    let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
+    let mut matrix = MatrixEntries {
+        rows: rows as usize,
+        columns: columns as usize,
+        ..MatrixEntries::default()
+    };
+    let mut above = line;
+    for chunk in &chunks {
+        if let Some((at, reason)) = &chunk.trouble {
+            return Err((above + at, reason.clone()));
+        }
+        above += chunk.lines;
+    }
+    if found as u64 != promised {
+        return Err((
+            line,
+            format!("promises {promised} entries, but the file has {found}"),
+        ));
+    }
+    let total = if symmetric { 2 * found } else { found };
+    matrix.row.reserve_exact(total);
+    matrix.column.reserve_exact(total);
+    matrix.value.reserve_exact(total);
+    // Each chunk is freed before the next is copied, so that the peak stays near one copy.
+    for chunk in chunks {
+        matrix.row.extend_from_slice(&chunk.row);
+        matrix.column.extend_from_slice(&chunk.column);
+        matrix.value.extend_from_slice(&chunk.value);
+    }
+    if symmetric {
+        for k in 0..found {
+            if matrix.row[k] != matrix.column[k] {
+                matrix.row.push(matrix.column[k]);
+                matrix.column.push(matrix.row[k]);
+                matrix.value.push(matrix.value[k]);
+            }
+        }
+    }
+    Ok(matrix)
+}
+
+/// (pattern, symmetric) of the first line.
+fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
+    let text = String::from_utf8_lossy(line).to_ascii_lowercase();
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let &["%%matrixmarket", object, format, field, symmetry] = &words[..] else {
+        return Err(format!(
+            "{}: expected `%%MatrixMarket matrix coordinate real general` or another kind of coordinate matrix",
+            quoted(line)
+        ));
+    };
+    if (object, format) != ("matrix", "coordinate") {
+        return Err(format!(
+            "`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`"
+        ));
+    }
+    let pattern = match field {
+        "real" | "integer" => false,
+        "pattern" => true,
+        _ => {
+            return Err(format!(
+                "the field `{field}` is not read; real, integer and pattern are"
+            ));
+        }
+    };
+    match symmetry {
+        "general" => Ok((pattern, false)),
+        "symmetric" => Ok((pattern, true)),
+        _ => Err(format!(
+            "the symmetry `{symmetry}` is not read; general and symmetric are"
+        )),
+    }
+}
+
+/// Pieces of about [`CHUNK`] bytes that end with a line.
+fn split(mut text: &[u8]) -> Vec<&[u8]> {
+    let mut chunks = Vec::new();
+    while !text.is_empty() {
+        let end = match text
+            .get(CHUNK..)
+            .and_then(|rest| rest.iter().position(|&b| b == b'\n'))
+        {
+            Some(at) => CHUNK + at + 1,
+            None => text.len(),
+        };
+        chunks.push(&text[..end]);
+        text = &text[end..];
+    }
+    chunks
+}
+
+/// Entries of some successive lines.
+#[derive(Default)]
+struct Chunk {
+    row: Vec<u32>,
+    column: Vec<u32>,
+    value: Vec<f64>,
+    lines: u64,
+    trouble: Option<Trouble>,
+}
+
+impl Chunk {
+    fn parse(mut text: &[u8], kind: Kind) -> Self {
+        let mut chunk = Self::default();
+        // The shortest lines take 4 bytes in a pattern and 6 elsewhere.
+        let most = text.len() / if kind.pattern { 4 } else { 6 } + 1;
+        chunk.row.reserve(most);
+        chunk.column.reserve(most);
+        chunk.value.reserve(most);
+        while !text.is_empty() {
+            chunk.lines += 1;
+            let mut rest = text;
+            let parsed = entry(&mut rest, kind);
+            match parsed {
+                Ok((i, j, x)) => {
+                    chunk.row.push(i);
+                    chunk.column.push(j);
+                    chunk.value.push(x);
+                    text = rest;
+                }
+                Err(fault) => {
+                    let (line, after) = next_line(text);
+                    if !is_comment(line) {
+                        chunk.trouble = Some((chunk.lines, fault.reason(line, kind)));
+                        break;
+                    }
+                    text = after;
+                }
+            }
+        }
+        chunk
+    }
+}
+
+/// Why a line is no entry; the words are found only when they are needed.
+enum Fault {
+    Form,
+    Value,
+    Row(u64),
+    Column(u64),
+}
+
+impl Fault {
+    fn reason(&self, line: &[u8], kind: Kind) -> String {
+        let line = quoted(line);
+        let outside = |what, index, most| {
+            if index == 0 {
+                format!("{line}: {what} 0; they count from 1")
+            } else {
+                format!("{line}: {what} {index}, but the size line says {most} of them")
+            }
+        };
+        match *self {
+            Self::Form if kind.pattern => format!("{line}: expected `row column`"),
+            Self::Form => format!("{line}: expected `row column value`"),
+            Self::Value => format!("{line}: the value is not a finite number"),
+            Self::Row(index) => outside("row", index, kind.rows),
+            Self::Column(index) => outside("column", index, kind.columns),
+        }
+    }
+}
+
+/// Reads one line, `row column value`, and leaves `text` after it; row and column are returned from 0.
+#[inline]
+fn entry(text: &mut &[u8], kind: Kind) -> Result<(u32, u32, f64), Fault> {
+    let i = index(text).ok_or(Fault::Form)?;
+    let j = index(text).ok_or(Fault::Form)?;
+    let x = if kind.pattern {
+        1.0
+    } else {
+        skip_blanks(text);
+        let (x, len) = fast_float2::parse_partial::<f64, _>(*text).map_err(|_| Fault::Form)?;
+        *text = &text[len..];
+        x
+    };
+    skip_blanks(text);
+    match text {
+        [b'\n', rest @ ..] => *text = rest,
+        [] => {}
+        _ => return Err(Fault::Form),
+    }
+    if !x.is_finite() {
+        return Err(Fault::Value);
+    }
+    if i == 0 || i > kind.rows {
+        return Err(Fault::Row(i));
+    }
+    if j == 0 || j > kind.columns {
+        return Err(Fault::Column(j));
+    }
+    Ok(((i - 1) as u32, (j - 1) as u32, x))
+}
+
+fn skip_blanks(text: &mut &[u8]) {
+    while let [b' ' | b'\t' | b'\r', rest @ ..] = text {
+        *text = rest;
+    }
+}
+
+/// An unsigned integer after blanks and before one.
+fn index(text: &mut &[u8]) -> Option<u64> {
+    skip_blanks(text);
+    let mut value = 0u64;
+    let mut digits = 0;
+    while let [digit @ b'0'..=b'9', rest @ ..] = text {
+        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        digits += 1;
+        *text = rest;
+    }
+    let ends = matches!(text.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n'));
+    (digits > 0 && ends).then_some(value)
+}
+
+/// The text before the first end of line, and the text after it.
+fn next_line(text: &[u8]) -> (&[u8], &[u8]) {
+    match text.iter().position(|&b| b == b'\n') {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, &[]),
+    }
+}
+
+/// Comments start with `%`; empty lines may stand anywhere.
+fn is_comment(line: &[u8]) -> bool {
+    line.trim_ascii().first().is_none_or(|&b| b == b'%')
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+fn integer(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// The beginning of a line, for messages.
+fn quoted(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
+    let short: String = text.trim().chars().take(60).collect();
+    format!("`{}`", short.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::super::write::arbitrary_rows;
+    use super::*;
+
+    fn matrix(text: &str) -> MatrixEntries {
+        parse(text.as_bytes()).unwrap()
+    }
+
+    fn trouble(text: &str) -> Trouble {
+        parse(text.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn real_general() {
+        let text = "%%MatrixMarket matrix coordinate real general\n% comment\n\n 2 3 3 \n1 1 -1.5e0\r\n\n% more\n2\t3   7\n1 2 .5";
+        let matrix = matrix(text);
+        assert_eq!((matrix.rows, matrix.columns), (2, 3));
+        assert_eq!(matrix.row, [0, 1, 0]);
+        assert_eq!(matrix.column, [0, 2, 1]);
+        assert_eq!(matrix.value, [-1.5, 7.0, 0.5]);
+    }
+
+    #[test]
+    fn integer_pattern_and_symmetric() {
+        let integers = matrix("%%matrixmarket MATRIX Coordinate Integer General\n1 1 1\n1 1 -3\n");
+        assert_eq!(integers.value, [-3.0]);
+        let pattern = matrix("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n1 1\n3 1\n");
+        assert_eq!(pattern.row, [0, 2, 0]);
+        assert_eq!(pattern.column, [0, 0, 2]);
+        assert_eq!(pattern.value, [1.0; 3]);
+    }
+
+    #[test]
+    fn kinds_that_are_not_read_are_named() {
+        for (banner, name) in [
+            ("matrix array real general", "array"),
+            ("matrix coordinate complex general", "complex"),
+            ("matrix coordinate real hermitian", "hermitian"),
+            ("matrix coordinate real skew-symmetric", "skew-symmetric"),
+            ("vector coordinate real general", "vector"),
+        ] {
+            let (line, reason) = trouble(&format!("%%MatrixMarket {banner}\n1 1 0\n"));
+            assert_eq!(line, 1);
+            assert!(
+                reason.contains(&format!("`{name}")) || reason.contains(&format!(" {name}`")),
+                "{reason}"
+            );
+        }
+        assert_eq!(trouble("1 1 0\n").0, 1);
+        assert_eq!(trouble("").0, 1);
+    }
+
+    #[test]
+    fn troubles_name_the_line() {
+        let banner = "%%MatrixMarket matrix coordinate real general\n";
+        for (rest, line, word) in [
+            ("", 1, "size line"),
+            ("% only\n", 2, "size line"),
+            ("2 2\n", 2, "rows columns entries"),
+            ("2 2 1\n0 1 1\n", 3, "count from 1"),
+            ("2 2 1\n3 1 1\n", 3, "row 3"),
+            ("2 2 1\n\n1 9 1\n", 4, "column 9"),
+            ("2 2 1\n1 1\n", 3, "row column value"),
+            ("2 2 1\n1 1 x\n", 3, "row column value"),
+            ("2 2 1\n1 1 1 1\n", 3, "row column value"),
+            ("2 2 1\n1 1 nan\n", 3, "finite"),
+            ("2 2 1\n1 1 1e999\n", 3, "finite"),
+            ("2 2 2\n1 1 1\n", 2, "promises 2 entries, but the file has 1"),
+            (
+                "2 2 1\n1 1 1\n2 2 1\n",
+                2,
+                "promises 1 entries, but the file has 2",
+            ),
+            ("2 2 18446744073709551615\n", 2, "promises 18446744073709551615"),
+            ("4294967295 1 0\n", 2, "4294967294"),
+        ] {
+            let (at, reason) = trouble(&format!("{banner}{rest}"));
+            assert_eq!(at, line, "{rest}: {reason}");
+            assert!(reason.contains(word), "{rest}: {reason}");
+        }
+        let (_, reason) = trouble("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1 1\n");
+        assert!(reason.contains("`row column`"), "{reason}");
+        assert_eq!(
+            trouble("%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n").0,
+            2
+        );
+    }
+
+    #[test]
+    fn lines_are_counted_through_chunks() {
+        let mut text = String::from("%%MatrixMarket matrix coordinate real general\n9 9 1000001\n");
+        text.push_str(&"1 2 3.5\n".repeat(1_000_000));
+        assert!(text.len() > CHUNK);
+        let (line, reason) = trouble(&format!("{text}1 10 1\n"));
+        assert_eq!(line, 1_000_003, "{reason}");
+        assert_eq!(matrix(&format!("{text}9 9 1\n")).row.len(), 1_000_001);
+    }
+
+    #[test]
+    fn gzip_is_recognised_by_its_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("q.mtx.gz");
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder
+            .write_all(b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -2\n1 2 2\n")
+            .unwrap();
+        fs::write(&path, encoder.finish().unwrap()).unwrap();
+        let chain = read_chain(&path).unwrap();
+        assert_eq!(chain.states, 2);
+        assert_eq!(chain.transitions.rate, [2.0]);
+    }
+
+    #[test]
+    fn messages_start_with_file_and_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r.mtx");
+        fs::write(
+            &path,
+            "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ?\n",
+        )
+        .unwrap();
+        let message = read_chain(&path).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("{}:3: ", path.display())),
+            "{message}"
+        );
+        fs::write(&path, "").unwrap();
+        assert!(read_chain(&path).is_err());
+        assert!(matches!(
+            read_chain(directory.path().join("none")),
+            Err(Error::Io { .. })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn chains_come_back(chain in arbitrary_rows(30)) {
+            let mut bytes = Vec::new();
+            write_chain(&mut bytes, &chain).unwrap();
+            let matrix = parse(&bytes).unwrap();
+            prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
+            let list = chain.list();
+            prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), text in "[0-9 .e%\n-]{0,80}") {
+            let banner = b"%%MatrixMarket matrix coordinate real general\n";
+            let _ = parse(&bytes);
+            let _ = parse(&[banner, &bytes[..]].concat());
+            let _ = parse(&[&banner[..], b"9 9 3\n", text.as_bytes()].concat());
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! NumPy's `.npy`: one array with its element type and shape (format versions 1.0 to 3.0 are read, 1.0 is written).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Bytes of a header that can be meant: shape and element type of plain arrays take less than 200.
+const LONGEST_HEADER: usize = 1 << 16;
+
+/// Bytes read at a time.
+const BLOCK: usize = 1 << 16;
+
+/// Elements reserved ahead; beyond that vectors grow with what is really there.
+const RESERVED: u64 = 1 << 20;
+
+/// Reads a vector: a 1-D array of f8, f4, integers or booleans, of either byte order.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] for another shape or element type (both are named),
+/// and for a file that is shorter or longer than its header says.
+pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
+    let path = path.as_ref();
+    let mut file = File::open(path).map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
+    vector(&mut file).map_err(|reason| Error::File {
+        path: path.into(),
+        reason,
+    })
+}
+
+fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
+    let header = Header::read(reader)?;
+    let &[len] = &header.shape[..] else {
+        return Err(format!(
+            "an array of shape {} and type {}; a vector is 1-D",
+            header.shape(),
+            header.descr
+        ));
+    };
+    let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
+    header.floats(reader, |value| values.push(value))?;
+    Ok(values)
+}
+
+/// Element types that are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    F64,
+    F32,
+    I64,
+    I32,
+    I16,
+    I8,
+    U64,
+    U32,
+    U16,
+    U8,
+}
+
+/// What an `.npy` file says before its data.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Header {
+    /// NumPy's name of the element type, or whatever stands in its place.
+    pub(crate) descr: String,
+    pub(crate) shape: Vec<u64>,
+}
+
+impl Header {
+    /// Reads up to the first byte of data.
+    pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
+        let mut start = [0; 8];
+        fill(reader, &mut start)
+            .map_err(|_| "not an .npy file: shorter than its first 8 bytes".to_string())?;
+        if start[..6] != *b"\x93NUMPY" {
+            return Err("not an .npy file: its first bytes are not \\x93NUMPY".into());
+        }
+        let mut len = [0; 4];
+        let width = match start[6] {
+            1 => 2,
+            2 | 3 => 4,
+            version => return Err(format!(".npy version {version}; 1 to 3 can be read")),
+        };
+        let cut = |_| "ends inside the .npy header".to_string();
+        fill(reader, &mut len[..width]).map_err(cut)?;
+        let len = u32::from_le_bytes(len) as usize;
+        if len > LONGEST_HEADER {
+            return Err(format!(
+                "an .npy header of {len} bytes; at most {LONGEST_HEADER} can be read"
+            ));
+        }
+        let mut text = vec![0; len];
+        fill(reader, &mut text).map_err(cut)?;
+        Self::parse(&text).ok_or_else(|| {
+            let text = String::from_utf8_lossy(&text);
+            format!(
+                "not an .npy header: {:?}",
+                text.trim().chars().take(200).collect::<String>()
+            )
+        })
+    }
+
+    /// Reads `{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }`. The order does not matter for up to one
+    /// dimension longer than 1, and nothing else is read.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.trim();
+        let mut rest = text.strip_prefix('{')?.strip_suffix('}')?.trim();
+        let (mut descr, mut shape) = (None, None);
+        while !rest.is_empty() {
+            let (key, after) = string_literal(rest)?;
+            let after = after.trim_start().strip_prefix(':')?.trim_start();
+            let end = value_end(after)?;
+            let (value, after) = (after[..end].trim(), &after[end..]);
+            match key {
+                "descr" => descr = Some(string_literal(value).map_or(value, |(text, _)| text).to_string()),
+                "shape" => shape = Some(integers(value)?),
+                _ => {}
+            }
+            rest = after.strip_prefix(',').unwrap_or(after).trim_start();
+        }
+        Some(Self {
+            descr: descr?,
+            shape: shape?,
+        })
+    }
+
+    /// The shape as NumPy writes it: `(3,)`, `(2, 3)`.
+    pub(crate) fn shape(&self) -> String {
+        let mut text: Vec<String> = self.shape.iter().map(u64::to_string).collect();
+        if text.len() == 1 {
+            text.push(String::new());
+        }
+        format!("({})", text.join(", ").trim_end())
+    }
+
+    /// Number of elements.
+    fn len(&self) -> Result<u64, String> {
+        self.shape
+            .iter()
+            .try_fold(1u64, |len, &k| len.checked_mul(k))
+            .ok_or_else(|| format!("an array of shape {} is larger than any file", self.shape()))
+    }
+
+    fn element(&self) -> Option<(Element, bool)> {
+        let mut characters = self.descr.chars();
+        let big = match characters.next()? {
+            '>' => true,
+            '<' | '|' => false,
+            '=' => cfg!(target_endian = "big"),
+            _ => return None,
+        };
+        let element = match characters.as_str() {
+            "f8" => Element::F64,
+            "f4" => Element::F32,
+            "i8" => Element::I64,
+            "i4" => Element::I32,
+            "i2" => Element::I16,
+            "i1" => Element::I8,
+            "u8" => Element::U64,
+            "u4" => Element::U32,
+            "u2" => Element::U16,
+            "u1" | "b1" => Element::U8,
+            _ => return None,
+        };
+        Some((element, big))
+    }
+
+    /// Reads all elements as f64 (integers beyond 2^53 are rounded) and makes sure that nothing follows.
+    pub(crate) fn floats(
+        &self,
+        reader: &mut (impl Read + ?Sized),
+        mut each: impl FnMut(f64),
+    ) -> Result<(), String> {
+        self.elements(
+            reader,
+            |value| {
+                each(value);
+                Ok(())
+            },
+            None::<fn(i64) -> Result<(), String>>,
+        )
+    }
+
+    /// Reads all elements, which have to be integers; those above `i64::MAX` are given as `i64::MAX`.
+    pub(crate) fn integers(
+        &self,
+        reader: &mut (impl Read + ?Sized),
+        each: impl FnMut(i64) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.elements(reader, |_| Ok(()), Some(each))
+    }
+
+    /// Gives every element to `integer` if there is one, else to `float`.
+    fn elements(
+        &self,
+        reader: &mut (impl Read + ?Sized),
+        mut float: impl FnMut(f64) -> Result<(), String>,
+        mut integer: Option<impl FnMut(i64) -> Result<(), String>>,
+    ) -> Result<(), String> {
+        let (element, big) = self.element().ok_or_else(|| {
+            format!(
+                "an array of shape {} and type {}; types f8, f4, integers and booleans can be read",
+                self.shape(),
+                self.descr
+            )
+        })?;
+        let len = self.len()?;
+        macro_rules! of_floats {
+            ($type:ty) => {{
+                if integer.is_some() {
+                    return Err(format!(
+                        "an array of type {} where integers are expected",
+                        self.descr
+                    ));
+                }
+                blocks(reader, len, |bytes| {
+                    let value = if big {
+                        <$type>::from_be_bytes(bytes)
+                    } else {
+                        <$type>::from_le_bytes(bytes)
+                    };
+                    float(f64::from(value))
+                })
+            }};
+        }
+        macro_rules! of_integers {
+            ($type:ty) => {
+                match &mut integer {
+                    Some(integer) => blocks(reader, len, |bytes| {
+                        let value = if big {
+                            <$type>::from_be_bytes(bytes)
+                        } else {
+                            <$type>::from_le_bytes(bytes)
+                        };
+                        integer(i64::try_from(value).unwrap_or(i64::MAX))
+                    }),
+                    None => blocks(reader, len, |bytes| {
+                        let value = if big {
+                            <$type>::from_be_bytes(bytes)
+                        } else {
+                            <$type>::from_le_bytes(bytes)
+                        };
+                        float(value as f64)
+                    }),
+                }
+            };
+        }
+        match element {
+            Element::F64 => of_floats!(f64),
+            Element::F32 => of_floats!(f32),
+            Element::I64 => of_integers!(i64),
+            Element::I32 => of_integers!(i32),
+            Element::I16 => of_integers!(i16),
+            Element::I8 => of_integers!(i8),
+            Element::U64 => of_integers!(u64),
+            Element::U32 => of_integers!(u32),
+            Element::U16 => of_integers!(u16),
+            Element::U8 => of_integers!(u8),
+        }?;
+        match fill(reader, &mut [0]) {
+            Ok(()) => Err(format!(
+                "more data than the {len} elements of shape {}",
+                self.shape()
+            )),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// The text of a Python string literal without escapes, and what follows it.
+fn string_literal(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    text[1..].split_once(quote)
+}
+
+/// Where a Python value ends: at the first comma outside of brackets and strings, or with the text.
+fn value_end(text: &str) -> Option<usize> {
+    let (mut depth, mut quote) = (0u32, None);
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.checked_sub(1)?,
+            (None, ',') if depth == 0 => return Some(at),
+            _ => {}
+        }
+    }
+    (depth == 0 && quote.is_none()).then_some(text.len())
+}
+
+/// The entries of a Python tuple of integers.
+fn integers(text: &str) -> Option<Vec<u64>> {
+    let inner = text.strip_prefix('(')?.strip_suffix(')')?.trim();
+    let inner = inner.strip_suffix(',').unwrap_or(inner);
+    if inner.is_empty() {
+        return Some(Vec::new());
+    }
+    // Python 2 wrote long integers with an L.
+    inner
+        .split(',')
+        .map(|entry| entry.trim().trim_end_matches('L').parse().ok())
+        .collect()
+}
+
+/// Gives `each` the bytes of `len` elements of `N` bytes.
+fn blocks<const N: usize>(
+    reader: &mut (impl Read + ?Sized),
+    len: u64,
+    mut each: impl FnMut([u8; N]) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut buffer = vec![0; BLOCK];
+    let mut left = len;
+    while left > 0 {
+        let count = left.min((BLOCK / N) as u64) as usize;
+        let bytes = &mut buffer[..count * N];
+        fill(reader, bytes).map_err(|got| match got {
+            Ok(got) => format!("ends after {} of {len} elements", len - left + (got / N) as u64),
+            Err(e) => format!("element {} of {len}: {e}", len - left),
+        })?;
+        for &element in bytes.as_chunks::<N>().0 {
+            each(element)?;
+        }
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+/// Fills `bytes`, or says how many there were or what went wrong.
+fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Result<usize, io::Error>> {
+    let mut got = 0;
+    while got < bytes.len() {
+        match reader.read(&mut bytes[got..]) {
+            Ok(0) => return Err(Ok(got)),
+            Ok(n) => got += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Err(e)),
+        }
+    }
+    Ok(())
+}
+
+/// The bytes before the data of an array in C order: version 1.0, padded so that the data start at a multiple of 64.
+pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+    let shape = Header {
+        descr: String::new(),
+        shape: shape.to_vec(),
+    }
+    .shape();
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let before = 10;
+    let total = (before + text.len() + 1).next_multiple_of(64);
+    let len = u16::try_from(total - before).expect("few dimensions give a short header");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend_from_slice(&len.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.resize(total - 1, b' ');
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Writes an array of f64 in C order, piece by piece.
+#[derive(Debug)]
+pub struct NpyWriter<W: Write> {
+    writer: W,
+    shape: Vec<u64>,
+    written: u64,
+    len: u64,
+}
+
+impl<W: Write> NpyWriter<W> {
+    /// Writes the header of an array of that shape, `[n]` or `[times, n]`.
+    ///
+    /// # Errors
+    /// Those of `writer`.
+    ///
+    /// # Panics
+    /// If the number of elements exceeds 2^64.
+    pub fn new(mut writer: W, shape: &[usize]) -> io::Result<Self> {
+        let shape: Vec<u64> = shape.iter().map(|&k| k as u64).collect();
+        let len = shape
+            .iter()
+            .try_fold(1u64, |len, &k| len.checked_mul(k))
+            .expect("an array that fits into memory");
+        writer.write_all(&header("<f8", &shape))?;
+        Ok(Self {
+            writer,
+            shape,
+            written: 0,
+            len,
+        })
+    }
+
+    /// Writes the next elements, any number of them.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&mut self, values: &[f64]) -> io::Result<()> {
+        self.written += values.len() as u64;
+        if cfg!(target_endian = "little") {
+            return self.writer.write_all(bytemuck::cast_slice(values));
+        }
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.writer.write_all(&bytes)
+    }
+
+    /// Flushes and gives the writer back.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    ///
+    /// # Panics
+    /// If not exactly as many elements were written as the shape has.
+    pub fn finish(mut self) -> io::Result<W> {
+        assert_eq!(
+            self.written, self.len,
+            "elements written to an array of shape {:?}",
+            self.shape
+        );
+        self.writer.flush()?;
+        Ok(self.writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn array(descr: &str, shape: &[u64], data: &[u8]) -> Vec<u8> {
+        [&header(descr, shape)[..], data].concat()
+    }
+
+    #[test]
+    fn header_is_padded_and_reads_back() {
+        for shape in [&[3][..], &[2, 3], &[], &[0], &[u64::MAX]] {
+            let bytes = header("<f8", shape);
+            assert_eq!(bytes.len() % 64, 0);
+            assert_eq!(bytes.last(), Some(&b'\n'));
+            assert_eq!(Header::read(&mut &bytes[..]).unwrap().shape, shape);
+        }
+    }
+
+    #[test]
+    fn every_numeric_type_of_either_byte_order() {
+        macro_rules! check {
+            ($($type:ty: $code:literal),*) => {$(
+                for (order, bytes) in [
+                    ('<', [3 as $type, 100 as $type].map(<$type>::to_le_bytes).concat()),
+                    ('>', [3 as $type, 100 as $type].map(<$type>::to_be_bytes).concat()),
+                ] {
+                    let array = array(&format!("{order}{}", $code), &[2], &bytes);
+                    assert_eq!(vector(&mut &array[..]).unwrap(), [3.0, 100.0]);
+                }
+            )*};
+        }
+        check!(f64: "f8", f32: "f4", i64: "i8", i32: "i4", i16: "i2", i8: "i1", u64: "u8", u32: "u4", u16: "u2", u8: "u1");
+        assert_eq!(vector(&mut &array("|b1", &[2], &[0, 1])[..]).unwrap(), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn other_shapes_and_types_are_named() {
+        let reason =
+            |descr, shape: &[u64], data: &[u8]| vector(&mut &array(descr, shape, data)[..]).unwrap_err();
+        let two = reason("<f8", &[1, 2], &[0; 16]);
+        assert!(two.contains("(1, 2)") && two.contains("<f8"), "{two}");
+        let complex = reason("<c16", &[1], &[0; 16]);
+        assert!(complex.contains("(1,)") && complex.contains("<c16"), "{complex}");
+        assert!(reason("<f8", &[2], &[0; 12]).contains("1 of 2"));
+        assert!(reason("<f8", &[1], &[0; 12]).contains("more data"));
+        assert!(reason("<f8", &[1 << 60], &[0; 12]).contains("ends after 1 of"));
+        let record = "{'descr': [('a', '<f8'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }";
+        assert_eq!(
+            Header::parse(record.as_bytes()).unwrap().descr,
+            "[('a', '<f8'), ('b', '<i4')]"
+        );
+    }
+
+    #[test]
+    fn several_rows_are_one_array() {
+        let mut writer = NpyWriter::new(Vec::new(), &[2, 3]).unwrap();
+        writer.write(&[1.0, 2.0, 3.0]).unwrap();
+        writer.write(&[4.0, 5.0]).unwrap();
+        writer.write(&[6.0]).unwrap();
+        let bytes = writer.finish().unwrap();
+        let header = Header::read(&mut &bytes[..]).unwrap();
+        assert_eq!(header.shape, [2, 3]);
+        let mut values = Vec::new();
+        header
+            .floats(&mut &bytes[bytes.len() - 48..], |value| values.push(value))
+            .unwrap();
+        assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "array of shape [2]")]
+    fn missing_values_are_a_broken_contract() {
+        let mut writer = NpyWriter::new(Vec::new(), &[2]).unwrap();
+        writer.write(&[1.0]).unwrap();
+        let _ = writer.finish();
+    }
+
+    proptest! {
+        #[test]
+        fn vectors_come_back(values in prop::collection::vec(any::<f64>(), 0..300)) {
+            let mut writer = NpyWriter::new(Vec::new(), &[values.len()]).unwrap();
+            writer.write(&values).unwrap();
+            let read = vector(&mut &writer.finish().unwrap()[..]).unwrap();
+            let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&read), bits(&values));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), text in "\\PC{0,80}") {
+            let _ = vector(&mut &bytes[..]);
+            let _ = Header::parse(text.as_bytes());
+            let _ = Header::parse(format!("{{'descr': {text}, 'shape': ({text}), }}").as_bytes());
+            let _ = vector(&mut &[b"\x93NUMPY\x01\x00", &bytes[..]].concat()[..]);
+        }
+
+        #[test]
+        fn a_damaged_file_is_read_or_refused(at in 0usize..144, byte in any::<u8>(), cut in 0usize..144) {
+            let mut bytes = array("<f8", &[2], &[0; 16]);
+            bytes[at] = byte;
+            let _ = vector(&mut &bytes[..]);
+            let _ = vector(&mut &bytes[..cut]);
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! SciPy's `.npz`: a zip archive of `.npy` members, here the CSR matrices of `scipy.sparse.save_npz`.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::path::Path;
+
+use rayon::prelude::*;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use super::generator::{self, MOST_STATES, MatrixEntries};
+use super::npy::{self, Header};
+use super::write::write_in_blocks;
+use crate::transient::chain::{ChainFile, Transitions};
+use crate::{Error, Result};
+
+/// Elements reserved before they are read; beyond that vectors grow with what is really there.
+const RESERVED: u64 = 1 << 22;
+
+/// Members from this size on are written with 64-bit sizes; the limit of 32-bit ones is 2^32 − 1, compressed or not.
+const LARGE: u64 = 1 << 31;
+
+/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+///
+/// # Errors
+/// As [`read_matrix`] and [`generator::chain`].
+pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
+    let path = path.as_ref();
+    generator::chain(path, read_matrix(path)?)
+}
+
+/// Reads a CSR matrix as `scipy.sparse.save_npz` writes it, compressed or not: members `format`, `shape`, `indptr`,
+/// `indices` (integers) and `data` (f8, f4 or integers).
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
+    matrix(BufReader::new(file)).map_err(|reason| Error::File {
+        path: path.into(),
+        reason,
+    })
+}
+
+fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
+    let mut archive = ZipArchive::new(reader).map_err(|e| format!("not an .npz file: {e}"))?;
+    let format = format(&mut archive)?;
+    if format != "csr" {
+        return Err(format!(
+            "a {format} matrix; CSR is read: save_npz(…, matrix.tocsr())"
+        ));
+    }
+    let shape = integers(&mut archive, "shape", |_, _| None)?;
+    let &[rows, columns] = &shape[..] else {
+        return Err(format!("shape: {} numbers; a matrix has 2", shape.len()));
+    };
+    let size = |k: i64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
+    let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
+        return Err(format!(
+            "shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"
+        ));
+    };
+
+    let indptr = integers(&mut archive, "indptr", |_, _| None)?;
+    if indptr.len() != rows + 1 {
+        return Err(format!(
+            "indptr: {} numbers; {rows} rows need {}",
+            indptr.len(),
+            rows + 1
+        ));
+    }
+    let column = integers(&mut archive, "indices", |k, j| {
+        (j < 0 || j >= columns as i64)
+            .then(|| format!("column {j} of entry {k}; the matrix has {columns} columns"))
+    })?;
+    // Checked above: every column is below 2^32.
+    let column: Vec<u32> = column.into_iter().map(|j| j as u32).collect();
+    if indptr[0] != 0 {
+        return Err(format!("indptr: starts with {}; it starts with 0", indptr[0]));
+    }
+    if let Some(i) = (0..rows).find(|&i| indptr[i] > indptr[i + 1]) {
+        return Err(format!(
+            "indptr: {} after {} in row {i}; it does not descend",
+            indptr[i + 1],
+            indptr[i]
+        ));
+    }
+    if indptr[rows] != column.len() as i64 {
+        return Err(format!(
+            "indptr: ends with {}, but indices has {} numbers",
+            indptr[rows],
+            column.len()
+        ));
+    }
+    let value = floats(&mut archive, "data")?;
+    if value.len() != column.len() {
+        return Err(format!(
+            "data: {} numbers, but indices has {}",
+            value.len(),
+            column.len()
+        ));
+    }
+    let mut row = Vec::with_capacity(column.len());
+    for i in 0..rows {
+        row.resize(indptr[i + 1] as usize, i as u32);
+    }
+    Ok(MatrixEntries {
+        rows,
+        columns,
+        row,
+        column,
+        value,
+    })
+}
+
+/// The kind of sparse matrix: `csr`, `csc`, ….
+fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> {
+    let names: Vec<String> = archive
+        .file_names()
+        .flatten()
+        .map(|name| name.trim_end_matches(".npy").to_string())
+        .collect();
+    let mut member = archive.by_name("format.npy").map_err(|_| {
+        format!(
+            "no member `format`, but {}; a chain's .npz is written by scipy.sparse.save_npz",
+            if names.is_empty() {
+                "nothing".into()
+            } else {
+                names.join(", ")
+            }
+        )
+    })?;
+    let wrong = |reason: String| format!("format: {reason}");
+    let header = Header::read(&mut member).map_err(wrong)?;
+    if header.shape.iter().any(|&k| k != 1) {
+        return Err(wrong(format!(
+            "an array of shape {}; it is one string",
+            header.shape()
+        )));
+    }
+    let mut bytes = Vec::new();
+    member
+        .by_ref()
+        .take(64)
+        .read_to_end(&mut bytes)
+        .map_err(|e| wrong(e.to_string()))?;
+    // Bytes (`|S3`) or UTF-32 (`<U3`): of ASCII text the latter has zeros in between.
+    bytes.retain(|&byte| byte != 0);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads a member of integers; `wrong` says what is wrong with the element of that number and value.
+fn integers(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &str,
+    wrong: impl Fn(usize, i64) -> Option<String>,
+) -> Result<Vec<i64>, String> {
+    read_member(archive, name, |member, header, len| {
+        let mut values = Vec::with_capacity(len);
+        header.integers(member, |value| match wrong(values.len(), value) {
+            None => {
+                values.push(value);
+                Ok(())
+            }
+            Some(reason) => Err(reason),
+        })?;
+        Ok(values)
+    })
+}
+
+fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<f64>, String> {
+    read_member(archive, name, |member, header, len| {
+        let mut values = Vec::with_capacity(len);
+        header.floats(member, |value| values.push(value))?;
+        Ok(values)
+    })
+}
+
+/// Opens a 1-D member and gives `read` the number of elements to reserve.
+fn read_member<T>(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    name: &str,
+    read: impl FnOnce(&mut dyn Read, &Header, usize) -> Result<T, String>,
+) -> Result<T, String> {
+    let wrong = |reason: String| format!("{name}: {reason}");
+    let mut member = archive
+        .by_name(&format!("{name}.npy"))
+        .map_err(|e| wrong(format!("cannot be opened: {e}")))?;
+    let header = Header::read(&mut member).map_err(wrong)?;
+    let &[len] = &header.shape[..] else {
+        return Err(wrong(format!("an array of shape {}; it is 1-D", header.shape())));
+    };
+    read(&mut member, &header, len.min(RESERVED) as usize).map_err(wrong)
+}
+
+/// Writes a chain's rates R as `scipy.sparse.load_npz` reads them: CSR, columns ascending, indices of 32 bits where
+/// they suffice, lightly compressed. Every row is asked for three times.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::Result<()> {
+    let n = chain.states();
+    let mut indptr = vec![0i64; n + 1];
+    indptr[1..]
+        .par_iter_mut()
+        .enumerate()
+        .for_each_init(Vec::new, |row, (state, len)| {
+            row.clear();
+            chain.outgoing(state, row);
+            *len = row.len() as i64;
+        });
+    for i in 0..n {
+        indptr[i + 1] += indptr[i];
+    }
+    let nnz = indptr[n] as u64;
+    let wide = nnz.max(n as u64) > i32::MAX as u64;
+    let index = if wide { "<i8" } else { "<i4" };
+    let index_size = if wide { 8 } else { 4 };
+    let push_index = |bytes: &mut Vec<u8>, index: u64| {
+        if wide {
+            bytes.extend_from_slice(&index.to_le_bytes());
+        } else {
+            bytes.extend_from_slice(&(index as u32).to_le_bytes());
+        }
+    };
+
+    let mut archive = ZipWriter::new(writer);
+    start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
+    write_rows(&mut archive, chain, |bytes, &(target, _)| {
+        push_index(bytes, u64::from(target));
+    })?;
+    start(
+        &mut archive,
+        "indptr",
+        index,
+        &[n as u64 + 1],
+        (n as u64 + 1) * index_size,
+    )?;
+    write_in_blocks(&mut archive, n + 1, |states, bytes| {
+        indptr[states].iter().for_each(|&at| push_index(bytes, at as u64));
+    })?;
+    start(&mut archive, "format", "|S3", &[], 3)?;
+    archive.write_all(b"csr")?;
+    start(&mut archive, "shape", "<i8", &[2], 16)?;
+    archive.write_all(&[(n as u64).to_le_bytes(); 2].concat())?;
+    start(&mut archive, "data", "<f8", &[nnz], nnz * 8)?;
+    write_rows(&mut archive, chain, |bytes, &(_, rate)| {
+        bytes.extend_from_slice(&rate.to_le_bytes());
+    })?;
+    archive.finish()?.flush()
+}
+
+fn start<W: Write + Seek>(
+    archive: &mut ZipWriter<W>,
+    name: &str,
+    descr: &str,
+    shape: &[u64],
+    bytes: u64,
+) -> io::Result<()> {
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .compression_level(Some(1))
+        .large_file(bytes >= LARGE);
+    archive.start_file(format!("{name}.npy"), options)?;
+    archive.write_all(&npy::header(descr, shape))
+}
+
+fn write_rows(
+    writer: &mut impl Write,
+    chain: &dyn Transitions,
+    push: impl Fn(&mut Vec<u8>, &(u32, f64)) + Sync,
+) -> io::Result<()> {
+    write_in_blocks(writer, chain.states(), |states, bytes| {
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            chain.outgoing(state, &mut row);
+            row.iter().for_each(|transition| push(bytes, transition));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use proptest::prelude::*;
+
+    use super::super::write::{Rows, arbitrary_rows};
+    use super::*;
+
+    /// (name, element type, shape, data)
+    type Member<'a> = (&'a str, &'a str, &'a [u64], Vec<u8>);
+
+    fn archive(members: &[Member<'_>], method: CompressionMethod) -> Vec<u8> {
+        let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, descr, shape, data) in members {
+            let options = SimpleFileOptions::default().compression_method(method);
+            archive.start_file(format!("{name}.npy"), options).unwrap();
+            archive.write_all(&npy::header(descr, shape)).unwrap();
+            archive.write_all(data).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    }
+
+    fn longs(values: &[i64]) -> Vec<u8> {
+        values.iter().flat_map(|v| v.to_le_bytes()).collect()
+    }
+
+    /// [[0, 2], [3, 0]]
+    fn members() -> Vec<Member<'static>> {
+        vec![
+            ("indices", "<i8", &[2], longs(&[1, 0])),
+            ("indptr", "<i8", &[3], longs(&[0, 1, 2])),
+            ("format", "|S3", &[], b"csr".to_vec()),
+            ("shape", "<i8", &[2], longs(&[2, 2])),
+            ("data", "<f4", &[2], [2f32, 3.0].map(f32::to_le_bytes).concat()),
+        ]
+    }
+
+    fn reason(change: impl Fn(&mut Vec<Member<'static>>)) -> String {
+        let mut members = members();
+        change(&mut members);
+        matrix(Cursor::new(archive(&members, CompressionMethod::Stored))).unwrap_err()
+    }
+
+    #[test]
+    fn stored_and_compressed() {
+        for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+            let matrix = matrix(Cursor::new(archive(&members(), method))).unwrap();
+            assert_eq!((matrix.rows, matrix.columns), (2, 2));
+            assert_eq!((&matrix.row[..], &matrix.column[..]), (&[0, 1][..], &[1, 0][..]));
+            assert_eq!(matrix.value, [2.0, 3.0]);
+        }
+    }
+
+    #[test]
+    fn unicode_format_is_understood() {
+        let mut members = members();
+        members[2] = (
+            "format",
+            "<U3",
+            &[],
+            "csr".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect(),
+        );
+        assert!(matrix(Cursor::new(archive(&members, CompressionMethod::Stored))).is_ok());
+    }
+
+    #[test]
+    fn other_formats_get_the_remedy() {
+        for format in ["csc", "coo", "bsr", "dia"] {
+            let reason = reason(|m| m[2].3 = format.into());
+            assert!(
+                reason.contains(&format!("a {format} matrix")) && reason.contains(".tocsr()"),
+                "{reason}"
+            );
+        }
+        let reason = reason(|m| {
+            m.remove(2);
+        });
+        assert!(
+            reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn members_that_do_not_fit_are_named() {
+        assert!(reason(|m| m[0].3 = longs(&[1, 2])).contains("indices: column 2 of entry 1"));
+        assert!(reason(|m| m[0].3 = longs(&[-1, 0])).contains("indices: column -1"));
+        assert!(reason(|m| m[1].3 = longs(&[0, 2, 1])).contains("indptr: 1 after 2 in row 1"));
+        assert!(reason(|m| m[1].3 = longs(&[1, 1, 2])).contains("indptr: starts with 1"));
+        assert!(reason(|m| m[1].3 = longs(&[0, 1, 3])).contains("indptr: ends with 3"));
+        assert!(reason(|m| m[3].3 = longs(&[3, 2])).contains("3 rows need 4"));
+        assert!(reason(|m| m[3].3 = longs(&[-2, 2])).contains("-2 rows"));
+        assert!(reason(|m| m[4] = ("data", "<f8", &[1], vec![0; 8])).contains("data: 1 numbers"));
+        assert!(reason(|m| m[4] = ("data", "<c16", &[2], vec![0; 32])).contains("<c16"));
+        assert!(reason(|m| m[0] = ("indices", "<f8", &[2], vec![0; 16])).contains("integers are expected"));
+        assert!(reason(|m| m[0].2 = &[1 << 50]).contains("ends after 2 of"));
+        let missing = reason(|m| {
+            m.remove(4);
+        });
+        assert!(missing.contains("data: "), "{missing}");
+    }
+
+    #[test]
+    fn messages_name_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("q.npz");
+        std::fs::write(&path, "no archive").unwrap();
+        let message = read_chain(&path).unwrap_err().to_string();
+        assert!(
+            message.contains("q.npz") && message.contains("not an .npz"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_chain_of_one_state_without_transitions() {
+        let mut bytes = Cursor::new(Vec::new());
+        write_chain(&mut bytes, &Rows::new(1, &[])).unwrap();
+        let matrix = matrix(bytes).unwrap();
+        assert_eq!((matrix.rows, matrix.value.len()), (1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn chains_come_back(chain in arbitrary_rows(30)) {
+            let mut bytes = Cursor::new(Vec::new());
+            write_chain(&mut bytes, &chain).unwrap();
+            let matrix = matrix(bytes).unwrap();
+            prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
+            let list = chain.list();
+            prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));
+        }
+
+        #[test]
+        fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(matrix(Cursor::new(bytes)).is_err());
+        }
+
+        #[test]
+        fn a_damaged_file_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+            let mut bytes = archive(&members(), CompressionMethod::Stored);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            if cut {
+                bytes.truncate(at);
+            }
+            let _ = matrix(Cursor::new(bytes));
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Output that appears under its name only when it is complete.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::{Error, Result};
+
+/// Bytes collected before they go to the operating system.
+const BUFFER: usize = 1 << 18;
+
+/// A file being written, or stdout.
+///
+/// A file is written under a temporary name (`.NAME.….partial`) in its own directory, so that the directory is known
+/// to be writable before the work starts; [`commit`](Self::commit) gives it its name. Dropped without that, it
+/// leaves nothing behind and whatever had the name before keeps it.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// Under its temporary name.
+    Renamed {
+        writer: BufWriter<File>,
+        temporary: TempPath,
+        name: PathBuf,
+    },
+    /// A device or a pipe, which has no content to protect and must not be replaced by a file.
+    Direct(BufWriter<File>),
+    Stdout {
+        writer: BufWriter<Stdout>,
+        closed: bool,
+    },
+}
+
+impl OutputFile {
+    /// Opens output that [`commit`](Self::commit) will put at `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the directory does not exist or `path` is a directory or a read-only file, [`Error::Io`]
+    /// if the directory cannot be written.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let fail = |reason: &str| Error::File {
+            path: path.into(),
+            reason: reason.into(),
+        };
+        let failed = |source| Error::Io {
+            path: path.into(),
+            source,
+        };
+        // A symbolic link stays one: what it points at is replaced.
+        let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let file_name = name.file_name().ok_or_else(|| fail("not the name of a file"))?;
+        match fs::metadata(&name) {
+            Ok(existing) if existing.is_dir() => return Err(fail("is a directory; name a file in it")),
+            Ok(existing) if !existing.is_file() => {
+                let file = File::options().write(true).open(&name).map_err(failed)?;
+                let target = Target::Direct(BufWriter::with_capacity(BUFFER, file));
+                return Ok(Self {
+                    path: path.into(),
+                    target,
+                });
+            }
+            Ok(existing) if existing.permissions().readonly() => {
+                return Err(fail("is read-only; make it writable or choose another name"));
+            }
+            _ => {}
+        }
+        let directory = match name.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if !directory.is_dir() {
+            return Err(fail(&format!(
+                "the directory {} does not exist; create it first",
+                directory.display()
+            )));
+        }
+        let (file, temporary) = temporary_file(directory, &file_name.to_string_lossy())
+            .map_err(failed)?
+            .into_parts();
+        let writer = BufWriter::with_capacity(BUFFER, file);
+        Ok(Self {
+            path: path.into(),
+            target: Target::Renamed {
+                writer,
+                temporary,
+                name,
+            },
+        })
+    }
+
+    /// Output to stdout. A reader that goes away is not an error: what is written after that is dropped.
+    pub fn stdout() -> Self {
+        let writer = BufWriter::with_capacity(BUFFER, io::stdout());
+        Self {
+            path: "stdout".into(),
+            target: Target::Stdout {
+                writer,
+                closed: false,
+            },
+        }
+    }
+
+    /// The name that messages use.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the reader of stdout went away, so that writing more is of no use.
+    pub fn closed(&self) -> bool {
+        matches!(self.target, Target::Stdout { closed: true, .. })
+    }
+
+    /// An error of writing to this output, with its name.
+    pub fn error(&self, source: io::Error) -> Error {
+        Error::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// Writes what is still buffered and gives the file its name; an older file of that name is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if writing or renaming failed; the temporary file is removed then.
+    pub fn commit(mut self) -> Result<()> {
+        self.flush().map_err(|source| self.error(source))?;
+        let failed = |source| Error::Io {
+            path: self.path.clone(),
+            source,
+        };
+        if let Target::Renamed {
+            writer,
+            temporary,
+            name,
+        } = self.target
+        {
+            // Closed before the renaming: some systems do not rename open files.
+            drop(writer);
+            temporary.persist(name).map_err(|e| failed(e.error))?;
+        }
+        Ok(())
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match &mut self.target {
+            Target::Renamed { writer, .. } | Target::Direct(writer) => writer,
+            Target::Stdout { writer, .. } => writer,
+        }
+    }
+
+    /// Runs one operation on the writer; on stdout a broken pipe gives `instead`.
+    fn tolerant<T>(
+        &mut self,
+        instead: T,
+        operation: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.closed() {
+            return Ok(instead);
+        }
+        match operation(self.writer()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => match &mut self.target {
+                Target::Stdout { closed, .. } => {
+                    *closed = true;
+                    Ok(instead)
+                }
+                _ => Err(e),
+            },
+            result => result,
+        }
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.tolerant(bytes.len(), |writer| writer.write(bytes))
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.tolerant((), |writer| writer.write_all(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tolerant((), |writer| writer.flush())
+    }
+}
+
+impl Seek for OutputFile {
+    /// Files only: stdout gives [`ErrorKind::Unsupported`].
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match &mut self.target {
+            Target::Renamed { writer, .. } | Target::Direct(writer) => writer.seek(to),
+            Target::Stdout { .. } => Err(io::Error::new(
+                ErrorKind::Unsupported,
+                "this format goes back to its beginning when it is complete; give a file with -o",
+            )),
+        }
+    }
+}
+
+/// A temporary file beside its final name, with the permissions that an ordinary new file gets.
+fn temporary_file(directory: &Path, name: &str) -> io::Result<NamedTempFile> {
+    let prefix = format!(".{name}.");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".partial");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The process's umask is applied to this.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn appears_only_when_committed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.csv");
+        fs::write(&path, "old").unwrap();
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(b"new").unwrap();
+        output.flush().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let names = names(directory.path());
+        assert_eq!(names.len(), 2);
+        assert!(names[0].starts_with(".p.csv."), "{names:?}");
+        output.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn dropped_without_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.npy");
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(&[0; 1 << 20]).unwrap();
+        drop(output);
+        assert!(names(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn trouble_is_reported_at_once_and_names_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("no").join("p.csv");
+        let message = OutputFile::create(&missing).unwrap_err().to_string();
+        assert!(
+            message.contains("p.csv") && message.contains("does not exist"),
+            "{message}"
+        );
+        let message = OutputFile::create(directory.path()).unwrap_err().to_string();
+        assert!(message.contains("is a directory"), "{message}");
+        let locked = directory.path().join("locked");
+        fs::write(&locked, "").unwrap();
+        let mut permissions = fs::metadata(&locked).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&locked, permissions).unwrap();
+        assert!(
+            OutputFile::create(&locked)
+                .unwrap_err()
+                .to_string()
+                .contains("read-only")
+        );
+        assert!(OutputFile::create("").is_err());
+        assert!(OutputFile::create("..").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_are_those_of_an_ordinary_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (ordinary, path) = (directory.path().join("ordinary"), directory.path().join("output"));
+        fs::write(&ordinary, "").unwrap();
+        OutputFile::create(&path).unwrap().commit().unwrap();
+        assert_eq!(mode(&path), mode(&ordinary));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn devices_are_written_and_links_kept() {
+        let mut null = OutputFile::create("/dev/null").unwrap();
+        null.write_all(b"nothing").unwrap();
+        null.commit().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut output = OutputFile::create(&link).unwrap();
+        output.write_all(b"new").unwrap();
+        output.commit().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn files_can_be_sought_stdout_cannot() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p");
+        let mut output = OutputFile::create(&path).unwrap();
+        output.write_all(b"abc").unwrap();
+        output.seek(SeekFrom::Start(1)).unwrap();
+        output.write_all(b"x").unwrap();
+        output.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"axc");
+        assert_eq!(
+            OutputFile::stdout().stream_position().unwrap_err().kind(),
+            ErrorKind::Unsupported
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! Text that the program writes: numbers, vectors as `.csv` and `.txt`, chains as PRISM's `.tra`.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::transient::chain::Transitions;
+
+/// Items formatted by one thread at a time.
+const BLOCK: usize = 1 << 13;
+
+/// Appends `value` with the fewest digits that read back as the same f64, plain (`0.25`, `120`) or with an exponent
+/// (`1.5e-7`), whichever is shorter; plain if both are equally long.
+pub fn push_number(text: &mut Vec<u8>, value: f64) {
+    if !value.is_finite() {
+        text.extend_from_slice(if value.is_nan() {
+            b"NaN"
+        } else if value > 0.0 {
+            b"inf"
+        } else {
+            b"-inf"
+        });
+        return;
+    }
+    // The longest, -2.2250738585072014e-308, has 24 bytes.
+    let mut buffer = [0u8; 32];
+    let mut rest = &mut buffer[..];
+    write!(rest, "{value:e}").expect("an f64 in shortest form fits into 32 bytes");
+    let unused = rest.len();
+    let shortest = &buffer[..buffer.len() - unused];
+
+    let marker = shortest
+        .iter()
+        .position(|&b| b == b'e')
+        .expect("{:e} writes an exponent");
+    let (mantissa, exponent) = (&shortest[..marker], &shortest[marker + 1..]);
+    let (sign, mantissa) = match mantissa {
+        [b'-', mantissa @ ..] => (&b"-"[..], mantissa),
+        _ => (&b""[..], mantissa),
+    };
+    // Digits d, then the others after the point: value = ±d.ddd · 10^power.
+    let (first, others) = (&mantissa[..1], mantissa.get(2..).unwrap_or(&[]));
+    let power = exponent
+        .iter()
+        .filter(|b| b.is_ascii_digit())
+        .fold(0, |p, &b| 10 * p + usize::from(b - b'0'));
+    let negative = exponent[0] == b'-';
+    let plain = match (negative, power < others.len()) {
+        (true, _) => 1 + power + 1 + others.len(),
+        (false, true) => 1 + others.len() + 1,
+        (false, false) => 1 + power,
+    };
+    if shortest.len() - sign.len() < plain {
+        text.extend_from_slice(shortest);
+        return;
+    }
+    text.extend_from_slice(sign);
+    if negative {
+        text.extend_from_slice(b"0.");
+        text.resize(text.len() + power - 1, b'0');
+        text.extend_from_slice(first);
+        text.extend_from_slice(others);
+    } else if power < others.len() {
+        text.extend_from_slice(first);
+        text.extend_from_slice(&others[..power]);
+        text.push(b'.');
+        text.extend_from_slice(&others[power..]);
+    } else {
+        text.extend_from_slice(first);
+        text.extend_from_slice(others);
+        text.resize(text.len() + power - others.len(), b'0');
+    }
+}
+
+/// Appends `value` in decimal.
+pub(crate) fn push_integer(text: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[at..]);
+}
+
+/// Writes what `fill` appends for the ranges of 0..`items`, in order; ranges are filled in parallel.
+pub(crate) fn write_in_blocks<W: Write + ?Sized>(
+    writer: &mut W,
+    items: usize,
+    fill: impl Fn(Range<usize>, &mut Vec<u8>) + Sync,
+) -> io::Result<()> {
+    let mut texts = vec![Vec::new(); 4 * rayon::current_num_threads()];
+    let mut start = 0;
+    while start < items {
+        let count = texts.len().min((items - start).div_ceil(BLOCK));
+        texts[..count].par_iter_mut().enumerate().for_each(|(k, text)| {
+            let first = start + k * BLOCK;
+            text.clear();
+            fill(first..items.min(first + BLOCK), text);
+        });
+        for text in &texts[..count] {
+            writer.write_all(text)?;
+        }
+        start = items.min(start + count * BLOCK);
+    }
+    Ok(())
+}
+
+/// Writes π at each of `times` as CSV: the header `state,probability` for one time, `state,t=…,t=…` for several,
+/// then one line a state. `columns[k]` is π at `times[k]`, one value a state.
+///
+/// # Panics
+/// If there are not as many columns as times, or columns differ in length.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_csv<W: Write + ?Sized>(writer: &mut W, times: &[f64], columns: &[&[f64]]) -> io::Result<()> {
+    assert_eq!(times.len(), columns.len(), "one column a time");
+    let states = columns.first().map_or(0, |column| column.len());
+    assert!(
+        columns.iter().all(|column| column.len() == states),
+        "columns of equal length"
+    );
+    let mut header = b"state".to_vec();
+    if times.len() == 1 {
+        header.extend_from_slice(b",probability");
+    } else {
+        for &time in times {
+            header.extend_from_slice(b",t=");
+            push_number(&mut header, time);
+        }
+    }
+    header.push(b'\n');
+    writer.write_all(&header)?;
+    write_in_blocks(writer, states, |range, text| {
+        for state in range {
+            push_integer(text, state as u64);
+            for column in columns {
+                text.push(b',');
+                push_number(text, column[state]);
+            }
+            text.push(b'\n');
+        }
+    })
+}
+
+/// Writes a vector as text, one value a line.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_text<W: Write + ?Sized>(writer: &mut W, values: &[f64]) -> io::Result<()> {
+    write_in_blocks(writer, values.len(), |range, text| {
+        for &value in &values[range] {
+            push_number(text, value);
+            text.push(b'\n');
+        }
+    })
+}
+
+/// Number of transitions of a chain, counted by asking for every row.
+pub fn count_transitions(chain: &dyn Transitions) -> u64 {
+    (0..chain.states().div_ceil(BLOCK))
+        .into_par_iter()
+        .map_init(Vec::new, |row, block| {
+            let mut count = 0;
+            for state in block * BLOCK..chain.states().min((block + 1) * BLOCK) {
+                row.clear();
+                chain.outgoing(state, row);
+                count += row.len() as u64;
+            }
+            count
+        })
+        .sum()
+}
+
+/// Writes each transition as `i j rate`, states counted from `first`, in ascending order.
+pub(crate) fn write_transitions<W: Write + ?Sized>(
+    writer: &mut W,
+    chain: &dyn Transitions,
+    first: u64,
+) -> io::Result<()> {
+    write_in_blocks(writer, chain.states(), |states, text| {
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            chain.outgoing(state, &mut row);
+            for &(target, rate) in &row {
+                push_integer(text, state as u64 + first);
+                text.push(b' ');
+                push_integer(text, u64::from(target) + first);
+                text.push(b' ');
+                push_number(text, rate);
+                text.push(b'\n');
+            }
+        }
+    })
+}
+
+/// Writes a chain as PRISM's explicit transitions: a line with the numbers of states and transitions, then
+/// `source target rate` from 0, ascending. Every row is asked for twice.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_tra<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -> io::Result<()> {
+    writeln!(writer, "{} {}", chain.states(), count_transitions(chain))?;
+    write_transitions(writer, chain, 0)
+}
+
+/// A small chain for tests of the writers, rows given as lists of (target, rate).
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Rows(pub(crate) Vec<Vec<(u32, f64)>>);
+
+#[cfg(test)]
+impl Rows {
+    /// From transitions in any order; self-loops and repeated pairs are left out.
+    pub(crate) fn new(states: usize, transitions: &[(u32, u32, f64)]) -> Self {
+        let mut rows = vec![Vec::new(); states];
+        for &(from, to, rate) in transitions {
+            let row: &mut Vec<(u32, f64)> = &mut rows[from as usize];
+            if from != to && row.iter().all(|&(target, _)| target != to) {
+                row.push((to, rate));
+            }
+        }
+        rows.iter_mut()
+            .for_each(|row| row.sort_by_key(|&(target, _)| target));
+        Self(rows)
+    }
+
+    /// What a reader of the file should return.
+    pub(crate) fn list(&self) -> crate::transient::chain::TransitionList {
+        let mut list = crate::transient::chain::TransitionList::default();
+        for (from, row) in self.0.iter().enumerate() {
+            for &(to, rate) in row {
+                list.from.push(from as u32);
+                list.to.push(to);
+                list.rate.push(rate);
+            }
+        }
+        list
+    }
+}
+
+#[cfg(test)]
+impl Transitions for Rows {
+    fn states(&self) -> usize {
+        self.0.len()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        for (from, targets) in self.0.iter().enumerate() {
+            row.extend(
+                targets
+                    .iter()
+                    .filter(|t| t.0 as usize == state)
+                    .map(|t| (from as u32, t.1)),
+            );
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        row.extend_from_slice(&self.0[state]);
+    }
+}
+
+/// Chains with up to `states` states and positive rates of every magnitude, for round trips.
+#[cfg(test)]
+pub(crate) fn arbitrary_rows(states: usize) -> impl proptest::strategy::Strategy<Value = Rows> {
+    use proptest::prelude::*;
+    (1..=states).prop_flat_map(|n| {
+        let state = 0..n as u32;
+        let rate = prop_oneof![0.001..1e3, (1u64..0x7ff0_0000_0000_0000).prop_map(f64::from_bits)];
+        prop::collection::vec((state.clone(), state, rate), 0..4 * n)
+            .prop_map(move |transitions| Rows::new(n, &transitions))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number(value: f64) -> String {
+        let mut text = Vec::new();
+        push_number(&mut text, value);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn plain_or_exponent_whichever_is_shorter() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (0.25, "0.25"),
+            (-12.5, "-12.5"),
+            (100.0, "100"),
+            (1000.0, "1e3"),
+            (120_000.0, "1.2e5"),
+            (123_456.0, "123456"),
+            (0.01, "0.01"),
+            (0.001, "1e-3"),
+            (0.00125, "0.00125"),
+            (-0.000_125, "-1.25e-4"),
+            (1e300, "1e300"),
+            (5e-324, "5e-324"),
+            (-2.225_073_858_507_201_4e-308, "-2.2250738585072014e-308"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn csv_of_one_and_of_several_times() {
+        let mut text = Vec::new();
+        write_csv(&mut text, &[2.0], &[&[0.5, 0.25, 0.25]]).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "state,probability\n0,0.5\n1,0.25\n2,0.25\n"
+        );
+        let mut text = Vec::new();
+        write_csv(&mut text, &[0.5, f64::INFINITY], &[&[1.0, 0.0], &[0.5, 0.5]]).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n"
+        );
+    }
+
+    #[test]
+    fn blocks_come_in_order() {
+        let values: Vec<f64> = (0..200_001).map(f64::from).collect();
+        let mut text = Vec::new();
+        write_text(&mut text, &values).unwrap();
+        let read: Vec<f64> = String::from_utf8(text)
+            .unwrap()
+            .lines()
+            .map(|l| l.parse().unwrap())
+            .collect();
+        assert_eq!(read, values);
+    }
+
+    #[test]
+    fn tra_counts_then_lists() {
+        let chain = Rows::new(3, &[(2, 0, 0.5), (0, 2, 1.5), (0, 1, 3.0)]);
+        let mut text = Vec::new();
+        write_tra(&mut text, &chain).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_read_back_exactly(bits in any::<u64>()) {
+            let value = f64::from_bits(bits);
+            let text = number(value);
+            let read: f64 = text.parse().unwrap();
+            prop_assert!(read.to_bits() == bits || value.is_nan() && read.is_nan());
+            if value.is_finite() {
+                let shortest = value.to_string().len().min(format!("{value:e}").len());
+                prop_assert!(text.len() <= shortest);
+            }
+        }
+
+        #[test]
+        fn decimals_are_as_short_as_they_can_be(mantissa in -100_000i32..100_000, power in -12i32..12) {
+            let value: f64 = format!("{mantissa}e{power}").parse().unwrap();
+            let text = number(value);
+            prop_assert_eq!(text.parse::<f64>().unwrap(), value);
+            prop_assert_eq!(text.len(), format!("{value}").len().min(format!("{value:e}").len()));
+        }
+
+        #[test]
+        fn integers_are_those_of_the_standard_library(value in any::<u64>()) {
+            let mut text = Vec::new();
+            push_integer(&mut text, value);
+            prop_assert_eq!(String::from_utf8(text).unwrap(), value.to_string());
+        }
+    }
+}
