@@ -5,5 +5,5 @@ pub mod mtx;
 pub mod npy;
 pub mod npz;
 pub mod output;
-
+pub mod umb;
 pub mod write;

@@ -1,0 +1,380 @@
+//! UMB, the unified Markov binary format of PRISM, Storm and others (<https://github.com/pmc-tools/umb>): a tar
+//! archive, plain or gzip, of an index and of arrays in little-endian byte order.
+
+mod arrays;
+mod index;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use tar::Archive;
+
+use self::arrays::{Array, Csr, bits, words};
+use self::index::{Annotation, Index, System, Type, kind};
+use super::generator::MOST_STATES;
+use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList};
+use crate::{Error, Result};
+
+/// Probabilities of a state that add up to something else than 1 by more than this get a warning.
+const PROBABILITY_TOLERANCE: f64 = 1e-6;
+
+/// The label under which the initial states are returned.
+const INITIAL: &str = "init";
+
+/// Reads a continuous-time Markov chain.
+///
+/// Rates are exit rate · probability, branches with the same target added up. Atomic propositions become labels (by
+/// alias, if there is one), the initial states the label `init`. Rewards of states are rate rewards; those of choices
+/// and branches, earned at a jump, are turned into E(s) · Σ p · r and added. Valuations, actions and observations are
+/// passed over. An annotation that cannot be used is left out with a warning.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] for other compressions, models that are not
+/// continuous-time chains (they are named), numbers that are not doubles, and arrays that do not fit together.
+pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
+    let path = path.as_ref();
+    let failed = |source| Error::Io {
+        path: path.into(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
+    let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
+    archive(&start, all)
+        .and_then(|files| chain(&files))
+        .map(|mut chain| {
+            for warning in &mut chain.warnings {
+                *warning = format!("{}: {warning}", path.display());
+            }
+            chain
+        })
+        .map_err(|reason| Error::File {
+            path: path.into(),
+            reason,
+        })
+}
+
+/// The members of an archive that matter here, by name.
+type Files = HashMap<String, Vec<u8>>;
+
+fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
+    if start.starts_with(&[0x1f, 0x8b]) {
+        members(MultiGzDecoder::new(all))
+    } else if start.starts_with(b"\xfd7zXZ\0") {
+        Err("compressed with xz; recompress it with gzip: xz -dc FILE | gzip > NEW.umb".into())
+    } else if start.get(257..262) == Some(b"ustar") {
+        members(all)
+    } else {
+        Err("not a UMB file: neither a tar archive nor one compressed with gzip".into())
+    }
+}
+
+fn members(reader: impl Read) -> Result<Files, String> {
+    let damaged = |e: io::Error| format!("not a complete tar archive: {e}");
+    let mut files = Files::new();
+    for entry in Archive::new(reader).entries().map_err(damaged)? {
+        let mut entry = entry.map_err(damaged)?;
+        // Only ordinary files: a sparse one can claim any size without having the bytes.
+        if !entry.header().entry_type().is_file() {
+            continue;
+        }
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let name = name.trim_start_matches("./").trim_start_matches('/');
+        let wanted = name == "index.json"
+            || [
+                "state-",
+                "choice-",
+                "branch-",
+                "annotations/aps/",
+                "annotations/rewards/",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        if wanted {
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).map_err(damaged)?;
+            if bytes.len() as u64 != entry.size() {
+                return Err(format!(
+                    "{name}: ends after {} of {} bytes",
+                    bytes.len(),
+                    entry.size()
+                ));
+            }
+            files.insert(name.to_string(), bytes);
+        }
+    }
+    Ok(files)
+}
+
+fn chain(files: &Files) -> Result<ChainFile, String> {
+    let index = files.get("index.json").ok_or("no index.json; not a UMB file")?;
+    let index: Index = serde_json::from_slice(index).map_err(|e| format!("index.json: {e}"))?;
+    let system = &index.system;
+    if (&system.time[..], system.players) != ("stochastic", 0) {
+        return Err(format!(
+            "{}; continuous-time Markov chains are read",
+            kind(system)
+        ));
+    }
+    if system.states == 0 || system.states > MOST_STATES {
+        return Err(format!(
+            "{} states; 1 to {MOST_STATES} are possible",
+            system.states
+        ));
+    }
+    let jumps = Jumps::new(files, system)?;
+    let (transitions, mut warnings) = jumps.transitions()?;
+    let labels = labels(files, &index, &mut warnings)?;
+    let mut rewards = Vec::new();
+    for (id, annotation) in &index.annotations.rewards.0 {
+        match jumps.reward(files, id, annotation) {
+            Ok(values) => rewards.push(Reward {
+                name: annotation.alias.as_ref().unwrap_or(id).clone(),
+                values,
+            }),
+            Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
+        }
+    }
+    Ok(ChainFile {
+        states: jumps.states,
+        transitions,
+        labels,
+        rewards,
+        warnings,
+    })
+}
+
+/// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.
+struct Jumps<'a> {
+    states: usize,
+    exit_rate: Array<'a>,
+    choices: Csr<'a>,
+    branches: Csr<'a>,
+    target: &'a [[u8; 8]],
+    /// `None`: one branch a choice.
+    probability: Option<Array<'a>>,
+}
+
+impl<'a> Jumps<'a> {
+    fn new(files: &'a Files, system: &System) -> Result<Self, String> {
+        let doubles = |name: &str, what: &str, element: &Option<Type>, len| {
+            let element = element
+                .as_ref()
+                .ok_or_else(|| format!("index.json: no type of the {what}"))?;
+            if element.name != "double" {
+                return Err(format!(
+                    "{what} of type {element}; doubles are read: export them as floating-point numbers"
+                ));
+            }
+            Array::new(files, name, element, len)?.ok_or_else(|| format!("{name} is missing"))
+        };
+        // The exit rates come first: their file has to be as long as the number of states says.
+        let exit_rate = doubles(
+            "state-to-exit-rate.bin",
+            "exit rates",
+            &system.exit_rate,
+            system.states,
+        )?;
+        let choices = Csr::new(
+            files,
+            "state-to-choices.bin",
+            ["states", "choices"],
+            system.states,
+            system.choices,
+        )?;
+        let branches = Csr::new(
+            files,
+            "choice-to-branches.bin",
+            ["choices", "branches"],
+            system.choices,
+            system.branches,
+        )?;
+        let target = words(files, "branch-to-target.bin", system.branches)?;
+        if target.is_none() && system.branches > 0 {
+            return Err("branch-to-target.bin is missing".into());
+        }
+        let probability = match &system.probability {
+            None => None,
+            element => Some(doubles(
+                "branch-to-probability.bin",
+                "branch probabilities",
+                element,
+                system.branches,
+            )?),
+        };
+        let states = system.states as usize;
+        Ok(Self {
+            states,
+            exit_rate,
+            choices,
+            branches,
+            target: target.unwrap_or(&[]),
+            probability,
+        })
+    }
+
+    /// A state's choice and its branches.
+    fn of(&self, state: usize) -> (Option<usize>, Range<usize>) {
+        let choices = self.choices.range(state);
+        match choices.clone().next() {
+            Some(choice) => (Some(choice), self.branches.range(choice)),
+            None => (None, 0..0),
+        }
+    }
+
+    fn probability(&self, branch: usize) -> f64 {
+        self.probability.as_ref().map_or(1.0, |values| values.get(branch))
+    }
+
+    fn transitions(&self) -> Result<(TransitionList, Vec<String>), String> {
+        let mut list = TransitionList::default();
+        for column in [&mut list.from, &mut list.to] {
+            column.reserve_exact(self.target.len());
+        }
+        list.rate.reserve_exact(self.target.len());
+        let mut row: Vec<(u32, f64)> = Vec::new();
+        let (mut off, mut first_off) = (0u64, None);
+        for state in 0..self.states {
+            let exit_rate = self.exit_rate.get(state);
+            if !(exit_rate.is_finite() && exit_rate >= 0.0) {
+                return Err(format!(
+                    "the exit rate of state {state} is {exit_rate}; it is finite and not negative"
+                ));
+            }
+            let choices = self.choices.range(state);
+            if choices.len() > 1 {
+                return Err(format!(
+                    "state {state} has {} choices; a chain has one",
+                    choices.len()
+                ));
+            }
+            let (_, branches) = self.of(state);
+            if self.probability.is_none() && branches.len() > 1 {
+                return Err(format!(
+                    "state {state} has {} branches, but the file no branch probabilities",
+                    branches.len()
+                ));
+            }
+            row.clear();
+            let mut total = 0.0;
+            for branch in branches {
+                let target = u64::from_le_bytes(self.target[branch]);
+                if target >= self.states as u64 {
+                    return Err(format!(
+                        "branch {branch} of state {state} leads to state {target}; there are {} states, from 0",
+                        self.states
+                    ));
+                }
+                let p = self.probability(branch);
+                if !(p.is_finite() && p >= 0.0) {
+                    return Err(format!(
+                        "the probability of branch {branch} of state {state} is {p}"
+                    ));
+                }
+                total += p;
+                row.push((target as u32, exit_rate * p));
+            }
+            if exit_rate > 0.0 && (total - 1.0f64).abs() > PROBABILITY_TOLERANCE {
+                off += 1;
+                first_off.get_or_insert((state, total));
+            }
+            // The format lets a target occur several times.
+            row.sort_by_key(|&(target, _)| target);
+            row.dedup_by(|next, kept| {
+                let same = next.0 == kept.0;
+                if same {
+                    kept.1 += next.1;
+                }
+                same
+            });
+            for &(target, rate) in &row {
+                if !rate.is_finite() {
+                    return Err(format!("the rate from state {state} to state {target} is {rate}"));
+                }
+                list.from.push(state as u32);
+                list.to.push(target);
+                list.rate.push(rate);
+            }
+        }
+        let warning = first_off.map(|(state, total)| {
+            format!(
+                "the branch probabilities of {off} states do not add up to 1 (those of state {state} give {total}); rates are exit rate · probability"
+            )
+        });
+        Ok((list, warning.into_iter().collect()))
+    }
+
+    /// The rate reward of each state.
+    fn reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Vec<f64>, String> {
+        if annotation.probability.is_some() {
+            return Err("its values are distributions".into());
+        }
+        let mut values = vec![0.0; self.states];
+        for entity in &annotation.applies_to {
+            let len = match &entity[..] {
+                "states" => self.states,
+                "choices" => self.choices.targets,
+                "branches" => self.target.len(),
+                _ => return Err(format!("it applies to {entity}")),
+            };
+            let name = format!("annotations/rewards/{id}/{entity}/values.bin");
+            // A missing file stands for zeros.
+            let Some(rewards) = Array::new(files, &name, &annotation.element, len as u64)? else {
+                continue;
+            };
+            for (state, value) in values.iter_mut().enumerate() {
+                let (choice, branches) = self.of(state);
+                *value += match &entity[..] {
+                    "states" => rewards.get(state),
+                    "choices" => choice.map_or(0.0, |choice| self.exit_rate.get(state) * rewards.get(choice)),
+                    _ => {
+                        let a_jump: f64 = branches.map(|b| self.probability(b) * rewards.get(b)).sum();
+                        self.exit_rate.get(state) * a_jump
+                    }
+                };
+            }
+        }
+        match values.iter().position(|value| !value.is_finite()) {
+            Some(state) => Err(format!("the reward of state {state} is {}", values[state])),
+            None => Ok(values),
+        }
+    }
+}
+
+/// Initial states and atomic propositions.
+fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<Labels, String> {
+    let states = index.system.states as usize;
+    let mut labels = Labels::default();
+    if let Some(initial) = bits(files, "state-is-initial.bin", states)? {
+        labels.sets.push((INITIAL.into(), initial));
+    }
+    for (id, annotation) in &index.annotations.aps.0 {
+        let name = annotation.alias.as_ref().unwrap_or(id);
+        let set = match (&annotation.element.name[..], &annotation.applies_to[..]) {
+            ("bool", [entity]) if entity == "states" => {
+                bits(files, &format!("annotations/aps/{id}/states/values.bin"), states)
+            }
+            ("bool", applies_to) => Err(format!("it applies to {applies_to:?}, not to states alone")),
+            _ => Err(format!("it is of type {}, not bool", annotation.element)),
+        };
+        match (set, labels.get(name)) {
+            (Err(reason), _) => warnings.push(format!("the label {name:?} is left out: {reason}")),
+            // A missing file stands for no state.
+            (Ok(set), None) => labels.sets.push((name.clone(), set.unwrap_or_default())),
+            (Ok(set), Some(known)) if set.as_deref().unwrap_or_default() == known => {}
+            (Ok(_), Some(_)) => {
+                warnings.push(format!(
+                    "the label {name:?} is left out: another set of states has that name"
+                ));
+            }
+        }
+    }
+    Ok(labels)
+}

@@ -1,0 +1,113 @@
+//! What `index.json` says about a model.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+
+/// `index.json`, as far as it matters here.
+#[derive(Deserialize)]
+pub(super) struct Index {
+    #[serde(rename = "transition-system")]
+    pub(super) system: System,
+    #[serde(default)]
+    pub(super) annotations: Annotations,
+}
+
+#[derive(Deserialize)]
+pub(super) struct System {
+    pub(super) time: String,
+    #[serde(rename = "#players")]
+    pub(super) players: u64,
+    #[serde(rename = "#states")]
+    pub(super) states: u64,
+    #[serde(rename = "#choices")]
+    pub(super) choices: u64,
+    #[serde(rename = "#branches")]
+    pub(super) branches: u64,
+    #[serde(rename = "branch-probability-type")]
+    pub(super) probability: Option<Type>,
+    #[serde(rename = "exit-rate-type")]
+    pub(super) exit_rate: Option<Type>,
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct Annotations {
+    #[serde(default)]
+    pub(super) aps: InOrder<Annotation>,
+    #[serde(default)]
+    pub(super) rewards: InOrder<Annotation>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Annotation {
+    pub(super) alias: Option<String>,
+    #[serde(rename = "applies-to", default)]
+    pub(super) applies_to: Vec<String>,
+    #[serde(rename = "type")]
+    pub(super) element: Type,
+    #[serde(rename = "probability-type")]
+    pub(super) probability: Option<Type>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Type {
+    #[serde(rename = "type")]
+    pub(super) name: String,
+    pub(super) size: Option<u64>,
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            Some(size) => write!(f, "{} ({size} bits)", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// The members of a JSON object in the order in which they stand there.
+pub(super) struct InOrder<T>(pub(super) Vec<(String, T)>);
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = InOrder<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder<T>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(InOrder(members))
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// What a model is, by its time and its number of players.
+pub(super) fn kind(system: &System) -> String {
+    let what = match (&system.time[..], system.players, system.probability.is_some()) {
+        ("discrete", 0, _) => "a discrete-time Markov chain",
+        ("discrete", 1, true) => "a Markov decision process",
+        ("discrete", 1, false) => "a labelled transition system",
+        ("stochastic", 1, _) => "a continuous-time Markov decision process",
+        ("urgent-stochastic", ..) => "a Markov automaton",
+        (_, players, _) if players > 1 => "a game",
+        _ => "another kind of model",
+    };
+    format!("{what} (time {:?}, {} players)", system.time, system.players)
+}

@@ -1,0 +1,381 @@
+use std::fs;
+use std::io::Write;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A model being put together: its index and its arrays.
+struct Model {
+    index: Value,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+fn doubles(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+fn longs(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+impl Model {
+    /// Three states: 0 → 1, 2 at rate 4 (1/4, 3/4), 1 → 0 at rate 2.5 in two halves, 2 stays; all arrays are given.
+    fn new() -> Self {
+        let double = json!({"type": "double", "size": 64});
+        let mut model = Self {
+            index: json!({
+                "format-version": 0,
+                "format-revision": 1,
+                "transition-system": {
+                    "time": "stochastic", "#players": 0, "#states": 3, "#initial-states": 1, "#choices": 3,
+                    "#choice-actions": 0, "#branches": 5, "#branch-actions": 0, "#observations": 0,
+                    "branch-probability-type": double, "exit-rate-type": double,
+                },
+                "annotations": {},
+            }),
+            files: Vec::new(),
+        };
+        model.put("state-is-initial.bin", longs(&[0b010]));
+        model.put("state-to-choices.bin", longs(&[0, 1, 2, 3]));
+        model.put("state-to-exit-rate.bin", doubles(&[4.0, 2.5, 1.0]));
+        model.put("choice-to-branches.bin", longs(&[0, 2, 4, 5]));
+        model.put("branch-to-target.bin", longs(&[1, 2, 0, 0, 2]));
+        model.put("branch-to-probability.bin", doubles(&[0.25, 0.75, 0.5, 0.5, 1.0]));
+        model
+    }
+
+    fn put(&mut self, name: &str, bytes: Vec<u8>) {
+        self.files.retain(|(known, _)| known != name);
+        self.files.push((name.into(), bytes));
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.files.retain(|(known, _)| known != name);
+    }
+
+    fn system(&mut self, key: &str, value: Value) {
+        self.index["transition-system"][key] = value;
+    }
+
+    fn annotate(&mut self, group: &str, id: &str, annotation: Value) {
+        self.index["annotations"][group][id] = annotation;
+    }
+
+    fn tar(&self) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        let index = ("index.json".to_string(), self.index.to_string().into_bytes());
+        for (name, bytes) in [&index].into_iter().chain(&self.files) {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            builder.append_data(&mut header, name, &bytes[..]).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    fn read(&self) -> Result<ChainFile, String> {
+        let tar = self.tar();
+        chain(&archive(&tar[..512], &tar[..])?)
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn check(chain: &ChainFile) {
+    assert_eq!(chain.states, 3);
+    assert_eq!(chain.transitions.from, [0, 0, 1, 2]);
+    assert_eq!(chain.transitions.to, [1, 2, 0, 2]);
+    assert_eq!(chain.transitions.rate, [1.0, 3.0, 2.5, 1.0]);
+    assert_eq!(chain.labels.get("init"), Some(&[1][..]));
+    assert!(chain.warnings.is_empty(), "{:?}", chain.warnings);
+}
+
+fn reason(change: impl Fn(&mut Model)) -> String {
+    let mut model = Model::new();
+    change(&mut model);
+    model.read().unwrap_err()
+}
+
+#[test]
+fn plain_and_compressed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("chain.umb");
+    let tar = Model::new().tar();
+    for bytes in [tar.clone(), gzip(&tar)] {
+        fs::write(&path, bytes).unwrap();
+        check(&read(&path).unwrap());
+    }
+    fs::write(&path, b"\xfd7zXZ\0 and more").unwrap();
+    let message = read(&path).unwrap_err().to_string();
+    assert!(
+        message.contains("chain.umb") && message.contains("xz -dc"),
+        "{message}"
+    );
+    fs::write(&path, b"").unwrap();
+    assert!(read(&path).unwrap_err().to_string().contains("not a UMB file"));
+    assert!(matches!(
+        read(directory.path().join("none")),
+        Err(Error::Io { .. })
+    ));
+}
+
+#[test]
+fn arrays_that_may_be_left_out() {
+    let mut model = Model::new();
+    model.remove("state-to-choices.bin");
+    check(&model.read().unwrap());
+    model.remove("state-is-initial.bin");
+    assert!(model.read().unwrap().labels.sets.is_empty());
+
+    // One branch a choice needs no probabilities either.
+    let mut model = Model::new();
+    model.remove("state-to-choices.bin");
+    model.remove("choice-to-branches.bin");
+    model.remove("branch-to-probability.bin");
+    model.system("#branches", json!(3));
+    model.system("branch-probability-type", Value::Null);
+    model.put("branch-to-target.bin", longs(&[1, 2, 0]));
+    let chain = model.read().unwrap();
+    assert_eq!(chain.transitions.to, [1, 2, 0]);
+    assert_eq!(chain.transitions.rate, [4.0, 2.5, 1.0]);
+}
+
+#[test]
+fn a_state_without_choice_is_absorbing() {
+    let mut model = Model::new();
+    model.system("#choices", json!(2));
+    model.system("#branches", json!(4));
+    model.put("state-to-choices.bin", longs(&[0, 1, 2, 2]));
+    model.put("choice-to-branches.bin", longs(&[0, 2, 4]));
+    model.put("state-to-exit-rate.bin", doubles(&[4.0, 2.5, 0.0]));
+    model.put("branch-to-target.bin", longs(&[1, 2, 0, 0]));
+    model.put("branch-to-probability.bin", doubles(&[0.25, 0.75, 0.5, 0.5]));
+    let chain = model.read().unwrap();
+    assert_eq!(chain.transitions.from, [0, 0, 1]);
+    assert!(chain.warnings.is_empty());
+}
+
+#[test]
+fn labels_have_their_aliases_and_the_order_of_the_index() {
+    let mut model = Model::new();
+    let states = json!({"applies-to": ["states"], "type": {"type": "bool"}});
+    model.annotate("aps", "z-full", states.clone());
+    model.annotate(
+        "aps",
+        "a-empty",
+        json!({"alias": "queue empty", "applies-to": ["states"], "type": {"type": "bool"}}),
+    );
+    model.annotate("aps", "none", states.clone());
+    model.annotate(
+        "aps",
+        "number",
+        json!({"applies-to": ["states"], "type": {"type": "double"}}),
+    );
+    model.annotate("aps", "init", states);
+    model.put("annotations/aps/z-full/states/values.bin", longs(&[0b101]));
+    // Bits beyond the last state are padding.
+    model.put("annotations/aps/a-empty/states/values.bin", longs(&[0b11110]));
+    model.put("annotations/aps/init/states/values.bin", longs(&[0b010]));
+    let chain = model.read().unwrap();
+    assert_eq!(chain.labels.get("z-full"), Some(&[0, 2][..]));
+    assert_eq!(chain.labels.get("queue empty"), Some(&[1, 2][..]));
+    assert_eq!(chain.labels.get("none"), Some(&[][..]));
+    assert_eq!(chain.labels.sets.len(), 4);
+    assert_eq!(chain.warnings.len(), 1);
+    assert!(chain.warnings[0].contains("number") && chain.warnings[0].contains("double"));
+
+    // Objects keep their order when they are read from text.
+    let text = r#"{"z": {"type": {"type": "bool"}}, "a": {"type": {"type": "bool"}}}"#;
+    let annotations: index::InOrder<Annotation> = serde_json::from_str(text).unwrap();
+    assert_eq!(
+        annotations
+            .0
+            .iter()
+            .map(|(name, _)| &name[..])
+            .collect::<Vec<_>>(),
+        ["z", "a"]
+    );
+
+    model.put("annotations/aps/init/states/values.bin", longs(&[0b100]));
+    let chain = model.read().unwrap();
+    assert_eq!(chain.labels.get("init"), Some(&[1][..]));
+    assert!(
+        chain.warnings.iter().any(|w| w.contains("another set")),
+        "{:?}",
+        chain.warnings
+    );
+}
+
+#[test]
+fn rewards_are_turned_into_rate_rewards() {
+    let mut model = Model::new();
+    let double = json!({"type": "double"});
+    model.annotate(
+        "rewards",
+        "cost",
+        json!({"alias": "the cost", "applies-to": ["states", "choices", "branches"], "type": double}),
+    );
+    model.put(
+        "annotations/rewards/cost/states/values.bin",
+        doubles(&[1.0, 2.0, 0.0]),
+    );
+    model.put(
+        "annotations/rewards/cost/choices/values.bin",
+        doubles(&[10.0, 0.0, 0.0]),
+    );
+    model.put(
+        "annotations/rewards/cost/branches/values.bin",
+        doubles(&[0.0, 4.0, 0.0, 2.0, 0.0]),
+    );
+    model.annotate(
+        "rewards",
+        "exact",
+        json!({"applies-to": ["states"], "type": {"type": "rational", "size": 128}}),
+    );
+    model.annotate(
+        "rewards",
+        "random",
+        json!({"applies-to": ["states"], "type": double, "probability-type": double}),
+    );
+    model.annotate(
+        "rewards",
+        "short",
+        json!({"applies-to": ["states"], "type": double}),
+    );
+    model.put("annotations/rewards/short/states/values.bin", doubles(&[1.0]));
+    let chain = model.read().unwrap();
+    // 1 + 4·10 + 4·(0.75·4), 2 + 2.5·(0.5·2), 0
+    assert_eq!(
+        chain.rewards,
+        [Reward {
+            name: "the cost".into(),
+            values: vec![53.0, 4.5, 0.0]
+        }]
+    );
+    assert_eq!(chain.warnings.len(), 3, "{:?}", chain.warnings);
+    assert!(
+        chain
+            .warnings
+            .iter()
+            .any(|w| w.contains("\"exact\"") && w.contains("rational (128 bits)"))
+    );
+}
+
+#[test]
+fn other_models_are_named() {
+    for (time, players, name) in [
+        ("discrete", 0, "a discrete-time Markov chain"),
+        ("discrete", 1, "a Markov decision process"),
+        ("stochastic", 1, "a continuous-time Markov decision process"),
+        ("urgent-stochastic", 1, "a Markov automaton"),
+        ("discrete", 2, "a game"),
+        ("later", 0, "another kind"),
+    ] {
+        let reason = reason(|model| {
+            model.system("time", json!(time));
+            model.system("#players", json!(players));
+        });
+        assert!(reason.starts_with(name), "{reason}");
+    }
+}
+
+#[test]
+fn numbers_other_than_doubles_are_refused() {
+    for (element, key, what) in [
+        ("rational", "branch-probability-type", "branch probabilities"),
+        (
+            "double-interval",
+            "branch-probability-type",
+            "branch probabilities",
+        ),
+        ("rational", "exit-rate-type", "exit rates"),
+    ] {
+        let reason = reason(|model| model.system(key, json!({"type": element})));
+        assert!(
+            reason.contains(what) && reason.contains(element) && reason.contains("floating-point"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn arrays_that_do_not_fit_are_named() {
+    for name in [
+        "state-to-exit-rate.bin",
+        "branch-to-target.bin",
+        "branch-to-probability.bin",
+        "choice-to-branches.bin",
+    ] {
+        assert!(reason(|model| model.remove(name)).contains(&format!("{name} is missing")));
+        assert!(reason(|model| model.put(name, vec![0; 15])).contains(&format!("{name}: 15 bytes")));
+    }
+    assert!(reason(|m| m.put("state-is-initial.bin", vec![])).contains("need 8"));
+    assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[1, 2, 4, 5]))).contains("starts with 1"));
+    assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[0, 4, 2, 5]))).contains("2 after 4 at 2"));
+    assert!(reason(|m| m.put("choice-to-branches.bin", longs(&[0, 2, 4, 9]))).contains("ends with 9"));
+    assert!(
+        reason(|m| m.put("state-to-choices.bin", longs(&[0, 2, 3, 3]))).contains("state 0 has 2 choices")
+    );
+    assert!(reason(|m| m.put("branch-to-target.bin", longs(&[1, 3, 0, 0, 2]))).contains("leads to state 3"));
+    assert!(
+        reason(|m| m.put("state-to-exit-rate.bin", doubles(&[4.0, -1.0, 1.0]))).contains("state 1 is -1")
+    );
+    let nan = doubles(&[0.25, 0.75, f64::NAN, 0.5, 1.0]);
+    assert!(
+        reason(|m| m.put("branch-to-probability.bin", nan.clone())).contains("branch 2 of state 1 is NaN")
+    );
+    assert!(reason(|m| m.system("branch-probability-type", Value::Null)).contains("state 0 has 2 branches"));
+    assert!(reason(|m| m.system("#states", json!(u64::MAX))).contains("4294967294"));
+    assert!(
+        reason(|m| m.system("#states", json!(4_000_000_000u64))).contains("state-to-exit-rate.bin: 24 bytes")
+    );
+    assert!(reason(|m| m.system("#choices", json!(u64::MAX))).contains("ends with 3"));
+    assert!(reason(|m| m.index = json!([])).contains("index.json"));
+}
+
+#[test]
+fn probabilities_that_do_not_add_up_get_a_warning() {
+    let mut model = Model::new();
+    model.put("branch-to-probability.bin", doubles(&[0.25, 0.5, 0.5, 0.5, 1.0]));
+    let chain = model.read().unwrap();
+    assert_eq!(chain.transitions.rate[1], 2.0);
+    assert!(chain.warnings[0].contains("of 1 states") && chain.warnings[0].contains("state 0 give 0.75"));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        prop_assert!(archive(&bytes[..bytes.len().min(512)], &bytes[..]).is_err());
+        let packed = gzip(&bytes);
+        let _ = archive(&packed, &packed[..]).and_then(|files| chain(&files));
+    }
+
+    #[test]
+    fn damaged_files_are_read_or_refused(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<Option<prop::sample::Index>>(),
+    ) {
+        let mut bytes = Model::new().tar();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let _ = members(&bytes[..]).and_then(|files| chain(&files));
+    }
+
+    #[test]
+    fn arrays_of_any_content_are_read_or_refused(which in 0usize..6, content in prop::collection::vec(0u64..6, 0..6)) {
+        let mut model = Model::new();
+        model.files[which].1 = longs(&content);
+        let _ = model.read();
+    }
+}
