@@ -1,2 +1,7 @@
 //! The `kolmo` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kolmo::cli::main()
+}

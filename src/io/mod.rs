@@ -1,14 +1,17 @@
-//! File formats, one file each.
+//! File formats, one file each, and the reading of a chain whatever its format.
 
 pub mod drn;
-pub mod lab;
-pub mod srew;
-pub mod text;
-pub mod tra;
 pub mod generator;
+pub mod lab;
+mod model;
 pub mod mtx;
 pub mod npy;
 pub mod npz;
 pub mod output;
+pub mod srew;
+pub mod text;
+pub mod tra;
 pub mod umb;
 pub mod write;
+
+pub use model::{read_chain, read_distribution};

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use tempfile::{NamedTempFile, TempPath};
 
@@ -10,6 +11,20 @@ use crate::{Error, Result};
 
 /// Bytes collected before they go to the operating system.
 const BUFFER: usize = 1 << 18;
+
+/// Temporary files that exist now, for [`abandon`].
+static PARTIAL: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn partial() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    PARTIAL.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Removes every temporary file, before a process ends without unwinding.
+pub fn abandon() {
+    for path in partial().drain(..) {
+        let _ = fs::remove_file(path);
+    }
+}
 
 /// A file being written, or stdout.
 ///
@@ -85,6 +100,7 @@ impl OutputFile {
         let (file, temporary) = temporary_file(directory, &file_name.to_string_lossy())
             .map_err(failed)?
             .into_parts();
+        partial().push(temporary.to_path_buf());
         let writer = BufWriter::with_capacity(BUFFER, file);
         Ok(Self {
             path: path.into(),
@@ -144,6 +160,7 @@ impl OutputFile {
         {
             // Closed before the renaming: some systems do not rename open files.
             drop(writer);
+            partial().retain(|p| *p != *temporary);
             temporary.persist(name).map_err(|e| failed(e.error))?;
         }
         Ok(())

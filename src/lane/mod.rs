@@ -9,6 +9,8 @@ mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+#[cfg(feature = "cli")]
+pub(crate) use spec::quiet_drivers;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
 
 use std::marker::PhantomData;

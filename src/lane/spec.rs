@@ -101,6 +101,13 @@ pub fn list() -> Vec<Listing> {
     all
 }
 
+/// Keeps drivers from writing to this process's stderr. To be called before any thread is started.
+#[cfg(feature = "cli")]
+pub(crate) fn quiet_drivers() {
+    #[cfg(feature = "wgpu")]
+    super::wgpu::quiet();
+}
+
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }

@@ -116,15 +116,18 @@ fn step<T: Real>(call: &Call<'_>) {
 fn sweep<T: Real>(call: &Call<'_>) {
     let (slices, columns, values) = (call.read::<u32>(0), call.read::<u32>(1), call.read::<T>(2));
     let (exit, scalars) = (call.read::<T>(3), call.read::<T>(4));
-    let (x, before, acc) = (call.write::<T>(5), call.write::<T>(6), call.write::<T>(7));
+    let (x, before) = (call.write::<T>(5), call.write::<T>(6));
     let first = call.param(1) + call.param(0) * call.param(2);
     let end = (first + call.param(2)).min(call.param(3));
     let (window, rows) = (call.param(4)..call.param(5), call.param(6) as usize);
-    let (exit, acc) = (&exit[..rows], &mut acc[..rows]);
+    // Outside of every window there is no accumulator, only something that stands in its place.
+    let mut acc = (!window.is_empty()).then(|| &mut call.write::<T>(7)[..rows]);
+    let exit = &exit[..rows];
     let (x, before) = (&mut x[..rows], &mut before[..rows]);
     let (mut from, mut to) = (&mut *x, &mut *before);
     for k in first..end {
-        let acc = window.contains(&k).then(|| (&mut *acc, scalars[1 + (k - window.start) as usize]));
+        let weight = || scalars[1 + (k - window.start) as usize];
+        let acc = acc.as_deref_mut().filter(|_| window.contains(&k)).map(|acc| (acc, weight()));
         let inverse_alpha = scalars[0];
         let (own, y) = (&*from, &mut *to);
         dispatch(Rows { slices, columns, values, first: 0, exit, own, y, acc, x: own, inverse_alpha });

@@ -10,6 +10,17 @@ use crate::kernel::Precision;
 /// One process-wide lock for creating devices and pipelines: some drivers crash when two threads do.
 pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
+/// Asks Mesa's device-selection layer to stay out: it looks for a display and complains on stderr of every
+/// headless process. For programs to call first thing.
+#[expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")]
+pub(crate) fn quiet() {
+    // SAFETY: the caller has started no thread yet.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
+}
+
 /// Adapters, hardware before software; opened once.
 pub(super) fn adapters() -> &'static [Adapter] {
     static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use wgpu::{BufferUsages, Features, PollType, SubmissionIndex};
 
-pub(super) use adapter::{best, hardware, list};
+pub(crate) use adapter::{best, hardware, list, quiet};
 
 use super::{Device, PIECE, Program};
 use crate::kernel::{Kernel, Precision, reflect};

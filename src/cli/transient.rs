@@ -1,0 +1,301 @@
+//! `kolmo transient`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use super::output::{Selection, Sink};
+use super::progress::Progress;
+use super::{Common, Outcome, interrupt};
+use crate::io::output::OutputFile;
+use crate::io::{read_chain, read_distribution, srew};
+use crate::models;
+use crate::report;
+use crate::sparse::WidthRule;
+use crate::transient::chain::{Chain, Initial, Labels, Reward};
+use crate::transient::{Method, Observer, Options, Problem, Status, solve};
+use crate::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Transient {
+    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU
+    model: String,
+    /// Times, comma-separated; inf is the steady state
+    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
+    time: Option<String>,
+    /// Times from START in steps of STEP up to STOP
+    #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
+    times: Option<String>,
+    /// Bound on the total l1 error at each time
+    #[arg(long, value_name = "E", default_value_t = 1e-6, allow_hyphen_values = true)]
+    epsilon: f64,
+    /// Where the chain begins: a state, a file of probabilities, or label:NAME
+    #[arg(long, value_name = "STATE|FILE|label:NAME")]
+    initial: Option<String>,
+    /// Labels of the model's states, in place of the .lab beside it
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Rewards: a .srew file, or the name of one of the model's own; repeatable
+    #[arg(long, value_name = "FILE|NAME")]
+    rewards: Vec<String>,
+    /// Make the states with this label absorbing
+    #[arg(long, value_name = "LABEL")]
+    absorbing: Option<String>,
+    /// sweep, or the seed algorithm's intervals of alpha t <= theta
+    #[arg(long, value_name = "M", default_value = "sweep")]
+    method: MethodArg,
+    /// Largest alpha t of an interval of --method subdivided
+    #[arg(long, value_name = "THETA", default_value_t = 100.0)]
+    theta: f64,
+    /// Width of the ELL part: auto, cusp, mean, max or a number
+    #[arg(long, value_name = "W", default_value = "auto")]
+    ell_width: WidthRule,
+    /// Format of the matrix
+    #[arg(long, value_name = "F", default_value = "auto")]
+    matrix_format: FormatArg,
+    /// Least number of parts that each lane splits its rows into
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    parts: usize,
+    /// Only these states: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    states: Option<String>,
+    /// Only the probability of this label; repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Only the K largest probabilities
+    #[arg(long, value_name = "K", group = "selection")]
+    top: Option<usize>,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum MethodArg {
+    Sweep,
+    Subdivided,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FormatArg {
+    Auto,
+    Hyb,
+}
+
+/// Reads a chain from a file, or makes a built-in one.
+pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
+    match models::parse(spec) {
+        Some(model) => {
+            let model = model?;
+            let labels = match labels {
+                Some(file) => crate::io::lab::read(file, model.transitions.states())?,
+                None => Labels::default(),
+            };
+            Ok(Chain {
+                name: model.name,
+                transitions: model.transitions,
+                initial: Initial::State(model.initial),
+                labels,
+                rewards: Vec::new(),
+                warnings: Vec::new(),
+            })
+        }
+        None => read_chain(Path::new(spec), labels),
+    }
+}
+
+pub(super) fn run(args: &Transient) -> Result<Outcome> {
+    let started = Instant::now();
+    let times = times(args)?;
+    let options = Options {
+        epsilon: args.epsilon,
+        width: args.ell_width,
+        method: match args.method {
+            MethodArg::Sweep => Method::Sweep,
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+        },
+        parts: args.parts,
+    };
+    match args.matrix_format {
+        FormatArg::Auto | FormatArg::Hyb => {}
+    }
+    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
+        return Err(Error::Invalid(format!("--epsilon {} must lie between 0 and 1, both excluded", args.epsilon)));
+    }
+    // Devices before files: a name that is mistyped should not cost the reading of a large model.
+    let (lanes, precision) = args.common.open()?;
+    let [lane] = &lanes[..] else {
+        return Err(Error::Device(format!(
+            "transient runs on one lane in this version, and --device names {}; name one",
+            lanes.len()
+        )));
+    };
+    let mut chain = model(&args.model, args.labels.as_deref())?;
+    interrupt::check()?;
+    let n = chain.transitions.states();
+    let selection = selection(args, &chain.labels, n)?;
+    let initial = initial(args, &chain)?;
+    let rewards = rewards(args, &chain, n)?;
+    if let Some(name) = &args.absorbing {
+        let states = label(&chain.labels, name)?.to_vec();
+        chain = chain.absorbing(&states);
+    }
+    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let sink = Sink::open(args.output.as_deref(), selection, !rewards.is_empty(), &times, n)?;
+    if !args.common.quiet {
+        for warning in &chain.warnings {
+            anstream::eprintln!("warning: {warning}");
+        }
+        let named = args.common.device.0.iter().any(|d| *d != crate::lane::DeviceSpec::Auto);
+        if precision == crate::kernel::Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+            anstream::eprintln!("note: {} has no double precision; computing in f32", lane.device().name);
+        }
+    }
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &initial,
+        times: &times,
+        rewards: &rewards,
+        vectors: sink.wants_vectors(),
+    };
+    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet) };
+    let mut solution = solve(lane, precision, &problem, &options, &mut watch)?;
+    let Watch { sink, progress } = watch;
+    drop(progress);
+    sink.finish(&solution)?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::transient::Run {
+        model: &chain.name,
+        epsilon: args.epsilon,
+        devices: report::devices(&lanes, precision),
+        solution: &solution,
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !args.common.quiet {
+        anstream::eprint!("{}", run.text());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+struct Watch {
+    sink: Sink,
+    progress: Progress,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        interrupt::check()?;
+        self.progress.at(done, all);
+        Ok(())
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.sink.result(index, probabilities)
+    }
+}
+
+fn times(args: &Transient) -> Result<Vec<f64>> {
+    let number = |s: &str| match s.trim().parse::<f64>() {
+        Ok(t) if t >= 0.0 => Ok(t),
+        _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
+    };
+    let mut times = Vec::new();
+    if let Some(list) = &args.time {
+        for t in list.split(',') {
+            times.push(number(t)?);
+        }
+    }
+    if let Some(range) = &args.times {
+        let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
+        let [start, step, stop] = parts[..] else {
+            return Err(Error::Invalid(format!("--times {range} must read START:STEP:STOP, such as 0:0.5:10")));
+        };
+        if !(step > 0.0 && stop.is_finite() && stop >= start) {
+            return Err(Error::Invalid(format!("--times {range}: the step must be above 0 and STOP at least START")));
+        }
+        // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
+        let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
+        if count > 1e7 {
+            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+        }
+        times.extend((0..=count as u64).map(|i| start + i as f64 * step));
+    }
+    Ok(times)
+}
+
+fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
+    labels.get(name).ok_or_else(|| {
+        let known: Vec<&str> = labels.sets.iter().map(|(n, _)| &n[..]).collect();
+        let known = if known.is_empty() {
+            "the model has none; give a .lab file with --labels".to_owned()
+        } else {
+            format!("there are: {}", known.join(", "))
+        };
+        Error::Invalid(format!("no label '{name}': {known}"))
+    })
+}
+
+fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
+    if let Some(list) = &args.states {
+        let state = |s: &str| match s.trim().parse::<u32>() {
+            Ok(i) if (i as usize) < n => Ok(i),
+            _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
+        };
+        let mut states = Vec::new();
+        for item in list.split(',') {
+            match item.split_once('-') {
+                Some((a, b)) => {
+                    let (a, b) = (state(a)?, state(b)?);
+                    if b < a {
+                        return Err(Error::Invalid(format!("--states: the range {item} runs backwards")));
+                    }
+                    states.extend(a..=b);
+                }
+                None => states.push(state(item)?),
+            }
+        }
+        return Ok(Selection::States(states));
+    }
+    if !args.label.is_empty() {
+        let sets = args.label.iter().map(|name| Ok((name.clone(), label(labels, name)?.to_vec())));
+        return sets.collect::<Result<_>>().map(Selection::Labels);
+    }
+    Ok(args.top.map_or(Selection::All, Selection::Top))
+}
+
+fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
+    let Some(text) = &args.initial else { return Ok(chain.initial.clone()) };
+    if let Some(name) = text.strip_prefix("label:") {
+        return Ok(Initial::Uniform(label(&chain.labels, name)?.to_vec()));
+    }
+    if let Ok(state) = text.parse::<usize>() {
+        return Ok(Initial::State(state));
+    }
+    let path = Path::new(text);
+    read_distribution(path).map(Initial::Distribution)
+}
+
+fn rewards(args: &Transient, chain: &Chain, n: usize) -> Result<Vec<Reward>> {
+    let mut all = Vec::new();
+    for name in &args.rewards {
+        match chain.rewards.iter().find(|r| r.name == *name) {
+            Some(own) => all.push(own.clone()),
+            None => all.extend(srew::read(Path::new(name), n)?),
+        }
+    }
+    Ok(all)
+}

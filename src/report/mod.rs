@@ -1,0 +1,97 @@
+//! What people and programs read after a run.
+
+use serde::Serialize;
+
+use crate::kernel::Precision;
+use crate::lane::Lane;
+
+pub mod transient;
+
+/// A device in a report.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceReport {
+    /// Name.
+    pub name: String,
+    /// Name on the command line.
+    pub spec: String,
+    /// `cpu`, `vulkan`, `metal`, `dx12`.
+    pub backend: &'static str,
+    /// Lanes of the run on it.
+    pub lanes: usize,
+    /// `f32` or `f64`.
+    pub precision: String,
+}
+
+/// The devices of a run, each once.
+pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
+    let mut all: Vec<DeviceReport> = Vec::new();
+    for lane in lanes {
+        let device = lane.device();
+        match all.iter_mut().find(|d| d.spec == device.spec) {
+            Some(known) => known.lanes += 1,
+            None => all.push(DeviceReport {
+                name: device.name.clone(),
+                spec: device.spec.clone(),
+                backend: device.backend,
+                lanes: 1,
+                precision: precision.to_string(),
+            }),
+        }
+    }
+    all
+}
+
+/// A count with its thousands apart.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Seconds for people.
+pub fn seconds(s: f64) -> String {
+    if s < 0.001 {
+        format!("{:.0} µs", s * 1e6)
+    } else if s < 1.0 {
+        format!("{:.1} ms", s * 1e3)
+    } else {
+        format!("{s:.2} s")
+    }
+}
+
+/// Bytes for people.
+pub fn bytes(b: u64) -> String {
+    let b = b as f64;
+    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if b >= size as f64 {
+            return format!("{:.1} {unit}", b / size as f64);
+        }
+    }
+    format!("{b} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1234), "1 234");
+        assert_eq!(grouped(35_985_604), "35 985 604");
+    }
+
+    #[test]
+    fn sizes_and_times_have_their_units() {
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(3 << 30), "3.0 GiB");
+        assert_eq!(seconds(0.0000042), "4 µs");
+        assert_eq!(seconds(12.345), "12.35 s");
+    }
+}

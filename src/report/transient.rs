@@ -1,0 +1,149 @@
+//! The report of `kolmo transient`.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{DeviceReport, bytes, grouped, seconds};
+use crate::transient::{Solution, Status, TimeResult};
+
+/// A run and its answer.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The chain's name.
+    pub model: &'a str,
+    /// Bound asked for.
+    pub epsilon: f64,
+    /// Devices of the run.
+    pub devices: Vec<DeviceReport>,
+    /// The answer.
+    pub solution: &'a Solution,
+}
+
+impl Run<'_> {
+    /// The JSON object of `--report`.
+    pub fn json(&self) -> Value {
+        let s = self.solution;
+        json!({
+            "command": "transient",
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": self.model,
+            "status": s.status,
+            "epsilon": self.epsilon,
+            "bound": s.bound,
+            "devices": self.devices,
+            "seconds": s.seconds,
+            "n": s.n,
+            "nnz": s.nnz,
+            "alpha": s.alpha,
+            "times": s.times.iter().map(|t| t.time).collect::<Vec<_>>(),
+            "terms": s.terms,
+            "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            "format": s.matrix.format,
+            "ell_width": s.matrix.ell_width,
+            "coo_share": s.matrix.coo_share,
+            "padding": s.matrix.padding,
+            "matrix_bytes": s.matrix.bytes,
+            "device_bytes": s.device_bytes,
+            "halo": s.matrix.halo,
+            "parts": s.matrix.parts,
+            "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The summary for people.
+    pub fn text(&self) -> String {
+        let s = self.solution;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "model    {}  n = {}  nnz = {}  alpha = {}",
+            self.model,
+            grouped(s.n as u64),
+            grouped(s.nnz),
+            s.alpha
+        );
+        for d in &self.devices {
+            let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
+        }
+        let parts = match s.matrix.parts {
+            0 | 1 => String::new(),
+            n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
+        };
+        let _ = writeln!(
+            out,
+            "matrix   {}, width {}, {:.1} % in the COO part, {} on the device{parts}",
+            s.matrix.format,
+            s.matrix.ell_width,
+            100.0 * s.matrix.coo_share,
+            bytes(s.device_bytes),
+        );
+        let _ = writeln!(out, "terms    {} multiplications", grouped(s.terms));
+        for t in worst(&s.times) {
+            let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
+            let _ = writeln!(
+                out,
+                "t = {}   alpha t = {:.6}, terms {} to {}{mass}\n         bound {:.1e} = truncation {:.1e} + steady \
+                 state {:.1e} + rounding {:.1e}",
+                t.time,
+                t.alpha_t,
+                t.window.0,
+                t.window.1,
+                t.bound.total(),
+                t.bound.truncation,
+                t.bound.steady_state,
+                t.bound.rounding
+            );
+        }
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "time     load {}, build {}, solve {}, total {}",
+            seconds(x.load),
+            seconds(x.build),
+            seconds(x.solve),
+            seconds(x.total)
+        );
+        match s.status {
+            Status::Met => {
+                let _ = writeln!(out, "status   bound {:e} met", self.epsilon);
+            }
+            Status::NotMet => {
+                let _ = writeln!(out, "status   bound {:e} NOT met: {}", self.epsilon, self.reason());
+            }
+        }
+        out
+    }
+
+    /// Why the bound is not met, and the remedy.
+    fn reason(&self) -> String {
+        let b = self.solution.bound;
+        let f32 = self.devices.iter().any(|d| d.precision == "f32");
+        if b.rounding > 0.5 * self.epsilon {
+            let remedy = if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
+            format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
+        } else if b.steady_state > 0.5 * self.epsilon {
+            format!(
+                "the distance to the steady state is bounded by {:.1e} and no longer falls; use a larger --epsilon or \
+                 a finite time",
+                b.steady_state
+            )
+        } else {
+            format!("the bound is {:.1e}", b.total())
+        }
+    }
+}
+
+/// All times where they are few, else the one with the largest bound.
+fn worst(times: &[TimeResult]) -> Vec<&TimeResult> {
+    if times.len() <= 4 {
+        return times.iter().collect();
+    }
+    times.iter().max_by(|a, b| a.bound.total().total_cmp(&b.bound.total())).into_iter().collect()
+}
+
+fn per_time(t: &TimeResult) -> Value {
+    let mut value = json!(t);
+    value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
+    value
+}
