@@ -1,43 +1,50 @@
-//! Poisson probabilities p_k(λ) = e^−λ λ^k / k!: the window of terms that a bound asks for, and their weights.
+//! Poisson probabilities p_k(λ) = e^−λ λ^k / k!: the window of terms that a bound asks for, and their
+//! weights.
 //!
-//! The transient distribution is π(t) = Σ_k p_k(αt) π(0) P^k. A term is one multiplication by P, so a window's last
-//! term `right` is what a run costs, while terms before `left` are multiplied but not accumulated.
+//! The transient distribution is π(t) = Σ_k p_k(αt) π(0) P^k. A term is one multiplication by P, so a
+//! window's last term `right` is what a run costs, while terms before `left` are multiplied but not
+//! accumulated.
 //!
 //! # Window
-//! The points are quantiles, not the outcome of bounds that overshoot as in B. L. Fox and P. W. Glynn, "Computing Poisson
-//! probabilities" (1988), doi:10.1145/42404.42409: tails are evaluated as p_k times a continued fraction,
+//! The points are quantiles, not the outcome of bounds that overshoot as in B. L. Fox and P. W. Glynn,
+//! "Computing Poisson probabilities" (1988), doi:10.1145/42404.42409: tails are evaluated as p_k times a
+//! continued fraction,
 //!
-//! P(N > k) = p_k λ / (k+1−λ + 1·λ/(k+2−λ + 2·λ/(k+3−λ + …))), k + 1 > λ,
+//! P(N > k) = p_k λ / (k+1−λ + 1·λ/(k+2−λ + 2·λ/(k+3−λ + …))), k + 1 > λ,\
 //! P(N ≤ k) = p_k λ / (λ−k + 1·k/(λ−k+2 + 2(k−1)/(λ−k+4 + …))), k < λ
 //!
-//! (the incomplete gamma functions P(k+1, λ) and Q(k+1, λ); see W. Gautschi, "A computational procedure for incomplete
-//! gamma functions" (1979), doi:10.1145/355972.355974). All elements are positive, so that nothing cancels and two
-//! consecutive convergents enclose the value. ln p_k is Loader's saddle point form (C. Loader, "Fast and accurate computation of
-//! binomial probabilities", 2000): −D(k, λ) − δ(k) − ½ ln 2πk, where D = k ln(k/λ) + λ − k ≥ 0 is the deviance and δ the
-//! error of Stirling's formula. It loses nothing for large λ and cannot underflow.
+//! (the incomplete gamma functions P(k+1, λ) and Q(k+1, λ); see W. Gautschi, "A computational procedure for
+//! incomplete gamma functions" (1979), doi:10.1145/355853.355863). All elements are positive, so that nothing
+//! cancels and two consecutive convergents enclose the value. ln p_k is Loader's saddle point form (C.
+//! Loader, "Fast and accurate computation of binomial probabilities", 2000): −D(k, λ) − δ(k) − ½ ln 2πk,
+//! where D = k ln(k/λ) + λ − k ≥ 0 is the deviance and δ the error of Stirling's formula. It loses nothing
+//! for large λ and cannot underflow.
 //!
 //! # Rounding of the tails
-//! Let u = 2⁻⁵³, and let ln and exp be within 2 ulp. D has a relative error below 32u: for |k−λ| < (k+λ)/3 it is a series in
-//! (k−λ)/(k+λ) whose first term dominates, and k−λ is formed with one rounding; beyond that range it is at least 0.15 times the
-//! larger of k and λ, against roundings of at most 4u of the same. δ and ½ ln 2πk add less than 64u. A fraction's
-//! convergent is a quotient of polynomials with positive coefficients in its elements; n elements with 3u each, and the
-//! product of n convergents' quotients, make 8n·u, and it is stopped at a relative change of 2⁻⁴⁸ = 32u, which bounds its
-//! distance from the value. So u·(64(|ln p_k| + |ln λ| + |ln G|) + 1024 + 8n) bounds the error of the logarithm of a
-//! tail p_k λ / G, and every comparison with ε and every tail given to a caller includes it: 2·10⁻¹³ of the tail at ε = 10⁻⁶.
+//! Let u = 2⁻⁵³, and let ln and exp be within 2 ulp. D has a relative error below 40u: for |k−λ| < (k+λ)/3 it
+//! is a series in (k−λ)/(k+λ) whose first term dominates, and k−λ is formed with one rounding; beyond that
+//! range k|ln(k/λ)| + |k−λ| is at most 6.3 D, and roundings are at most 5u of it. δ and ½ ln 2πk add less
+//! than 128u. The numerator and the denominator of a fraction's convergent are polynomials in its elements
+//! with positive coefficients, so that n elements with at most 6u each make 12n·u, and the product of n
+//! quotients that gives the convergent 2n·u more. It is stopped at a relative change of 2⁻⁴⁸ = 32u, known to
+//! within 24n·u, which bounds its distance from the value. So u·(64(|ln p_k| + |ln λ| + |ln G|) + 1024 + 48n)
+//! bounds the error of the logarithm of a tail p_k λ / G, and every comparison with ε and every tail given to
+//! a caller includes it: some 10⁻¹³ of the tail.
 //!
 //! # Rounding of the weights
-//! Weights start at the mode ⌊λ⌋ with 2⁶⁰⁰ (so that the smallest of a window for any ε > 0 is a normal number) and recur
-//! outwards by w_{k+1} = w_k λ/(k+1) in double-word arithmetic, whose product and quotient have relative errors of 7u² and
-//! 16u² (M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error bounds for basic building blocks of double-word
-//! arithmetic" (2017), doi:10.1145/3121432). A window is at most 2³³ terms long for λ ≤ 2⁵³, so a weight's error is
-//! below 2³³ · 24u² < 2⁻⁶⁸ before it is rounded to f64. They are divided by the sum of *all* weights, which runs on
-//! beyond the window until the geometric series that bounds the rest, w_k ρ/(1−ρ), is below 2⁻⁶⁶ of the sum on either
-//! side. Each ŵ_k is then p_k (1 + θ) with |θ| ≤ u (1 + 2⁻⁸), plus at most 2⁻¹⁰⁷¹ where parts of p_k are no normal numbers:
-//! Σ|ŵ_k − p_k| ≤ u (1 + 2⁻⁸) + 2⁻¹⁰⁷¹ · terms, whatever λ. Weights that are started from a rounded p_m and recur in f64 have
-//! errors that grow as u·√λ.
+//! Weights start at the mode ⌊λ⌋ with 2⁶⁰⁰ (so that the smallest of a window for any ε > 0 is a normal
+//! number) and recur outwards by w_{k+1} = w_k λ/(k+1) in double-word arithmetic, whose product and quotient
+//! have relative errors of 7u² and 16u² (M. Joldes, J.-M. Muller, V. Popescu, "Tight and rigorous error
+//! bounds for basic building blocks of double-word arithmetic" (2017), doi:10.1145/3121432). A window is at
+//! most 2³³ terms long for λ ≤ 2⁵³, so a weight's error is below 2³³ · 24u² < 2⁻⁶⁸ before it is rounded to
+//! f64. They are divided by the sum of *all* weights, which runs on beyond the window until the geometric
+//! series that bounds the rest, w_k ρ/(1−ρ), is below 2⁻⁶⁶ of the sum on either side. Each ŵ_k is then
+//! p_k (1 + θ) with |θ| ≤ u (1 + 2⁻⁸), plus at most 2⁻¹⁰⁷¹ where parts of p_k are no normal numbers: Σ|ŵ_k − p_k| ≤
+//! u (1 + 2⁻⁸) + 2⁻¹⁰⁷¹ · terms, whatever λ. Weights that are started from a rounded p_m and recur in f64
+//! have errors that grow as u·√λ.
 //!
-//! All of this is for λ as given. A relative error η of λ itself moves the distribution by at most η √(2λ/π) in l1, which
-//! is the same as an error η of t.
+//! All of this is for λ as given. A relative error η of λ itself moves the distribution by at most η √(2λ/e)
+//! in l1 (2λη times the largest p_k); it is the same as an error η of t.
 
 /// Unit roundoff of f64, 2⁻⁵³.
 const U: f64 = f64::EPSILON / 2.0;
@@ -293,7 +300,7 @@ impl Ln {
 
 /// The bound that the module's head derives.
 fn slack(logarithms: &[f64], elements: u64) -> f64 {
-    U * (64.0 * logarithms.iter().map(|ln| ln.abs()).sum::<f64>() + 1024.0 + 8.0 * elements as f64)
+    U * (64.0 * logarithms.iter().map(|ln| ln.abs()).sum::<f64>() + 1024.0 + 48.0 * elements as f64)
 }
 
 /// ln P(N > k).

@@ -146,7 +146,7 @@ fn assert_excess(lambda: f64, k: u64, expected: f64) {
     );
     // Twice the slack of the module's head: |ln p_k| < 1000 wherever λ p_k is not negligible, and fewer than 10⁴
     // elements up to λ = 10⁸.
-    let tolerance = 2.0 * U * (64.0 * (1e3 + 40.0) + 1024.0 + 8.0 * 1e4);
+    let tolerance = 2.0 * U * (64.0 * (1e3 + 40.0) + 1024.0 + 48.0 * 1e4);
     assert_relative(actual, expected, tolerance, &format!("E(N - {k})+ at {lambda}"));
 }
 
@@ -219,7 +219,7 @@ proptest! {
         // up to the rounding of the tails.
         let above = weights.tails()[weights.values.len()];
         let below = weights.truncation - above;
-        let rounding = 1e4 * U * (64.0 * 50.0 + 1024.0);
+        let rounding = 2.0 * U * (64.0 * 100.0 + 1024.0 + 48.0 * 1e4);
         if window.right > window.left {
             prop_assert!(above + weights.values.last().unwrap() > RIGHT_SHARE * epsilon * (1.0 - rounding));
         }
