@@ -221,9 +221,9 @@ mod tests {
             while let Some(state) = stack.pop() {
                 row.clear();
                 if forward {
-                    chain.outgoing(state, &mut row)
+                    chain.outgoing(state, &mut row);
                 } else {
-                    chain.incoming(state, &mut row)
+                    chain.incoming(state, &mut row);
                 }
                 for &(other, _) in &row {
                     if !std::mem::replace(&mut seen[other as usize], true) {
