@@ -39,10 +39,20 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         s = fma(values[e], x[columns[e]], s);
     }
     if pointers != 0u {
-        let last = slices[pointers + (row & 63u) + 1u];
-        for (var t = slices[pointers + (row & 63u)]; t < last; t++) {
-            s = fma(values[t], x[columns[t]], s);
+        var t = slices[pointers + (row & 63u)];
+        let tail = slices[pointers + (row & 63u) + 1u];
+        // Entry t of the COO part goes to partial sum t mod 4: one chain would wait for each addition.
+        var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
+        for (; t + 4u <= tail; t += 4u) {
+            p0 = fma(values[t], x[columns[t]], p0);
+            p1 = fma(values[t + 1u], x[columns[t + 1u]], p1);
+            p2 = fma(values[t + 2u], x[columns[t + 2u]], p2);
+            p3 = fma(values[t + 3u], x[columns[t + 3u]], p3);
         }
+        if t < tail { p0 = fma(values[t], x[columns[t]], p0); }
+        if t + 1u < tail { p1 = fma(values[t + 1u], x[columns[t + 1u]], p1); }
+        if t + 2u < tail { p2 = fma(values[t + 2u], x[columns[t + 2u]], p2); }
+        s += (p0 + p2) + (p1 + p3);
     }
     y[p.own + i] = fma(fma(-exit[i], own, s), scalars[0], own);
     if p.step >= p.window_first && p.step < p.window_end {

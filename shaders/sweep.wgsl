@@ -45,10 +45,20 @@ fn sweep(@builtin(local_invocation_index) local: u32) {
                 s = fma(values[e], state[from_ + columns[e]], s);
             }
             if pointers != 0u {
+                var t = slices[pointers + (i & 63u)];
                 let tail = slices[pointers + (i & 63u) + 1u];
-                for (var t = slices[pointers + (i & 63u)]; t < tail; t++) {
-                    s = fma(values[t], state[from_ + columns[t]], s);
+                // Entry t of the COO part goes to partial sum t mod 4: one chain would wait for each addition.
+                var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
+                for (; t + 4u <= tail; t += 4u) {
+                    p0 = fma(values[t], state[from_ + columns[t]], p0);
+                    p1 = fma(values[t + 1u], state[from_ + columns[t + 1u]], p1);
+                    p2 = fma(values[t + 2u], state[from_ + columns[t + 2u]], p2);
+                    p3 = fma(values[t + 3u], state[from_ + columns[t + 3u]], p3);
                 }
+                if t < tail { p0 = fma(values[t], state[from_ + columns[t]], p0); }
+                if t + 1u < tail { p1 = fma(values[t + 1u], state[from_ + columns[t + 1u]], p1); }
+                if t + 2u < tail { p2 = fma(values[t + 2u], state[from_ + columns[t + 2u]], p2); }
+                s += (p0 + p2) + (p1 + p3);
             }
             state[to + i] = fma(fma(-exit[i], own, s), scalars[0], own);
             if k >= p.window_first && k < p.window_end {

@@ -1,25 +1,157 @@
 //! `kolmo bench`.
 
+use std::io::Write;
+
 use clap::{Args, Subcommand};
 
-use super::{Common, Outcome};
-use crate::Result;
+use super::{Common, Outcome, transient};
+use crate::bench::{self, Record};
+use crate::io::output::OutputFile;
+use crate::kernel::Precision;
+use crate::lane::{DeviceSpec, OpenOptions, open};
+use crate::report::seconds;
+use crate::sparse::WidthRule;
+use crate::transient::{Method, Observer, Options, Problem, solve};
+use crate::{Error, Result};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Bench {
     /// One step of uniformization, with and without its accumulator
-    Spmv(Job),
+    Spmv(Spmv),
+    /// Whole solutions, against the same on the CPU
+    Transient(Transient),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Job {
+pub(super) struct Spmv {
+    #[command(flatten)]
+    job: Job,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Transient {
+    #[command(flatten)]
+    job: Job,
+    /// Time of the solution
+    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    time: f64,
+    /// Bound on the l1 error
+    #[arg(long, value_name = "E", default_value_t = 1e-6)]
+    epsilon: f64,
+    /// Measure the seed algorithm's intervals of this alpha t instead of the sweep
+    #[arg(long, value_name = "THETA")]
+    theta: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+struct Job {
     /// A chain, as in `kolmo transient`
     #[arg(default_value = "wlan:60,6")]
     model: String,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    /// Width of the ELL part
+    #[arg(long, value_name = "W", default_value = "auto")]
+    ell_width: WidthRule,
     #[command(flatten)]
     common: Common,
 }
 
-pub(super) fn run(_: &Bench) -> Result<Outcome> {
+struct Keep(Vec<f64>);
+
+impl Observer for Keep {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        super::interrupt::check()
+    }
+
+    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
+        self.0 = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+pub(super) fn run(command: &Bench) -> Result<Outcome> {
+    let job = match command {
+        Bench::Spmv(spmv) => &spmv.job,
+        Bench::Transient(transient) => &transient.job,
+    };
+    if job.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let chain = transient::model(&job.model, None)?;
+    let reference = match command {
+        Bench::Spmv(_) => Vec::new(),
+        Bench::Transient(t) => {
+            let (cpu, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+            let problem = Problem {
+                transitions: &*chain.transitions,
+                initial: &chain.initial,
+                times: &[t.time],
+                rewards: &[],
+                vectors: true,
+            };
+            let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
+            let mut keep = Keep(Vec::new());
+            solve(&cpu[0], Precision::F64, &problem, &options, &mut keep)?;
+            keep.0
+        }
+    };
+    let mut records: Vec<Record> = Vec::new();
+    // One device after the other: measured together they would share the host.
+    for spec in &job.common.device.0 {
+        let (lanes, precision) = job.common.open_one(spec)?;
+        for lane in &lanes {
+            super::interrupt::check()?;
+            match command {
+                Bench::Spmv(_) => {
+                    let width = job.ell_width;
+                    records.extend(bench::spmv(lane, precision, &chain.name, &*chain.transitions, width, job.repeat)?);
+                }
+                Bench::Transient(t) => {
+                    let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
+                    let options = Options { epsilon: t.epsilon, width: job.ell_width, method, parts: 1 };
+                    let case = bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    records.push(bench::transient(lane, precision, &case, &options, job.repeat)?);
+                }
+            }
+        }
+    }
+    if let Some(mut file) = report.take() {
+        for record in &records {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
+    out.commit()?;
     Ok(Outcome::Met)
+}
+
+fn table(records: &[Record]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header([
+        "case", "device", "precision", "acc", "median", "least", "useful GB/s", "copy GB/s", "of copy", "speed", "error",
+    ]);
+    for r in records {
+        // Relative to the first record of the same kind.
+        let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case).unwrap_or(r);
+        table.add_row([
+            r.case.clone(),
+            format!("{} ({})", r.device, r.backend),
+            r.precision.clone(),
+            r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
+            seconds(r.seconds.median),
+            seconds(r.seconds.min),
+            format!("{:.1}", r.gb_per_s),
+            format!("{:.1}", r.copy_gb_per_s),
+            format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s),
+            format!("{:.2} x", first.seconds.median / r.seconds.median),
+            format!("{:.1e}", r.relative_error),
+        ]);
+    }
+    table
 }

@@ -126,13 +126,22 @@ impl FromStr for Size {
 
 impl Common {
     fn open(&self) -> Result<(Vec<Lane>, Precision)> {
+        self.open_all(&self.device.0)
+    }
+
+    /// Opens the lanes of one of the devices alone.
+    fn open_one(&self, spec: &DeviceSpec) -> Result<(Vec<Lane>, Precision)> {
+        self.open_all(std::slice::from_ref(spec))
+    }
+
+    fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,
             PrecisionArg::F64 => Some(Precision::F64),
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        open(&self.device.0, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
+        open(specs, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
     }
 }
 

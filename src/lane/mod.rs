@@ -299,16 +299,17 @@ impl Lane {
         Ok(())
     }
 
-    /// Copies all of `src` to `dst`, of the same length, on the device.
-    pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>) -> Result<()> {
+    /// Copies all of `src` to `dst`, of the same length, on the device, and waits. `times` repeats it, for
+    /// measuring.
+    pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>, times: u32) -> Result<()> {
         assert_eq!(src.len, dst.len, "a copy has two sides of one length");
         match (&self.queue, &src.store, &dst.store) {
             (Queue::Cpu(lane), Store::Cpu(src), Store::Cpu(dst)) => {
                 assert!(!Arc::ptr_eq(src, dst), "a copy has two different sides");
-                lane.copy(src, dst);
+                (0..times).for_each(|_| lane.copy(src, dst));
             }
             #[cfg(feature = "wgpu")]
-            (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => return lane.copy(a, b, src.bytes()),
+            (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => return lane.copy(a, b, src.bytes(), times),
             #[cfg(feature = "wgpu")]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }

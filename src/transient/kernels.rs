@@ -62,8 +62,8 @@ impl<T: Real> Body for Rows<'_, T> {
                 let pointers = &self.slices[pointers..=pointers + SLICE];
                 for (s, ends) in sums.iter_mut().zip(pointers.windows(2)) {
                     let tail = ends[0] as usize..ends[1] as usize;
-                    for (&c, &v) in self.columns[tail.clone()].iter().zip(&self.values[tail]) {
-                        *s = fma::<T, LEVEL>(v, self.x[c as usize], *s);
+                    if !tail.is_empty() {
+                        *s = s.plus(self.tail::<LEVEL>(&self.columns[tail.clone()], &self.values[tail]));
                     }
                 }
             }
@@ -78,6 +78,26 @@ impl<T: Real> Body for Rows<'_, T> {
                 }
             }
         }
+    }
+}
+
+impl<T: Real> Rows<'_, T> {
+    /// The sum of a row's COO entries: entry t goes to partial sum t mod 4, since one chain of additions would
+    /// wait for each of them.
+    #[inline(always)]
+    fn tail<const LEVEL: u8>(&self, columns: &[u32], values: &[T]) -> T {
+        let mut p = [T::ZERO; 4];
+        let mut entries = columns.chunks_exact(4).zip(values.chunks_exact(4));
+        for (c, v) in &mut entries {
+            for ((p, &c), &v) in p.iter_mut().zip(c).zip(v) {
+                *p = fma::<T, LEVEL>(v, self.x[c as usize], *p);
+            }
+        }
+        let rest = columns.len() & !3;
+        for ((p, &c), &v) in p.iter_mut().zip(&columns[rest..]).zip(&values[rest..]) {
+            *p = fma::<T, LEVEL>(v, self.x[c as usize], *p);
+        }
+        p[0].plus(p[2]).plus(p[1].plus(p[3]))
     }
 }
 
@@ -102,7 +122,7 @@ fn step<T: Real>(call: &Call<'_>) {
         let weight = scalars[1 + (k - window.start) as usize];
         let acc = &mut call.write::<T>(7)[first_row..][..rows];
         if call.parallel() {
-            const BLOCK: usize = 4096;
+            const BLOCK: usize = 1024;
             let both = y.par_chunks_mut(BLOCK).zip(acc.par_chunks_mut(BLOCK)).enumerate();
             both.for_each(|(i, (y, acc))| block(i * BLOCK, y, Some((acc, weight))));
         } else {

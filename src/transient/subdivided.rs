@@ -69,7 +69,7 @@ pub(super) fn run<T: Real>(
         lane.upload(&initial, &pt, 0)?;
         let rows = n as u32;
         for interval in 0..intervals as u64 {
-            lane.copy(&pt, &part.x[0])?;
+            lane.copy(&pt, &part.x[0], 1)?;
             let mut launches = Vec::new();
             for k in 1..=last {
                 let (m, r) = (&part.x[(k as usize + 1) % 2], &part.x[k as usize % 2]);

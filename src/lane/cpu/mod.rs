@@ -268,7 +268,7 @@ impl CpuLane {
 /// the launch is large.
 pub fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     use rayon::prelude::*;
-    const BLOCK: usize = 4096;
+    const BLOCK: usize = 1024;
     if call.parallel() {
         out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
     } else {

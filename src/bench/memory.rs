@@ -1,0 +1,78 @@
+//! What a lane's memory can do.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::Spread;
+use crate::Result;
+use crate::kernel::{Kernel, Real, kernel};
+use crate::lane::cpu::simd::{Body, dispatch, fused};
+use crate::lane::cpu::{Call, blocks};
+use crate::lane::{Lane, Program};
+
+/// The triad of STREAM.
+pub(crate) static TRIAD: Kernel = kernel!(triad);
+
+struct Triad<'a, T> {
+    a: &'a mut [T],
+    b: &'a [T],
+    c: &'a [T],
+}
+
+impl<T: Real> Body for Triad<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let three = T::of(3.0);
+        for ((a, &b), &c) in self.a.iter_mut().zip(self.b).zip(self.c) {
+            *a = if fused(LEVEL) { T::fma::<true>(three, c, b) } else { T::fma::<false>(three, c, b) };
+        }
+    }
+}
+
+fn triad<T: Real>(call: &Call<'_>) {
+    let (b, c) = (call.read::<T>(0), call.read::<T>(1));
+    blocks(call, call.write::<T>(2), |first, a| {
+        let here = first..first + a.len();
+        dispatch(Triad { a, b: &b[here.clone()], c: &c[here] });
+    });
+}
+/// GB/s of a copy on the device, bytes read plus bytes written, over at least a gibibyte where memory allows.
+pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
+    let limit = lane.device().limits.buffer.min(1 << 30);
+    let free = lane.free_bytes().unwrap_or(u64::MAX) / 4;
+    let elements = (limit.min(free) / 8) as usize;
+    let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
+    let src = lane.alloc_with("the source of a copy", &values)?;
+    let dst = lane.alloc::<f64>("the target of a copy", elements)?;
+    const TIMES: u32 = 16;
+    lane.copy(&src, &dst, 1)?;
+    let mut seconds = Vec::new();
+    for _ in 0..repeat.max(3) {
+        let at = Instant::now();
+        lane.copy(&src, &dst, TIMES)?;
+        seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
+    }
+    Ok(16.0 * elements as f64 / Spread::of(seconds).median / 1e9)
+}
+
+/// GB/s of a STREAM-like triad, three arrays of 512 MiB each where memory allows.
+pub fn triad_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
+    let limit = lane.device().limits.binding.min(512 << 20);
+    let free = lane.free_bytes().unwrap_or(u64::MAX) / 6;
+    let elements = (limit.min(free) / 8) as usize;
+    let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
+    let (b, c) = (lane.alloc_with("a triad", &values)?, lane.alloc_with("a triad", &values)?);
+    let a = lane.alloc::<f64>("a triad", elements)?;
+    let params = [0, elements as u32];
+    let launch = lane.bind(&TRIAD, crate::kernel::Precision::F64, elements, &params, &[b.arg(), c.arg(), a.arg()])?;
+    let program = Program { cycle: vec![vec![&launch]] };
+    lane.run(&program, 0, 1, &mut |_| Ok(()))?;
+    let mut seconds = Vec::new();
+    for _ in 0..repeat.max(5) {
+        let at = Instant::now();
+        lane.run(&program, 0, 2, &mut |_| Ok(()))?;
+        seconds.push(at.elapsed().as_secs_f64() / 2.0);
+    }
+    Ok(24.0 * elements as f64 / Spread::of(seconds).median / 1e9)
+}

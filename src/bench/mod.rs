@@ -1,0 +1,73 @@
+//! Measurements: one job, one lane, both sides in one run.
+
+mod memory;
+mod spmv;
+mod transient;
+
+use serde::Serialize;
+
+pub(crate) use memory::TRIAD;
+pub use memory::{copy_bandwidth, triad_bandwidth};
+pub use spmv::spmv;
+pub use transient::{Case, transient};
+
+/// The least and the median of some seconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+}
+
+impl Spread {
+    /// Of one measurement or more.
+    pub fn of(mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        assert!(!seconds.is_empty(), "a spread of no measurement");
+        Self { min: seconds[0], median: seconds[seconds.len() / 2] }
+    }
+}
+
+/// One line of a benchmark's report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// `spmv`, `transient`.
+    pub bench: &'static str,
+    /// The model.
+    pub case: String,
+    /// Name of the device.
+    pub device: String,
+    /// Backend.
+    pub backend: &'static str,
+    /// Precision.
+    pub precision: String,
+    /// States.
+    pub n: usize,
+    /// Entries of the generator, its diagonal included.
+    pub nnz: u64,
+    /// Format of the matrix.
+    pub format: &'static str,
+    /// Lanes.
+    pub lanes: usize,
+    /// Whether the step serves a time point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accumulate: Option<bool>,
+    /// Useful bytes: f64 12·nnz + 32·n with the accumulator, f32 8·nnz + 16·n; 16 and 8 less a row without.
+    pub bytes: u64,
+    /// Bytes that the format in fact moves, padding included, gathers counted once.
+    pub bytes_moved: u64,
+    /// Seconds of one step (spmv) or one run (transient).
+    pub seconds: Spread,
+    /// Useful bytes a second, from the median.
+    pub gb_per_s: f64,
+    /// What a copy (on the CPU a triad) reaches on the same lane in the same run.
+    pub copy_gb_per_s: f64,
+    /// Largest error of the result, relative to its largest element, against a plain evaluation in f64.
+    pub relative_error: f64,
+    /// Measurements that the spread is of.
+    pub repetitions: usize,
+    /// Multiplications of a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terms: Option<u64>,
+}
