@@ -6,13 +6,16 @@ use rayon::prelude::*;
 
 use super::Spread;
 use crate::Result;
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::cpu::{Call, blocks};
 use crate::lane::{Lane, Program};
 
 /// The triad of STREAM.
 pub(crate) static TRIAD: Kernel = kernel!(triad);
+
+/// A copy, two numbers at a time.
+pub(crate) static COPY: Kernel = kernel!(copy);
 
 struct Triad<'a, T> {
     a: &'a mut [T],
@@ -37,23 +40,43 @@ fn triad<T: Real>(call: &Call<'_>) {
         dispatch(Triad { a, b: &b[here.clone()], c: &c[here] });
     });
 }
-/// GB/s of a copy on the device, bytes read plus bytes written, over at least a gibibyte where memory allows.
+fn copy<T: Real>(call: &Call<'_>) {
+    let (b, a) = (call.read::<T>(0), call.write::<T>(1));
+    blocks(call, a, |first, a| a.copy_from_slice(&b[first..first + a.len()]));
+}
+
+/// GB/s of a copy on the device, bytes read plus bytes written, over a gibibyte where memory allows: the better of
+/// the driver's own copy and a kernel's.
 pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
-    let limit = lane.device().limits.buffer.min(1 << 30);
+    let limit = lane.device().limits.binding.min(1 << 30);
     let free = lane.free_bytes().unwrap_or(u64::MAX) / 4;
-    let elements = (limit.min(free) / 8) as usize;
-    let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
-    let src = lane.alloc_with("the source of a copy", &values)?;
-    let dst = lane.alloc::<f64>("the target of a copy", elements)?;
+    let single = !lane.device().f64;
+    let real = if single { 4 } else { 8 };
+    let pairs = (limit.min(free) / (2 * real)) as usize;
+    let bytes = 2 * real * pairs as u64;
+    let words: Vec<u32> = (0..bytes as usize / 4).into_par_iter().map(|i| i as u32).collect();
+    let src = lane.alloc_with("the source of a copy", &words)?;
+    let dst = lane.alloc::<u32>("the target of a copy", words.len())?;
+    let precision = if single { Precision::F32 } else { Precision::F64 };
+    let launch = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[src.arg(), dst.arg()])?;
+    let program = Program { cycle: vec![vec![&launch]] };
     const TIMES: u32 = 16;
-    lane.copy(&src, &dst, 1)?;
-    let mut seconds = Vec::new();
-    for _ in 0..repeat.max(3) {
-        let at = Instant::now();
-        lane.copy(&src, &dst, TIMES)?;
-        seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
+    let mut best = 0.0f64;
+    for kernel in [true, false] {
+        let once = |times: u32| match kernel {
+            true => lane.run(&program, 0, u64::from(times), &mut |_| Ok(())),
+            false => lane.copy(&src, &dst, times),
+        };
+        once(1)?;
+        let mut seconds = Vec::new();
+        for _ in 0..repeat.max(3) {
+            let at = Instant::now();
+            once(TIMES)?;
+            seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
+        }
+        best = best.max(2.0 * bytes as f64 / Spread::of(seconds).median / 1e9);
     }
-    Ok(16.0 * elements as f64 / Spread::of(seconds).median / 1e9)
+    Ok(best)
 }
 
 /// GB/s of a STREAM-like triad, three arrays of 512 MiB each where memory allows.
@@ -65,7 +88,7 @@ pub fn triad_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     let (b, c) = (lane.alloc_with("a triad", &values)?, lane.alloc_with("a triad", &values)?);
     let a = lane.alloc::<f64>("a triad", elements)?;
     let params = [0, elements as u32];
-    let launch = lane.bind(&TRIAD, crate::kernel::Precision::F64, elements, &params, &[b.arg(), c.arg(), a.arg()])?;
+    let launch = lane.bind(&TRIAD, Precision::F64, elements, &params, &[b.arg(), c.arg(), a.arg()])?;
     let program = Program { cycle: vec![vec![&launch]] };
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
     let mut seconds = Vec::new();

@@ -6,7 +6,7 @@ mod transient;
 
 use serde::Serialize;
 
-pub(crate) use memory::TRIAD;
+pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
 pub use transient::{Case, transient};

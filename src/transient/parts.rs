@@ -219,17 +219,20 @@ fn regions(transitions: &dyn Transitions, n: usize, largest: usize, wanted: usiz
         return Some(vec![Region { rows: 0..n, halo: Vec::new(), left: 0 }]);
     }
     let blocks = n.div_ceil(BLOCK);
-    let mut count = wanted.max(n.div_ceil(largest.max(1)));
-    while count <= blocks.min(4096) {
+    let most = blocks.min(4096);
+    let mut count = wanted.max(n.div_ceil(largest.max(1))).min(most);
+    loop {
         let per = blocks.div_ceil(count) * BLOCK;
         let starts = (0..n).step_by(per);
         let cut: Vec<Region> = starts.map(|s| region(transitions, s..(s + per).min(n), n)).collect();
         if cut.iter().all(|r| r.len() <= largest) {
             return Some(cut);
         }
-        count += count.div_ceil(4);
+        if count == most {
+            return None;
+        }
+        count = (count + count.div_ceil(4)).min(most);
     }
-    None
 }
 
 fn region(transitions: &dyn Transitions, rows: Range<usize>, n: usize) -> Region {

@@ -11,6 +11,7 @@
 
 use rayon::prelude::*;
 
+use super::bound::Survey;
 use super::chain::Transitions;
 use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
 use super::sweep::Sweep;
@@ -27,7 +28,10 @@ pub(super) fn run<T: Real>(
     observer: &mut dyn Observer,
 ) -> Result<u64> {
     let transitions = built.problem.transitions;
-    let alpha = 1.0 / built.survey.inverse_alpha.wide();
+    // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
+    let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
+    let survey = Survey { inverse_alpha, ..built.survey.clone() };
+    let alpha = 1.0 / inverse_alpha.wide();
     let meeting = built.lane.host(|| {
         let targets = closed_class_states(transitions);
         expected_steps(transitions, alpha, &targets, observer)
@@ -37,7 +41,7 @@ pub(super) fn run<T: Real>(
     let floor = 2.0 * meeting * built.survey.step;
     let target = (epsilon - floor).max(0.25 * epsilon) * 0.9;
 
-    let mut sweep = Sweep::new(built.lane, &built.parts, &built.survey, &[], (0, 0))?;
+    let mut sweep = Sweep::new(built.lane, &built.parts, &survey, &[], (0, 0))?;
     sweep.start(&built.initial)?;
     let mut next = 16u64;
     let mut best = f64::INFINITY;
