@@ -47,6 +47,13 @@ impl Kernel {
     }
 }
 
+/// Every kernel of the crate: one for each file in `shaders/`.
+pub fn all() -> Vec<&'static Kernel> {
+    let mut kernels = crate::transient::kernels::ALL.to_vec();
+    kernels.extend([&crate::bench::TRIAD, &crate::lane::SELF_TEST]);
+    kernels
+}
+
 /// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin.
 macro_rules! kernel {
     ($name:ident) => {

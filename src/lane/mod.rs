@@ -9,6 +9,7 @@ mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+pub(crate) use self_test::SELF_TEST;
 #[cfg(feature = "cli")]
 pub(crate) use spec::quiet_drivers;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
