@@ -39,49 +39,29 @@ fn obey(rule: Rule) {
     let kernels = all();
     assert!(!kernels.is_empty(), "no kernel is registered");
     let broken: Vec<String> = kernels.iter().filter_map(|k| complaint(rule, k)).collect();
-    assert!(
-        broken.is_empty(),
-        "{} of {} kernels:\n{}",
-        broken.len(),
-        kernels.len(),
-        broken.join("\n")
-    );
+    assert!(broken.is_empty(), "{} of {} kernels:\n{}", broken.len(), kernels.len(), broken.join("\n"));
 }
 
 fn complaint(rule: Rule, kernel: &Kernel) -> Option<String> {
-    rule(kernel)
-        .err()
-        .map(|what| format!("shaders/{}.wgsl: {what}", kernel.name))
+    rule(kernel).err().map(|what| format!("shaders/{}.wgsl: {what}", kernel.name))
 }
 
 /// Asserts that a rule refuses the kernel `name` once `from` is replaced by `to` in its text, and says `why`.
 #[track_caller]
 fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
-    let kernel = all()
-        .into_iter()
-        .find(|k| k.name == name)
-        .unwrap_or_else(|| panic!("no kernel {name}"));
-    assert!(
-        kernel.wgsl.contains(from),
-        "shaders/{name}.wgsl has no {from:?} to break"
-    );
+    let kernel = all().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"));
+    assert!(kernel.wgsl.contains(from), "shaders/{name}.wgsl has no {from:?} to break");
     let broken = with_text(kernel, kernel.wgsl.replace(from, to));
     match complaint(rule, &broken) {
         None => panic!("shaders/{name}.wgsl with {to:?} for {from:?} is accepted"),
-        Some(said) => assert!(
-            said.contains(why),
-            "shaders/{name}.wgsl is refused for another reason: {said}"
-        ),
+        Some(said) => {
+            assert!(said.contains(why), "shaders/{name}.wgsl is refused for another reason: {said}");
+        }
     }
 }
 
 fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
-    Kernel {
-        name: kernel.name,
-        wgsl: wgsl.leak(),
-        cpu_f32: kernel.cpu_f32,
-        cpu_f64: kernel.cpu_f64,
-    }
+    Kernel { name: kernel.name, wgsl: wgsl.leak(), cpu_f32: kernel.cpu_f32, cpu_f64: kernel.cpu_f64 }
 }
 
 /// Writes past the test harness, which keeps what passing tests print to itself.
@@ -107,35 +87,17 @@ fn module(kernel: &Kernel, precision: Precision) -> Result<(Module, ModuleInfo),
 
 /// The group and number of every binding, in order.
 fn bindings(module: &Module) -> BTreeSet<(u32, u32)> {
-    module
-        .global_variables
-        .iter()
-        .filter_map(|(_, v)| v.binding)
-        .map(|b| (b.group, b.binding))
-        .collect()
+    module.global_variables.iter().filter_map(|(_, v)| v.binding).map(|b| (b.group, b.binding)).collect()
 }
 
 fn variables(module: &Module, space: impl Fn(AddressSpace) -> bool) -> Vec<&GlobalVariable> {
-    module
-        .global_variables
-        .iter()
-        .map(|(_, v)| v)
-        .filter(|v| space(v.space))
-        .collect()
+    module.global_variables.iter().map(|(_, v)| v).filter(|v| space(v.space)).collect()
 }
 
 /// Bounds are checked with `--checked` and not otherwise.
 fn bounds(checked: bool) -> BoundsCheckPolicies {
-    let policy = if checked {
-        BoundsCheckPolicy::Restrict
-    } else {
-        BoundsCheckPolicy::Unchecked
-    };
-    BoundsCheckPolicies {
-        index: policy,
-        buffer: policy,
-        ..Default::default()
-    }
+    let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
+    BoundsCheckPolicies { index: policy, buffer: policy, ..Default::default() }
 }
 
 // Languages.
@@ -148,29 +110,15 @@ const IMAGE: &str = "real(textureDimensions(image).x);\n}\n\
 #[test]
 fn every_kernel_parses_and_validates_in_both_precisions() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        PRECISIONS
-            .into_iter()
-            .try_for_each(|precision| module(kernel, precision).map(drop))
+        PRECISIONS.into_iter().try_for_each(|precision| module(kernel, precision).map(drop))
     }
     obey(rule);
     refuses(rule, "scale", "return;", "return", "f32 does not parse");
     refuses(rule, "scale", "factors[p.factor]", "p.factor", "f32 is not valid");
-    refuses(
-        rule,
-        "scale",
-        "var<immediate> p: Params;",
-        "var<uniform> p: Params;",
-        "is not valid",
-    );
+    refuses(rule, "scale", "var<immediate> p: Params;", "var<uniform> p: Params;", "is not valid");
     // Double precision beside the alias is out of reach for a lane of single precision.
     refuses(rule, "scale", "array<real>", "array<f64>", "f32 is not valid");
-    refuses(
-        rule,
-        "scale",
-        "factors: array<real>",
-        "factors: array<f32>",
-        "f64 is not valid",
-    );
+    refuses(rule, "scale", "factors: array<real>", "factors: array<f32>", "f64 is not valid");
 }
 
 /// SPIR-V for Vulkan, with what wgpu allows of it.
@@ -186,19 +134,13 @@ fn spir_v(
         flags: spv::WriterFlags::LABEL_VARYINGS,
         // Without a map, bindings keep the numbers of the text.
         fake_missing_bindings: true,
-        capabilities: Some(
-            [spv::Capability::Shader, spv::Capability::Matrix]
-                .into_iter()
-                .collect(),
-        ),
+        capabilities: Some([spv::Capability::Shader, spv::Capability::Matrix].into_iter().collect()),
         bounds_check_policies: bounds(checked),
         force_loop_bounding: checked,
         ..Default::default()
     };
-    let entry = spv::PipelineOptions {
-        shader_stage: ShaderStage::Compute,
-        entry_point: kernel.name.to_owned(),
-    };
+    let entry =
+        spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.to_owned() };
     spv::write_vec(&module, &info, &options, Some(&entry)).map_err(|e| format!("{precision} in SPIR-V: {e}"))
 }
 
@@ -210,11 +152,7 @@ fn entry_points(words: &[u32]) -> Vec<String> {
     let (mut names, mut at) = (Vec::new(), HEADER);
     while let Some(&first) = words.get(at) {
         let length = (first >> 16) as usize;
-        assert!(
-            length > 0,
-            "an instruction of no words at word {at} of {}",
-            words.len()
-        );
+        assert!(length > 0, "an instruction of no words at word {at} of {}", words.len());
         if first & 0xffff == ENTRY_POINT && words[at + 1] == GL_COMPUTE {
             let bytes = words[at + 3..at + length].iter().flat_map(|w| w.to_le_bytes());
             let name = bytes.take_while(|&b| b != 0).collect();
@@ -240,21 +178,9 @@ fn every_kernel_translates_to_spir_v_in_both_precisions() {
         Ok(())
     }
     obey(rule);
-    refuses(
-        rule,
-        "scale",
-        "fn scale(",
-        "fn scales(",
-        "entry point couldn't be found",
-    );
+    refuses(rule, "scale", "fn scale(", "fn scales(", "entry point couldn't be found");
     // The size of an image is a capability of SPIR-V that no lane asks for.
-    refuses(
-        rule,
-        "scale",
-        PRODUCT,
-        IMAGE,
-        "f32 in SPIR-V: using image queries requires",
-    );
+    refuses(rule, "scale", PRODUCT, IMAGE, "f32 in SPIR-V: using image queries requires");
 }
 
 /// The entry point of a translation: the kernel's name, or that name and `_` where the language reserves it.
@@ -270,21 +196,14 @@ fn entry_point<E: std::fmt::Display>(kernel: &Kernel, names: &[Result<String, E>
 }
 
 fn contains(text: &str, wanted: &str) -> Result<(), String> {
-    if text.contains(wanted) {
-        Ok(())
-    } else {
-        Err(format!("there is no {wanted:?} in\n{text}"))
-    }
+    if text.contains(wanted) { Ok(()) } else { Err(format!("there is no {wanted:?} in\n{text}")) }
 }
 
 /// Single precision for Metal, which has no other. Slots are given to every binding as wgpu does.
 fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
     let (module, info) = module(kernel, Precision::F32)?;
-    let target = |slot: u32| msl::BindTarget {
-        buffer: Some(slot as u8),
-        mutable: true,
-        ..Default::default()
-    };
+    let target =
+        |slot: u32| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
     let bound = bindings(&module);
     let resources = msl::EntryPointResources {
         resources: bound
@@ -324,22 +243,13 @@ fn every_kernel_translates_to_msl_in_single_precision() {
     obey(rule);
     refuses(rule, "scale", "fn scale(", "fn scales(", "MSL: entry point");
     // No slot is given to an image.
-    refuses(
-        rule,
-        "scale",
-        PRODUCT,
-        IMAGE,
-        "MSL: no entry point: mapping of ResourceBinding",
-    );
+    refuses(rule, "scale", PRODUCT, IMAGE, "MSL: no entry point: mapping of ResourceBinding");
 }
 
 /// Single precision for DX12, in the oldest shader model that wgpu writes.
 fn direct_x(kernel: &Kernel) -> Result<(), String> {
     let (module, info) = module(kernel, Precision::F32)?;
-    let target = |register: u32| hlsl::BindTarget {
-        register,
-        ..Default::default()
-    };
+    let target = |register: u32| hlsl::BindTarget { register, ..Default::default() };
     let options = hlsl::Options {
         shader_model: hlsl::ShaderModel::V5_1,
         binding_map: bindings(&module)
@@ -353,18 +263,14 @@ fn direct_x(kernel: &Kernel) -> Result<(), String> {
         special_constants_binding: Some(target(1)),
         ..Default::default()
     };
-    let pipeline = hlsl::PipelineOptions {
-        entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())),
-    };
+    let pipeline =
+        hlsl::PipelineOptions { entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())) };
     let mut text = String::new();
     let reflection = hlsl::Writer::new(&mut text, &options, &pipeline)
         .write(&module, &info, None)
         .map_err(|e| e.to_string())?;
     let name = entry_point(kernel, &reflection.entry_point_names)?;
-    contains(
-        &text,
-        &format!("[numthreads({}, 1, 1)]\nvoid {name}(", Kernel::GROUP),
-    )
+    contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", Kernel::GROUP))
 }
 
 #[test]
@@ -396,11 +302,7 @@ fn spirv_val_is_here() -> bool {
 fn spirv_val_accepts_every_kernel_in_both_precisions() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         // What wgpu writes for Vulkan 1.1, 1.2 and 1.3.
-        for (version, environment) in [
-            ((1, 3), "vulkan1.1"),
-            ((1, 5), "vulkan1.2"),
-            ((1, 6), "vulkan1.3"),
-        ] {
+        for (version, environment) in [((1, 3), "vulkan1.1"), ((1, 5), "vulkan1.2"), ((1, 6), "vulkan1.3")] {
             for precision in PRECISIONS {
                 for checked in [false, true] {
                     let words = spir_v(kernel, precision, version, checked)?;
@@ -434,13 +336,7 @@ fn spirv_val_accepts_every_kernel_in_both_precisions() {
     }
     obey(rule);
     // What naga lets pass and SPIR-V does not have.
-    refuses(
-        rule,
-        "triad",
-        "real(3)",
-        "exp(c[i])",
-        "spirv-val for vulkan1.1, f64",
-    );
+    refuses(rule, "triad", "real(3)", "exp(c[i])", "spirv-val for vulkan1.1, f64");
 }
 
 // House rules.
@@ -460,27 +356,9 @@ fn bindings_lie_in_group_0_and_are_numbered_from_0_without_gaps() {
         Ok(())
     }
     obey(rule);
-    refuses(
-        rule,
-        "scale",
-        "@group(0) @binding(1)",
-        "@group(1) @binding(1)",
-        "binding 1 lies in group 1",
-    );
-    refuses(
-        rule,
-        "scale",
-        "@binding(1)",
-        "@binding(2)",
-        "binding 2 stands where 1 is next",
-    );
-    refuses(
-        rule,
-        "scale",
-        "@binding(0)",
-        "@binding(2)",
-        "binding 1 stands where 0 is next",
-    );
+    refuses(rule, "scale", "@group(0) @binding(1)", "@group(1) @binding(1)", "binding 1 lies in group 1");
+    refuses(rule, "scale", "@binding(1)", "@binding(2)", "binding 2 stands where 1 is next");
+    refuses(rule, "scale", "@binding(0)", "@binding(2)", "binding 1 stands where 0 is next");
 }
 
 #[test]
@@ -488,20 +366,13 @@ fn a_kernel_binds_at_most_8_storage_buffers_and_nothing_else() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         let (module, _) = module(kernel, Precision::F64)?;
         let buffers = variables(&module, |space| matches!(space, AddressSpace::Storage { .. })).len();
-        let bound = module
-            .global_variables
-            .iter()
-            .filter(|(_, v)| v.binding.is_some())
-            .count();
+        let bound = module.global_variables.iter().filter(|(_, v)| v.binding.is_some()).count();
         if bound != buffers {
             return Err(format!("{} bindings are no storage buffers", bound - buffers));
         }
         // Two variables of one binding would be one argument.
         if bindings(&module).len() != bound {
-            return Err(format!(
-                "{bound} variables share {} bindings",
-                bindings(&module).len()
-            ));
+            return Err(format!("{bound} variables share {} bindings", bindings(&module).len()));
         }
         if buffers > BUFFERS {
             return Err(format!("{buffers} storage buffers, {BUFFERS} are allowed"));
@@ -510,21 +381,9 @@ fn a_kernel_binds_at_most_8_storage_buffers_and_nothing_else() {
     }
     obey(rule);
     let ninth = "@group(0) @binding(8) var<storage, read> ninth: array<real>;\n\n@compute";
-    refuses(
-        rule,
-        "step",
-        "@compute",
-        ninth,
-        "9 storage buffers, 8 are allowed",
-    );
+    refuses(rule, "step", "@compute", ninth, "9 storage buffers, 8 are allowed");
     let uniform = "@group(0) @binding(2) var<uniform> third: vec4<u32>;\n\n@compute";
-    refuses(
-        rule,
-        "scale",
-        "@compute",
-        uniform,
-        "1 bindings are no storage buffers",
-    );
+    refuses(rule, "scale", "@compute", uniform, "1 bindings are no storage buffers");
     let shared = "@group(0) @binding(0) var<storage, read> third: array<u32>;\n\n@compute";
     refuses(rule, "scale", "@compute", shared, "3 variables share 2 bindings");
 }
@@ -557,9 +416,7 @@ fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
             }
         }
         if *span > IMMEDIATE_BYTES {
-            return Err(format!(
-                "{span} bytes of immediates, {IMMEDIATE_BYTES} are allowed"
-            ));
+            return Err(format!("{span} bytes of immediates, {IMMEDIATE_BYTES} are allowed"));
         }
         Ok(())
     }
@@ -571,13 +428,7 @@ fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
         "rows: u32, other: f32,",
         "member 3 of the immediates, other, is no u32",
     );
-    refuses(
-        rule,
-        "scale",
-        "step: u32, factor: u32,",
-        "factor: u32, step: u32,",
-        "is factor, not step",
-    );
+    refuses(rule, "scale", "step: u32, factor: u32,", "factor: u32, step: u32,", "is factor, not step");
     refuses(
         rule,
         "scale",
@@ -586,20 +437,8 @@ fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
         "own lies at byte 16 of the immediates, not 12",
     );
     let many: String = (0..13).map(|i| format!("more_{i}: u32, ")).collect();
-    refuses(
-        rule,
-        "scale",
-        "own: u32",
-        &format!("{many}own: u32"),
-        "68 bytes of immediates, 64 are allowed",
-    );
-    refuses(
-        rule,
-        "scale",
-        "var<immediate>",
-        "var<private>",
-        "0 variables are immediates",
-    );
+    refuses(rule, "scale", "own: u32", &format!("{many}own: u32"), "68 bytes of immediates, 64 are allowed");
+    refuses(rule, "scale", "var<immediate>", "var<private>", "0 variables are immediates");
 }
 
 #[test]
@@ -610,21 +449,12 @@ fn a_kernel_has_one_compute_entry_point_with_its_own_name() {
             return Err(format!("{} entry points, not one", module.entry_points.len()));
         };
         if entry.stage != ShaderStage::Compute || entry.name != kernel.name {
-            return Err(format!(
-                "the entry point is {} of stage {:?}",
-                entry.name, entry.stage
-            ));
+            return Err(format!("the entry point is {} of stage {:?}", entry.name, entry.stage));
         }
         Ok(())
     }
     obey(rule);
-    refuses(
-        rule,
-        "scale",
-        "fn scale(",
-        "fn scales(",
-        "the entry point is scales",
-    );
+    refuses(rule, "scale", "fn scale(", "fn scales(", "the entry point is scales");
     refuses(
         rule,
         "scale",
@@ -640,30 +470,15 @@ fn workgroups_are_256_by_1_by_1() {
         let (module, _) = module(kernel, Precision::F64)?;
         for entry in &module.entry_points {
             if entry.workgroup_size != [256, 1, 1] {
-                return Err(format!(
-                    "workgroups are {:?}, not [256, 1, 1]",
-                    entry.workgroup_size
-                ));
+                return Err(format!("workgroups are {:?}, not [256, 1, 1]", entry.workgroup_size));
             }
         }
         Ok(())
     }
     assert_eq!(Kernel::GROUP, 256, "threads in a workgroup");
     obey(rule);
-    refuses(
-        rule,
-        "scale",
-        "@workgroup_size(256)",
-        "@workgroup_size(128)",
-        "workgroups are [128, 1, 1]",
-    );
-    refuses(
-        rule,
-        "scale",
-        "@workgroup_size(256)",
-        "@workgroup_size(256, 2)",
-        "workgroups are [256, 2, 1]",
-    );
+    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(128)", "workgroups are [128, 1, 1]");
+    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(256, 2)", "workgroups are [256, 2, 1]");
 }
 
 #[test]
@@ -672,22 +487,14 @@ fn precision_is_chosen_in_exactly_one_line() {
         let lines = kernel.wgsl.lines().filter(|&line| line == ALIAS).count();
         let places = kernel.wgsl.matches(ALIAS).count();
         if (lines, places) != (1, 1) {
-            return Err(format!(
-                "{ALIAS:?} is {lines} lines and stands in {places} places, not 1 and 1"
-            ));
+            return Err(format!("{ALIAS:?} is {lines} lines and stands in {places} places, not 1 and 1"));
         }
         Ok(())
     }
     obey(rule);
     refuses(rule, "scale", ALIAS, "alias real  = f64;", "is 0 lines");
     refuses(rule, "scale", ALIAS, &format!("{ALIAS}\n{ALIAS}"), "is 2 lines");
-    refuses(
-        rule,
-        "scale",
-        ALIAS,
-        &format!("// {ALIAS}\n{ALIAS}"),
-        "is 1 lines and stands in 2 places",
-    );
+    refuses(rule, "scale", ALIAS, &format!("// {ALIAS}\n{ALIAS}"), "is 1 lines and stands in 2 places");
     refuses(rule, "scale", ALIAS, &format!("{ALIAS} "), "is 0 lines");
 }
 
@@ -697,9 +504,7 @@ fn a_kernel_begins_with_a_comment() {
         let first = kernel.wgsl.lines().next().unwrap_or_default();
         match first.strip_prefix("// ") {
             Some(header) if !header.trim().is_empty() => Ok(()),
-            _ => Err(format!(
-                "line 1 is {first:?}, no header that says what the kernel computes"
-            )),
+            _ => Err(format!("line 1 is {first:?}, no header that says what the kernel computes")),
         }
     }
     obey(rule);
@@ -714,10 +519,7 @@ fn workgroup_memory_is_at_most_16_kib_in_both_precisions() {
         for precision in PRECISIONS {
             let (module, _) = module(kernel, precision)?;
             let arrays = variables(&module, |space| space == AddressSpace::WorkGroup);
-            let bytes: u32 = arrays
-                .iter()
-                .map(|v| module.types[v.ty].inner.size(module.to_ctx()))
-                .sum();
+            let bytes: u32 = arrays.iter().map(|v| module.types[v.ty].inner.size(module.to_ctx())).sum();
             if bytes > WORKGROUP_BYTES {
                 return Err(format!(
                     "{bytes} bytes of workgroup memory in {precision}, {WORKGROUP_BYTES} are allowed"
@@ -735,13 +537,7 @@ fn workgroup_memory_is_at_most_16_kib_in_both_precisions() {
         "16392 bytes of workgroup memory in f64",
     );
     let second = "var<workgroup> flag: u32;\n\n@compute";
-    refuses(
-        rule,
-        "sweep",
-        "@compute",
-        second,
-        "16388 bytes of workgroup memory in f64",
-    );
+    refuses(rule, "sweep", "@compute", second, "16388 bytes of workgroup memory in f64");
 }
 
 /// Functions that SPIR-V has for 16 and 32 bits alone.
@@ -796,21 +592,15 @@ fn no_kernel_calls_a_transcendental_function_in_double_precision() {
         Ok(())
     }
     obey(rule);
-    for (call, name) in [
-        ("exp(c[i])", "Exp"),
-        ("log2(c[i])", "Log2"),
-        ("pow(c[i], b[i])", "Pow"),
-        ("sin(c[i])", "Sin"),
-    ] {
+    for (call, name) in
+        [("exp(c[i])", "Exp"), ("log2(c[i])", "Log2"), ("pow(c[i], b[i])", "Pow"), ("sin(c[i])", "Sin")]
+    {
         refuses(rule, "triad", "real(3)", call, &format!("{name} of an f64"));
     }
     let helper = "fn wave(v: vec2<real>) -> real { return cos(v).x; }\n\n@compute";
     refuses(rule, "triad", "@compute", helper, "Cos of an f64");
     // In single precision, and of what is always allowed, nothing is said.
-    let triad = all()
-        .into_iter()
-        .find(|k| k.name == "triad")
-        .expect("the triad is a kernel");
+    let triad = all().into_iter().find(|k| k.name == "triad").expect("the triad is a kernel");
     for call in ["real(exp(f32(i)))", "sqrt(c[i])"] {
         let allowed = with_text(triad, triad.wgsl.replace("real(3)", call));
         assert_eq!(complaint(rule, &allowed), None, "{call}");
@@ -823,24 +613,14 @@ fn no_kernel_has_atomics() {
         let (module, _) = module(kernel, Precision::F64)?;
         // Every atomic operation needs a pointer to an atomic type; those on textures need one, and kernels
         // bind storage buffers alone.
-        let atomics = module
-            .types
-            .iter()
-            .filter(|(_, t)| matches!(t.inner, TypeInner::Atomic(_)))
-            .count();
+        let atomics = module.types.iter().filter(|(_, t)| matches!(t.inner, TypeInner::Atomic(_))).count();
         if atomics > 0 {
             return Err(format!("{atomics} atomic types"));
         }
         Ok(())
     }
     obey(rule);
-    refuses(
-        rule,
-        "scale",
-        "@compute",
-        "var<workgroup> count: atomic<u32>;\n\n@compute",
-        "1 atomic types",
-    );
+    refuses(rule, "scale", "@compute", "var<workgroup> count: atomic<u32>;\n\n@compute", "1 atomic types");
     let buffer = "@group(0) @binding(2) var<storage, read_write> counts: array<atomic<i32>>;\n\n@compute";
     refuses(rule, "scale", "@compute", buffer, "1 atomic types");
 }
@@ -863,11 +643,7 @@ fn reflection_reads_the_same_interface_in_both_precisions() {
             "bytes of shaders/{}.wgsl",
             kernel.name
         );
-        assert!(
-            double.read_only.contains(&false),
-            "shaders/{}.wgsl writes no array",
-            kernel.name
-        );
+        assert!(double.read_only.contains(&false), "shaders/{}.wgsl writes no array", kernel.name);
     }
 }
 
@@ -878,22 +654,13 @@ fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut wrong = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
-        let path = entry
-            .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-            .path();
+        let path = entry.unwrap_or_else(|e| panic!("{}: {e}", folder.display())).path();
         // A folder may hold other texts of a kernel.
         if path.is_dir() {
             continue;
         }
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        match name
-            .strip_suffix(".wgsl")
-            .and_then(|stem| kernels.iter().find(|k| k.name == stem))
-        {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match name.strip_suffix(".wgsl").and_then(|stem| kernels.iter().find(|k| k.name == stem)) {
             None => wrong.push(format!("shaders/{name} is no registered kernel")),
             Some(kernel) => {
                 if fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -936,11 +703,7 @@ fn every_file_in_shaders_is_a_registered_kernel_and_every_kernel_has_its_file() 
         fs::write(copy.path().join(format!("{}.wgsl", kernel.name)), kernel.wgsl)
             .expect("a copy can be written");
     }
-    assert_eq!(
-        differences(copy.path(), &kernels),
-        Vec::<String>::new(),
-        "of a faithful copy"
-    );
+    assert_eq!(differences(copy.path(), &kernels), Vec::<String>::new(), "of a faithful copy");
     fs::write(copy.path().join("scale.wgsl"), "// another").expect("a copy can be written");
     fs::rename(copy.path().join("triad.wgsl"), copy.path().join("stray.wgsl"))
         .expect("a copy can be renamed");

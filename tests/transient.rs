@@ -28,12 +28,20 @@ mod suite {
         for ((t, p), at) in times.iter().zip(&got).zip(&solution.times) {
             let error = l1(p, &two_states(3.0, 2.0, *t));
             // exp and three operations of the closed form err by a few units in the last place.
-            assert!(error <= at.bound.total() + 4e-16, "t = {t}: error {error:e}, bound {:e}", at.bound.total());
+            assert!(
+                error <= at.bound.total() + 4e-16,
+                "t = {t}: error {error:e}, bound {:e}",
+                at.bound.total()
+            );
         }
         assert_eq!(got[0], [1.0, 0.0], "at time 0 nothing has moved");
     }
 
-    pub(crate) fn small_chains_agree_with_the_dense_exponential(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn small_chains_agree_with_the_dense_exponential(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
         let Some(lane) = lane(spec, precision, checked) else { return };
         let tandem = model("tandem:2");
         let n = tandem.states();
@@ -41,8 +49,14 @@ mod suite {
         initial[0] = 0.25;
         initial[n - 1] = 0.75;
         for t in [0.01, 0.5, 3.0] {
-            let (got, solution) =
-                run(&lane, precision, &*tandem, &Initial::Distribution(initial.clone()), &[t], &Options::default());
+            let (got, solution) = run(
+                &lane,
+                precision,
+                &*tandem,
+                &Initial::Distribution(initial.clone()),
+                &[t],
+                &Options::default(),
+            );
 
             let error = l1(&got[0], &dense(&*tandem, &initial, t));
             // The dense oracle squares a 15 by 15 matrix about ten times.
@@ -51,12 +65,17 @@ mod suite {
         }
     }
 
-    pub(crate) fn every_width_gives_the_same_answer_within_its_bound(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn every_width_gives_the_same_answer_within_its_bound(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
         let Some(lane) = lane(spec, precision, checked) else { return };
         let (cpu, chain) = (support::lane("cpu", F64, false).expect("the CPU opens"), ragged(1500));
         let exact = Options { epsilon: 1e-13, ..Options::default() };
         let (wanted, reference) = run(&cpu, F64, &chain, &Initial::State(3), &[12.0], &exact);
-        for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)] {
+        for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
+        {
             let options = Options { width, ..Options::default() };
             let (got, solution) = run(&lane, precision, &chain, &Initial::State(3), &[12.0], &options);
 
@@ -65,7 +84,11 @@ mod suite {
         }
     }
 
-    pub(crate) fn parts_with_halos_give_the_bits_of_one_part(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn parts_with_halos_give_the_bits_of_one_part(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
         let Some(lane) = lane(spec, precision, checked) else { return };
         let wlan = model("wlan:3,2");
         let scattered = ragged(2000);
@@ -83,7 +106,11 @@ mod suite {
         }
     }
 
-    pub(crate) fn larger_chains_agree_with_the_cpu_within_both_bounds(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn larger_chains_agree_with_the_cpu_within_both_bounds(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
         let Some(lane) = lane(spec, precision, checked) else { return };
         let cpu = support::lane("cpu", F64, false).expect("the CPU opens");
         let wlan = model("wlan:6,4");
@@ -109,8 +136,13 @@ mod suite {
             Reward { name: "cost".to_owned(), values: vec![2.0, -1.0] },
         ];
         let times = [0.0, 0.4, 2.0, 6.0];
-        let problem =
-            Problem { transitions: &two, initial: &Initial::State(0), times: &times, rewards: &rewards, vectors: false };
+        let problem = Problem {
+            transitions: &two,
+            initial: &Initial::State(0),
+            times: &times,
+            rewards: &rewards,
+            vectors: false,
+        };
 
         let solution = solve(&lane, precision, &problem, &Options::default(), &mut Keep::default()).unwrap();
 
@@ -124,13 +156,25 @@ mod suite {
                 // |r| ≤ 2 here, and each of the few dozen terms is summed in the lane's precision.
                 let (unit, terms) = (precision.unit_roundoff(), 100.0);
                 let allowed = 2.0 * bound + 2.0 * terms * unit;
-                assert!((reward.instantaneous - instant).abs() <= allowed, "{} at {t}: {reward:?}", reward.name);
-                assert!((reward.cumulative - cumulative).abs() <= (1.0 + t) * allowed, "{} to {t}: {reward:?}", reward.name);
+                assert!(
+                    (reward.instantaneous - instant).abs() <= allowed,
+                    "{} at {t}: {reward:?}",
+                    reward.name
+                );
+                assert!(
+                    (reward.cumulative - cumulative).abs() <= (1.0 + t) * allowed,
+                    "{} to {t}: {reward:?}",
+                    reward.name
+                );
             }
         }
     }
 
-    pub(crate) fn the_subdivided_method_agrees_with_the_sweep(spec: &str, precision: Precision, checked: bool) {
+    pub(crate) fn the_subdivided_method_agrees_with_the_sweep(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
         let Some(lane) = lane(spec, precision, checked) else { return };
         let wlan = model("wlan:2,3");
         let (swept, one) = run(&lane, precision, &*wlan, &Initial::State(0), &[8.0], &Options::default());
@@ -197,7 +241,8 @@ fn multiplications_stay_within_the_exact_poisson_quantile() {
 fn a_chain_without_transitions_stays_where_it_is() {
     let still = chain(3, &[]);
 
-    let (got, solution) = run(&cpu(), F64, &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
+    let (got, solution) =
+        run(&cpu(), F64, &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
 
     assert_eq!(got, [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]);
     assert_eq!((solution.terms, solution.alpha), (0, 0.0));
@@ -229,7 +274,8 @@ fn making_a_set_absorbing_gives_the_first_passage_probability() {
     };
 
     let passage = two.absorbing(&[1]);
-    let (got, solution) = run(&cpu(), F64, &*passage.transitions, &passage.initial, &[0.7], &Options::default());
+    let (got, solution) =
+        run(&cpu(), F64, &*passage.transitions, &passage.initial, &[0.7], &Options::default());
 
     assert!((got[0][1] - (1.0 - (-2.1f64).exp())).abs() <= solution.bound.total());
 }
@@ -252,7 +298,8 @@ fn the_steady_state_of_a_queue_is_geometric() {
     let sum: f64 = weights.iter().sum();
     let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
 
-    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(29), &[f64::INFINITY], &Options::default());
+    let (got, solution) =
+        run(&cpu(), F64, &*queue, &Initial::State(29), &[f64::INFINITY], &Options::default());
 
     assert_eq!(solution.status, Status::Met);
     assert!(l1(&got[0], &wanted) <= solution.bound.total(), "{:e}", l1(&got[0], &wanted));
@@ -349,7 +396,11 @@ fn memory_stays_within_matrix_and_three_vectors() {
     let (_, solution) = run(&cpu(), F64, &*wlan, &Initial::State(0), &[1.0], &Options::default());
 
     let needed = solution.matrix.bytes + 3 * 8 * wlan.states() as u64;
-    assert!(solution.device_bytes as f64 <= 1.05 * needed as f64, "{} of {needed} bytes", solution.device_bytes);
+    assert!(
+        solution.device_bytes as f64 <= 1.05 * needed as f64,
+        "{} of {needed} bytes",
+        solution.device_bytes
+    );
 }
 
 #[test]
@@ -358,8 +409,13 @@ fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
     let wlan = model("wlan:4,3");
     let options = OpenOptions { memory_limit: Some(100_000), ..OpenOptions::default() };
     let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
-    let problem =
-        Problem { transitions: &*wlan, initial: &Initial::State(0), times: &[1.0], rewards: &[], vectors: true };
+    let problem = Problem {
+        transitions: &*wlan,
+        initial: &Initial::State(0),
+        times: &[1.0],
+        rewards: &[],
+        vectors: true,
+    };
 
     let error = solve(&lanes[0], F64, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
 

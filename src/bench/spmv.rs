@@ -45,11 +45,13 @@ fn measure<T: Real>(
     let survey = lane.host(|| survey::<T>(transitions));
     let parts = Parts::build(lane, transitions, &survey, rule, 1)?;
     // A probability vector that is nowhere zero or regular.
-    let weight = |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
+    let weight =
+        |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
     let sum: f64 = (0..n).into_par_iter().map(weight).sum();
     let x: Vec<T> = (0..n).into_par_iter().map(|i| T::of(weight(i) / sum)).collect();
     const STEPS: u64 = 10_000;
-    let scalars: Vec<T> = std::iter::once(survey.inverse_alpha).chain((0..STEPS).map(|_| T::of(1e-4))).collect();
+    let scalars: Vec<T> =
+        std::iter::once(survey.inverse_alpha).chain((0..STEPS).map(|_| T::of(1e-4))).collect();
     let scalars = lane.alloc_with("weights", &scalars)?;
     let acc: Vec<_> =
         parts.parts.iter().map(|p| lane.alloc::<T>("an accumulator", p.rows.len())).collect::<Result<_>>()?;

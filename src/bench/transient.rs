@@ -66,26 +66,27 @@ pub fn transient(
     let real = precision.bytes();
     let (first, end) = solution.times[0].window;
     let window = end - first + 1;
-    let bytes = solution.terms * ((real + 4) * solution.nnz + 2 * real * solution.n as u64) + window * 2 * real * solution.n as u64;
+    let bytes = solution.terms * ((real + 4) * solution.nnz + 2 * real * solution.n as u64)
+        + window * 2 * real * solution.n as u64;
     Ok(Record {
-            bench: "transient",
-            case: format!("{} t={t}", case.name),
-            device: lane.device().name.clone(),
-            backend: lane.device().backend,
-            precision: precision.to_string(),
-            n: solution.n,
-            nnz: solution.nnz,
-            format: solution.matrix.format,
-            lanes: 1,
-            accumulate: None,
-            bytes,
-            bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)
-                + window * 2 * real * solution.n as u64,
-            seconds,
-            gb_per_s: bytes as f64 / seconds.median / 1e9,
-            copy_gb_per_s: copy,
-            relative_error: l1,
-            repetitions: repeat,
-            terms: Some(solution.terms),
-        })
+        bench: "transient",
+        case: format!("{} t={t}", case.name),
+        device: lane.device().name.clone(),
+        backend: lane.device().backend,
+        precision: precision.to_string(),
+        n: solution.n,
+        nnz: solution.nnz,
+        format: solution.matrix.format,
+        lanes: 1,
+        accumulate: None,
+        bytes,
+        bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)
+            + window * 2 * real * solution.n as u64,
+        seconds,
+        gb_per_s: bytes as f64 / seconds.median / 1e9,
+        copy_gb_per_s: copy,
+        relative_error: l1,
+        repetitions: repeat,
+        terms: Some(solution.terms),
+    })
 }

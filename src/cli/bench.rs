@@ -107,12 +107,20 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
             match command {
                 Bench::Spmv(_) => {
                     let width = job.ell_width;
-                    records.extend(bench::spmv(lane, precision, &chain.name, &*chain.transitions, width, job.repeat)?);
+                    records.extend(bench::spmv(
+                        lane,
+                        precision,
+                        &chain.name,
+                        &*chain.transitions,
+                        width,
+                        job.repeat,
+                    )?);
                 }
                 Bench::Transient(t) => {
                     let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
                     let options = Options { epsilon: t.epsilon, width: job.ell_width, method, parts: 1 };
-                    let case = bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    let case =
+                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
                     records.push(bench::transient(lane, precision, &case, &options, job.repeat)?);
                 }
             }
@@ -134,7 +142,17 @@ fn table(records: &[Record]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::TableStyle::new());
     table.set_header([
-        "case", "device", "precision", "acc", "median", "least", "useful GB/s", "copy GB/s", "of copy", "speed", "error",
+        "case",
+        "device",
+        "precision",
+        "acc",
+        "median",
+        "least",
+        "useful GB/s",
+        "copy GB/s",
+        "of copy",
+        "speed",
+        "error",
     ]);
     for r in records {
         // Relative to the first record of the same kind.

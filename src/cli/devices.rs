@@ -42,7 +42,15 @@ fn precisions(l: &Listing) -> &'static str {
 fn table(all: &[Listing]) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::TableStyle::new());
-    table.set_header(["device", "name", "backend", "precision", "largest binding", "largest buffer", "remarks"]);
+    table.set_header([
+        "device",
+        "name",
+        "backend",
+        "precision",
+        "largest binding",
+        "largest buffer",
+        "remarks",
+    ]);
     for l in all {
         let limit = |b: u64| if b == u64::MAX { "memory".to_owned() } else { bytes(b) };
         let remarks = match (&l.unusable, l.device.software) {

@@ -29,7 +29,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
-    Transient(transient::Transient),
+    Transient(Box<transient::Transient>),
     /// What this build can run on here
     Devices(devices::Devices),
     /// Compare devices on the same work

@@ -26,9 +26,19 @@ pub(super) enum Selection {
 #[derive(Debug)]
 enum Vectors {
     /// Rows wait until those before them are written.
-    Npy { writer: NpyWriter<OutputFile>, waiting: Vec<Option<Vec<f64>>>, next: usize },
-    Csv { output: OutputFile, columns: Vec<Vec<f64>> },
-    Text { output: OutputFile, values: Vec<f64> },
+    Npy {
+        writer: NpyWriter<OutputFile>,
+        waiting: Vec<Option<Vec<f64>>>,
+        next: usize,
+    },
+    Csv {
+        output: OutputFile,
+        columns: Vec<Vec<f64>>,
+    },
+    Text {
+        output: OutputFile,
+        values: Vec<f64>,
+    },
 }
 
 /// Rows `time,what,value` of a selection.
@@ -62,7 +72,8 @@ impl Sink {
         times: &[f64],
         states: usize,
     ) -> Result<Self> {
-        let mut sink = Self { times: times.to_vec(), vectors: None, table: None, glance: None, rewards: None };
+        let mut sink =
+            Self { times: times.to_vec(), vectors: None, table: None, glance: None, rewards: None };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         if rewards {
             sink.rewards = Some(OutputFile::stdout());
@@ -74,7 +85,10 @@ impl Sink {
                 sink.glance = Some(table(Some(OutputFile::stdout()), Selection::Top(GLANCE)));
             }
             (Selection::All, None) => {
-                sink.vectors = Some(Vectors::Csv { output: OutputFile::stdout(), columns: vec![Vec::new(); times.len()] });
+                sink.vectors = Some(Vectors::Csv {
+                    output: OutputFile::stdout(),
+                    columns: vec![Vec::new(); times.len()],
+                });
             }
             (some, Some(path)) => sink.table = Some(table(Some(OutputFile::create(path)?), some)),
             (_, None) if rewards => {
@@ -133,7 +147,10 @@ impl Sink {
         match self.vectors {
             None => {}
             Some(Vectors::Npy { writer, .. }) => {
-                writer.finish().map_err(|source| Error::Io { path: "the output".into(), source })?.commit()?;
+                writer
+                    .finish()
+                    .map_err(|source| Error::Io { path: "the output".into(), source })?
+                    .commit()?;
             }
             Some(Vectors::Csv { mut output, columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
@@ -168,14 +185,18 @@ impl Vectors {
             "npy" => {
                 let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
                 let output = OutputFile::create(path)?;
-                let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path: path.into(), source })?;
+                let writer = NpyWriter::new(output, &shape)
+                    .map_err(|source| Error::Io { path: path.into(), source })?;
                 Self::Npy { writer, waiting: waiting(), next: 0 }
             }
             "csv" => Self::Csv { output: OutputFile::create(path)?, columns: vec![Vec::new(); times.len()] },
             "txt" if times.len() > 1 => {
                 return Err(Error::File {
                     path: path.into(),
-                    reason: format!(".txt holds one time, and {} were asked for; use .csv or .npy", times.len()),
+                    reason: format!(
+                        ".txt holds one time, and {} were asked for; use .csv or .npy",
+                        times.len()
+                    ),
                 });
             }
             "txt" => Self::Text { output: OutputFile::create(path)?, values: Vec::new() },
@@ -195,7 +216,9 @@ impl Selection {
             Self::All => Vec::new(),
             Self::States(states) => states.iter().map(|&s| (s.to_string(), p[s as usize])).collect(),
             Self::Labels(labels) => {
-                let sum = |states: &[u32]| crate::transient::chain::exit_rate(states.iter().map(|&s| p[s as usize]));
+                let sum = |states: &[u32]| {
+                    crate::transient::chain::exit_rate(states.iter().map(|&s| p[s as usize]))
+                };
                 labels.iter().map(|(name, states)| (name.clone(), sum(states))).collect()
             }
             Self::Top(k) => {

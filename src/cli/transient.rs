@@ -124,7 +124,10 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         FormatArg::Auto | FormatArg::Hyb => {}
     }
     if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
-        return Err(Error::Invalid(format!("--epsilon {} must lie between 0 and 1, both excluded", args.epsilon)));
+        return Err(Error::Invalid(format!(
+            "--epsilon {} must lie between 0 and 1, both excluded",
+            args.epsilon
+        )));
     }
     // Devices before files: a name that is mistyped should not cost the reading of a large model.
     let (lanes, precision) = args.common.open()?;
@@ -151,7 +154,10 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             anstream::eprintln!("warning: {warning}");
         }
         let named = args.common.device.0.iter().any(|d| *d != crate::lane::DeviceSpec::Auto);
-        if precision == crate::kernel::Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+        if precision == crate::kernel::Precision::F32
+            && matches!(args.common.precision, super::PrecisionArg::Auto)
+            && named
+        {
             anstream::eprintln!("note: {} has no double precision; computing in f32", lane.device().name);
         }
     }
@@ -222,10 +228,14 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
     if let Some(range) = &args.times {
         let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
         let [start, step, stop] = parts[..] else {
-            return Err(Error::Invalid(format!("--times {range} must read START:STEP:STOP, such as 0:0.5:10")));
+            return Err(Error::Invalid(format!(
+                "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
+            )));
         };
         if !(step > 0.0 && stop.is_finite() && stop >= start) {
-            return Err(Error::Invalid(format!("--times {range}: the step must be above 0 and STOP at least START")));
+            return Err(Error::Invalid(format!(
+                "--times {range}: the step must be above 0 and STOP at least START"
+            )));
         }
         // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();

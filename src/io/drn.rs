@@ -154,35 +154,26 @@ impl<'a> Model<'a> {
             b"action" => self.action(line, &mut scanner),
             _ => Err(self.error(
                 line,
-                format!(
-                    "{} is no line `state ...`, `action ...` or `target : rate`",
-                    quote(line.bytes)
-                ),
+                format!("{} is no line `state ...`, `action ...` or `target : rate`", quote(line.bytes)),
             )),
         }
     }
 
     fn transition(&mut self, line: Line, scanner: &mut Scanner) -> Result<u32> {
         if self.state.actions == 0 {
-            return Err(self.error(
-                line,
-                "a transition needs a line `state ...` and one `action ...` before it",
-            ));
+            return Err(
+                self.error(line, "a transition needs a line `state ...` and one `action ...` before it")
+            );
         }
         let target = scanner.unsigned();
         scanner.blanks();
         let colon = scanner.byte(b':');
         scanner.blanks();
         let (Some(target), true) = (target, colon) else {
-            return Err(self.error(
-                line,
-                format!("{} is not of the form `target : rate`", quote(line.bytes)),
-            ));
+            return Err(self.error(line, format!("{} is not of the form `target : rate`", quote(line.bytes))));
         };
         let text = scanner.rest();
-        let rate = scanner
-            .number()
-            .filter(|rate| *rate >= 0.0 && scanner.is_delimited());
+        let rate = scanner.number().filter(|rate| *rate >= 0.0 && scanner.is_delimited());
         let digits = significant_digits(&text[..text.len() - scanner.rest().len()]);
         scanner.blanks();
         let Some(rate) = rate.filter(|_| is_end(scanner)) else {
@@ -219,10 +210,8 @@ impl<'a> Model<'a> {
         }
         if state >= self.header.states {
             let states = self.header.states;
-            return Err(self.error(
-                line,
-                format!("state {state} is one too many: @nr_states is {states}; correct it"),
-            ));
+            return Err(self
+                .error(line, format!("state {state} is one too many: @nr_states is {states}; correct it")));
         }
         self.states += 1;
         self.state.start = self.list.rate.len();
@@ -230,20 +219,14 @@ impl<'a> Model<'a> {
         if scanner.byte(b'!') {
             let word = scanner.word();
             let Some(exit) = text::number(word).filter(|exit| *exit >= 0.0) else {
-                return Err(self.error(
-                    line,
-                    format!("exit rate {} is not a finite number ≥ 0", quote(word)),
-                ));
+                return Err(self.error(line, format!("exit rate {} is not a finite number ≥ 0", quote(word))));
             };
             self.state.exit = Some((line.number, exit));
             self.state.digits = significant_digits(word);
             scanner.blanks();
         }
         if scanner.peek() == Some(b'{') {
-            return Err(self.error(
-                line,
-                "`{...}` is an observation of a POMDP; kolmo solves CTMC only",
-            ));
+            return Err(self.error(line, "`{...}` is an observation of a POMDP; kolmo solves CTMC only"));
         }
         self.state.rate = self.rewards(line, scanner)?;
         while !is_end(scanner) {
@@ -262,9 +245,7 @@ impl<'a> Model<'a> {
                 Some(&position) => position,
                 None => {
                     self.positions.insert(name.to_vec(), self.labels.sets.len());
-                    self.labels
-                        .sets
-                        .push((text::name(name, self.path, line.number)?, Vec::new()));
+                    self.labels.sets.push((text::name(name, self.path, line.number)?, Vec::new()));
                     self.labels.sets.len() - 1
                 }
             };
@@ -284,10 +265,9 @@ impl<'a> Model<'a> {
         self.choices += 1;
         if self.state.actions > 1 {
             let state = self.states - 1;
-            return Err(self.error(
-                line,
-                format!("state {state} has a second action; a CTMC has one a state"),
-            ));
+            return Err(
+                self.error(line, format!("state {state} has a second action; a CTMC has one a state"))
+            );
         }
         scanner.blanks();
         if scanner.word().is_empty() {
@@ -296,10 +276,9 @@ impl<'a> Model<'a> {
         scanner.blanks();
         self.state.jump = self.rewards(line, scanner)?;
         if !is_end(scanner) {
-            return Err(self.error(
-                line,
-                format!("{} behind the action is of no known form", quote(scanner.rest())),
-            ));
+            return Err(
+                self.error(line, format!("{} behind the action is of no known form", quote(scanner.rest())))
+            );
         }
         Ok(())
     }
@@ -316,10 +295,9 @@ impl<'a> Model<'a> {
             let value = scanner.number();
             scanner.blanks();
             let (Some(value), true) = (value, scanner.byte(b',') || scanner.peek() == Some(b']')) else {
-                return Err(self.error(
-                    line,
-                    format!("{} are not finite rewards as in `[1, 0.5]`", quote(text)),
-                ));
+                return Err(
+                    self.error(line, format!("{} are not finite rewards as in `[1, 0.5]`", quote(text)))
+                );
             };
             values.push(value);
             scanner.blanks();
@@ -365,17 +343,8 @@ impl<'a> Model<'a> {
             let excess = |m: &Mismatch| (m.stated - m.sum).abs() / m.stated.max(m.sum);
             if (stated - sum).abs() > printed + rounding {
                 self.mismatches += 1;
-                let mismatch = Mismatch {
-                    line,
-                    state,
-                    stated,
-                    sum,
-                };
-                if self
-                    .worst
-                    .as_ref()
-                    .is_none_or(|worst| excess(worst) < excess(&mismatch))
-                {
+                let mismatch = Mismatch { line, state, stated, sum };
+                if self.worst.as_ref().is_none_or(|worst| excess(worst) < excess(&mismatch)) {
                     self.worst = Some(mismatch);
                 }
             }
@@ -395,12 +364,7 @@ impl<'a> Model<'a> {
         }
         let mut warnings = Vec::new();
         if let Some(worst) = self.worst {
-            let Mismatch {
-                line,
-                state,
-                stated,
-                sum,
-            } = worst;
+            let Mismatch { line, state, stated, sum } = worst;
             warnings.push(format!(
                 "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
                  the sums are used (states that differ: {}, this one the most)",
@@ -421,16 +385,12 @@ impl<'a> Model<'a> {
         let named = &self.header.rewards;
         let rewards = self.rewards.into_iter().enumerate().map(|(reward, mut values)| {
             values.resize(states, 0.0);
-            let name = named
-                .get(reward)
-                .cloned()
-                .unwrap_or_else(|| format!("rewardmodel{reward}"));
+            let name = named.get(reward).cloned().unwrap_or_else(|| format!("rewardmodel{reward}"));
             Reward { name, values }
         });
         let rewards = rewards.collect::<Vec<_>>();
-        if let Some(reward) = rewards
-            .iter()
-            .find(|reward| reward.values.iter().any(|value| !value.is_finite()))
+        if let Some(reward) =
+            rewards.iter().find(|reward| reward.values.iter().any(|value| !value.is_finite()))
         {
             return Err(Error::File {
                 path: self.path.into(),
@@ -440,13 +400,7 @@ impl<'a> Model<'a> {
                 ),
             });
         }
-        Ok(ChainFile {
-            states,
-            transitions: self.list,
-            labels: self.labels,
-            rewards,
-            warnings,
-        })
+        Ok(ChainFile { states, transitions: self.list, labels: self.labels, rewards, warnings })
     }
 }
 

@@ -39,15 +39,10 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-9;
 /// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
 /// negative (off the diagonal) or not finite; for row sums of a generator that are not zero.
 pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
-    let fail = |reason: String| Error::File {
-        path: path.into(),
-        reason,
-    };
+    let fail = |reason: String| Error::File { path: path.into(), reason };
     let MatrixEntries { rows, columns, .. } = matrix;
     if rows != columns {
-        return Err(fail(format!(
-            "{rows} rows and {columns} columns; the matrix of a chain is square"
-        )));
+        return Err(fail(format!("{rows} rows and {columns} columns; the matrix of a chain is square")));
     }
     if rows == 0 {
         return Err(fail("0 rows; a chain has at least one state".into()));
@@ -58,9 +53,7 @@ pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
     let mut generator = false;
     for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
         if !x.is_finite() {
-            return Err(fail(format!(
-                "entry ({i}, {j}), counted from 0, is {x}; rates are finite"
-            )));
+            return Err(fail(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite")));
         }
         if x < 0.0 && i != j {
             return Err(fail(format!(
@@ -79,12 +72,7 @@ pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
             path.display()
         ));
     }
-    let MatrixEntries {
-        mut row,
-        mut column,
-        mut value,
-        ..
-    } = matrix;
+    let MatrixEntries { mut row, mut column, mut value, .. } = matrix;
     if generator {
         let mut kept = 0;
         for k in 0..row.len() {
@@ -99,11 +87,7 @@ pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
     }
     Ok(ChainFile {
         states: rows,
-        transitions: TransitionList {
-            from: row,
-            to: column,
-            rate: value,
-        },
+        transitions: TransitionList { from: row, to: column, rate: value },
         warnings,
         ..ChainFile::default()
     })
@@ -129,12 +113,7 @@ impl Sums {
         });
         let len = states.as_ref().map_or(matrix.rows, Vec::len);
         let zeros = || vec![0.0; len];
-        let mut sums = Self {
-            states,
-            row: zeros(),
-            column: zeros(),
-            diagonal: zeros(),
-        };
+        let mut sums = Self { states, row: zeros(), column: zeros(), diagonal: zeros() };
         for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
             let (i, j) = (sums.position(i), sums.position(j));
             sums.row[i] += x;
@@ -149,16 +128,12 @@ impl Sums {
     fn position(&self, state: u32) -> usize {
         match &self.states {
             None => state as usize,
-            Some(states) => states
-                .binary_search(&state)
-                .expect("every entry's row and column is listed"),
+            Some(states) => states.binary_search(&state).expect("every entry's row and column is listed"),
         }
     }
 
     fn state(&self, position: usize) -> usize {
-        self.states
-            .as_ref()
-            .map_or(position, |states| states[position] as usize)
+        self.states.as_ref().map_or(position, |states| states[position] as usize)
     }
 
     /// The first position whose sum is not zero next to its diagonal entry.
@@ -188,10 +163,7 @@ fn is_stochastic(matrix: &MatrixEntries, sums: &Sums) -> bool {
     matrix.rows > 1
         && sums.row.len() == matrix.rows
         && sums.diagonal.iter().any(|&d| d > 0.0)
-        && sums
-            .row
-            .iter()
-            .all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE)
+        && sums.row.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE)
 }
 
 #[cfg(test)]
@@ -226,10 +198,7 @@ mod tests {
     #[test]
     fn a_generator_loses_its_diagonal() {
         let chain = read(3, &[(0, 0, -2.0), (0, 1, 1.99999), (1, 0, 3.0), (1, 1, -3.0)]).unwrap();
-        assert_eq!(
-            (&chain.transitions.from[..], &chain.transitions.to[..]),
-            (&[0, 1][..], &[1, 0][..])
-        );
+        assert_eq!((&chain.transitions.from[..], &chain.transitions.to[..]), (&[0, 1][..], &[1, 0][..]));
         assert_eq!(chain.transitions.rate, [1.99999, 3.0]);
     }
 
@@ -270,11 +239,7 @@ mod tests {
 
     #[test]
     fn non_square_is_refused_with_both_numbers() {
-        let matrix = MatrixEntries {
-            rows: 2,
-            columns: 3,
-            ..MatrixEntries::default()
-        };
+        let matrix = MatrixEntries { rows: 2, columns: 3, ..MatrixEntries::default() };
         let reason = chain(Path::new("chain"), matrix).unwrap_err().to_string();
         assert!(reason.contains("2 rows and 3 columns"), "{reason}");
     }

@@ -72,10 +72,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<
             error(
                 path,
                 header.number,
-                format!(
-                    "{} does not declare labels as in `0=\"init\" 1=\"deadlock\"`",
-                    quote(header.bytes)
-                ),
+                format!("{} does not declare labels as in `0=\"init\" 1=\"deadlock\"`", quote(header.bytes)),
             )
         };
         let index = scanner.unsigned().ok_or_else(wrong)?;
@@ -91,11 +88,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<
         }
         scanner.blanks();
         if labels.get(&name).is_some() || position.insert(index, labels.sets.len()).is_some() {
-            return Err(error(
-                path,
-                header.number,
-                format!("label {index}=\"{name}\" is declared twice"),
-            ));
+            return Err(error(path, header.number, format!("label {index}=\"{name}\" is declared twice")));
         }
         labels.sets.push((name, Vec::new()));
     }
@@ -150,11 +143,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
         for field in line.fields() {
             let name = text::name(field, path, line.number)?;
             if position.insert(field, labels.sets.len()).is_some() {
-                return Err(error(
-                    path,
-                    line.number,
-                    format!("label \"{name}\" is declared twice"),
-                ));
+                return Err(error(path, line.number, format!("label \"{name}\" is declared twice")));
             }
             labels.sets.push((name, Vec::new()));
         }
@@ -170,10 +159,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
                 return Err(error(
                     path,
                     line.number,
-                    format!(
-                        "label {} is not declared; add it between #DECLARATION and #END",
-                        quote(field)
-                    ),
+                    format!("label {} is not declared; add it between #DECLARATION and #END", quote(field)),
                 ));
             };
             labels.sets[at].1.push(state);

@@ -46,9 +46,10 @@ impl Format {
             _ => {
                 return Err(Error::File {
                     path: path.into(),
-                    reason: "has no extension of a chain's format: .tra, .drn, .umb, .mtx or .npz (.gz of the \
+                    reason:
+                        "has no extension of a chain's format: .tra, .drn, .umb, .mtx or .npz (.gz of the \
                              text ones), or give a built-in such as wlan:12,6, tandem:15, birth-death:100,1,2"
-                        .to_owned(),
+                            .to_owned(),
                 });
             }
         })
@@ -85,7 +86,11 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     if needed > available {
         return Err(Error::OutOfMemory {
             device: "the host".to_owned(),
-            what: format!("{}: a chain of {states} states and {} transitions", path.display(), transitions.rate.len()),
+            what: format!(
+                "{}: a chain of {states} states and {} transitions",
+                path.display(),
+                transitions.rate.len()
+            ),
             asked: needed,
             limit: format!("{available} bytes of memory are available"),
         });
@@ -121,13 +126,14 @@ fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Erro
         Format::Drn => drn::line_of(path, from, to),
         _ => Ok(Vec::new()),
     };
-    let reason = |also: &str| {
-        format!("the transition {from} -> {to} is listed twice{also}; add its rates into one")
-    };
+    let reason =
+        |also: &str| format!("the transition {from} -> {to} is listed twice{also}; add its rates into one");
     match lines.as_deref() {
-        Ok([first, second, ..]) => {
-            Error::Parse { path: path.into(), line: *second, reason: reason(&format!(" (first in line {first})")) }
-        }
+        Ok([first, second, ..]) => Error::Parse {
+            path: path.into(),
+            line: *second,
+            reason: reason(&format!(" (first in line {first})")),
+        },
         _ => Error::File { path: path.into(), reason: reason("") },
     }
 }

@@ -34,15 +34,8 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// file, and where the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     let path = path.as_ref();
-    let bytes = Contents::read(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
-    parse(&bytes).map_err(|(line, reason)| Error::Parse {
-        path: path.into(),
-        line,
-        reason,
-    })
+    let bytes = Contents::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    parse(&bytes).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
 }
 
 /// Writes a chain's rates: `coordinate real general`, row: source, ascending, from 1. Every row is asked for twice.
@@ -72,10 +65,7 @@ impl Contents {
             file.read_to_end(&mut bytes)?;
             return Self::unpacked(bytes);
         }
-        #[expect(
-            unsafe_code,
-            reason = "a mapped file is parsed without a second copy in memory"
-        )]
+        #[expect(unsafe_code, reason = "a mapped file is parsed without a second copy in memory")]
         // SAFETY: the mapping is only read, and only by `read_matrix`, which drops it when the entries are parsed. The
         // parser accepts any bytes, so a change by another process changes the result and nothing else; a file that
         // is shortened meanwhile ends this process by a signal.
@@ -142,30 +132,17 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
         return Err((line, format!("{}: expected `rows columns entries`", quoted(size))));
     };
     if rows.max(columns) > MOST_STATES {
-        return Err((
-            line,
-            format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible"),
-        ));
+        return Err((line, format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible")));
     }
     if symmetric && rows != columns {
         return Err((line, format!("symmetric with {rows} rows and {columns} columns")));
     }
-    let kind = Kind {
-        pattern,
-        rows,
-        columns,
-    };
+    let kind = Kind { pattern, rows, columns };
 
-    let chunks: Vec<Chunk> = split(rest)
-        .into_par_iter()
-        .map(|text| Chunk::parse(text, kind))
-        .collect();
+    let chunks: Vec<Chunk> = split(rest).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
-    let mut matrix = MatrixEntries {
-        rows: rows as usize,
-        columns: columns as usize,
-        ..MatrixEntries::default()
-    };
+    let mut matrix =
+        MatrixEntries { rows: rows as usize, columns: columns as usize, ..MatrixEntries::default() };
     let mut above = line;
     for chunk in &chunks {
         if let Some((at, reason)) = &chunk.trouble {
@@ -174,10 +151,7 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
         above += chunk.lines;
     }
     if found as u64 != promised {
-        return Err((
-            line,
-            format!("promises {promised} entries, but the file has {found}"),
-        ));
+        return Err((line, format!("promises {promised} entries, but the file has {found}")));
     }
     let total = if symmetric { 2 * found } else { found };
     matrix.row.reserve_exact(total);
@@ -212,25 +186,19 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
         ));
     };
     if (object, format) != ("matrix", "coordinate") {
-        return Err(format!(
-            "`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`"
-        ));
+        return Err(format!("`{object} {format}` is not read; write a sparse matrix as `matrix coordinate`"));
     }
     let pattern = match field {
         "real" | "integer" => false,
         "pattern" => true,
         _ => {
-            return Err(format!(
-                "the field `{field}` is not read; real, integer and pattern are"
-            ));
+            return Err(format!("the field `{field}` is not read; real, integer and pattern are"));
         }
     };
     match symmetry {
         "general" => Ok((pattern, false)),
         "symmetric" => Ok((pattern, true)),
-        _ => Err(format!(
-            "the symmetry `{symmetry}` is not read; general and symmetric are"
-        )),
+        _ => Err(format!("the symmetry `{symmetry}` is not read; general and symmetric are")),
     }
 }
 
@@ -238,10 +206,7 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
 fn split(mut text: &[u8]) -> Vec<&[u8]> {
     let mut chunks = Vec::new();
     while !text.is_empty() {
-        let end = match text
-            .get(CHUNK..)
-            .and_then(|rest| rest.iter().position(|&b| b == b'\n'))
-        {
+        let end = match text.get(CHUNK..).and_then(|rest| rest.iter().position(|&b| b == b'\n')) {
             Some(at) => CHUNK + at + 1,
             None => text.len(),
         };
@@ -387,8 +352,7 @@ fn is_comment(line: &[u8]) -> bool {
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 fn integer(word: &[u8]) -> Option<u64> {
@@ -475,11 +439,7 @@ mod tests {
             ("2 2 1\n1 1 nan\n", 3, "finite"),
             ("2 2 1\n1 1 1e999\n", 3, "finite"),
             ("2 2 2\n1 1 1\n", 2, "promises 2 entries, but the file has 1"),
-            (
-                "2 2 1\n1 1 1\n2 2 1\n",
-                2,
-                "promises 1 entries, but the file has 2",
-            ),
+            ("2 2 1\n1 1 1\n2 2 1\n", 2, "promises 1 entries, but the file has 2"),
             ("2 2 18446744073709551615\n", 2, "promises 18446744073709551615"),
             ("4294967295 1 0\n", 2, "4294967294"),
         ] {
@@ -489,10 +449,7 @@ mod tests {
         }
         let (_, reason) = trouble("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1 1\n");
         assert!(reason.contains("`row column`"), "{reason}");
-        assert_eq!(
-            trouble("%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n").0,
-            2
-        );
+        assert_eq!(trouble("%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n").0, 2);
     }
 
     #[test]
@@ -510,9 +467,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("q.mtx.gz");
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder
-            .write_all(b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -2\n1 2 2\n")
-            .unwrap();
+        encoder.write_all(b"%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 -2\n1 2 2\n").unwrap();
         fs::write(&path, encoder.finish().unwrap()).unwrap();
         let chain = read_chain(&path).unwrap();
         assert_eq!(chain.states, 2);
@@ -523,22 +478,12 @@ mod tests {
     fn messages_start_with_file_and_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("r.mtx");
-        fs::write(
-            &path,
-            "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ?\n",
-        )
-        .unwrap();
+        fs::write(&path, "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ?\n").unwrap();
         let message = read_chain(&path).unwrap_err().to_string();
-        assert!(
-            message.starts_with(&format!("{}:3: ", path.display())),
-            "{message}"
-        );
+        assert!(message.starts_with(&format!("{}:3: ", path.display())), "{message}");
         fs::write(&path, "").unwrap();
         assert!(read_chain(&path).is_err());
-        assert!(matches!(
-            read_chain(directory.path().join("none")),
-            Err(Error::Io { .. })
-        ));
+        assert!(matches!(read_chain(directory.path().join("none")), Err(Error::Io { .. })));
     }
 
     proptest! {

@@ -22,14 +22,8 @@ const RESERVED: u64 = 1 << 20;
 /// and for a file that is shorter or longer than its header says.
 pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
     let path = path.as_ref();
-    let mut file = File::open(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
-    vector(&mut file).map_err(|reason| Error::File {
-        path: path.into(),
-        reason,
-    })
+    let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    vector(&mut file).map_err(|reason| Error::File { path: path.into(), reason })
 }
 
 fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
@@ -88,18 +82,13 @@ impl Header {
         fill(reader, &mut len[..width]).map_err(cut)?;
         let len = u32::from_le_bytes(len) as usize;
         if len > LONGEST_HEADER {
-            return Err(format!(
-                "an .npy header of {len} bytes; at most {LONGEST_HEADER} can be read"
-            ));
+            return Err(format!("an .npy header of {len} bytes; at most {LONGEST_HEADER} can be read"));
         }
         let mut text = vec![0; len];
         fill(reader, &mut text).map_err(cut)?;
         Self::parse(&text).ok_or_else(|| {
             let text = String::from_utf8_lossy(&text);
-            format!(
-                "not an .npy header: {:?}",
-                text.trim().chars().take(200).collect::<String>()
-            )
+            format!("not an .npy header: {:?}", text.trim().chars().take(200).collect::<String>())
         })
     }
 
@@ -121,10 +110,7 @@ impl Header {
             }
             rest = after.strip_prefix(',').unwrap_or(after).trim_start();
         }
-        Some(Self {
-            descr: descr?,
-            shape: shape?,
-        })
+        Some(Self { descr: descr?, shape: shape? })
     }
 
     /// The shape as NumPy writes it: `(3,)`, `(2, 3)`.
@@ -211,17 +197,11 @@ impl Header {
         macro_rules! of_floats {
             ($type:ty) => {{
                 if integer.is_some() {
-                    return Err(format!(
-                        "an array of type {} where integers are expected",
-                        self.descr
-                    ));
+                    return Err(format!("an array of type {} where integers are expected", self.descr));
                 }
                 blocks(reader, len, |bytes| {
-                    let value = if big {
-                        <$type>::from_be_bytes(bytes)
-                    } else {
-                        <$type>::from_le_bytes(bytes)
-                    };
+                    let value =
+                        if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
                     float(f64::from(value))
                 })
             }};
@@ -230,19 +210,13 @@ impl Header {
             ($type:ty) => {
                 match &mut integer {
                     Some(integer) => blocks(reader, len, |bytes| {
-                        let value = if big {
-                            <$type>::from_be_bytes(bytes)
-                        } else {
-                            <$type>::from_le_bytes(bytes)
-                        };
+                        let value =
+                            if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
                         integer(i64::try_from(value).unwrap_or(i64::MAX))
                     }),
                     None => blocks(reader, len, |bytes| {
-                        let value = if big {
-                            <$type>::from_be_bytes(bytes)
-                        } else {
-                            <$type>::from_le_bytes(bytes)
-                        };
+                        let value =
+                            if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
                         float(value as f64)
                     }),
                 }
@@ -261,10 +235,7 @@ impl Header {
             Element::U8 => of_integers!(u8),
         }?;
         match fill(reader, &mut [0]) {
-            Ok(()) => Err(format!(
-                "more data than the {len} elements of shape {}",
-                self.shape()
-            )),
+            Ok(()) => Err(format!("more data than the {len} elements of shape {}", self.shape())),
             Err(_) => Ok(()),
         }
     }
@@ -301,10 +272,7 @@ fn integers(text: &str) -> Option<Vec<u64>> {
         return Some(Vec::new());
     }
     // Python 2 wrote long integers with an L.
-    inner
-        .split(',')
-        .map(|entry| entry.trim().trim_end_matches('L').parse().ok())
-        .collect()
+    inner.split(',').map(|entry| entry.trim().trim_end_matches('L').parse().ok()).collect()
 }
 
 /// Gives `each` the bytes of `len` elements of `N` bytes.
@@ -346,11 +314,7 @@ fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Resul
 
 /// The bytes before the data of an array in C order: version 1.0, padded so that the data start at a multiple of 64.
 pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
-    let shape = Header {
-        descr: String::new(),
-        shape: shape.to_vec(),
-    }
-    .shape();
+    let shape = Header { descr: String::new(), shape: shape.to_vec() }.shape();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let before = 10;
     let total = (before + text.len() + 1).next_multiple_of(64);
@@ -387,12 +351,7 @@ impl<W: Write> NpyWriter<W> {
             .try_fold(1u64, |len, &k| len.checked_mul(k))
             .expect("an array that fits into memory");
         writer.write_all(&header("<f8", &shape))?;
-        Ok(Self {
-            writer,
-            shape,
-            written: 0,
-            len,
-        })
+        Ok(Self { writer, shape, written: 0, len })
     }
 
     /// Writes the next elements, any number of them.
@@ -416,11 +375,7 @@ impl<W: Write> NpyWriter<W> {
     /// # Panics
     /// If not exactly as many elements were written as the shape has.
     pub fn finish(mut self) -> io::Result<W> {
-        assert_eq!(
-            self.written, self.len,
-            "elements written to an array of shape {:?}",
-            self.shape
-        );
+        assert_eq!(self.written, self.len, "elements written to an array of shape {:?}", self.shape);
         self.writer.flush()?;
         Ok(self.writer)
     }
@@ -475,10 +430,7 @@ mod tests {
         assert!(reason("<f8", &[1], &[0; 12]).contains("more data"));
         assert!(reason("<f8", &[1 << 60], &[0; 12]).contains("ends after 1 of"));
         let record = "{'descr': [('a', '<f8'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }";
-        assert_eq!(
-            Header::parse(record.as_bytes()).unwrap().descr,
-            "[('a', '<f8'), ('b', '<i4')]"
-        );
+        assert_eq!(Header::parse(record.as_bytes()).unwrap().descr, "[('a', '<f8'), ('b', '<i4')]");
     }
 
     #[test]
@@ -491,9 +443,7 @@ mod tests {
         let header = Header::read(&mut &bytes[..]).unwrap();
         assert_eq!(header.shape, [2, 3]);
         let mut values = Vec::new();
-        header
-            .floats(&mut &bytes[bytes.len() - 48..], |value| values.push(value))
-            .unwrap();
+        header.floats(&mut &bytes[bytes.len() - 48..], |value| values.push(value)).unwrap();
         assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     }
 

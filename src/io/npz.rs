@@ -36,23 +36,15 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
-    matrix(BufReader::new(file)).map_err(|reason| Error::File {
-        path: path.into(),
-        reason,
-    })
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    matrix(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })
 }
 
 fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
     let mut archive = ZipArchive::new(reader).map_err(|e| format!("not an .npz file: {e}"))?;
     let format = format(&mut archive)?;
     if format != "csr" {
-        return Err(format!(
-            "a {format} matrix; CSR is read: save_npz(…, matrix.tocsr())"
-        ));
+        return Err(format!("a {format} matrix; CSR is read: save_npz(…, matrix.tocsr())"));
     }
     let shape = integers(&mut archive, "shape", |_, _| None)?;
     let &[rows, columns] = &shape[..] else {
@@ -60,18 +52,12 @@ fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
     };
     let size = |k: i64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
-        return Err(format!(
-            "shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"
-        ));
+        return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
 
     let indptr = integers(&mut archive, "indptr", |_, _| None)?;
     if indptr.len() != rows + 1 {
-        return Err(format!(
-            "indptr: {} numbers; {rows} rows need {}",
-            indptr.len(),
-            rows + 1
-        ));
+        return Err(format!("indptr: {} numbers; {rows} rows need {}", indptr.len(), rows + 1));
     }
     let column = integers(&mut archive, "indices", |k, j| {
         (j < 0 || j >= columns as i64)
@@ -83,71 +69,39 @@ fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
         return Err(format!("indptr: starts with {}; it starts with 0", indptr[0]));
     }
     if let Some(i) = (0..rows).find(|&i| indptr[i] > indptr[i + 1]) {
-        return Err(format!(
-            "indptr: {} after {} in row {i}; it does not descend",
-            indptr[i + 1],
-            indptr[i]
-        ));
+        return Err(format!("indptr: {} after {} in row {i}; it does not descend", indptr[i + 1], indptr[i]));
     }
     if indptr[rows] != column.len() as i64 {
-        return Err(format!(
-            "indptr: ends with {}, but indices has {} numbers",
-            indptr[rows],
-            column.len()
-        ));
+        return Err(format!("indptr: ends with {}, but indices has {} numbers", indptr[rows], column.len()));
     }
     let value = floats(&mut archive, "data")?;
     if value.len() != column.len() {
-        return Err(format!(
-            "data: {} numbers, but indices has {}",
-            value.len(),
-            column.len()
-        ));
+        return Err(format!("data: {} numbers, but indices has {}", value.len(), column.len()));
     }
     let mut row = Vec::with_capacity(column.len());
     for i in 0..rows {
         row.resize(indptr[i + 1] as usize, i as u32);
     }
-    Ok(MatrixEntries {
-        rows,
-        columns,
-        row,
-        column,
-        value,
-    })
+    Ok(MatrixEntries { rows, columns, row, column, value })
 }
 
 /// The kind of sparse matrix: `csr`, `csc`, ….
 fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> {
-    let names: Vec<String> = archive
-        .file_names()
-        .flatten()
-        .map(|name| name.trim_end_matches(".npy").to_string())
-        .collect();
+    let names: Vec<String> =
+        archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect();
     let mut member = archive.by_name("format.npy").map_err(|_| {
         format!(
             "no member `format`, but {}; a chain's .npz is written by scipy.sparse.save_npz",
-            if names.is_empty() {
-                "nothing".into()
-            } else {
-                names.join(", ")
-            }
+            if names.is_empty() { "nothing".into() } else { names.join(", ") }
         )
     })?;
     let wrong = |reason: String| format!("format: {reason}");
     let header = Header::read(&mut member).map_err(wrong)?;
     if header.shape.iter().any(|&k| k != 1) {
-        return Err(wrong(format!(
-            "an array of shape {}; it is one string",
-            header.shape()
-        )));
+        return Err(wrong(format!("an array of shape {}; it is one string", header.shape())));
     }
     let mut bytes = Vec::new();
-    member
-        .by_ref()
-        .take(64)
-        .read_to_end(&mut bytes)
-        .map_err(|e| wrong(e.to_string()))?;
+    member.by_ref().take(64).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
     // Bytes (`|S3`) or UTF-32 (`<U3`): of ASCII text the latter has zeros in between.
     bytes.retain(|&byte| byte != 0);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -187,9 +141,8 @@ fn read_member<T>(
     read: impl FnOnce(&mut dyn Read, &Header, usize) -> Result<T, String>,
 ) -> Result<T, String> {
     let wrong = |reason: String| format!("{name}: {reason}");
-    let mut member = archive
-        .by_name(&format!("{name}.npy"))
-        .map_err(|e| wrong(format!("cannot be opened: {e}")))?;
+    let mut member =
+        archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(format!("cannot be opened: {e}")))?;
     let header = Header::read(&mut member).map_err(wrong)?;
     let &[len] = &header.shape[..] else {
         return Err(wrong(format!("an array of shape {}; it is 1-D", header.shape())));
@@ -205,14 +158,11 @@ fn read_member<T>(
 pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::Result<()> {
     let n = chain.states();
     let mut indptr = vec![0i64; n + 1];
-    indptr[1..]
-        .par_iter_mut()
-        .enumerate()
-        .for_each_init(Vec::new, |row, (state, len)| {
-            row.clear();
-            chain.outgoing(state, row);
-            *len = row.len() as i64;
-        });
+    indptr[1..].par_iter_mut().enumerate().for_each_init(Vec::new, |row, (state, len)| {
+        row.clear();
+        chain.outgoing(state, row);
+        *len = row.len() as i64;
+    });
     for i in 0..n {
         indptr[i + 1] += indptr[i];
     }
@@ -233,13 +183,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
     write_rows(&mut archive, chain, |bytes, &(target, _)| {
         push_index(bytes, u64::from(target));
     })?;
-    start(
-        &mut archive,
-        "indptr",
-        index,
-        &[n as u64 + 1],
-        (n as u64 + 1) * index_size,
-    )?;
+    start(&mut archive, "indptr", index, &[n as u64 + 1], (n as u64 + 1) * index_size)?;
     write_in_blocks(&mut archive, n + 1, |states, bytes| {
         indptr[states].iter().for_each(|&at| push_index(bytes, at as u64));
     })?;
@@ -341,12 +285,7 @@ mod tests {
     #[test]
     fn unicode_format_is_understood() {
         let mut members = members();
-        members[2] = (
-            "format",
-            "<U3",
-            &[],
-            "csr".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect(),
-        );
+        members[2] = ("format", "<U3", &[], "csr".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect());
         assert!(matrix(Cursor::new(archive(&members, CompressionMethod::Stored))).is_ok());
     }
 
@@ -362,10 +301,7 @@ mod tests {
         let reason = reason(|m| {
             m.remove(2);
         });
-        assert!(
-            reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"),
-            "{reason}"
-        );
+        assert!(reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"), "{reason}");
     }
 
     #[test]
@@ -393,10 +329,7 @@ mod tests {
         let path = directory.path().join("q.npz");
         std::fs::write(&path, "no archive").unwrap();
         let message = read_chain(&path).unwrap_err().to_string();
-        assert!(
-            message.contains("q.npz") && message.contains("not an .npz"),
-            "{message}"
-        );
+        assert!(message.contains("q.npz") && message.contains("not an .npz"), "{message}");
     }
 
     #[test]

@@ -61,14 +61,8 @@ impl OutputFile {
     /// if the directory cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let fail = |reason: &str| Error::File {
-            path: path.into(),
-            reason: reason.into(),
-        };
-        let failed = |source| Error::Io {
-            path: path.into(),
-            source,
-        };
+        let fail = |reason: &str| Error::File { path: path.into(), reason: reason.into() };
+        let failed = |source| Error::Io { path: path.into(), source };
         // A symbolic link stays one: what it points at is replaced.
         let name = fs::canonicalize(path).unwrap_or_else(|_| path.into());
         let file_name = name.file_name().ok_or_else(|| fail("not the name of a file"))?;
@@ -77,10 +71,7 @@ impl OutputFile {
             Ok(existing) if !existing.is_file() => {
                 let file = File::options().write(true).open(&name).map_err(failed)?;
                 let target = Target::Direct(BufWriter::with_capacity(BUFFER, file));
-                return Ok(Self {
-                    path: path.into(),
-                    target,
-                });
+                return Ok(Self { path: path.into(), target });
             }
             Ok(existing) if existing.permissions().readonly() => {
                 return Err(fail("is read-only; make it writable or choose another name"));
@@ -97,31 +88,17 @@ impl OutputFile {
                 directory.display()
             )));
         }
-        let (file, temporary) = temporary_file(directory, &file_name.to_string_lossy())
-            .map_err(failed)?
-            .into_parts();
+        let (file, temporary) =
+            temporary_file(directory, &file_name.to_string_lossy()).map_err(failed)?.into_parts();
         partial().push(temporary.to_path_buf());
         let writer = BufWriter::with_capacity(BUFFER, file);
-        Ok(Self {
-            path: path.into(),
-            target: Target::Renamed {
-                writer,
-                temporary,
-                name,
-            },
-        })
+        Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
     }
 
     /// Output to stdout. A reader that goes away is not an error: what is written after that is dropped.
     pub fn stdout() -> Self {
         let writer = BufWriter::with_capacity(BUFFER, io::stdout());
-        Self {
-            path: "stdout".into(),
-            target: Target::Stdout {
-                writer,
-                closed: false,
-            },
-        }
+        Self { path: "stdout".into(), target: Target::Stdout { writer, closed: false } }
     }
 
     /// The name that messages use.
@@ -136,10 +113,7 @@ impl OutputFile {
 
     /// An error of writing to this output, with its name.
     pub fn error(&self, source: io::Error) -> Error {
-        Error::Io {
-            path: self.path.clone(),
-            source,
-        }
+        Error::Io { path: self.path.clone(), source }
     }
 
     /// Writes what is still buffered and gives the file its name; an older file of that name is replaced.
@@ -148,16 +122,8 @@ impl OutputFile {
     /// [`Error::Io`] if writing or renaming failed; the temporary file is removed then.
     pub fn commit(mut self) -> Result<()> {
         self.flush().map_err(|source| self.error(source))?;
-        let failed = |source| Error::Io {
-            path: self.path.clone(),
-            source,
-        };
-        if let Target::Renamed {
-            writer,
-            temporary,
-            name,
-        } = self.target
-        {
+        let failed = |source| Error::Io { path: self.path.clone(), source };
+        if let Target::Renamed { writer, temporary, name } = self.target {
             // Closed before the renaming: some systems do not rename open files.
             drop(writer);
             partial().retain(|p| *p != *temporary);
@@ -281,10 +247,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("no").join("p.csv");
         let message = OutputFile::create(&missing).unwrap_err().to_string();
-        assert!(
-            message.contains("p.csv") && message.contains("does not exist"),
-            "{message}"
-        );
+        assert!(message.contains("p.csv") && message.contains("does not exist"), "{message}");
         let message = OutputFile::create(directory.path()).unwrap_err().to_string();
         assert!(message.contains("is a directory"), "{message}");
         let locked = directory.path().join("locked");
@@ -292,12 +255,7 @@ mod tests {
         let mut permissions = fs::metadata(&locked).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&locked, permissions).unwrap();
-        assert!(
-            OutputFile::create(&locked)
-                .unwrap_err()
-                .to_string()
-                .contains("read-only")
-        );
+        assert!(OutputFile::create(&locked).unwrap_err().to_string().contains("read-only"));
         assert!(OutputFile::create("").is_err());
         assert!(OutputFile::create("..").is_err());
     }
@@ -343,9 +301,6 @@ mod tests {
         output.write_all(b"x").unwrap();
         output.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"axc");
-        assert_eq!(
-            OutputFile::stdout().stream_position().unwrap_err().kind(),
-            ErrorKind::Unsupported
-        );
+        assert_eq!(OutputFile::stdout().stream_position().unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

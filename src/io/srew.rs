@@ -31,13 +31,8 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Vec<Reward>> {
         if let Some(comment) = line.bytes.strip_prefix(b"#") {
             let comment = comment.trim_ascii();
             if let Some(rest) = comment.strip_prefix(b"Reward structure") {
-                let quoted = rest
-                    .trim_ascii()
-                    .strip_prefix(b"\"")
-                    .and_then(|rest| rest.strip_suffix(b"\""));
-                name = quoted
-                    .map(|quoted| text::name(quoted, path, line.number))
-                    .transpose()?;
+                let quoted = rest.trim_ascii().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+                name = quoted.map(|quoted| text::name(quoted, path, line.number)).transpose()?;
                 announced = true;
             } else if comment == b"State rewards" {
                 announced = true;
@@ -101,10 +96,7 @@ fn header(line: Line, announced: bool, path: &Path, states: usize) -> Result<Opt
             return Err(error(
                 path,
                 line.number,
-                format!(
-                    "{} should be the header, `STATES LINES` in numbers",
-                    quote(line.bytes)
-                ),
+                format!("{} should be the header, `STATES LINES` in numbers", quote(line.bytes)),
             ));
         }
         return Ok(None);
@@ -138,10 +130,7 @@ fn assign(values: &mut [f64], line: Line, path: &Path) -> Result<usize> {
         ));
     };
     let states = values.len();
-    match usize::try_from(state)
-        .ok()
-        .and_then(|state| values.get_mut(state))
-    {
+    match usize::try_from(state).ok().and_then(|state| values.get_mut(state)) {
         None => wrong(format!(
             "state {state} is out of range: the chain has {states} states, 0 to {}; are these another model's rewards?",
             states.saturating_sub(1)
@@ -244,38 +233,20 @@ mod tests {
              # Reward structure \"x y\"\n# State rewards\n4 1\n1 2e3",
         )
         .unwrap();
-        let expected = [
-            ("up", vec![0.25, 0.0, 0.0, -1.5]),
-            ("m-2", vec![0.0; 4]),
-            ("x y", vec![0.0, 2000.0, 0.0, 0.0]),
-        ];
-        assert_eq!(
-            read,
-            expected.map(|(n, values)| Reward {
-                name: n.into(),
-                values
-            })
-        );
+        let expected =
+            [("up", vec![0.25, 0.0, 0.0, -1.5]), ("m-2", vec![0.0; 4]), ("x y", vec![0.0, 2000.0, 0.0, 0.0])];
+        assert_eq!(read, expected.map(|(n, values)| Reward { name: n.into(), values }));
         // Old exports have no comments.
         assert_eq!(
             rewards("4 1\n1 3\n").unwrap(),
-            [Reward {
-                name: "m".into(),
-                values: vec![0.0, 3.0, 0.0, 0.0]
-            }]
+            [Reward { name: "m".into(), values: vec![0.0, 3.0, 0.0, 0.0] }]
         );
     }
 
     #[test]
     fn storm_form() {
         let read = rewards("0 1.5\n\n3 2").unwrap();
-        assert_eq!(
-            read,
-            [Reward {
-                name: "m".into(),
-                values: vec![1.5, 0.0, 0.0, 2.0]
-            }]
-        );
+        assert_eq!(read, [Reward { name: "m".into(), values: vec![1.5, 0.0, 0.0, 2.0] }]);
         assert_eq!(stem(Path::new("a.srew")), "a");
         assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
     }

@@ -19,44 +19,20 @@ const CHUNK: usize = 1 << 20;
 
 /// How binary files start, and what to do with them.
 const SIGNATURES: &[(&[u8], &str)] = &[
-    (
-        b"PK\x03\x04",
-        "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it",
-    ),
-    (
-        b"\x93NUMPY",
-        "looks like a NumPy array, not text: give it the extension .npy",
-    ),
+    (b"PK\x03\x04", "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it"),
+    (b"\x93NUMPY", "looks like a NumPy array, not text: give it the extension .npy"),
     (
         b"\xfd7zXZ\0",
         "looks xz-compressed: unpack it with `xz -d`, or give it the extension .umb if it is a UMB model",
     ),
-    (
-        b"\x28\xb5\x2f\xfd",
-        "looks zstd-compressed: unpack it with `zstd -d`, or compress it with gzip",
-    ),
-    (
-        b"BZh",
-        "looks bzip2-compressed: unpack it with `bzip2 -d`, or compress it with gzip",
-    ),
-    (
-        b"\x1f\x8b",
-        "is compressed with gzip twice: unpack it once with `gzip -d`",
-    ),
-    (
-        b"\x89HDF",
-        "looks like an HDF5 file, not text: export it as Matrix Market or .npz",
-    ),
-    (
-        b"MATLAB 5.0",
-        "looks like a MATLAB .mat file, not text: export it as Matrix Market or .npz",
-    ),
+    (b"\x28\xb5\x2f\xfd", "looks zstd-compressed: unpack it with `zstd -d`, or compress it with gzip"),
+    (b"BZh", "looks bzip2-compressed: unpack it with `bzip2 -d`, or compress it with gzip"),
+    (b"\x1f\x8b", "is compressed with gzip twice: unpack it once with `gzip -d`"),
+    (b"\x89HDF", "looks like an HDF5 file, not text: export it as Matrix Market or .npz"),
+    (b"MATLAB 5.0", "looks like a MATLAB .mat file, not text: export it as Matrix Market or .npz"),
     (b"\xff\xfe", "looks like UTF-16 text: save it as UTF-8"),
     (b"\xfe\xff", "looks like UTF-16 text: save it as UTF-8"),
-    (
-        b"\x7fELF",
-        "looks like a program, not text: name the model's file",
-    ),
+    (b"\x7fELF", "looks like a program, not text: name the model's file"),
     (b"%PDF", "looks like a PDF, not a model: name the model's file"),
 ];
 
@@ -102,38 +78,22 @@ pub fn read(path: &Path) -> Result<Text> {
         bytes = Storage::Owned(gunzip(bytes.bytes(), path)?);
     }
     if let Some(reason) = binary(bytes.bytes()) {
-        return Err(Error::File {
-            path: path.into(),
-            reason,
-        });
+        return Err(Error::File { path: path.into(), reason });
     }
-    let start = if bytes.bytes().starts_with(b"\xef\xbb\xbf") {
-        3
-    } else {
-        0
-    };
+    let start = if bytes.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     Ok(Text { bytes, start })
 }
 
 fn load(path: &Path) -> Result<Storage> {
-    let io = |source| Error::Io {
-        path: path.into(),
-        source,
-    };
+    let io = |source| Error::Io { path: path.into(), source };
     let mut file = File::open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if metadata.is_dir() {
-        return Err(Error::File {
-            path: path.into(),
-            reason: "is a directory: name a file in it".into(),
-        });
+        return Err(Error::File { path: path.into(), reason: "is a directory: name a file in it".into() });
     }
     // Empty files cannot be mapped everywhere, and pipes and pseudo-files say length 0.
     if metadata.is_file() && metadata.len() > 0 {
-        #[expect(
-            unsafe_code,
-            reason = "mapping a file is the one way to read it without a copy"
-        )]
+        #[expect(unsafe_code, reason = "mapping a file is the one way to read it without a copy")]
         // SAFETY: the map is read-only and private to this process; it is sound as long as nobody shortens or
         // rewrites the file while it is read, which every program that maps its input asks of its user.
         if let Ok(map) = unsafe { Mmap::map(&file) } {
@@ -150,10 +110,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
     // forged length must not reserve more than that.
     let stated = packed.last_chunk().map_or(0, |&tail| u32::from_le_bytes(tail)) as usize;
     let mut bytes = Vec::with_capacity(stated.min(packed.len().saturating_mul(16)));
-    let file = |reason: String| Error::File {
-        path: path.into(),
-        reason,
-    };
+    let file = |reason: String| Error::File { path: path.into(), reason };
     match MultiGzDecoder::new(packed).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => Err(file(format!(
@@ -164,10 +121,7 @@ fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {
             "the gzip stream is corrupt after {} bytes of text ({e}): copy or write the file again",
             bytes.len()
         ))),
-        Err(source) => Err(Error::Io {
-            path: path.into(),
-            source,
-        }),
+        Err(source) => Err(Error::Io { path: path.into(), source }),
     }
 }
 
@@ -181,22 +135,14 @@ fn binary(bytes: &[u8]) -> Option<String> {
             "looks like a tar archive, as UMB models are: give it the extension .umb, or unpack it".into(),
         );
     }
-    let chunk = bytes
-        .par_chunks(CHUNK)
-        .position_first(|chunk| chunk.contains(&0))?;
+    let chunk = bytes.par_chunks(CHUNK).position_first(|chunk| chunk.contains(&0))?;
     let offset = chunk * CHUNK + bytes[chunk * CHUNK..].iter().position(|&b| b == 0)?;
-    Some(format!(
-        "byte {offset} is NUL: this looks like a binary file, not text; name the model's text file"
-    ))
+    Some(format!("byte {offset} is NUL: this looks like a binary file, not text; name the model's text file"))
 }
 
 /// The error for a line of a file, counted from 1.
 pub fn error(path: &Path, line: u64, reason: impl Into<String>) -> Error {
-    Error::Parse {
-        path: path.into(),
-        line,
-        reason: reason.into(),
-    }
+    Error::Parse { path: path.into(), line, reason: reason.into() }
 }
 
 /// Bytes of a file as they can stand in a message: shortened, without control characters.
@@ -221,11 +167,9 @@ pub fn quote(bytes: &[u8]) -> String {
 pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
     match std::str::from_utf8(bytes) {
         Ok(name) => Ok(name.into()),
-        Err(_) => Err(error(
-            path,
-            line,
-            format!("name {} is not UTF-8: save the file as UTF-8", quote(bytes)),
-        )),
+        Err(_) => {
+            Err(error(path, line, format!("name {} is not UTF-8: save the file as UTF-8", quote(bytes))))
+        }
     }
 }
 
@@ -241,9 +185,7 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     /// The fields between its blanks.
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.bytes
-            .split(|b| b.is_ascii_whitespace())
-            .filter(|field| !field.is_empty())
+        self.bytes.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty())
     }
 }
 
@@ -258,11 +200,7 @@ pub struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// All lines of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            number: 0,
-        }
+        Self { bytes, at: 0, number: 0 }
     }
 
     /// Offset of the first byte that is not in a line given out yet.
@@ -282,10 +220,7 @@ impl<'a> Iterator for Lines<'a> {
         let end = rest.iter().position(|&b| b == b'\n');
         self.at += end.map_or(rest.len(), |end| end + 1);
         self.number += 1;
-        Some(Line {
-            number: self.number,
-            bytes: rest[..end.unwrap_or(rest.len())].trim_ascii(),
-        })
+        Some(Line { number: self.number, bytes: rest[..end.unwrap_or(rest.len())].trim_ascii() })
     }
 }
 
@@ -295,10 +230,7 @@ pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let least = rest.len().min(CHUNK);
-        let end = rest[least..]
-            .iter()
-            .position(|&b| b == b'\n')
-            .map_or(rest.len(), |end| least + end + 1);
+        let end = rest[least..].iter().position(|&b| b == b'\n').map_or(rest.len(), |end| least + end + 1);
         let (chunk, behind) = rest.split_at(end);
         chunks.push(chunk);
         rest = behind;
@@ -409,10 +341,7 @@ impl<'a> Scanner<'a> {
     /// The bytes up to the next blank or line end; empty before one.
     pub fn word(&mut self) -> &'a [u8] {
         let rest = self.rest();
-        let length = rest
-            .iter()
-            .position(u8::is_ascii_whitespace)
-            .unwrap_or(rest.len());
+        let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
         self.at += length;
         &rest[..length]
     }
@@ -450,10 +379,7 @@ pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             return Err(error(
                 path,
                 line.number,
-                format!(
-                    "{} is not one finite number; write one number a line",
-                    quote(line.bytes)
-                ),
+                format!("{} is not one finite number; write one number a line", quote(line.bytes)),
             ));
         };
         values.push(value);

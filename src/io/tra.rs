@@ -111,11 +111,8 @@ fn parse_body(body: &[u8], head: &Head, path: &Path) -> Result<(TransitionList, 
     // says.
     let chunks = text::chunks(body);
     let lines: Vec<usize> = chunks.par_iter().map(|chunk| text::count_lines(chunk)).collect();
-    let room: Vec<usize> = chunks
-        .iter()
-        .zip(&lines)
-        .map(|(chunk, &lines)| lines.min(chunk.len().div_ceil(SHORTEST)))
-        .collect();
+    let room: Vec<usize> =
+        chunks.iter().zip(&lines).map(|(chunk, &lines)| lines.min(chunk.len().div_ceil(SHORTEST))).collect();
     let total = room.iter().sum();
     let mut from = vec![0u32; total];
     let mut to = vec![0u32; total];
@@ -179,10 +176,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
             Ok(None) => {}
             Err(fault) => {
                 let line_bytes = &bytes[start..];
-                let length = line_bytes
-                    .iter()
-                    .position(|&b| b == b'\n')
-                    .unwrap_or(line_bytes.len());
+                let length = line_bytes.iter().position(|&b| b == b'\n').unwrap_or(line_bytes.len());
                 return Err((line, describe(fault, &line_bytes[..length], head)));
             }
         }
@@ -213,20 +207,11 @@ fn transition(scanner: &mut Scanner, base: u64, limit: u64) -> Result<Option<Tra
         }
         Some(_) => return Err(Fault::From),
     }
-    let from = scanner
-        .unsigned()
-        .filter(|_| scanner.is_delimited())
-        .ok_or(Fault::From)?;
+    let from = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(Fault::From)?;
     scanner.blanks();
-    let to = scanner
-        .unsigned()
-        .filter(|_| scanner.is_delimited())
-        .ok_or(Fault::To)?;
+    let to = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(Fault::To)?;
     scanner.blanks();
-    let rate = scanner
-        .number()
-        .filter(|_| scanner.is_delimited())
-        .ok_or(Fault::Rate)?;
+    let rate = scanner.number().filter(|_| scanner.is_delimited()).ok_or(Fault::Rate)?;
     if rate < 0.0 {
         return Err(Fault::Negative);
     }
@@ -263,34 +248,22 @@ fn action(scanner: &mut Scanner) -> Result<(), Fault> {
         scanner.skip(1);
     }
     scanner.blanks();
-    if matches!(scanner.peek(), None | Some(b'\n')) {
-        Ok(())
-    } else {
-        Err(Fault::Behind)
-    }
+    if matches!(scanner.peek(), None | Some(b'\n')) { Ok(()) } else { Err(Fault::Behind) }
 }
 
 #[cold]
 fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
-    let fields: Vec<&[u8]> = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|field| !field.is_empty())
-        .take(6)
-        .collect();
+    let fields: Vec<&[u8]> =
+        line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).take(6).collect();
     let field = |at: usize| fields.get(at).map(|field| quote(field));
     if fields.get(1).is_some_and(|field| field.contains(&b':')) {
-        return format!(
-            "{} is a row of transitions; {}",
-            quote(line),
-            dialect::EXPORT_ROWS
-        );
+        return format!("{} is a row of transitions; {}", quote(line), dialect::EXPORT_ROWS);
     }
     let form = "each line is `from to rate`, with an action's name or nothing behind it";
     match fault {
-        Fault::From => format!(
-            "{} is not the number of a state; {form}",
-            quote(fields.first().unwrap_or(&line))
-        ),
+        Fault::From => {
+            format!("{} is not the number of a state; {form}", quote(fields.first().unwrap_or(&line)))
+        }
         Fault::To => match field(1) {
             Some(field) => format!("target {field} is not the number of a state; {form}"),
             None => format!(
@@ -300,10 +273,7 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
         },
         Fault::Rate => match field(2) {
             Some(field) => format!("rate {field} is not a finite number; give a rate ≥ 0"),
-            None => format!(
-                "{} lacks a rate: the file is truncated, or no .tra; {form}",
-                quote(line)
-            ),
+            None => format!("{} lacks a rate: the file is truncated, or no .tra; {form}", quote(line)),
         },
         Fault::Negative => format!(
             "rate {} is negative; a .tra lists rates ≥ 0, without the diagonal of the generator",
@@ -322,10 +292,7 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
             }
         },
         Fault::Behind => {
-            format!(
-                "{} has more behind the rate than one action's name; {form}",
-                quote(line)
-            )
+            format!("{} has more behind the rate than one action's name; {form}", quote(line))
         }
     }
 }

@@ -39,10 +39,7 @@ const INITIAL: &str = "init";
 /// continuous-time chains (they are named), numbers that are not doubles, and arrays that do not fit together.
 pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    let failed = |source| Error::Io {
-        path: path.into(),
-        source,
-    };
+    let failed = |source| Error::Io { path: path.into(), source };
     let mut file = File::open(path).map_err(failed)?;
     let mut start = Vec::new();
     file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
@@ -55,10 +52,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
             }
             chain
         })
-        .map_err(|reason| Error::File {
-            path: path.into(),
-            reason,
-        })
+        .map_err(|reason| Error::File { path: path.into(), reason })
 }
 
 /// The members of an archive that matter here, by name.
@@ -88,24 +82,14 @@ fn members(reader: impl Read) -> Result<Files, String> {
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let name = name.trim_start_matches("./").trim_start_matches('/');
         let wanted = name == "index.json"
-            || [
-                "state-",
-                "choice-",
-                "branch-",
-                "annotations/aps/",
-                "annotations/rewards/",
-            ]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
+            || ["state-", "choice-", "branch-", "annotations/aps/", "annotations/rewards/"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix));
         if wanted {
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).map_err(damaged)?;
             if bytes.len() as u64 != entry.size() {
-                return Err(format!(
-                    "{name}: ends after {} of {} bytes",
-                    bytes.len(),
-                    entry.size()
-                ));
+                return Err(format!("{name}: ends after {} of {} bytes", bytes.len(), entry.size()));
             }
             files.insert(name.to_string(), bytes);
         }
@@ -118,16 +102,10 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let index: Index = serde_json::from_slice(index).map_err(|e| format!("index.json: {e}"))?;
     let system = &index.system;
     if (&system.time[..], system.players) != ("stochastic", 0) {
-        return Err(format!(
-            "{}; continuous-time Markov chains are read",
-            kind(system)
-        ));
+        return Err(format!("{}; continuous-time Markov chains are read", kind(system)));
     }
     if system.states == 0 || system.states > MOST_STATES {
-        return Err(format!(
-            "{} states; 1 to {MOST_STATES} are possible",
-            system.states
-        ));
+        return Err(format!("{} states; 1 to {MOST_STATES} are possible", system.states));
     }
     let jumps = Jumps::new(files, system)?;
     let (transitions, mut warnings) = jumps.transitions()?;
@@ -135,20 +113,13 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let mut rewards = Vec::new();
     for (id, annotation) in &index.annotations.rewards.0 {
         match jumps.reward(files, id, annotation) {
-            Ok(values) => rewards.push(Reward {
-                name: annotation.alias.as_ref().unwrap_or(id).clone(),
-                values,
-            }),
+            Ok(values) => {
+                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values });
+            }
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }
     }
-    Ok(ChainFile {
-        states: jumps.states,
-        transitions,
-        labels,
-        rewards,
-        warnings,
-    })
+    Ok(ChainFile { states: jumps.states, transitions, labels, rewards, warnings })
 }
 
 /// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.
@@ -165,9 +136,7 @@ struct Jumps<'a> {
 impl<'a> Jumps<'a> {
     fn new(files: &'a Files, system: &System) -> Result<Self, String> {
         let doubles = |name: &str, what: &str, element: &Option<Type>, len| {
-            let element = element
-                .as_ref()
-                .ok_or_else(|| format!("index.json: no type of the {what}"))?;
+            let element = element.as_ref().ok_or_else(|| format!("index.json: no type of the {what}"))?;
             if element.name != "double" {
                 return Err(format!(
                     "{what} of type {element}; doubles are read: export them as floating-point numbers"
@@ -176,19 +145,9 @@ impl<'a> Jumps<'a> {
             Array::new(files, name, element, len)?.ok_or_else(|| format!("{name} is missing"))
         };
         // The exit rates come first: their file has to be as long as the number of states says.
-        let exit_rate = doubles(
-            "state-to-exit-rate.bin",
-            "exit rates",
-            &system.exit_rate,
-            system.states,
-        )?;
-        let choices = Csr::new(
-            files,
-            "state-to-choices.bin",
-            ["states", "choices"],
-            system.states,
-            system.choices,
-        )?;
+        let exit_rate = doubles("state-to-exit-rate.bin", "exit rates", &system.exit_rate, system.states)?;
+        let choices =
+            Csr::new(files, "state-to-choices.bin", ["states", "choices"], system.states, system.choices)?;
         let branches = Csr::new(
             files,
             "choice-to-branches.bin",
@@ -202,22 +161,12 @@ impl<'a> Jumps<'a> {
         }
         let probability = match &system.probability {
             None => None,
-            element => Some(doubles(
-                "branch-to-probability.bin",
-                "branch probabilities",
-                element,
-                system.branches,
-            )?),
+            element => {
+                Some(doubles("branch-to-probability.bin", "branch probabilities", element, system.branches)?)
+            }
         };
         let states = system.states as usize;
-        Ok(Self {
-            states,
-            exit_rate,
-            choices,
-            branches,
-            target: target.unwrap_or(&[]),
-            probability,
-        })
+        Ok(Self { states, exit_rate, choices, branches, target: target.unwrap_or(&[]), probability })
     }
 
     /// A state's choice and its branches.
@@ -250,10 +199,7 @@ impl<'a> Jumps<'a> {
             }
             let choices = self.choices.range(state);
             if choices.len() > 1 {
-                return Err(format!(
-                    "state {state} has {} choices; a chain has one",
-                    choices.len()
-                ));
+                return Err(format!("state {state} has {} choices; a chain has one", choices.len()));
             }
             let (_, branches) = self.of(state);
             if self.probability.is_none() && branches.len() > 1 {
@@ -274,9 +220,7 @@ impl<'a> Jumps<'a> {
                 }
                 let p = self.probability(branch);
                 if !(p.is_finite() && p >= 0.0) {
-                    return Err(format!(
-                        "the probability of branch {branch} of state {state} is {p}"
-                    ));
+                    return Err(format!("the probability of branch {branch} of state {state} is {p}"));
                 }
                 total += p;
                 row.push((target as u32, exit_rate * p));
@@ -370,9 +314,7 @@ fn labels(files: &Files, index: &Index, warnings: &mut Vec<String>) -> Result<La
             (Ok(set), None) => labels.sets.push((name.clone(), set.unwrap_or_default())),
             (Ok(set), Some(known)) if set.as_deref().unwrap_or_default() == known => {}
             (Ok(_), Some(_)) => {
-                warnings.push(format!(
-                    "the label {name:?} is left out: another set of states has that name"
-                ));
+                warnings.push(format!("the label {name:?} is left out: another set of states has that name"));
             }
         }
     }

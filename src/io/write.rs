@@ -30,10 +30,7 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
     let unused = rest.len();
     let shortest = &buffer[..buffer.len() - unused];
 
-    let marker = shortest
-        .iter()
-        .position(|&b| b == b'e')
-        .expect("{:e} writes an exponent");
+    let marker = shortest.iter().position(|&b| b == b'e').expect("{:e} writes an exponent");
     let (mantissa, exponent) = (&shortest[..marker], &shortest[marker + 1..]);
     let (sign, mantissa) = match mantissa {
         [b'-', mantissa @ ..] => (&b"-"[..], mantissa),
@@ -41,10 +38,8 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
     };
     // Digits d, then the others after the point: value = ±d.ddd · 10^power.
     let (first, others) = (&mantissa[..1], mantissa.get(2..).unwrap_or(&[]));
-    let power = exponent
-        .iter()
-        .filter(|b| b.is_ascii_digit())
-        .fold(0, |p, &b| 10 * p + usize::from(b - b'0'));
+    let power =
+        exponent.iter().filter(|b| b.is_ascii_digit()).fold(0, |p, &b| 10 * p + usize::from(b - b'0'));
     let negative = exponent[0] == b'-';
     let plain = match (negative, power < others.len()) {
         (true, _) => 1 + power + 1 + others.len(),
@@ -122,10 +117,7 @@ pub(crate) fn write_in_blocks<W: Write + ?Sized>(
 pub fn write_csv<W: Write + ?Sized>(writer: &mut W, times: &[f64], columns: &[&[f64]]) -> io::Result<()> {
     assert_eq!(times.len(), columns.len(), "one column a time");
     let states = columns.first().map_or(0, |column| column.len());
-    assert!(
-        columns.iter().all(|column| column.len() == states),
-        "columns of equal length"
-    );
+    assert!(columns.iter().all(|column| column.len() == states), "columns of equal length");
     let mut header = b"state".to_vec();
     if times.len() == 1 {
         header.extend_from_slice(b",probability");
@@ -227,8 +219,7 @@ impl Rows {
                 row.push((to, rate));
             }
         }
-        rows.iter_mut()
-            .for_each(|row| row.sort_by_key(|&(target, _)| target));
+        rows.iter_mut().for_each(|row| row.sort_by_key(|&(target, _)| target));
         Self(rows)
     }
 
@@ -254,12 +245,7 @@ impl Transitions for Rows {
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         for (from, targets) in self.0.iter().enumerate() {
-            row.extend(
-                targets
-                    .iter()
-                    .filter(|t| t.0 as usize == state)
-                    .map(|t| (from as u32, t.1)),
-            );
+            row.extend(targets.iter().filter(|t| t.0 as usize == state).map(|t| (from as u32, t.1)));
         }
     }
 
@@ -324,16 +310,10 @@ mod tests {
     fn csv_of_one_and_of_several_times() {
         let mut text = Vec::new();
         write_csv(&mut text, &[2.0], &[&[0.5, 0.25, 0.25]]).unwrap();
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "state,probability\n0,0.5\n1,0.25\n2,0.25\n"
-        );
+        assert_eq!(String::from_utf8(text).unwrap(), "state,probability\n0,0.5\n1,0.25\n2,0.25\n");
         let mut text = Vec::new();
         write_csv(&mut text, &[0.5, f64::INFINITY], &[&[1.0, 0.0], &[0.5, 0.5]]).unwrap();
-        assert_eq!(
-            String::from_utf8(text).unwrap(),
-            "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n"
-        );
+        assert_eq!(String::from_utf8(text).unwrap(), "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n");
     }
 
     #[test]
@@ -341,11 +321,7 @@ mod tests {
         let values: Vec<f64> = (0..200_001).map(f64::from).collect();
         let mut text = Vec::new();
         write_text(&mut text, &values).unwrap();
-        let read: Vec<f64> = String::from_utf8(text)
-            .unwrap()
-            .lines()
-            .map(|l| l.parse().unwrap())
-            .collect();
+        let read: Vec<f64> = String::from_utf8(text).unwrap().lines().map(|l| l.parse().unwrap()).collect();
         assert_eq!(read, values);
     }
 

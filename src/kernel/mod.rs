@@ -50,7 +50,7 @@ impl Kernel {
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
-    kernels.extend([&crate::bench::TRIAD, &crate::lane::SELF_TEST]);
+    kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
     kernels
 }
 

@@ -39,7 +39,9 @@ impl fmt::Display for Precision {
 }
 
 /// `f32` or `f64`.
-pub trait Real: bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + crate::lane::cpu::simd::Gather {
+pub trait Real:
+    bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + crate::lane::cpu::simd::Gather
+{
     /// This type's precision.
     const PRECISION: Precision;
     /// 0.

@@ -44,7 +44,10 @@ pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
                 params = members.iter().map(|m| m.name.clone().unwrap_or_default()).collect();
                 param_bytes = *span;
                 let word = members.iter().all(|m| {
-                    matches!(module.types[m.ty].inner, TypeInner::Scalar(naga::Scalar { kind: naga::ScalarKind::Uint, width: 4 }))
+                    matches!(
+                        module.types[m.ty].inner,
+                        TypeInner::Scalar(naga::Scalar { kind: naga::ScalarKind::Uint, width: 4 })
+                    )
                 });
                 assert!(word, "shaders/{name}.wgsl: parameters are u32s");
             }

@@ -193,7 +193,11 @@ impl Lane {
     fn new(queue: Queue, memory_limit: Option<u64>) -> Self {
         Self {
             queue,
-            budget: Arc::new(Budget { used: AtomicU64::new(0), peak: AtomicU64::new(0), limit: memory_limit }),
+            budget: Arc::new(Budget {
+                used: AtomicU64::new(0),
+                peak: AtomicU64::new(0),
+                limit: memory_limit,
+            }),
         }
     }
 
@@ -310,7 +314,9 @@ impl Lane {
                 (0..times).for_each(|_| lane.copy(src, dst));
             }
             #[cfg(feature = "wgpu")]
-            (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => return lane.copy(a, b, src.bytes(), times),
+            (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => {
+                return lane.copy(a, b, src.bytes(), times);
+            }
             #[cfg(feature = "wgpu")]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }

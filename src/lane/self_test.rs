@@ -1,8 +1,8 @@
 //! A lane proves that it computes before it is handed out.
 
 use super::Lane;
-use super::cpu::simd::{Body, dispatch, fused};
 use super::cpu::Call;
+use super::cpu::simd::{Body, dispatch, fused};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::{Error, Result};
 
@@ -68,7 +68,7 @@ fn check<T: Real>(lane: &Lane) -> Result<()> {
     let allowed = 10.0 * 10.0 * 2.0 * T::PRECISION.unit_roundoff();
     for (i, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
         let error = (got.wide() - wanted.wide()).abs();
-        if !(error <= allowed) {
+        if error > allowed || error.is_nan() {
             let device = lane.device();
             return Err(Error::Device(format!(
                 "{} ({}) computes wrongly in {}: element {i} of the self-test is {:e}, {:e} is right; \

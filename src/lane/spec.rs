@@ -26,8 +26,11 @@ impl FromStr for DeviceSpec {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        let unknown =
-            || Error::Device(format!("'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all or a comma list of them"));
+        let unknown = || {
+            Error::Device(format!(
+                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all or a comma list of them"
+            ))
+        };
         Ok(match s.split_once(':') {
             None if s == "auto" => Self::Auto,
             None if s == "cpu" => Self::Cpu,
@@ -122,7 +125,10 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
             DeviceSpec::WgpuAll => {
                 let all = super::wgpu::hardware();
                 if all.is_empty() {
-                    return Err(Error::Device(format!("wgpu:all: there is no hardware adapter; {}", known())));
+                    return Err(Error::Device(format!(
+                        "wgpu:all: there is no hardware adapter; {}",
+                        known()
+                    )));
                 }
                 wanted.extend(all.into_iter().map(DeviceSpec::Wgpu));
             }
@@ -136,13 +142,20 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
     for spec in &wanted {
         for _ in 0..options.lanes {
             lanes.push(match spec {
-                DeviceSpec::Cpu => Lane::new(Queue::Cpu(cpu::CpuLane::open(share, options.memory_limit)?), options.memory_limit),
+                DeviceSpec::Cpu => Lane::new(
+                    Queue::Cpu(cpu::CpuLane::open(share, options.memory_limit)?),
+                    options.memory_limit,
+                ),
                 #[cfg(feature = "wgpu")]
-                DeviceSpec::Wgpu(n) => {
-                    Lane::new(Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?), options.memory_limit)
-                }
+                DeviceSpec::Wgpu(n) => Lane::new(
+                    Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?),
+                    options.memory_limit,
+                ),
                 other => {
-                    return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
+                    return Err(Error::Device(format!(
+                        "{other}: this build has no such backend; {}",
+                        known()
+                    )));
                 }
             });
         }
@@ -178,6 +191,7 @@ fn automatic(precision: Precision) -> DeviceSpec {
 
 /// "known devices: …", for messages.
 pub(super) fn known() -> String {
-    let names: Vec<String> = list().iter().map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
+    let names: Vec<String> =
+        list().iter().map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
     format!("there are: {}", names.join(", "))
 }

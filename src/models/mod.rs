@@ -47,10 +47,7 @@ const MAX_STATES: u64 = u32::MAX as u64 - 1;
 /// ```
 pub fn parse(spec: &str) -> Option<Result<Model>> {
     let (name, parameters) = spec.split_once(':')?;
-    let parameters = Parameters {
-        spec,
-        values: parameters.split(',').map(str::trim).collect(),
-    };
+    let parameters = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
     match name {
         "wlan" => Some(wlan(&parameters)),
         "tandem" => Some(tandem(&parameters)),
@@ -66,10 +63,8 @@ fn wlan(parameters: &Parameters) -> Result<Model> {
     let stages = parameters.whole(1, "S (back-off stages)", Wlan::MAX_STAGES, EXAMPLE)?;
     // n = 6M² + 12M + 4 with M = 2KS, in wider arithmetic than any u64 K can overflow.
     let m = 2 * u128::from(queue) * u128::from(stages);
-    let states = m
-        .checked_mul(m)
-        .and_then(|square| square.checked_mul(6))
-        .and_then(|six| six.checked_add(12 * m + 4));
+    let states =
+        m.checked_mul(m).and_then(|square| square.checked_mul(6)).and_then(|six| six.checked_add(12 * m + 4));
     parameters.fits(states, "K·S", "at most 13376", EXAMPLE)?;
     Ok(Model {
         name: format!("wlan:{queue},{stages}"),
@@ -116,10 +111,7 @@ struct Parameters<'a> {
 
 impl Parameters<'_> {
     fn refuse(&self, what: &str, must_be: &str, example: &str) -> Error {
-        Error::Invalid(format!(
-            "{}: {what} must be {must_be}; for example {example}",
-            self.spec
-        ))
+        Error::Invalid(format!("{}: {what} must be {must_be}; for example {example}", self.spec))
     }
 
     fn expect(&self, names: &[&str], example: &str) -> Result<()> {
@@ -200,15 +192,8 @@ mod tests {
     }
 
     fn check_row(state: usize, row: &[(u32, f64)]) {
-        assert!(
-            row.windows(2).all(|pair| pair[0].0 < pair[1].0),
-            "{state}: not ascending: {row:?}"
-        );
-        assert!(
-            row.iter()
-                .all(|&(other, rate)| other as usize != state && rate > 0.0),
-            "{state}: {row:?}"
-        );
+        assert!(row.windows(2).all(|pair| pair[0].0 < pair[1].0), "{state}: not ascending: {row:?}");
+        assert!(row.iter().all(|&(other, rate)| other as usize != state && rate > 0.0), "{state}: {row:?}");
     }
 
     /// Whether every state reaches every other: state 0 reaches all, along transitions and against them.
@@ -249,20 +234,9 @@ mod tests {
             ("birth-death:1,2.50,3", "birth-death:1,2.5,3", 1),
         ] {
             let model = parse(spec).unwrap().unwrap();
-            assert_eq!(
-                (&model.name[..], model.transitions.states(), model.initial),
-                (name, states, 0)
-            );
+            assert_eq!((&model.name[..], model.transitions.states(), model.initial), (name, states, 0));
         }
-        for path in [
-            "model.tra",
-            "wlan",
-            "wlan2:3,4",
-            "C:\\chains\\wlan.tra",
-            "",
-            ":",
-            "/tmp/tandem:3",
-        ] {
+        for path in ["model.tra", "wlan", "wlan2:3,4", "C:\\chains\\wlan.tra", "", ":", "/tmp/tandem:3"] {
             assert!(parse(path).is_none(), "{path}");
         }
     }
@@ -287,35 +261,14 @@ mod tests {
             "wlan:40",
             "wlan:4,5,6",
         ] {
-            assert!(
-                refusal(spec).contains("for example wlan:40,6"),
-                "{}",
-                refusal(spec)
-            );
+            assert!(refusal(spec).contains("for example wlan:40,6"), "{}", refusal(spec));
         }
-        for spec in [
-            "tandem:",
-            "tandem:0",
-            "tandem:1,2",
-            "tandem:99999999999999999999999",
-        ] {
-            assert!(
-                refusal(spec).contains("for example tandem:127"),
-                "{}",
-                refusal(spec)
-            );
+        for spec in ["tandem:", "tandem:0", "tandem:1,2", "tandem:99999999999999999999999"] {
+            assert!(refusal(spec).contains("for example tandem:127"), "{}", refusal(spec));
         }
-        for spec in [
-            "birth-death:0,1,1",
-            "birth-death:4,-1,1",
-            "birth-death:4,1,inf",
-            "birth-death:4,NaN,1",
-        ] {
-            assert!(
-                refusal(spec).contains("for example birth-death:1000,0.9,1"),
-                "{}",
-                refusal(spec)
-            );
+        for spec in ["birth-death:0,1,1", "birth-death:4,-1,1", "birth-death:4,1,inf", "birth-death:4,NaN,1"]
+        {
+            assert!(refusal(spec).contains("for example birth-death:1000,0.9,1"), "{}", refusal(spec));
         }
         assert!(refusal("birth-death:4,1e308,1e308").contains("LAMBDA + MU must be finite"));
     }
@@ -323,34 +276,14 @@ mod tests {
     #[test]
     fn the_largest_number_of_states_is_met_without_overflow() {
         // 6M² + 12M + 4 ≤ 2³² − 2 with M = 2KS first fails at KS = 13377, 2C² + 3C + 1 at C = 46341.
-        for spec in [
-            "wlan:18446744073709551615,1023",
-            "wlan:13377,1",
-            "tandem:18446744073709551615",
-            "tandem:46341",
-        ] {
-            assert!(
-                refusal(spec).contains("no more than 4294967294 states"),
-                "{}",
-                refusal(spec)
-            );
+        for spec in
+            ["wlan:18446744073709551615,1023", "wlan:13377,1", "tandem:18446744073709551615", "tandem:46341"]
+        {
+            assert!(refusal(spec).contains("no more than 4294967294 states"), "{}", refusal(spec));
         }
         assert!(refusal("birth-death:4294967295,1,1").contains("from 1 to 4294967294"));
-        assert_eq!(
-            parse("tandem:46340").unwrap().unwrap().transitions.states(),
-            4_294_930_221
-        );
-        assert_eq!(
-            parse("wlan:13376,1").unwrap().unwrap().transitions.states(),
-            4_294_338_052
-        );
-        assert_eq!(
-            parse("birth-death:4294967294,1,1")
-                .unwrap()
-                .unwrap()
-                .transitions
-                .states(),
-            4_294_967_294
-        );
+        assert_eq!(parse("tandem:46340").unwrap().unwrap().transitions.states(), 4_294_930_221);
+        assert_eq!(parse("wlan:13376,1").unwrap().unwrap().transitions.states(), 4_294_338_052);
+        assert_eq!(parse("birth-death:4294967294,1,1").unwrap().unwrap().transitions.states(), 4_294_967_294);
     }
 }

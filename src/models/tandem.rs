@@ -30,21 +30,14 @@ pub(super) struct Tandem {
 impl Tandem {
     /// The network with room for `capacity` ≥ 1 customers in each station.
     pub(super) fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            arrivals: 4.0 * capacity as f64,
-        }
+        Self { capacity, arrivals: 4.0 * capacity as f64 }
     }
 
     /// (sc, ph, sm) of a state.
     fn decode(&self, state: usize) -> (usize, usize, usize) {
         debug_assert!(state < self.states(), "state {state} of {}", self.states());
         let (level, sm) = (state / (self.capacity + 1), state % (self.capacity + 1));
-        if level == 0 {
-            (0, 1, sm)
-        } else {
-            (level.div_ceil(2), 2 - level % 2, sm)
-        }
+        if level == 0 { (0, 1, sm) } else { (level.div_ceil(2), 2 - level % 2, sm) }
     }
 
     fn index(&self, sc: usize, ph: usize, sm: usize) -> u32 {
@@ -106,10 +99,7 @@ mod tests {
         for state in 0..chain.states() {
             let (sc, ph, sm) = chain.decode(state);
             assert_eq!(chain.index(sc, ph, sm) as usize, state);
-            assert!(
-                sc <= 4 && sm <= 4 && (ph == 1 || ph == 2 && sc > 0),
-                "({sc}, {ph}, {sm})"
-            );
+            assert!(sc <= 4 && sm <= 4 && (ph == 1 || ph == 2 && sc > 0), "({sc}, {ph}, {sm})");
             states.push((sc, ph, sm));
         }
         assert!(states.is_sorted());

@@ -106,46 +106,22 @@ struct Local {
 impl Local {
     fn new(x: u32, queue: u32, stages: u32) -> Self {
         let place = |q: u32, s: u32, a: u32| {
-            if q == 0 {
-                a
-            } else {
-                2 + ((q - 1) * stages + s) * 2 + a
-            }
+            if q == 0 { a } else { 2 + ((q - 1) * stages + s) * 2 + a }
         };
         let a = x % 2;
-        let (q, s) = if x < 2 {
-            (0, 0)
-        } else {
-            ((x - 2) / 2 / stages + 1, (x - 2) / 2 % stages)
-        };
+        let (q, s) = if x < 2 { (0, 0) } else { ((x - 2) / 2 / stages + 1, (x - 2) / 2 % stages) };
         let done = if q > 0 { place(q - 1, 0, a) } else { NONE };
         let (on, off) = (a == 1, a == 0);
         Self {
-            attempt: if q > 0 {
-                ATTEMPT * 0.5f64.powi(s as i32)
-            } else {
-                0.0
-            },
+            attempt: if q > 0 { ATTEMPT * 0.5f64.powi(s as i32) } else { 0.0 },
             toggle: if on { TURN_OFF } else { TURN_ON },
             toggled: if off { TURN_OFF } else { TURN_ON },
             arrival: if on && q < queue { place(q + 1, s, a) } else { NONE },
             // An empty queue is at stage 0 only, so a first packet arrives there only.
-            arrived: if on && (q > 1 || q == 1 && s == 0) {
-                place(q - 1, s, a)
-            } else {
-                NONE
-            },
+            arrived: if on && (q > 1 || q == 1 && s == 0) { place(q - 1, s, a) } else { NONE },
             done,
-            fail: if q > 0 && s + 1 < stages {
-                place(q, s + 1, a)
-            } else {
-                done
-            },
-            first_done: if s == 0 && q < queue {
-                place(q + 1, 0, a)
-            } else {
-                NONE
-            },
+            fail: if q > 0 && s + 1 < stages { place(q, s + 1, a) } else { done },
+            first_done: if s == 0 && q < queue { place(q + 1, 0, a) } else { NONE },
             failed: if s > 0 {
                 place(q, s - 1, a)
             } else if q < queue {
@@ -371,10 +347,7 @@ mod tests {
             for state in 0..chain.states() {
                 let (x1, channel, x2) = chain.decode(state);
                 assert_eq!(chain.index(x1, channel, x2) as usize, state);
-                assert!(
-                    (x1 as usize) < m + 2 && (x2 as usize) < m + 2,
-                    "({x1}, {channel:?}, {x2})"
-                );
+                assert!((x1 as usize) < m + 2 && (x2 as usize) < m + 2, "({x1}, {channel:?}, {x2})");
                 states.push((x1, channel as u8, x2));
             }
             assert!(states.is_sorted());
@@ -383,18 +356,9 @@ mod tests {
 
     #[test]
     fn incoming_is_the_transpose_of_outgoing() {
-        for (queue, stages) in [
-            (1, 1),
-            (1, 2),
-            (2, 1),
-            (3, 1),
-            (1, 6),
-            (2, 2),
-            (5, 1),
-            (3, 4),
-            (4, 3),
-            (2, 9),
-        ] {
+        for (queue, stages) in
+            [(1, 1), (1, 2), (2, 1), (3, 1), (1, 6), (2, 2), (5, 1), (3, 4), (4, 3), (2, 9)]
+        {
             let chain = Wlan::new(queue, stages);
             check_transpose(&chain);
             assert!(irreducible(&chain), "wlan:{queue},{stages}");
@@ -407,11 +371,7 @@ mod tests {
             let chain = Wlan::new(k, 6);
             let n = chain.states();
             assert_eq!(n, 864 * k * k + 144 * k + 4);
-            assert_eq!(
-                check_transpose(&chain) + n,
-                4992 * k * k - 104 * k - 56,
-                "K = {k}"
-            );
+            assert_eq!(check_transpose(&chain) + n, 4992 * k * k - 104 * k - 56, "K = {k}");
         }
     }
 
@@ -454,19 +414,13 @@ mod tests {
                 row.clear();
                 chain.incoming(state, &mut row);
                 let offset = |source: u32| i64::from(source) - state as i64;
-                let pattern: Vec<_> = row
-                    .iter()
-                    .map(|&(source, rate)| (offset(source), rate.to_bits()))
-                    .collect();
+                let pattern: Vec<_> =
+                    row.iter().map(|&(source, rate)| (offset(source), rate.to_bits())).collect();
                 pairs.extend(pattern.iter().copied());
                 with_exit.insert((pattern.clone(), exit.to_bits()));
                 patterns.insert(pattern);
             }
-            assert_eq!(
-                (pairs.len(), patterns.len(), with_exit.len()),
-                (101, 625, 2143),
-                "K = {k}"
-            );
+            assert_eq!((pairs.len(), patterns.len(), with_exit.len()), (101, 625, 2143), "K = {k}");
         }
     }
 

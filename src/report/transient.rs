@@ -120,7 +120,8 @@ impl Run<'_> {
         let b = self.solution.bound;
         let f32 = self.devices.iter().any(|d| d.precision == "f32");
         if b.rounding > 0.5 * self.epsilon {
-            let remedy = if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
+            let remedy =
+                if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
             format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
         } else if b.steady_state > 0.5 * self.epsilon {
             format!(

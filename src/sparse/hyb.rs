@@ -34,6 +34,9 @@ pub struct Hyb<T> {
     ell: usize,
 }
 
+/// Appends the (column, value) pairs of a row, columns ascending.
+pub type RowSource<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
+
 /// Cuts slices into chunks of at most `most_entries` stored entries, at multiples of [`BLOCK`] rows. A single
 /// block may exceed the limit.
 pub fn cut(layout: &Layout, most_entries: u64) -> Vec<Range<usize>> {
@@ -72,17 +75,16 @@ impl<T: Real> Hyb<T> {
     ///
     /// # Panics
     /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
-    pub fn build(
-        layout: &Layout,
-        slices: Range<usize>,
-        total: usize,
-        row: &(dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync),
-    ) -> Self {
+    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_>) -> Self {
         let (widths, tails) = (&layout.widths[slices.clone()], &layout.tails[slices.clone()]);
         let rows = (slices.end * SLICE).min(total) - slices.start * SLICE;
         let ell: usize = widths.iter().map(|&w| w as usize * SLICE).sum();
         let tail: usize = tails.iter().map(|&t| t as usize).sum();
-        assert!(ell + tail < u32::MAX as usize, "a chunk of {} entries; entries are counted in 32 bits", ell + tail);
+        assert!(
+            ell + tail < u32::MAX as usize,
+            "a chunk of {} entries; entries are counted in 32 bits",
+            ell + tail
+        );
         let with_tail = tails.iter().filter(|&&t| t > 0).count();
 
         let mut words = vec![0u32; HEADER * widths.len() + (SLICE + 1) * with_tail];
@@ -138,7 +140,8 @@ impl<T: Real> Hyb<T> {
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> u64 {
-        (4 * (self.slices.len() + self.columns.len())) as u64 + self.values.len() as u64 * T::PRECISION.bytes()
+        (4 * (self.slices.len() + self.columns.len())) as u64
+            + self.values.len() as u64 * T::PRECISION.bytes()
     }
 
     /// Entries of the COO part.
@@ -158,9 +161,8 @@ impl<T: Real> Hyb<T> {
 
     /// The COO entries as (row, column, value), sorted by row.
     pub fn coo(&self) -> impl Iterator<Item = (usize, u32, T)> + '_ {
-        (0..self.rows).flat_map(move |row| {
-            self.coo_range(row).map(move |e| (row, self.columns[e], self.values[e]))
-        })
+        (0..self.rows)
+            .flat_map(move |row| self.coo_range(row).map(move |e| (row, self.columns[e], self.values[e])))
     }
 
     fn coo_range(&self, row: usize) -> Range<usize> {
@@ -177,7 +179,7 @@ fn fill<T: Real>(
     tails: &[u32],
     base: usize,
     rows: usize,
-    row: &(dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync),
+    row: RowSource<'_>,
 ) {
     let Task { slices, mut pointers, ell: (mut columns, mut values), mut tail, tail_start } = task;
     let mut next = tail_start;
@@ -213,7 +215,12 @@ fn fill<T: Real>(
                 }
                 next += entries.len() - in_ell;
             } else {
-                assert_eq!(entries.len(), in_ell, "row {} is longer than it was", base + slice * SLICE + lane);
+                assert_eq!(
+                    entries.len(),
+                    in_ell,
+                    "row {} is longer than it was",
+                    base + slice * SLICE + lane
+                );
             }
         }
         if let Some(last) = pointers.last_mut() {
@@ -292,7 +299,9 @@ mod tests {
                 let mut at = 0;
                 for chunk in chunks {
                     assert_eq!(chunk.start * SLICE % BLOCK, 0, "chunks are cut at blocks");
-                    let hyb = Hyb::<f64>::build(&layout, chunk, rows.len(), &|i, row| row.extend_from_slice(&rows[i]));
+                    let hyb = Hyb::<f64>::build(&layout, chunk, rows.len(), &|i, row| {
+                        row.extend_from_slice(&rows[i]);
+                    });
                     for row in 0..hyb.rows {
                         let mut got: Vec<(u32, f64)> = hyb.ell_row(row).filter(|&(_, v)| v != 0.0).collect();
                         got.extend(hyb.coo_range(row).map(|e| (hyb.columns[e], hyb.values[e])));

@@ -4,7 +4,7 @@ mod hyb;
 mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
-pub use hyb::{Hyb, HEADER, cut};
+pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use width::{Layout, WidthRule};
 
 /// Row ranges are cut at multiples of this many rows: whole slices, and the blocks of reductions, on every lane.

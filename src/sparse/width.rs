@@ -39,7 +39,9 @@ impl FromStr for WidthRule {
             "mean" => Self::Mean,
             "max" => Self::Max,
             n => Self::Fixed(n.parse().map_err(|_| {
-                Error::Invalid(format!("'{n}' is no ELL width; give auto, cusp, mean, max or a number of entries"))
+                Error::Invalid(format!(
+                    "'{n}' is no ELL width; give auto, cusp, mean, max or a number of entries"
+                ))
             })?),
         })
     }

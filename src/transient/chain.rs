@@ -34,11 +34,7 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for rate in rates {
         let next = sum + rate;
-        lost += if sum >= rate {
-            (sum - next) + rate
-        } else {
-            (rate - next) + sum
-        };
+        lost += if sum >= rate { (sum - next) + rate } else { (rate - next) + sum };
         sum = next;
     }
     sum + lost
@@ -111,14 +107,18 @@ impl Initial {
     pub fn probabilities(&self, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
-            false => Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1))),
+            false => {
+                Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1)))
+            }
         };
         let mut p = vec![0.0; n];
         match self {
             Self::State(s) => p[state(*s)?] = 1.0,
             Self::Uniform(states) => {
                 if states.is_empty() {
-                    return Err(Error::Invalid("the initial states are an empty set; name at least one".to_owned()));
+                    return Err(Error::Invalid(
+                        "the initial states are an empty set; name at least one".to_owned(),
+                    ));
                 }
                 for &s in states {
                     p[state(s as usize)?] = 1.0 / states.len() as f64;

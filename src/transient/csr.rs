@@ -59,7 +59,8 @@ impl Rows {
 
     fn transposed(&self) -> Self {
         let n = self.starts.len() - 1;
-        let entries = (0..n).flat_map(|i| self.row(i).map(move |e| (self.columns[e], i as u32, self.values[e])));
+        let entries =
+            (0..n).flat_map(|i| self.row(i).map(move |e| (self.columns[e], i as u32, self.values[e])));
         Self::sorted(n, entries)
     }
 
@@ -70,7 +71,9 @@ impl Rows {
             let row = self.row(i);
             if !self.columns[row.clone()].is_sorted() {
                 pairs.clear();
-                pairs.extend(self.columns[row.clone()].iter().copied().zip(self.values[row.clone()].iter().copied()));
+                pairs.extend(
+                    self.columns[row.clone()].iter().copied().zip(self.values[row.clone()].iter().copied()),
+                );
                 pairs.sort_by_key(|&(column, _)| column);
                 for (e, &(column, value)) in row.clone().zip(&pairs) {
                     self.columns[e] = column;
@@ -159,7 +162,11 @@ mod tests {
 
     #[test]
     fn rows_ascend_and_self_loops_and_zeros_are_gone() {
-        let csr = Csr::new(3, &list(&[(2, 0, 5.0), (0, 2, 1.0), (0, 1, 0.5), (1, 1, 9.0), (1, 0, 2.0), (2, 1, 0.0)])).unwrap();
+        let csr = Csr::new(
+            3,
+            &list(&[(2, 0, 5.0), (0, 2, 1.0), (0, 1, 0.5), (1, 1, 9.0), (1, 0, 2.0), (2, 1, 0.0)]),
+        )
+        .unwrap();
 
         let (mut into, mut out) = (Vec::new(), Vec::new());
         csr.incoming(0, &mut into);

@@ -54,7 +54,8 @@ impl<T: Real> Body for Rows<'_, T> {
         for start in (0..rows).step_by(SLICE) {
             let here = start..(start + SLICE).min(rows);
             let header = HEADER * ((self.first + start) / SLICE);
-            let (at, width) = (self.slices[header] as usize * SLICE, self.slices[header + 1] as usize * SLICE);
+            let (at, width) =
+                (self.slices[header] as usize * SLICE, self.slices[header + 1] as usize * SLICE);
             let ell = at..at + width;
             T::slice_sums::<LEVEL>(&self.columns[ell.clone()], &self.values[ell], self.x, &mut sums);
             let pointers = self.slices[header + 2] as usize;

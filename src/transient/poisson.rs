@@ -104,13 +104,7 @@ impl Window {
             "epsilon = {epsilon} is not between 0 and 1 (lambda = {lambda})"
         );
         if lambda == 0.0 {
-            return Self {
-                left: 0,
-                right: 0,
-                lambda,
-                truncation: 0.0,
-                above: 0.0,
-            };
+            return Self { left: 0, right: 0, lambda, truncation: 0.0, above: 0.0 };
         }
         let ln_epsilon = epsilon.ln();
         let floor = lambda as u64;
@@ -131,18 +125,8 @@ impl Window {
         // A tail below the range of f64 is still not zero.
         let tail = |ln: f64| (ln.exp() * (1.0 + 8.0 * U)).max(f64::from_bits(1)).min(epsilon);
         let above = tail(ln_above(lambda, right).upper());
-        let below = if left == 0 {
-            0.0
-        } else {
-            tail(ln_at_most(lambda, left - 1).upper())
-        };
-        Self {
-            left,
-            right,
-            lambda,
-            truncation: (below + above).min(epsilon),
-            above,
-        }
+        let below = if left == 0 { 0.0 } else { tail(ln_at_most(lambda, left - 1).upper()) };
+        Self { left, right, lambda, truncation: (below + above).min(epsilon), above }
     }
 
     /// Proved upper bound of P(N < left) + P(N > right), at most ε.
@@ -251,10 +235,7 @@ pub fn expected_excess(lambda: f64, k: u64) -> f64 {
 }
 
 fn check_lambda(lambda: f64) {
-    assert!(
-        (0.0..=MAX_LAMBDA).contains(&lambda),
-        "lambda = {lambda} is not in 0 … {MAX_LAMBDA}"
-    );
+    assert!((0.0..=MAX_LAMBDA).contains(&lambda), "lambda = {lambda} is not in 0 … {MAX_LAMBDA}");
 }
 
 /// The first number in `start..end` for which `found` holds, `end` when there is none; it holds from there on.
@@ -291,10 +272,7 @@ impl Ln {
 
     /// ln(1 − e^x) of a probability below 1/2, where its relative error does not grow.
     fn complement(self) -> Self {
-        Self {
-            value: (-self.value.exp_m1()).ln(),
-            error: 2.0 * self.error + 16.0 * U,
-        }
+        Self { value: (-self.value.exp_m1()).ln(), error: 2.0 * self.error + 16.0 * U }
     }
 }
 
@@ -316,24 +294,14 @@ fn ln_above(lambda: f64, k: u64) -> Ln {
 
 /// ln P(N ≤ k) for k ≤ λ − 1.
 fn ln_at_most(lambda: f64, k: u64) -> Ln {
-    debug_assert!(
-        excess(k + 1, lambda) <= 0.0,
-        "k = {k} is too near lambda = {lambda}"
-    );
+    debug_assert!(excess(k + 1, lambda) <= 0.0, "k = {k} is too near lambda = {lambda}");
     tail(lambda, k, -excess(k, lambda), at_most_fraction(lambda, k))
 }
 
 /// ln(p_k λ / (first + fraction)).
 fn tail(lambda: f64, k: u64, first: f64, fraction: Fraction) -> Ln {
-    let parts = [
-        ln_probability(lambda, k),
-        lambda.ln(),
-        -(first + fraction.value).ln(),
-    ];
-    Ln {
-        value: parts.iter().sum(),
-        error: slack(&parts, fraction.elements),
-    }
+    let parts = [ln_probability(lambda, k), lambda.ln(), -(first + fraction.value).ln()];
+    Ln { value: parts.iter().sum(), error: slack(&parts, fraction.elements) }
 }
 
 /// Value of a continued fraction and how many of its elements that took.
@@ -369,10 +337,7 @@ fn continued_fraction(a: impl Fn(f64) -> f64, b: impl Fn(f64) -> f64) -> Fractio
         let change = c * d;
         value *= change;
         if (change - 1.0).abs() <= CHANGE {
-            return Fraction {
-                value: numerator / value,
-                elements,
-            };
+            return Fraction { value: numerator / value, elements };
         }
     }
 }
@@ -453,10 +418,7 @@ impl DoubleWord {
     fn sum(x: f64, y: f64) -> Self {
         let hi = x + y;
         let z = hi - x;
-        Self {
-            hi,
-            lo: (x - (hi - z)) + (y - z),
-        }
+        Self { hi, lo: (x - (hi - z)) + (y - z) }
     }
 
     /// x·y exactly (Dekker 1971): without a fused multiply–add, which is slow on processors that lack it.
@@ -469,10 +431,7 @@ impl DoubleWord {
         }
         let hi = x * y;
         let ((x1, x2), (y1, y2)) = (halves(x), halves(y));
-        Self {
-            hi,
-            lo: ((x1 * y1 - hi) + x1 * y2 + x2 * y1) + x2 * y2,
-        }
+        Self { hi, lo: ((x1 * y1 - hi) + x1 * y2 + x2 * y1) + x2 * y2 }
     }
 }
 
@@ -486,10 +445,7 @@ impl From<u64> for DoubleWord {
     /// Exact for k < 2⁶³.
     fn from(k: u64) -> Self {
         let hi = k as f64;
-        Self {
-            hi,
-            lo: (k as i64 - hi as i64) as f64,
-        }
+        Self { hi, lo: (k as i64 - hi as i64) as f64 }
     }
 }
 

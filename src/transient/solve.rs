@@ -189,7 +189,9 @@ pub fn solve(
 fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
-        return Err(Error::Invalid(format!("epsilon is {epsilon}; it must lie between 0 and 1, both excluded")));
+        return Err(Error::Invalid(format!(
+            "epsilon is {epsilon}; it must lie between 0 and 1, both excluded"
+        )));
     }
     if let Method::Subdivided { theta } = options.method
         && !(theta > 0.0 && theta.is_finite())
@@ -269,7 +271,8 @@ fn solve_in<T: Real>(
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
-    let mut times: Vec<Option<TimeResult>> = problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
+    let mut times: Vec<Option<TimeResult>> =
+        problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
     for (i, time) in times.iter_mut().enumerate() {
         if let Some(time) = time {
             time.rewards = rest_rewards(problem, &initial, problem.times[i]);
@@ -291,7 +294,9 @@ fn solve_in<T: Real>(
         if !finite.is_empty() {
             solution.terms += match options.method {
                 Method::Sweep => sweep(&built, &finite, &mut times, &mut observer)?,
-                Method::Subdivided { theta } => subdivided::run(&built, theta, &finite, &mut times, &mut observer)?,
+                Method::Subdivided { theta } => {
+                    subdivided::run(&built, theta, &finite, &mut times, &mut observer)?
+                }
             };
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
@@ -308,7 +313,7 @@ fn solve_in<T: Real>(
         worst.truncation = worst.truncation.max(bound.truncation);
         worst.steady_state = worst.steady_state.max(bound.steady_state);
         worst.rounding = worst.rounding.max(bound.rounding);
-        if !(bound.total() <= options.epsilon) {
+        if bound.total() > options.epsilon || bound.total().is_nan() {
             solution.status = Status::NotMet;
         }
     }
@@ -335,7 +340,14 @@ impl Observer for Masses<'_> {
 }
 
 fn at_rest(time: f64) -> TimeResult {
-    TimeResult { time, alpha_t: 0.0, window: (0, 0), bound: Bound::default(), mass: None, rewards: Vec::new() }
+    TimeResult {
+        time,
+        alpha_t: 0.0,
+        window: (0, 0),
+        bound: Bound::default(),
+        mass: None,
+        rewards: Vec::new(),
+    }
 }
 
 fn rest_rewards(problem: &Problem<'_>, initial: &[f64], t: f64) -> Vec<RewardValue> {
@@ -400,7 +412,11 @@ fn sweep<T: Real>(
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {
             if left_over.contains(&place) {
-                again.push(Planned { rewards: vec![(0.0, 0.0); problem.rewards.len()], steady_state: 0.0, ..time });
+                again.push(Planned {
+                    rewards: vec![(0.0, 0.0); problem.rewards.len()],
+                    steady_state: 0.0,
+                    ..time
+                });
             } else {
                 times[time.index] = Some(finish(built, &time));
             }
@@ -418,10 +434,8 @@ fn finish<T: Real>(built: &Built<'_, T>, time: &Planned) -> TimeResult {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 => 0.0,
     };
-    let rewards = built.problem.rewards.iter().zip(&time.rewards).map(|(r, &(instantaneous, cumulative))| RewardValue {
-        name: r.name.clone(),
-        instantaneous,
-        cumulative: cumulative * inverse_alpha,
+    let rewards = built.problem.rewards.iter().zip(&time.rewards).map(|(r, &(instantaneous, cumulative))| {
+        RewardValue { name: r.name.clone(), instantaneous, cumulative: cumulative * inverse_alpha }
     });
     TimeResult {
         time: built.problem.times[time.index],

@@ -102,8 +102,9 @@ fn closed_class_states(transitions: &dyn Transitions) -> Vec<usize> {
     let mut stack: Vec<u32> = Vec::new();
     let mut closed = Vec::new();
     let mut counter = 0;
-    // (state, its targets, the next of them, whether a transition leaves its finished subtree's components)
-    let mut path: Vec<(u32, Vec<(u32, f64)>, usize)> = Vec::new();
+    /// A state on the current path, its transitions, and the next of them to follow.
+    type Visit = (u32, Vec<(u32, f64)>, usize);
+    let mut path: Vec<Visit> = Vec::new();
     let mut leaves = vec![false; n];
     for root in 0..n {
         if number[root] != UNSEEN {
@@ -210,14 +211,14 @@ fn expected_steps(
         if rho < 1.0 {
             let bound = sum / (1.0 - rho);
             // Going on pays while it halves what the certificate costs in precision.
-            if rho < 0.5 || (steps % 1024 == 0 && bound > 0.9 * best) {
+            if rho < 0.5 || (steps.is_multiple_of(1024) && bound > 0.9 * best) {
                 return Ok(bound);
             }
-            if steps % 1024 == 0 {
+            if steps.is_multiple_of(1024) {
                 best = bound;
             }
         }
-        if steps % 64 == 0 {
+        if steps.is_multiple_of(64) {
             observer.progress(0, 0)?;
         }
         if steps > MOST {
@@ -258,7 +259,10 @@ mod tests {
     #[test]
     fn each_closed_class_has_one_representative() {
         // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 on its own.
-        let chain = chain(7, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)]);
+        let chain = chain(
+            7,
+            &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],
+        );
 
         let mut found = closed_class_states(&chain);
         found.sort_unstable();

@@ -42,7 +42,9 @@ pub(super) fn run<T: Real>(
         )));
     };
     if !built.problem.rewards.is_empty() {
-        return Err(Error::Invalid("the subdivided method computes no rewards; use --method sweep".to_owned()));
+        return Err(Error::Invalid(
+            "the subdivided method computes no rewards; use --method sweep".to_owned(),
+        ));
     }
     let (lane, n) = (built.lane, built.initial.len());
     let precision = T::PRECISION;
@@ -54,7 +56,8 @@ pub(super) fn run<T: Real>(
         let lambda = built.lambda(t);
         let intervals = (lambda / theta).ceil().max(1.0);
         let each = lambda / intervals;
-        let share = (built.options.epsilon - built.rounding(lambda, 3 * lambda as u64)).max(0.5 * built.options.epsilon);
+        let share = (built.options.epsilon - built.rounding(lambda, 3 * lambda as u64))
+            .max(0.5 * built.options.epsilon);
         let window = Window::new(each, (share / intervals).max(1e-300));
         let last = window.right;
 
@@ -87,7 +90,13 @@ pub(super) fn run<T: Real>(
                     ];
                     launches.push(lane.bind(&STEP, precision, chunk.rows, &params, &args)?);
                 }
-                launches.push(lane.bind(&SCALE, precision, n, &[0, k as u32, rows, 0], &[factors.arg(), r.arg()])?);
+                launches.push(lane.bind(
+                    &SCALE,
+                    precision,
+                    n,
+                    &[0, k as u32, rows, 0],
+                    &[factors.arg(), r.arg()],
+                )?);
                 let args = [one.arg(), r.arg(), pt.arg()];
                 launches.push(lane.bind(&ACCUMULATE, precision, n, &[0, 0, rows, 0], &args)?);
             }

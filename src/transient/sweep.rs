@@ -169,7 +169,9 @@ impl<'a, T: Real> Sweep<'a, T> {
                     (true, None) if spare > 0 => {
                         spare -= 1;
                         let parts = self.parts.parts.iter();
-                        parts.map(|p| self.lane.alloc("an accumulator", p.rows.len())).collect::<Result<_>>()?
+                        parts
+                            .map(|p| self.lane.alloc("an accumulator", p.rows.len()))
+                            .collect::<Result<_>>()?
                     }
                     (true, None) => {
                         left_over.push(place);
@@ -186,7 +188,8 @@ impl<'a, T: Real> Sweep<'a, T> {
                 open.push(open_here);
             }
             let last = |o: &Open<T>| planned[o.place].right();
-            let Some(end) = open.iter().map(last).chain(waiting.iter().map(|&p| planned[p].right())).max() else {
+            let Some(end) = open.iter().map(last).chain(waiting.iter().map(|&p| planned[p].right())).max()
+            else {
                 return Ok((self.k, left_over));
             };
 
@@ -227,7 +230,17 @@ impl<'a, T: Real> Sweep<'a, T> {
             if self.k >= check && end - self.k > 32 {
                 check = self.k + (self.k / 16).max(64);
                 if let Some(distance) = self.steady(&open, &waiting, planned)? {
-                    self.freeze(distance, open, waiting, planned, free, spare, vectors, observer, &mut left_over)?;
+                    self.freeze(
+                        distance,
+                        open,
+                        waiting,
+                        planned,
+                        free,
+                        spare,
+                        vectors,
+                        observer,
+                        &mut left_over,
+                    )?;
                     return Ok((self.k, left_over));
                 }
             }
@@ -258,7 +271,16 @@ impl<'a, T: Real> Sweep<'a, T> {
                 part.rows.len() as u32,
             ];
             let (x, before) = (part.x[self.now].arg(), part.x[1 - self.now].arg());
-            let args = [chunk.slices.arg(), chunk.columns.arg(), chunk.values.arg(), part.exit.arg(), scalars, x, before, acc];
+            let args = [
+                chunk.slices.arg(),
+                chunk.columns.arg(),
+                chunk.values.arg(),
+                part.exit.arg(),
+                scalars,
+                x,
+                before,
+                acc,
+            ];
             let launch = self.lane.bind(&SWEEP, T::PRECISION, 1, &params, &args)?;
             let progress = self.progress;
             let mut watch =
@@ -292,7 +314,11 @@ impl<'a, T: Real> Sweep<'a, T> {
     }
 
     /// Weights, accumulator and window of the time point that the step kernel itself serves.
-    fn fused<'b>(&'b self, open: Option<&'b Open<T>>, part: usize) -> (Arg<'b>, Arg<'b>, std::ops::Range<u64>) {
+    fn fused<'b>(
+        &'b self,
+        open: Option<&'b Open<T>>,
+        part: usize,
+    ) -> (Arg<'b>, Arg<'b>, std::ops::Range<u64>) {
         match open {
             Some(o) if !o.acc.is_empty() => (o.scalars.arg(), o.acc[part].arg(), o.held.clone()),
             _ => (self.alone.arg(), self.nothing.arg(), 0..0),
@@ -305,9 +331,23 @@ impl<'a, T: Real> Sweep<'a, T> {
             let (scalars, acc, window) = self.fused(open.first(), p);
             let (x, y) = (&part.x[source], &part.x[1 - source]);
             for chunk in &part.chunks {
-                let params = [0, window.start as u32, window.end as u32, chunk.rows as u32, chunk.first as u32, part.own as u32];
+                let params = [
+                    0,
+                    window.start as u32,
+                    window.end as u32,
+                    chunk.rows as u32,
+                    chunk.first as u32,
+                    part.own as u32,
+                ];
                 let args = [
-                    chunk.slices.arg(), chunk.columns.arg(), chunk.values.arg(), part.exit.arg(), scalars, x.arg(), y.arg(), acc,
+                    chunk.slices.arg(),
+                    chunk.columns.arg(),
+                    chunk.values.arg(),
+                    part.exit.arg(),
+                    scalars,
+                    x.arg(),
+                    y.arg(),
+                    acc,
                 ];
                 launches.push(self.lane.bind(&STEP, T::PRECISION, chunk.rows, &params, &args)?);
             }
@@ -528,7 +568,9 @@ impl<'a, T: Real> Sweep<'a, T> {
                         None if !vectors => Vec::new(),
                         None if spare > 0 => {
                             let parts = self.parts.parts.iter();
-                            parts.map(|p| self.lane.alloc("an accumulator", p.rows.len())).collect::<Result<_>>()?
+                            parts
+                                .map(|p| self.lane.alloc("an accumulator", p.rows.len()))
+                                .collect::<Result<_>>()?
                         }
                         None => {
                             left_over.push(place);

@@ -54,7 +54,8 @@ pub(crate) fn run(
 ) -> (Vec<Vec<f64>>, Solution) {
     let mut keep = Keep::default();
     let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution = solve(lane, precision, &problem, options, &mut keep).expect("a sound problem has a solution");
+    let solution =
+        solve(lane, precision, &problem, options, &mut keep).expect("a sound problem has a solution");
     (keep.0, solution)
 }
 

@@ -23,37 +23,25 @@ impl Header {
             let Some(line) = lines.next() else {
                 let reason = "has no `@model` line: it is truncated, or no DRN file; export it again with \
                               `storm ... --exportbuild out.drn`";
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: reason.into(),
-                });
+                return Err(Error::File { path: path.into(), reason: reason.into() });
             };
             if is_comment(line) {
                 continue;
             }
             let (key, value) = match line.bytes.iter().position(|&b| b == b':') {
-                Some(colon) => (
-                    line.bytes[..colon].trim_ascii(),
-                    line.bytes[colon + 1..].trim_ascii(),
-                ),
+                Some(colon) => (line.bytes[..colon].trim_ascii(), line.bytes[colon + 1..].trim_ascii()),
                 None => (line.bytes, &b""[..]),
             };
             // A value stands behind the colon, or in the next line, which may be blank.
             let mut value_line = || {
                 let mut ahead = lines.clone();
                 match ahead.next() {
-                    _ if !value.is_empty() => Line {
-                        number: line.number,
-                        bytes: value,
-                    },
+                    _ if !value.is_empty() => Line { number: line.number, bytes: value },
                     Some(next) if !next.bytes.starts_with(b"@") => {
                         *lines = ahead;
                         next
                     }
-                    _ => Line {
-                        number: line.number,
-                        bytes: b"",
-                    },
+                    _ => Line { number: line.number, bytes: b"" },
                 }
             };
             match key {
@@ -64,10 +52,7 @@ impl Header {
                         return Err(error(
                             path,
                             value.number,
-                            format!(
-                                "the model is of @type {}; kolmo solves CTMC only",
-                                quote(value.bytes)
-                            ),
+                            format!("the model is of @type {}; kolmo solves CTMC only", quote(value.bytes)),
                         ));
                     }
                 }
@@ -118,13 +103,8 @@ impl Header {
                 b"@nr_states" => states = Some(count(value_line(), "states", path)?),
                 b"@nr_choices" => choices = Some(count(value_line(), "choices", path)?),
                 b"@model" => {
-                    let lacks = |what| {
-                        error(
-                            path,
-                            line.number,
-                            format!("no {what} line before @model; add one"),
-                        )
-                    };
+                    let lacks =
+                        |what| error(path, line.number, format!("no {what} line before @model; add one"));
                     if !kind {
                         return Err(lacks("`@type: CTMC`"));
                     }
@@ -136,11 +116,7 @@ impl Header {
                             format!("@nr_states is {states}; chains may have 1 to {MOST_STATES} states"),
                         ));
                     }
-                    return Ok(Self {
-                        states,
-                        choices,
-                        rewards,
-                    });
+                    return Ok(Self { states, choices, rewards });
                 }
                 _ => {
                     let reason = if line.bytes.starts_with(b"@") {
@@ -163,10 +139,7 @@ impl Header {
 
 fn count(line: Line, what: &str, path: &Path) -> Result<u64> {
     text::unsigned(line.bytes).ok_or_else(|| {
-        let reason = format!(
-            "{} is not a number of {what}, an integer below 10^18",
-            quote(line.bytes)
-        );
+        let reason = format!("{} is not a number of {what}, an integer below 10^18", quote(line.bytes));
         error(path, line.number, reason)
     })
 }

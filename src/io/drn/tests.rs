@@ -34,13 +34,7 @@ fn full_file() {
     let sets = [("init", vec![0]), ("all fine", vec![0, 2])];
     assert_eq!(read.labels.sets, sets.map(|(n, s)| (n.to_string(), s)));
     let rewards = [("up", vec![1.5, 0.0, 0.0]), ("jumps", vec![5.0, 0.0, -1.0])];
-    assert_eq!(
-        read.rewards,
-        rewards.map(|(n, values)| Reward {
-            name: n.into(),
-            values
-        })
-    );
+    assert_eq!(read.rewards, rewards.map(|(n, values)| Reward { name: n.into(), values }));
     assert_eq!(read.warnings, Vec::<String>::new());
 }
 
@@ -54,10 +48,7 @@ fn comments_behind_lines() {
         "@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a \"//b\" // c d\naction 0 // go\n1 : 1 // yes\nstate 1 // x\n",
     )
     .unwrap();
-    assert_eq!(
-        read.labels.sets,
-        [("a".to_string(), vec![0]), ("//b".to_string(), vec![0])]
-    );
+    assert_eq!(read.labels.sets, [("a".to_string(), vec![0]), ("//b".to_string(), vec![0])]);
     assert_eq!((read.transitions.rate, read.warnings), (vec![1.0], vec![]));
 }
 
@@ -67,13 +58,7 @@ fn old_file_without_exit_rates_choices_and_reward_names() {
         "@type: CTMC\n@parameters\n\n@nr_states\n2\n@model\nstate 0\n\taction 0\n\t\t1 : 4\nstate 1 [1]\n\taction 0 [0.5]\n\t\t0 : 3\n",
     )
     .unwrap();
-    assert_eq!(
-        read.rewards,
-        [Reward {
-            name: "rewardmodel0".into(),
-            values: vec![0.0, 2.5]
-        }]
-    );
+    assert_eq!(read.rewards, [Reward { name: "rewardmodel0".into(), values: vec![0.0, 2.5] }]);
     assert!(read.warnings.is_empty() && read.labels.sets.is_empty());
 }
 
@@ -163,10 +148,7 @@ fn model_errors() {
 #[test]
 fn finds_duplicates() {
     let text = format!("{HEAD}state 0\naction 0\n1 : 1\n2 : 1\n1 : 2\nstate 1\naction 0\n1 : 1\nstate 2\n");
-    assert_eq!(
-        parse_line_of(text.as_bytes(), Path::new("m.drn"), 0, 1).unwrap(),
-        [11, 13]
-    );
+    assert_eq!(parse_line_of(text.as_bytes(), Path::new("m.drn"), 0, 1).unwrap(), [11, 13]);
 }
 
 proptest! {

@@ -11,10 +11,7 @@ fn through_file(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     read(file.path()).map(|text| text.to_vec()).map_err(|e| {
-        assert!(
-            e.to_string().starts_with(&file.path().display().to_string()),
-            "{e}"
-        );
+        assert!(e.to_string().starts_with(&file.path().display().to_string()), "{e}");
         e.to_string()
     })
 }
@@ -31,24 +28,16 @@ fn plain_and_zipped_files() {
     assert_eq!(through_file(b"a\nb").unwrap(), b"a\nb");
     assert_eq!(through_file(b"\xef\xbb\xbfa").unwrap(), b"a");
     assert_eq!(through_file(&gzip(b"")).unwrap(), b"");
-    assert_eq!(
-        through_file(&[gzip(b"one\n"), gzip(b"two\n")].concat()).unwrap(),
-        b"one\ntwo\n"
-    );
+    assert_eq!(through_file(&[gzip(b"one\n"), gzip(b"two\n")].concat()).unwrap(), b"one\ntwo\n");
 }
 
 #[test]
 fn damaged_gzip() {
-    let long: Vec<u8> = (0..20_000u32)
-        .flat_map(|i| format!("{i}\n").into_bytes())
-        .collect();
+    let long: Vec<u8> = (0..20_000u32).flat_map(|i| format!("{i}\n").into_bytes()).collect();
     let zipped = gzip(&long);
     for length in [2, 9, 11, zipped.len() / 2, zipped.len() - 9, zipped.len() - 1] {
         let message = through_file(&zipped[..length]).unwrap_err();
-        assert!(
-            message.contains("ends early") && message.contains("truncated"),
-            "{length}: {message}"
-        );
+        assert!(message.contains("ends early") && message.contains("truncated"), "{length}: {message}");
     }
     let mut corrupt = zipped.clone();
     let sum = corrupt.len() - 6;
@@ -80,11 +69,7 @@ fn binary_files_are_refused() {
     }
     let mut late = vec![b'1'; CHUNK + 10];
     late[CHUNK + 3] = 0;
-    assert!(
-        binary(&late)
-            .unwrap()
-            .starts_with(&format!("byte {} is NUL", CHUNK + 3))
-    );
+    assert!(binary(&late).unwrap().starts_with(&format!("byte {} is NUL", CHUNK + 3)));
 }
 
 #[test]
@@ -96,9 +81,7 @@ fn missing_files_and_directories() {
 
 #[test]
 fn lines_and_chunks() {
-    let lines: Vec<_> = Lines::new(b" a \r\n\nb")
-        .map(|line| (line.number, line.bytes))
-        .collect();
+    let lines: Vec<_> = Lines::new(b" a \r\n\nb").map(|line| (line.number, line.bytes)).collect();
     assert_eq!(lines, [(1, &b"a"[..]), (2, b""), (3, b"b")]);
     assert_eq!(count_lines(b""), 0);
     assert_eq!(count_lines(b"a\n\nb"), 3);
@@ -106,10 +89,7 @@ fn lines_and_chunks() {
     let text = b"0123456789abcde\n".repeat(200_000);
     let chunks = chunks(&text);
     assert!(
-        chunks.len() > 2
-            && chunks
-                .iter()
-                .all(|chunk| chunk.ends_with(b"\n") && chunk.len() < CHUNK + 20)
+        chunks.len() > 2 && chunks.iter().all(|chunk| chunk.ends_with(b"\n") && chunk.len() < CHUNK + 20)
     );
     assert_eq!(chunks.concat(), text);
     assert_eq!(super::chunks(&vec![b'x'; 3 * CHUNK]).len(), 1);
@@ -120,30 +100,11 @@ fn numbers() {
     assert_eq!(number(b"1/4000"), Some(0.00025));
     assert_eq!(number(b"-1.5e-3"), Some(-0.0015));
     assert_eq!(number(b"1/3"), Some(1.0 / 3.0));
-    for none in [
-        &b""[..],
-        b"inf",
-        b"nan",
-        b"1e999",
-        b"1/0",
-        b"1/",
-        b"/2",
-        b"0x10",
-        b"1,5",
-        b"1e",
-        b"--1",
-    ] {
+    for none in [&b""[..], b"inf", b"nan", b"1e999", b"1/0", b"1/", b"/2", b"0x10", b"1,5", b"1e", b"--1"] {
         assert_eq!(number(none), None, "{}", quote(none));
     }
     assert_eq!(unsigned(b"000123456789012345"), Some(123456789012345));
-    for none in [
-        &b""[..],
-        b"-1",
-        b"+1",
-        b"1.0",
-        b"1000000000000000000",
-        b"18446744073709551617",
-    ] {
+    for none in [&b""[..], b"-1", b"+1", b"1.0", b"1000000000000000000", b"18446744073709551617"] {
         assert_eq!(unsigned(none), None, "{}", quote(none));
     }
     assert_eq!(quote(b"a\tb\x1b"), "`a b`");
@@ -153,28 +114,10 @@ fn numbers() {
 #[test]
 fn vectors() {
     let path = Path::new("v.txt");
-    assert_eq!(
-        parse_vector(b"# probabilities\n0.5\r\n\n1/4\n2.5e-1", path).unwrap(),
-        [0.5, 0.25, 0.25]
-    );
-    assert!(
-        parse_vector(b"0.5\nx\n", path)
-            .unwrap_err()
-            .to_string()
-            .starts_with("v.txt:2: `x` is not one")
-    );
-    assert!(
-        parse_vector(b"0.5 0.5\n", path)
-            .unwrap_err()
-            .to_string()
-            .starts_with("v.txt:1: ")
-    );
-    assert!(
-        parse_vector(b"# none\n", path)
-            .unwrap_err()
-            .to_string()
-            .contains("holds no number")
-    );
+    assert_eq!(parse_vector(b"# probabilities\n0.5\r\n\n1/4\n2.5e-1", path).unwrap(), [0.5, 0.25, 0.25]);
+    assert!(parse_vector(b"0.5\nx\n", path).unwrap_err().to_string().starts_with("v.txt:2: `x` is not one"));
+    assert!(parse_vector(b"0.5 0.5\n", path).unwrap_err().to_string().starts_with("v.txt:1: "));
+    assert!(parse_vector(b"# none\n", path).unwrap_err().to_string().contains("holds no number"));
 }
 
 proptest! {

@@ -28,9 +28,8 @@ const LANGUAGE: &[&str] = &[
 ];
 
 /// Types of models, as hints and as first word of the modelling language.
-const OTHER_TYPES: &[&str] = &[
-    "dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts",
-];
+const OTHER_TYPES: &[&str] =
+    &["dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
 /// What stands in front of the transitions.
 pub(super) struct Head {
@@ -134,10 +133,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
                 [] => match content.next(path)? {
                     Some((second, _)) => {
                         fields.iter().all(|field| unsigned(field).is_some())
-                            && second
-                                .fields()
-                                .nth(3)
-                                .is_some_and(|field| number(field).is_some())
+                            && second.fields().nth(3).is_some_and(|field| number(field).is_some())
                     }
                     None => false,
                 },
@@ -172,20 +168,14 @@ fn mrmc(first: Line, content: &mut Content, path: &Path) -> Result<Head> {
         let fields: Vec<&[u8]> = line.fields().take(3).collect();
         match *fields.as_slice() {
             [k, value] if k == key.as_bytes() => count(value, &key.to_lowercase(), line, path),
-            _ => Err(error(
-                path,
-                line.number,
-                format!("{} should be `{key}` and a number", quote(line.bytes)),
-            )),
+            _ => {
+                Err(error(path, line.number, format!("{} should be `{key}` and a number", quote(line.bytes))))
+            }
         }
     };
     let states = check_states(keyed(first, "STATES")?, first, path)?;
     let Some((second, _)) = content.next(path)? else {
-        return Err(error(
-            path,
-            first.number,
-            "no `TRANSITIONS` line follows: the file is truncated",
-        ));
+        return Err(error(path, first.number, "no `TRANSITIONS` line follows: the file is truncated"));
     };
     Ok(Head {
         base: 1,
@@ -212,11 +202,7 @@ fn count(field: &[u8], what: &str, line: Line, path: &Path) -> Result<u64> {
 
 fn check_states(states: u64, line: Line, path: &Path) -> Result<u64> {
     match states {
-        0 => Err(error(
-            path,
-            line.number,
-            "a chain of 0 states has no transient solution; export it again",
-        )),
+        0 => Err(error(path, line.number, "a chain of 0 states has no transient solution; export it again")),
         1..=MOST_STATES => Ok(states),
         _ => Err(error(
             path,
@@ -240,18 +226,13 @@ fn check_comment(line: Line, path: &Path) -> Result<()> {
         || text == b"Transition rewards"
     {
         "starts a file of rewards"
-    } else if let Some(kind) = text
-        .strip_prefix(b"Transitions (")
-        .and_then(|kind| kind.strip_suffix(b")"))
+    } else if let Some(kind) = text.strip_prefix(b"Transitions (").and_then(|kind| kind.strip_suffix(b")"))
         && kind != b"CTMC"
     {
         return Err(error(
             path,
             line.number,
-            format!(
-                "these are the transitions of a model of type {}; kolmo solves CTMCs only",
-                quote(kind)
-            ),
+            format!("these are the transitions of a model of type {}; kolmo solves CTMCs only", quote(kind)),
         ));
     } else {
         return Ok(());
@@ -259,22 +240,14 @@ fn check_comment(line: Line, path: &Path) -> Result<()> {
     Err(error(
         path,
         line.number,
-        format!(
-            "{} {other}; name the .tra with the transitions",
-            quote(line.bytes)
-        ),
+        format!("{} {other}; name the .tra with the transitions", quote(line.bytes)),
     ))
 }
 
 /// Refuses first lines that other formats start with.
 fn check_other_format(line: Line, path: &Path) -> Result<()> {
     let bytes = line.bytes;
-    let compact: Vec<u8> = bytes
-        .iter()
-        .copied()
-        .filter(|b| !b.is_ascii_whitespace())
-        .take(200)
-        .collect();
+    let compact: Vec<u8> = bytes.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(200).collect();
     let contains = |part: &[u8]| compact.windows(part.len()).any(|window| window == part);
     let remedy = if bytes.starts_with(b"%%MatrixMarket") {
         "starts a Matrix Market file; give it the extension .mtx"
@@ -316,11 +289,8 @@ fn check_hint(hint: Line, path: &Path) -> Result<()> {
 }
 
 fn language_or_unknown(line: Line, path: &Path) -> Error {
-    let end = line
-        .bytes
-        .iter()
-        .position(|b| !b.is_ascii_alphanumeric() && *b != b'_')
-        .unwrap_or(line.bytes.len());
+    let end =
+        line.bytes.iter().position(|b| !b.is_ascii_alphanumeric() && *b != b'_').unwrap_or(line.bytes.len());
     let word = &line.bytes[..end];
     let is = |known: &&str| word.eq_ignore_ascii_case(known.as_bytes());
     if word.eq_ignore_ascii_case(b"ctmc") || OTHER_TYPES.iter().any(is) || LANGUAGE.iter().any(is) {
@@ -334,10 +304,7 @@ fn drn(line: Line, path: &Path) -> Error {
     error(
         path,
         line.number,
-        format!(
-            "{} starts a Storm DRN file; give it the extension .drn",
-            quote(line.bytes)
-        ),
+        format!("{} starts a Storm DRN file; give it the extension .drn", quote(line.bytes)),
     )
 }
 
@@ -345,10 +312,7 @@ fn language(line: Line, path: &Path) -> Error {
     error(
         path,
         line.number,
-        format!(
-            "{} starts a model in PRISM's modelling language; {EXPORT}",
-            quote(line.bytes)
-        ),
+        format!("{} starts a model in PRISM's modelling language; {EXPORT}", quote(line.bytes)),
     )
 }
 

@@ -25,13 +25,7 @@ fn prism_dialect() {
     let read = chain("# Transitions (CTMC)\r\n\r\n4 5\r\n0 1 10 go\r\n0 0 1/4000\r\n\r\n# x\r\n 1\t3  2.5e-3 \r\n3 1 -0.0\r\n3 2 0")
         .unwrap();
     assert_eq!(read.states, 4);
-    let expected = list(&[
-        (0, 1, 10.0),
-        (0, 0, 0.00025),
-        (1, 3, 0.0025),
-        (3, 1, 0.0),
-        (3, 2, 0.0),
-    ]);
+    let expected = list(&[(0, 1, 10.0), (0, 0, 0.00025), (1, 3, 0.0025), (3, 1, 0.0), (3, 2, 0.0)]);
     assert_eq!(read.transitions, expected);
     assert!(read.transitions.rate[3].is_sign_positive());
     assert_eq!(chain("1 0\n").unwrap().states, 1);
@@ -51,10 +45,7 @@ fn storm_dialect() {
 #[test]
 fn mrmc_dialect() {
     let read = chain("STATES 3\nTRANSITIONS 2\n1 2 2\n2 3 0.5\n").unwrap();
-    assert_eq!(
-        (read.states, read.transitions),
-        (3, list(&[(0, 1, 2.0), (1, 2, 0.5)]))
-    );
+    assert_eq!((read.states, read.transitions), (3, list(&[(0, 1, 2.0), (1, 2, 0.5)])));
     assert!(
         message("STATES 3\nTRANSITIONS 2\n0 2 2\n")
             .contains(":3: state 0 is out of range: the header says 3")
@@ -71,25 +62,16 @@ fn mrmc_dialect() {
 #[test]
 fn wrong_counts() {
     let fewer = message("3 3\n0 1 1\n1 2 1\n");
-    assert!(
-        fewer.contains("line 1 promises 3 transitions, the file has 2: it is truncated"),
-        "{fewer}"
-    );
+    assert!(fewer.contains("line 1 promises 3 transitions, the file has 2: it is truncated"), "{fewer}");
     assert!(
         message("# c\n3 1\n0 1 1\n1 2 1\n")
             .contains("line 2 promises 1 transitions, the file has 2: correct")
     );
     let huge = message("3 999999999999999999\n0 1 1\n");
-    assert!(
-        huge.contains("promises 999999999999999999 transitions, the file has 1"),
-        "{huge}"
-    );
+    assert!(huge.contains("promises 999999999999999999 transitions, the file has 1"), "{huge}");
     assert!(message("999999999999999999 1\n0 1 1\n").contains(":1: 999999999999999999 states are too many"));
     assert!(message("4294967295 1\n0 1 1\n").contains("at most 4294967294"));
-    assert_eq!(
-        chain("4294967294 1\n0 4294967293 1\n").unwrap().transitions.to,
-        [4294967293]
-    );
+    assert_eq!(chain("4294967294 1\n0 4294967293 1\n").unwrap().transitions.to, [4294967293]);
     assert!(message("0 4294967294 1\n").contains(":1: state 4294967294 is too many"));
     assert!(message("0 0\n").contains("a chain of 0 states"));
     assert!(
@@ -100,10 +82,7 @@ fn wrong_counts() {
 #[test]
 fn wrong_lines() {
     for (line, part) in [
-        (
-            "0 3 1",
-            "state 3 is out of range: the header says 3 states, 0 to 2",
-        ),
+        ("0 3 1", "state 3 is out of range: the header says 3 states, 0 to 2"),
         ("7 0 1", "state 7 is out of range"),
         ("0 1 -2", "rate `-2` is negative"),
         ("0 1 inf", "rate `inf` is not a finite number"),
@@ -118,23 +97,14 @@ fn wrong_lines() {
         ("0 -1 1", "target `-1` is not the number of a state"),
         ("-1 0 1", "`-1` is not the number of a state"),
         ("0.0 1 1", "`0.0` is not the number of a state"),
-        (
-            "99999999999999999999 1 1",
-            "`99999999999999999999` is not the number of a state",
-        ),
+        ("99999999999999999999 1 1", "`99999999999999999999` is not the number of a state"),
         ("0 1 1 a b", "has more behind the rate"),
         ("0 1 1 0.5", "has more behind the rate"),
-        (
-            "0 10:8 10:10",
-            "is a row of transitions; export one transition a line",
-        ),
+        ("0 10:8 10:10", "is a row of transitions; export one transition a line"),
         ("0 8:1", "is a row of transitions"),
     ] {
         let text = message(&format!("# c\n3 3\n0 1 1\n{line}\n1 2 1\n"));
-        assert!(
-            text.starts_with("m.tra:4: ") && text.contains(part),
-            "{line}: {text}"
-        );
+        assert!(text.starts_with("m.tra:4: ") && text.contains(part), "{line}: {text}");
     }
 }
 
@@ -169,10 +139,7 @@ fn other_formats() {
         ("0.5\n0.5\n", 1, "starts no list"),
     ] {
         let text = message(file);
-        assert!(
-            text.starts_with(&format!("m.tra:{line}: ")) && text.contains(part),
-            "{file}: {text}"
-        );
+        assert!(text.starts_with(&format!("m.tra:{line}: ")) && text.contains(part), "{file}: {text}");
     }
     assert!(message("").contains("is empty"));
     assert!(message(" \r\n# only comments\n").contains("is empty"));
@@ -186,18 +153,10 @@ fn files() {
     std::io::Write::write_all(&mut zip, b"2 3\n0 1 1\n1 0 2\n0 1 3\n").unwrap();
     let zipped = zip.finish().unwrap();
     std::fs::write(&path, &zipped).unwrap();
-    assert_eq!(
-        read(&path).unwrap().transitions,
-        list(&[(0, 1, 1.0), (1, 0, 2.0), (0, 1, 3.0)])
-    );
+    assert_eq!(read(&path).unwrap().transitions, list(&[(0, 1, 1.0), (1, 0, 2.0), (0, 1, 3.0)]));
     assert_eq!(line_of(&path, 0, 1).unwrap(), [2, 4]);
     std::fs::write(&path, &zipped[..zipped.len() - 3]).unwrap();
-    assert!(
-        read(&path)
-            .unwrap_err()
-            .to_string()
-            .contains("m.tra.gz: the gzip stream ends early")
-    );
+    assert!(read(&path).unwrap_err().to_string().contains("m.tra.gz: the gzip stream ends early"));
 }
 
 #[test]
@@ -206,10 +165,7 @@ fn finds_duplicates() {
     let text = b"# c\n3 4\n0 1 1\n\n0 1 2 again\n1 0 1\n0 1 0";
     assert_eq!(parse_line_of(text, path, 0, 1).unwrap(), [3, 5, 7]);
     assert_eq!(parse_line_of(text, path, 2, 1).unwrap(), [0u64; 0]);
-    assert_eq!(
-        parse_line_of(b"STATES 2\nTRANSITIONS 1\n1 2 1\n", path, 0, 1).unwrap(),
-        [3]
-    );
+    assert_eq!(parse_line_of(b"STATES 2\nTRANSITIONS 1\n1 2 1\n", path, 0, 1).unwrap(), [3]);
     assert_eq!(parse_line_of(b"0 1 1\n0 1 1\n", path, 0, 1).unwrap(), [1, 2]);
     assert!(parse_line_of(b"0 1 1\n0 x 1\n", path, 0, 1).is_err());
 }
@@ -230,10 +186,7 @@ fn many_chunks() {
     assert_eq!(chain(&text).unwrap().transitions, list(&expected));
     text.push_str("0 1000 1\n1 1 x\n");
     let text = message(&text);
-    assert!(
-        text.starts_with(&format!("m.tra:{}: state 1000 is out of range", lines + 50_002)),
-        "{text}"
-    );
+    assert!(text.starts_with(&format!("m.tra:{}: state 1000 is out of range", lines + 50_002)), "{text}");
 }
 
 /// How fast a file is parsed: `KOLMO_TRA=FILE cargo test --release -- --ignored --nocapture megabytes_per_second`.
@@ -242,10 +195,7 @@ fn many_chunks() {
 fn megabytes_per_second() {
     let path = std::env::var_os("KOLMO_TRA").expect("name a file in KOLMO_TRA");
     for threads in [1, 2] {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let best = (0..15)
             .map(|_| {
                 let start = std::time::Instant::now();

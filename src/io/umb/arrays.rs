@@ -11,18 +11,10 @@ pub(super) fn bits(files: &Files, name: &str, len: usize) -> Result<Option<Vec<u
         return Ok(None);
     };
     if bytes.len() < len.div_ceil(8) {
-        return Err(format!(
-            "{name}: {} bytes; {len} states need {}",
-            bytes.len(),
-            len.div_ceil(64) * 8
-        ));
+        return Err(format!("{name}: {} bytes; {len} states need {}", bytes.len(), len.div_ceil(64) * 8));
     }
     let mut set = Vec::new();
-    for (at, &byte) in bytes[..len.div_ceil(8)]
-        .iter()
-        .enumerate()
-        .filter(|&(_, &byte)| byte != 0)
-    {
+    for (at, &byte) in bytes[..len.div_ceil(8)].iter().enumerate().filter(|&(_, &byte)| byte != 0) {
         set.extend(
             (0..8)
                 .filter(|bit| byte >> bit & 1 == 1)
@@ -41,10 +33,7 @@ pub(super) fn words<'a>(files: &'a Files, name: &str, len: u64) -> Result<Option
     };
     let (elements, rest) = bytes.as_chunks();
     if elements.len() as u64 != len || !rest.is_empty() {
-        return Err(format!(
-            "{name}: {} bytes; {len} elements of 8 bytes are expected",
-            bytes.len()
-        ));
+        return Err(format!("{name}: {} bytes; {len} elements of 8 bytes are expected", bytes.len()));
     }
     Ok(Some(elements))
 }
@@ -90,15 +79,11 @@ impl<'a> Csr<'a> {
         len: u64,
         count: u64,
     ) -> Result<Self, String> {
-        let elements = len
-            .checked_add(1)
-            .ok_or_else(|| format!("index.json: {len} {sources}"))?;
+        let elements = len.checked_add(1).ok_or_else(|| format!("index.json: {len} {sources}"))?;
         let offsets = words(files, name, elements)?;
         match offsets {
             None if len != count => {
-                return Err(format!(
-                    "{name} is missing, although {len} {sources} have {count} {targets}"
-                ));
+                return Err(format!("{name} is missing, although {len} {sources} have {count} {targets}"));
             }
             None => {}
             Some(offsets) => {
@@ -107,11 +92,7 @@ impl<'a> Csr<'a> {
                     return Err(format!("{name}: starts with {}; it starts with 0", at(0)));
                 }
                 if let Some(k) = (1..offsets.len()).find(|&k| at(k) < at(k - 1)) {
-                    return Err(format!(
-                        "{name}: {} after {} at {k}; it does not descend",
-                        at(k),
-                        at(k - 1)
-                    ));
+                    return Err(format!("{name}: {} after {} at {k}; it does not descend", at(k), at(k - 1)));
                 }
                 if at(offsets.len() - 1) != count {
                     return Err(format!(

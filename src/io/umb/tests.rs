@@ -113,16 +113,10 @@ fn plain_and_compressed() {
     }
     fs::write(&path, b"\xfd7zXZ\0 and more").unwrap();
     let message = read(&path).unwrap_err().to_string();
-    assert!(
-        message.contains("chain.umb") && message.contains("xz -dc"),
-        "{message}"
-    );
+    assert!(message.contains("chain.umb") && message.contains("xz -dc"), "{message}");
     fs::write(&path, b"").unwrap();
     assert!(read(&path).unwrap_err().to_string().contains("not a UMB file"));
-    assert!(matches!(
-        read(directory.path().join("none")),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(read(directory.path().join("none")), Err(Error::Io { .. })));
 }
 
 #[test]
@@ -172,11 +166,7 @@ fn labels_have_their_aliases_and_the_order_of_the_index() {
         json!({"alias": "queue empty", "applies-to": ["states"], "type": {"type": "bool"}}),
     );
     model.annotate("aps", "none", states.clone());
-    model.annotate(
-        "aps",
-        "number",
-        json!({"applies-to": ["states"], "type": {"type": "double"}}),
-    );
+    model.annotate("aps", "number", json!({"applies-to": ["states"], "type": {"type": "double"}}));
     model.annotate("aps", "init", states);
     model.put("annotations/aps/z-full/states/values.bin", longs(&[0b101]));
     // Bits beyond the last state are padding.
@@ -193,23 +183,12 @@ fn labels_have_their_aliases_and_the_order_of_the_index() {
     // Objects keep their order when they are read from text.
     let text = r#"{"z": {"type": {"type": "bool"}}, "a": {"type": {"type": "bool"}}}"#;
     let annotations: index::InOrder<Annotation> = serde_json::from_str(text).unwrap();
-    assert_eq!(
-        annotations
-            .0
-            .iter()
-            .map(|(name, _)| &name[..])
-            .collect::<Vec<_>>(),
-        ["z", "a"]
-    );
+    assert_eq!(annotations.0.iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["z", "a"]);
 
     model.put("annotations/aps/init/states/values.bin", longs(&[0b100]));
     let chain = model.read().unwrap();
     assert_eq!(chain.labels.get("init"), Some(&[1][..]));
-    assert!(
-        chain.warnings.iter().any(|w| w.contains("another set")),
-        "{:?}",
-        chain.warnings
-    );
+    assert!(chain.warnings.iter().any(|w| w.contains("another set")), "{:?}", chain.warnings);
 }
 
 #[test]
@@ -221,18 +200,9 @@ fn rewards_are_turned_into_rate_rewards() {
         "cost",
         json!({"alias": "the cost", "applies-to": ["states", "choices", "branches"], "type": double}),
     );
-    model.put(
-        "annotations/rewards/cost/states/values.bin",
-        doubles(&[1.0, 2.0, 0.0]),
-    );
-    model.put(
-        "annotations/rewards/cost/choices/values.bin",
-        doubles(&[10.0, 0.0, 0.0]),
-    );
-    model.put(
-        "annotations/rewards/cost/branches/values.bin",
-        doubles(&[0.0, 4.0, 0.0, 2.0, 0.0]),
-    );
+    model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0, 2.0, 0.0]));
+    model.put("annotations/rewards/cost/choices/values.bin", doubles(&[10.0, 0.0, 0.0]));
+    model.put("annotations/rewards/cost/branches/values.bin", doubles(&[0.0, 4.0, 0.0, 2.0, 0.0]));
     model.annotate(
         "rewards",
         "exact",
@@ -243,28 +213,13 @@ fn rewards_are_turned_into_rate_rewards() {
         "random",
         json!({"applies-to": ["states"], "type": double, "probability-type": double}),
     );
-    model.annotate(
-        "rewards",
-        "short",
-        json!({"applies-to": ["states"], "type": double}),
-    );
+    model.annotate("rewards", "short", json!({"applies-to": ["states"], "type": double}));
     model.put("annotations/rewards/short/states/values.bin", doubles(&[1.0]));
     let chain = model.read().unwrap();
     // 1 + 4·10 + 4·(0.75·4), 2 + 2.5·(0.5·2), 0
-    assert_eq!(
-        chain.rewards,
-        [Reward {
-            name: "the cost".into(),
-            values: vec![53.0, 4.5, 0.0]
-        }]
-    );
+    assert_eq!(chain.rewards, [Reward { name: "the cost".into(), values: vec![53.0, 4.5, 0.0] }]);
     assert_eq!(chain.warnings.len(), 3, "{:?}", chain.warnings);
-    assert!(
-        chain
-            .warnings
-            .iter()
-            .any(|w| w.contains("\"exact\"") && w.contains("rational (128 bits)"))
-    );
+    assert!(chain.warnings.iter().any(|w| w.contains("\"exact\"") && w.contains("rational (128 bits)")));
 }
 
 #[test]
@@ -289,11 +244,7 @@ fn other_models_are_named() {
 fn numbers_other_than_doubles_are_refused() {
     for (element, key, what) in [
         ("rational", "branch-probability-type", "branch probabilities"),
-        (
-            "double-interval",
-            "branch-probability-type",
-            "branch probabilities",
-        ),
+        ("double-interval", "branch-probability-type", "branch probabilities"),
         ("rational", "exit-rate-type", "exit rates"),
     ] {
         let reason = reason(|model| model.system(key, json!({"type": element})));

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
-use super::{Device, Limits, Program, PIECE};
+use super::{Device, Limits, PIECE, Program};
 use crate::kernel::{Kernel, Precision, Real};
 use crate::{Error, Result};
 

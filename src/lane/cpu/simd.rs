@@ -3,7 +3,10 @@
 //! A body is written once, generic in its [`Level`], and compiled for every level by [`dispatch!`]; the level of
 //! this processor is looked up once.
 
-#![expect(unsafe_code, reason = "SIMD intrinsics and functions compiled for a level that the processor was asked for")]
+#![expect(
+    unsafe_code,
+    reason = "SIMD intrinsics and functions compiled for a level that the processor was asked for"
+)]
 
 use std::sync::OnceLock;
 
@@ -95,7 +98,12 @@ macro_rules! gather {
     ($t:ty, $avx512:ident, $avx2:ident) => {
         impl Gather for $t {
             #[inline(always)]
-            fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [Self; SLICE]) {
+            fn slice_sums<const LEVEL: u8>(
+                columns: &[u32],
+                values: &[Self],
+                x: &[Self],
+                sums: &mut [Self; SLICE],
+            ) {
                 assert!(
                     columns.len() == values.len() && columns.len() % SLICE == 0 && !x.is_empty(),
                     "a slice of {} columns, {} values, a vector of {}",
@@ -170,12 +178,64 @@ mod x86 {
         };
     }
 
-    sums!(f64_avx512, "avx512f,avx512vl,avx2,fma", f64, 8, 8, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_storeu_pd,
-        _mm512_fmadd_pd, |i, base| _mm512_i32gather_pd::<8>(i, base), _mm256_loadu_si256, _mm256_set1_epi32, _mm256_min_epu32);
-    sums!(f64_avx2, "avx2,fma", f64, 4, 8, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_storeu_pd,
-        _mm256_fmadd_pd, |i, base| _mm256_i32gather_pd::<8>(base, i), _mm_loadu_si128, _mm_set1_epi32, _mm_min_epu32);
-    sums!(f32_avx512, "avx512f,avx512vl,avx2,fma", f32, 16, 4, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_storeu_ps,
-        _mm512_fmadd_ps, |i, base| _mm512_i32gather_ps::<4>(i, base), _mm512_loadu_si512, _mm512_set1_epi32, _mm512_min_epu32);
-    sums!(f32_avx2, "avx2,fma", f32, 8, 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_storeu_ps,
-        _mm256_fmadd_ps, |i, base| _mm256_i32gather_ps::<4>(base, i), _mm256_loadu_si256, _mm256_set1_epi32, _mm256_min_epu32);
+    sums!(
+        f64_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f64,
+        8,
+        8,
+        _mm512_setzero_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_fmadd_pd,
+        |i, base| _mm512_i32gather_pd::<8>(i, base),
+        _mm256_loadu_si256,
+        _mm256_set1_epi32,
+        _mm256_min_epu32
+    );
+    sums!(
+        f64_avx2,
+        "avx2,fma",
+        f64,
+        4,
+        8,
+        _mm256_setzero_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_fmadd_pd,
+        |i, base| _mm256_i32gather_pd::<8>(base, i),
+        _mm_loadu_si128,
+        _mm_set1_epi32,
+        _mm_min_epu32
+    );
+    sums!(
+        f32_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f32,
+        16,
+        4,
+        _mm512_setzero_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_fmadd_ps,
+        |i, base| _mm512_i32gather_ps::<4>(i, base),
+        _mm512_loadu_si512,
+        _mm512_set1_epi32,
+        _mm512_min_epu32
+    );
+    sums!(
+        f32_avx2,
+        "avx2,fma",
+        f32,
+        8,
+        8,
+        _mm256_setzero_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_fmadd_ps,
+        |i, base| _mm256_i32gather_ps::<4>(base, i),
+        _mm256_loadu_si256,
+        _mm256_set1_epi32,
+        _mm256_min_epu32
+    );
 }

@@ -90,10 +90,16 @@ pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
         return Some(format!("{} bytes of immediate data; 32 are needed", limits.max_immediate_size));
     }
     if limits.max_storage_buffers_per_shader_stage < 8 {
-        return Some(format!("{} storage buffers a kernel; 8 are needed", limits.max_storage_buffers_per_shader_stage));
+        return Some(format!(
+            "{} storage buffers a kernel; 8 are needed",
+            limits.max_storage_buffers_per_shader_stage
+        ));
     }
     if limits.max_compute_invocations_per_workgroup < 256 {
-        return Some(format!("workgroups of {}; 256 are needed", limits.max_compute_invocations_per_workgroup));
+        return Some(format!(
+            "workgroups of {}; 256 are needed",
+            limits.max_compute_invocations_per_workgroup
+        ));
     }
     None
 }

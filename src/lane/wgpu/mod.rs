@@ -59,7 +59,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WgpuLane {
     pub(super) fn open(index: usize, checked: bool) -> Result<Self> {
         let Some(adapter) = adapter::adapters().get(index) else {
-            return Err(Error::Device(format!("wgpu:{index}: there is no such adapter; {}", super::spec::known())));
+            return Err(Error::Device(format!(
+                "wgpu:{index}: there is no such adapter; {}",
+                super::spec::known()
+            )));
         };
         let device = adapter::describe(index, adapter);
         if let Some(reason) = adapter::unusable(adapter) {
@@ -161,7 +164,12 @@ impl WgpuLane {
         }
         let memory = self.wgpu.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let validation = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
-        let buffer = self.wgpu.create_buffer(&wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false });
+        let buffer = self.wgpu.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes,
+            usage,
+            mapped_at_creation: false,
+        });
         let (validation, memory) = (validation.pop(), memory.pop());
         if let Some(e) = pollster::block_on(validation) {
             return Err(Error::Device(format!("{} ({}): {e}", self.device.spec, self.device.name)));
@@ -240,9 +248,10 @@ impl WgpuLane {
                 count: None,
             })
             .collect();
-        let layout = self
-            .wgpu
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(kernel.name), entries: &entries });
+        let layout = self.wgpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: Some(kernel.name),
+            entries: &entries,
+        });
         let pipeline_layout = self.wgpu.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
             bind_group_layouts: &[Some(&layout)],
@@ -295,7 +304,10 @@ impl WgpuLane {
         }
         let entries: Vec<wgpu::BindGroupEntry<'_>> = (0u32..)
             .zip(args)
-            .map(|(binding, (buffer, _))| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .map(|(binding, (buffer, _))| wgpu::BindGroupEntry {
+                binding,
+                resource: buffer.as_entire_binding(),
+            })
             .collect();
         let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
         let group = self.wgpu.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -83,7 +83,13 @@ impl Ring {
     }
 
     /// Copies device bytes to the host, the next chunk on its way while one is read.
-    pub(super) fn download(&mut self, lane: &WgpuLane, src: &Buffer, offset: u64, dst: &mut [u8]) -> Result<()> {
+    pub(super) fn download(
+        &mut self,
+        lane: &WgpuLane,
+        src: &Buffer,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<()> {
         let slots = self.slots(lane, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
         let send = |i: usize, len: usize| -> Result<()> {
             let slot = &slots[i % SLOTS];

@@ -11,10 +11,7 @@ fn sum(values: &[f64]) -> f64 {
 
 fn assert_relative(actual: f64, expected: f64, tolerance: f64, what: &str) {
     let error = ((actual - expected) / expected).abs();
-    assert!(
-        error <= tolerance,
-        "{what}: {actual:e} instead of {expected:e}, relative error {error:e}"
-    );
+    assert!(error <= tolerance, "{what}: {actual:e} instead of {expected:e}, relative error {error:e}");
 }
 
 /// The f64 nearest to exp(−λ + k ln λ − ln k!), evaluated with 50 digits by mpmath 1.3.
@@ -40,12 +37,7 @@ fn weights_have_known_values() {
         let weights = Window::new(lambda, 1e-20).weights();
         let weight = weights.values[(k - weights.left) as usize];
         // The bound of each weight, and the rounding of the constant to f64.
-        assert_relative(
-            weight,
-            expected,
-            U * (2.0 + 1.0 / 128.0),
-            &format!("p_{k}({lambda})"),
-        );
+        assert_relative(weight, expected, U * (2.0 + 1.0 / 128.0), &format!("p_{k}({lambda})"));
         assert!(weights.rounding <= U * 1.01, "{}", weights.rounding);
     }
 }
@@ -53,14 +45,7 @@ fn weights_have_known_values() {
 #[test]
 fn right_is_the_quantile() {
     // Exact quantiles of 15/16 · 10⁻⁶; up to 10³ they are those of 10⁻⁶ as well, then 10479 and 1004757.
-    for (lambda, right) in [
-        (0.01, 2),
-        (1.0, 9),
-        (25.0, 52),
-        (100.0, 151),
-        (1e3, 1154),
-        (1e4, 10_480),
-    ] {
+    for (lambda, right) in [(0.01, 2), (1.0, 9), (25.0, 52), (100.0, 151), (1e3, 1154), (1e4, 10_480)] {
         assert_eq!(Window::new(lambda, 1e-6).right, right, "lambda = {lambda}");
     }
     assert_eq!(Window::new(1e6, 1e-6).right, 1_004_770);
@@ -72,10 +57,7 @@ fn no_time_passes() {
     let window = Window::new(0.0, 1e-6);
     assert_eq!((window.left, window.right, window.truncation()), (0, 0, 0.0));
     let weights = window.weights();
-    assert_eq!(
-        (&weights.values[..], weights.truncation, weights.rounding),
-        (&[1.0][..], 0.0, 0.0)
-    );
+    assert_eq!((&weights.values[..], weights.truncation, weights.rounding), (&[1.0][..], 0.0, 0.0));
     assert_eq!(weights.tails(), [1.0, 0.0]);
     assert_eq!(expected_excess(0.0, 0), 0.0);
 }
@@ -85,10 +67,7 @@ fn extremes_of_the_range() {
     for lambda in [1e-300, 1e-17, 1.0, 1e7] {
         for epsilon in [f64::from_bits(1), 1e-300, 1e-17, 0.99999] {
             let window = Window::new(lambda, epsilon);
-            assert!(
-                window.left <= window.right && window.truncation() <= epsilon,
-                "{window:?}"
-            );
+            assert!(window.left <= window.right && window.truncation() <= epsilon, "{window:?}");
             let weights = window.weights();
             let mass = sum(&weights.values);
             assert!(
@@ -140,10 +119,7 @@ fn expected_excess_has_known_values() {
 fn assert_excess(lambda: f64, k: u64, expected: f64) {
     let actual = expected_excess(lambda, k);
     // Never below, but for the rounding of the expected value itself.
-    assert!(
-        actual >= expected * (1.0 - 4.0 * U),
-        "E(N - {k})+ at {lambda}: {actual:e} < {expected:e}"
-    );
+    assert!(actual >= expected * (1.0 - 4.0 * U), "E(N - {k})+ at {lambda}: {actual:e} < {expected:e}");
     // Twice the slack of the module's head: |ln p_k| < 1000 wherever λ p_k is not negligible, and fewer than 10⁴
     // elements up to λ = 10⁸.
     let tolerance = 2.0 * U * (64.0 * (1e3 + 40.0) + 1024.0 + 48.0 * 1e4);
@@ -187,17 +163,11 @@ fn arguments_out_of_range_are_refused() {
 #[test]
 fn double_words() {
     // (1 + 2⁻⁶⁰) · (1 + 2⁻⁶⁰) = 1 + 2⁻⁵⁹ + 2⁻¹²⁰, and back.
-    let x = DoubleWord {
-        hi: 1.0,
-        lo: (-60.0f64).exp2(),
-    };
+    let x = DoubleWord { hi: 1.0, lo: (-60.0f64).exp2() };
     let square = x * x;
     assert_eq!((square.hi, square.lo), (1.0, (-59.0f64).exp2()));
     let back = square / x;
-    assert!(
-        back.hi == 1.0 && (back.lo - x.lo).abs() <= 16.0 * U * U,
-        "{back:?}"
-    );
+    assert!(back.hi == 1.0 && (back.lo - x.lo).abs() <= 16.0 * U * U, "{back:?}");
     let third = DoubleWord::from(1.0) / DoubleWord::from(3u64);
     let one = third + third + third;
     assert!(((one.hi - 1.0) + one.lo).abs() <= 22.0 * U * U, "{one:?}");
