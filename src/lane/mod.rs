@@ -113,6 +113,7 @@ impl Drop for Charge {
 #[derive(Debug, Clone, Copy)]
 pub struct Arg<'a> {
     store: &'a Store,
+    #[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "only devices have a limit to check"))]
     bytes: u64,
 }
 
