@@ -131,12 +131,6 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     }
     // Devices before files: a name that is mistyped should not cost the reading of a large model.
     let (lanes, precision) = args.common.open()?;
-    let [lane] = &lanes[..] else {
-        return Err(Error::Device(format!(
-            "transient runs on one lane in this version, and --device names {}; name one",
-            lanes.len()
-        )));
-    };
     let mut chain = model(&args.model, args.labels.as_deref())?;
     interrupt::check()?;
     let n = chain.transitions.states();
@@ -158,7 +152,9 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             && matches!(args.common.precision, super::PrecisionArg::Auto)
             && named
         {
-            anstream::eprintln!("note: {} has no double precision; computing in f32", lane.device().name);
+            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+            let name = without.map_or("a device", |device| &device.name);
+            anstream::eprintln!("note: {name} has no double precision; computing in f32");
         }
     }
     let load = started.elapsed().as_secs_f64();
@@ -171,7 +167,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         vectors: sink.wants_vectors(),
     };
     let mut watch = Watch { sink, progress: Progress::new(args.common.quiet) };
-    let mut solution = solve(lane, precision, &problem, &options, &mut watch)?;
+    let mut solution = solve(&lanes, precision, &problem, &options, &mut watch)?;
     let Watch { sink, progress } = watch;
     drop(progress);
     sink.finish(&solution)?;
