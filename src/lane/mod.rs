@@ -4,11 +4,19 @@
 //! mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+mod pieces;
 mod self_test;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::{CudaLane, Event};
+#[cfg(feature = "cuda")]
+pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;
 #[cfg(feature = "cli")]
 pub(crate) use spec::quiet_drivers;
@@ -78,6 +86,8 @@ enum Queue {
     Cpu(cpu::CpuLane),
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuLane),
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaLane),
 }
 
 /// An array in a lane's memory.
@@ -94,6 +104,8 @@ enum Store {
     Cpu(Arc<cpu::Memory>),
     #[cfg(feature = "wgpu")]
     Wgpu(::wgpu::Buffer),
+    #[cfg(feature = "cuda")]
+    Cuda(Arc<cuda::Memory>),
 }
 
 /// Bytes charged to a lane's budget until dropped.
@@ -113,7 +125,7 @@ impl Drop for Charge {
 #[derive(Debug, Clone, Copy)]
 pub struct Arg<'a> {
     store: &'a Store,
-    #[cfg_attr(not(feature = "wgpu"), expect(dead_code, reason = "only devices have a limit to check"))]
+    #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only devices have a limit to check"))]
     bytes: u64,
 }
 
@@ -148,6 +160,8 @@ enum Prepared {
     Cpu(cpu::CpuLaunch),
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuLaunch),
+    #[cfg(feature = "cuda")]
+    Cuda(cuda::CudaLaunch),
 }
 
 impl Launch {
@@ -157,14 +171,16 @@ impl Launch {
             Prepared::Cpu(launch) => launch.params[index] = value,
             #[cfg(feature = "wgpu")]
             Prepared::Wgpu(launch) => launch.params[index] = value,
+            #[cfg(feature = "cuda")]
+            Prepared::Cuda(launch) => launch.params[index] = value,
         }
     }
 
     fn cpu(&self) -> &cpu::CpuLaunch {
         match &self.0 {
             Prepared::Cpu(launch) => launch,
-            #[cfg(feature = "wgpu")]
-            Prepared::Wgpu(_) => unreachable!("a launch runs on the lane that made it"),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => unreachable!("a launch runs on the lane that made it"),
         }
     }
 
@@ -172,9 +188,26 @@ impl Launch {
     fn wgpu(&self) -> &wgpu::WgpuLaunch {
         match &self.0 {
             Prepared::Wgpu(launch) => launch,
-            Prepared::Cpu(_) => unreachable!("a launch runs on the lane that made it"),
+            _ => unreachable!("a launch runs on the lane that made it"),
         }
     }
+
+    #[cfg(feature = "cuda")]
+    fn cuda(&self) -> &cuda::CudaLaunch {
+        match &self.0 {
+            Prepared::Cuda(launch) => launch,
+            _ => unreachable!("a launch runs on the lane that made it"),
+        }
+    }
+}
+
+/// A grid of at least `groups` workgroups, as square as its limit of `most` in one dimension asks for.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn fold(groups: u64, most: u32) -> (u32, u32) {
+    let rows = groups.div_ceil(u64::from(most));
+    let columns = groups.div_ceil(rows);
+    assert!(rows <= u64::from(most), "{groups} workgroups do not fit a grid of {most} by {most}");
+    (columns as u32, rows as u32)
 }
 
 /// The launches of a long loop: step k runs `cycle[k mod cycle.len()]`, in order.
@@ -208,6 +241,8 @@ impl Lane {
             Queue::Cpu(lane) => lane.device(),
             #[cfg(feature = "wgpu")]
             Queue::Wgpu(lane) => lane.device(),
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => lane.device(),
         }
     }
 
@@ -224,6 +259,8 @@ impl Lane {
             (None, Queue::Cpu(_)) => Some(cpu::available_memory()),
             #[cfg(feature = "wgpu")]
             (None, Queue::Wgpu(lane)) => lane.device().limits.memory.map(|m| m.saturating_sub(used)),
+            #[cfg(feature = "cuda")]
+            (None, Queue::Cuda(lane)) => lane.free(),
         }
     }
 
@@ -252,6 +289,8 @@ impl Lane {
             Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(named)?),
             #[cfg(feature = "wgpu")]
             Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(named)?),
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => Store::Cuda(lane.alloc(bytes).map_err(named)?),
         };
         let used = self.budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.budget.peak.fetch_max(used, Ordering::Relaxed);
@@ -273,7 +312,9 @@ impl Lane {
             (Queue::Cpu(lane), Store::Cpu(memory)) => lane.upload(bytes, memory, at),
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.upload(bytes, buffer, at as u64),
-            #[cfg(feature = "wgpu")]
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => return lane.upload(bytes, memory, at as u64),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }
         Ok(())
@@ -287,7 +328,9 @@ impl Lane {
             (Queue::Cpu(lane), Store::Cpu(memory)) => lane.download(memory, at, bytes),
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.download(buffer, at as u64, bytes),
-            #[cfg(feature = "wgpu")]
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => return lane.download(memory, at as u64, bytes),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }
         Ok(())
@@ -299,7 +342,9 @@ impl Lane {
             (Queue::Cpu(lane), Store::Cpu(memory)) => lane.clear(memory),
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(buffer)) => return lane.clear(buffer),
-            #[cfg(feature = "wgpu")]
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => return lane.clear(memory, dst.bytes()),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }
         Ok(())
@@ -319,7 +364,11 @@ impl Lane {
             (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => {
                 return lane.copy(a, b, at as u64, (src.len * size_of::<T>()) as u64, times);
             }
-            #[cfg(feature = "wgpu")]
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(a), Store::Cuda(b)) => {
+                return lane.copy(a, b, at as u64, (src.len * size_of::<T>()) as u64, times);
+            }
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }
         Ok(())
@@ -340,8 +389,8 @@ impl Lane {
             Queue::Cpu(lane) => {
                 let args = args.iter().map(|arg| match arg.store {
                     Store::Cpu(memory) => memory.clone(),
-                    #[cfg(feature = "wgpu")]
-                    Store::Wgpu(_) => unreachable!("an array is used on the lane that allocated it"),
+                    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+                    _ => unreachable!("an array is used on the lane that allocated it"),
                 });
                 Prepared::Cpu(lane.bind(kernel, precision, items, params, args.collect()))
             }
@@ -349,9 +398,18 @@ impl Lane {
             Queue::Wgpu(lane) => {
                 let args = args.iter().map(|arg| match arg.store {
                     Store::Wgpu(buffer) => (buffer, arg.bytes),
-                    Store::Cpu(_) => unreachable!("an array is used on the lane that allocated it"),
+                    _ => unreachable!("an array is used on the lane that allocated it"),
                 });
                 Prepared::Wgpu(lane.bind(kernel, precision, items, params, &args.collect::<Vec<_>>())?)
+            }
+            // Memory of another CUDA lane that this one reaches is an argument as good as its own.
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => {
+                let args = args.iter().map(|arg| match arg.store {
+                    Store::Cuda(memory) => memory.clone(),
+                    _ => unreachable!("an array is used on a lane that reaches it"),
+                });
+                Prepared::Cuda(lane.bind(kernel, precision, items, params, args.collect())?)
             }
         }))
     }
@@ -370,6 +428,8 @@ impl Lane {
             Queue::Cpu(lane) => lane.run(program, first, count, watch),
             #[cfg(feature = "wgpu")]
             Queue::Wgpu(lane) => lane.run(program, first, count, watch),
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => lane.run(program, first, count, watch),
         }
     }
 
@@ -382,8 +442,33 @@ impl Lane {
     pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.queue {
             Queue::Cpu(lane) => lane.install(work),
-            #[cfg(feature = "wgpu")]
-            Queue::Wgpu(_) => work(),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => work(),
+        }
+    }
+
+    /// The stream behind a CUDA lane.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn cuda(&self) -> Option<&cuda::CudaLane> {
+        match &self.queue {
+            Queue::Cuda(lane) => Some(lane),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(all(test, any(feature = "wgpu", feature = "cuda")))]
+mod tests {
+    use super::fold;
+
+    #[test]
+    fn a_folded_grid_covers_every_group_and_wastes_less_than_one_row() {
+        for groups in [1, 2, 65_535, 65_536, 140_625, 1 << 30] {
+            let (columns, rows) = fold(groups, 65_535);
+
+            let covered = u64::from(columns) * u64::from(rows);
+            assert!(columns <= 65_535 && rows <= 65_535, "{columns} x {rows}");
+            assert!(covered >= groups && covered - groups < u64::from(rows), "{groups}: {covered}");
         }
     }
 }

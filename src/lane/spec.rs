@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// A device as the user names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// A hardware adapter with the precision asked for, else the CPU.
+    /// CUDA, else a hardware adapter with the precision asked for, else the CPU.
     Auto,
     /// A pool of CPU threads.
     Cpu,
@@ -28,7 +28,7 @@ impl FromStr for DeviceSpec {
     fn from_str(s: &str) -> Result<Self> {
         let unknown = || {
             Error::Device(format!(
-                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all or a comma list of them"
+                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all, cuda:N or a comma list of them"
             ))
         };
         Ok(match s.split_once(':') {
@@ -99,6 +99,8 @@ pub fn list() -> Vec<Listing> {
         }),
         Err(e) => eprintln!("{e}"),
     }
+    #[cfg(feature = "cuda")]
+    all.extend(super::cuda::list());
     #[cfg(feature = "wgpu")]
     all.extend(super::wgpu::list());
     all
@@ -181,6 +183,10 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
 
 /// The device that `auto` stands for.
 fn automatic(precision: Precision) -> DeviceSpec {
+    #[cfg(feature = "cuda")]
+    if let Some(n) = super::cuda::best() {
+        return DeviceSpec::Cuda(n);
+    }
     #[cfg(feature = "wgpu")]
     if let Some(n) = super::wgpu::best(precision) {
         return DeviceSpec::Wgpu(n);

@@ -30,6 +30,10 @@ impl<T: Real> Parts<T> {
         launches: Launches<'_>,
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(streams) = super::push::streams(self, lanes) {
+            return super::push::run(self, lanes, &streams, steps, now, launches, watch);
+        }
         let mut work = Vec::with_capacity(lanes.len());
         for lane in 0..lanes.len() {
             let mut both = Vec::new();

@@ -30,6 +30,8 @@ pub(crate) mod iteration;
 pub mod kernels;
 pub mod parts;
 pub mod poisson;
+#[cfg(feature = "cuda")]
+mod push;
 mod solve;
 mod stationary;
 mod subdivided;

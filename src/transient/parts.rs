@@ -195,6 +195,7 @@ impl<T: Real> Parts<T> {
             };
             let mut chunks = Vec::new();
             for chunk in cut(&own, most) {
+                check_chunk(&own, &chunk, lane, real)?;
                 let first = chunk.start * SLICE;
                 let hyb = lane.host(|| {
                     Hyb::<T>::build(&own, chunk, region.rows.len(), &|row, entries| {
@@ -260,6 +261,19 @@ impl<T: Real> Parts<T> {
         .collect()
     }
 
+    /// Launches that store the values of iterate `which` that other lanes read straight into their halos.
+    #[cfg(feature = "cuda")]
+    pub(super) fn pushes(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
+        let own = self.links.iter().filter(|link| self.parts[link.from].lane == lane);
+        own.map(|link| {
+            let args =
+                [link.index.arg(), self.parts[link.from].x[which].arg(), self.parts[link.to].x[which].arg()];
+            let items = link.index.len();
+            lanes[lane].bind(&GATHER, T::PRECISION, items, &[0, items as u32, link.first as u32], &args)
+        })
+        .collect()
+    }
+
     /// Brings all halos of iterate `which` up to date, once.
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
         for (l, lane) in lanes.iter().enumerate() {
@@ -277,6 +291,23 @@ impl<T: Real> Parts<T> {
         }
         Ok(())
     }
+}
+
+/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
+/// hundreds of millions of entries does not fit.
+fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) -> Result<()> {
+    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
+    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
+    let limit = (lane.device().limits.binding / real).min(u64::from(u32::MAX) - 1);
+    if entries <= limit {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        device: lane.device().name.clone(),
+        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
+        asked: entries * (real + 4),
+        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
+    })
 }
 
 /// Shares rows out over lanes: contiguous, at multiples of 256, with about the same bytes a step for each. A lane

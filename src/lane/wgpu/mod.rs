@@ -3,22 +3,19 @@
 mod adapter;
 mod staging;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use wgpu::{BufferUsages, Features, PollType, SubmissionIndex};
 
 pub(crate) use adapter::{best, hardware, list, quiet};
 
-use super::{Device, PIECE, Program};
+use super::pieces::pieces;
+use super::{Device, Program};
 use crate::kernel::{Kernel, Precision, reflect};
 use crate::{Error, Result};
 use staging::Ring;
-
-/// Largest number of steps in one submission: bounds the memory of its commands.
-const STEPS_IN_PIECE: u64 = 8192;
 
 /// A logical device and its queue.
 #[derive(Debug)]
@@ -329,10 +326,15 @@ impl WgpuLane {
             )));
         }
         let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
-        Ok(WgpuLaunch { pipeline, group, grid: fold(groups, self.workgroups), params: params.to_vec() })
+        Ok(WgpuLaunch {
+            pipeline,
+            group,
+            grid: super::fold(groups, self.workgroups),
+            params: params.to_vec(),
+        })
     }
 
-    /// Runs a long loop, in submissions of about [`PIECE`] with the next one queued behind it.
+    /// Runs a long loop, in submissions of about [`super::PIECE`] with the next one queued behind it.
     pub(super) fn run(
         &self,
         program: &Program<'_>,
@@ -340,29 +342,12 @@ impl WgpuLane {
         count: u64,
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
-        let mut submitted = 0;
-        let mut piece = 1;
-        let mut flying: VecDeque<(SubmissionIndex, u64, u64)> = VecDeque::new();
-        let mut last = Instant::now();
-        while submitted < count || !flying.is_empty() {
-            while submitted < count && flying.len() < 2 {
-                let steps = piece.min(count - submitted);
-                let index = self.submit(self.encode(program, first + submitted, steps))?;
-                submitted += steps;
-                flying.push_back((index, steps, submitted));
-            }
-            let Some((index, steps, done)) = flying.pop_front() else { break };
-            self.wait(Some(index), "a long loop")?;
-            let took = last.elapsed();
-            last = Instant::now();
-            let fit = PIECE.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
-            piece = (fit as u64).clamp(1, STEPS_IN_PIECE).min(piece * 4);
-            if let Err(e) = watch(done) {
-                self.wait(None, "a long loop")?;
-                return Err(e);
-            }
-        }
-        Ok(())
+        pieces(
+            count,
+            |from, steps| self.submit(self.encode(program, first + from, steps)),
+            |index| self.wait(Some(index), "a long loop"),
+            watch,
+        )
     }
 
     fn encode(&self, program: &Program<'_>, first: u64, steps: u64) -> wgpu::CommandEncoder {
@@ -389,26 +374,33 @@ impl WgpuLane {
     }
 }
 
-/// A grid of at least `groups` workgroups, as square as its limit of `most` in one dimension asks for.
-fn fold(groups: u64, most: u32) -> (u32, u32) {
-    let rows = groups.div_ceil(u64::from(most));
-    let columns = groups.div_ceil(rows);
-    assert!(rows <= u64::from(most), "{groups} workgroups do not fit a grid of {most} by {most}");
-    (columns as u32, rows as u32)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::*;
 
     #[test]
-    fn a_folded_grid_covers_every_group_and_wastes_less_than_one_row() {
-        for groups in [1, 2, 65_535, 65_536, 140_625, 1 << 30] {
-            let (columns, rows) = fold(groups, 65_535);
+    fn a_lost_device_is_an_error_that_names_it() {
+        let lane = match WgpuLane::open(0, false) {
+            Ok(lane) => lane,
+            Err(e) => {
+                let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
+                assert!(!required.contains("wgpu:0"), "wgpu:0 is required and does not open: {e}");
+                println!("skipped: wgpu:0 does not open: {e}");
+                return;
+            }
+        };
+        let buffer = lane.alloc(1024).expect("a small array fits");
 
-            let covered = u64::from(columns) * u64::from(rows);
-            assert!(columns <= 65_535 && rows <= 65_535, "{columns} x {rows}");
-            assert!(covered >= groups && covered - groups < u64::from(rows), "{groups}: {covered}");
+        lane.wgpu.destroy();
+        let up = lane.upload(&[1; 1024], &buffer, 0).and_then(|()| lane.wait(None, "the test")).unwrap_err();
+        let down = lane.download(&buffer, 0, &mut [0; 1024]).unwrap_err();
+        let again = lane.alloc(1024).unwrap_err();
+
+        for error in [up, down, again] {
+            assert!(
+                matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),
+                "{error}"
+            );
         }
     }
 }

@@ -1,0 +1,313 @@
+//! The few calls of CUDA's driver that the lane makes, each an error of ours when it fails.
+
+#![expect(unsafe_code, reason = "a foreign interface")]
+
+use std::ffi::{CString, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::DriverError;
+use cudarc::driver::result as raw;
+use cudarc::driver::sys;
+
+/// Whether the driver's library is there and starts; checked once. cudarc panics where it is not.
+pub(super) fn present() -> Result<(), String> {
+    static PRESENT: OnceLock<Result<(), String>> = OnceLock::new();
+    PRESENT
+        .get_or_init(|| {
+            // SAFETY: only looks for the library.
+            if !unsafe { sys::is_culib_present() } {
+                return Err("CUDA's driver library (libcuda) is not on this machine".to_owned());
+            }
+            raw::init().map_err(|e| format!("CUDA's driver does not start: {}", reason(e)))
+        })
+        .clone()
+}
+
+/// What the driver calls an error.
+pub(super) fn reason(e: DriverError) -> String {
+    match (e.error_name(), e.error_string()) {
+        (Ok(name), Ok(text)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
+        _ => format!("{:?}", e.0),
+    }
+}
+
+/// A device's primary context, current in whichever thread calls [`Context::enter`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context {
+    pub(super) device: sys::CUdevice,
+    context: sys::CUcontext,
+}
+
+// SAFETY: contexts may be made current in any thread, and several at once.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// Number of devices.
+pub(super) fn count() -> Result<usize, DriverError> {
+    raw::device::get_count().map(|n| n as usize)
+}
+
+impl Context {
+    /// The context of device `ordinal`. It lives as long as the process: releasing it would reset what other lanes
+    /// of the same device hold.
+    pub(super) fn retain(ordinal: usize) -> Result<Self, DriverError> {
+        let device = raw::device::get(ordinal as i32)?;
+        // SAFETY: the device exists.
+        let context = unsafe { raw::primary_ctx::retain(device)? };
+        Ok(Self { device, context })
+    }
+
+    /// Makes it current in this thread.
+    pub(super) fn enter(&self) -> Result<(), DriverError> {
+        // SAFETY: the context is never released.
+        unsafe { raw::ctx::set_current(self.context) }
+    }
+
+    pub(super) fn name(&self) -> Result<String, DriverError> {
+        raw::device::get_name(self.device)
+    }
+
+    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32, DriverError> {
+        // SAFETY: the device exists.
+        unsafe { raw::device::get_attribute(self.device, which) }
+    }
+
+    /// Free and total bytes.
+    pub(super) fn memory(&self) -> Result<(usize, usize), DriverError> {
+        self.enter()?;
+        raw::mem_get_info()
+    }
+
+    /// Lets this device's kernels write the other's memory, if the two are connected so.
+    pub(super) fn reach(&self, other: &Self) -> bool {
+        if self.device == other.device {
+            return true;
+        }
+        let mut can = 0;
+        // SAFETY: both devices exist, `can` is a place for the answer; the peer's context is never released.
+        unsafe {
+            if sys::cuDeviceCanAccessPeer(&mut can, self.device, other.device).result().is_err() || can == 0 {
+                return false;
+            }
+            if self.enter().is_err() {
+                return false;
+            }
+            matches!(
+                sys::cuCtxEnablePeerAccess(other.context, 0),
+                sys::CUresult::CUDA_SUCCESS | sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+            )
+        }
+    }
+}
+
+/// Device memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    context: Context,
+    pub(super) pointer: sys::CUdeviceptr,
+}
+
+impl Memory {
+    /// Zeroed bytes, ready when `stream` gets to them.
+    pub(super) fn new(context: Context, bytes: usize, stream: &Stream) -> Result<Self, DriverError> {
+        context.enter()?;
+        // SAFETY: a plain allocation, freed when this value is dropped.
+        let pointer = unsafe { raw::malloc_sync(bytes)? };
+        let memory = Self { context, pointer };
+        // SAFETY: the allocation has that many bytes.
+        unsafe { raw::memset_d8_async(pointer, 0, bytes, stream.stream)? };
+        Ok(memory)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: allocated by `new`; freeing waits for work that uses it.
+            let _ = unsafe { raw::free_sync(self.pointer) };
+        }
+    }
+}
+
+/// Page-locked host memory.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    context: Context,
+    pointer: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: plain memory that this value owns.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    pub(super) fn new(context: Context, len: usize) -> Result<Self, DriverError> {
+        context.enter()?;
+        // SAFETY: freed when this value is dropped. No flag: the host reads what is copied back.
+        let pointer = unsafe { raw::malloc_host(len, 0)? };
+        Ok(Self { context, pointer, len })
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `len` bytes that this value owns; transfers to and from them are waited for before they are
+        // looked at (see `Staging`).
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: allocated by `new`.
+            let _ = unsafe { raw::free_host(self.pointer) };
+        }
+    }
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    context: Context,
+    stream: sys::CUstream,
+}
+
+// SAFETY: streams may be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the lane keeps its order.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    pub(super) fn new(context: Context) -> Result<Self, DriverError> {
+        context.enter()?;
+        Ok(Self { context, stream: raw::stream::create(raw::stream::StreamKind::NonBlocking)? })
+    }
+
+    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+        self.context.enter()?;
+        // SAFETY: the stream lives.
+        unsafe { raw::stream::synchronize(self.stream) }
+    }
+
+    pub(super) fn wait(&self, event: &Event) -> Result<(), DriverError> {
+        // SAFETY: both live; no flags.
+        unsafe {
+            raw::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+    }
+
+    /// Host to device; the host bytes must stay until an event behind it has happened.
+    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<(), DriverError> {
+        // SAFETY: the caller checked the range; the source is page-locked and outlives the copy (see `Staging`).
+        unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream) }
+    }
+
+    /// Device to host, as above.
+    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DriverError> {
+        // SAFETY: as above.
+        unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream) }
+    }
+
+    pub(super) fn copy(
+        &self,
+        src: &Memory,
+        dst: &Memory,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the caller checked the range.
+        unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream) }
+    }
+
+    pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<(), DriverError> {
+        // SAFETY: the caller gives the allocation's own length.
+        unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream) }
+    }
+
+    /// Launches a function of this context on a grid of groups of `threads`.
+    ///
+    /// # Safety
+    /// The arguments are those that the function declares, and all memory that they point to lives until the launch
+    /// is done.
+    pub(super) unsafe fn launch(
+        &self,
+        function: Function,
+        grid: (u32, u32),
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), DriverError> {
+        // SAFETY: as this function demands.
+        unsafe {
+            raw::launch_kernel(function.0, (grid.0, grid.1, 1), (threads, 1, 1), 0, self.stream, arguments)
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: created by `new`; work in it is finished first.
+            let _ = unsafe { raw::stream::destroy(self.stream) };
+        }
+    }
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+pub(crate) struct Event {
+    context: Context,
+    event: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub(super) fn new(context: Context) -> Result<Self, DriverError> {
+        context.enter()?;
+        let event = raw::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        Ok(Self { context, event })
+    }
+
+    pub(super) fn record(&self, stream: &Stream) -> Result<(), DriverError> {
+        // SAFETY: both live and belong to one context.
+        unsafe { raw::event::record(self.event, stream.stream) }
+    }
+
+    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+        self.context.enter()?;
+        // SAFETY: the event lives.
+        unsafe { raw::event::synchronize(self.event) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: created by `new`.
+            let _ = unsafe { raw::event::destroy(self.event) };
+        }
+    }
+}
+
+/// A function of a module that stays loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Function(sys::CUfunction);
+
+// SAFETY: functions may be launched from any thread.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+/// Loads machine code, for as long as the process lives, and finds its function.
+pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function, DriverError> {
+    context.enter()?;
+    let name = CString::new(name).unwrap_or_default();
+    // SAFETY: the image is a complete ELF as NVRTC wrote it; the module is never unloaded.
+    unsafe {
+        let module = raw::module::load_data(image.as_ptr().cast())?;
+        raw::module::get_function(module, name).map(Function)
+    }
+}

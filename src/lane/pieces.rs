@@ -1,0 +1,42 @@
+//! Long loops in pieces, one running and the next queued behind it.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::PIECE;
+use crate::Result;
+
+/// Largest number of steps in a piece: bounds the memory of its commands.
+const MOST: u64 = 8192;
+
+/// Submits `count` steps in pieces of about [`PIECE`] and waits for them. `submit` gets the first step, counted from 0,
+/// and the number of steps of a piece; `wait` what it returned. `watch` gets the steps done so far.
+pub(crate) fn pieces<Ticket>(
+    count: u64,
+    mut submit: impl FnMut(u64, u64) -> Result<Ticket>,
+    mut wait: impl FnMut(Ticket) -> Result<()>,
+    watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+) -> Result<()> {
+    let (mut submitted, mut piece) = (0, 1);
+    let mut flying: VecDeque<(Ticket, u64, u64)> = VecDeque::new();
+    let mut last = Instant::now();
+    let mut stopped = Ok(());
+    while (submitted < count && stopped.is_ok()) || !flying.is_empty() {
+        while submitted < count && flying.len() < 2 && stopped.is_ok() {
+            let steps = piece.min(count - submitted);
+            let ticket = submit(submitted, steps)?;
+            submitted += steps;
+            flying.push_back((ticket, steps, submitted));
+        }
+        let Some((ticket, steps, done)) = flying.pop_front() else { break };
+        wait(ticket)?;
+        let took = last.elapsed();
+        last = Instant::now();
+        let fit = PIECE.as_secs_f64() / took.as_secs_f64().max(1e-6) * steps as f64;
+        piece = (fit as u64).clamp(1, MOST).min(piece * 4);
+        if stopped.is_ok() {
+            stopped = watch(done);
+        }
+    }
+    stopped
+}
