@@ -87,7 +87,7 @@ enum Queue {
     #[cfg(feature = "wgpu")]
     Wgpu(wgpu::WgpuLane),
     #[cfg(feature = "cuda")]
-    Cuda(cuda::CudaLane),
+    Cuda(CudaLane),
 }
 
 /// An array in a lane's memory.
@@ -449,7 +449,7 @@ impl Lane {
 
     /// The stream behind a CUDA lane.
     #[cfg(feature = "cuda")]
-    pub(crate) fn cuda(&self) -> Option<&cuda::CudaLane> {
+    pub(crate) fn cuda(&self) -> Option<&CudaLane> {
         match &self.queue {
             Queue::Cuda(lane) => Some(lane),
             _ => None,

@@ -153,6 +153,10 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
                     Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?),
                     options.memory_limit,
                 ),
+                #[cfg(feature = "cuda")]
+                DeviceSpec::Cuda(n) => {
+                    Lane::new(Queue::Cuda(super::cuda::CudaLane::open(*n)?), options.memory_limit)
+                }
                 other => {
                     return Err(Error::Device(format!(
                         "{other}: this build has no such backend; {}",
