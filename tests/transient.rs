@@ -4,6 +4,7 @@ mod support;
 
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
+use kolmo::transient::split::How;
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
 use kolmo::{Error, sparse::WidthRule};
 use support::{Keep, chain, dense, l1, lanes, model, ragged, run};
@@ -95,7 +96,9 @@ mod suite {
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
             // Width max has one order of additions whatever the slices.
-            let options = |parts| Options { parts, width: WidthRule::Max, ..Options::default() };
+            let split = |parts| How { parts, ..How::default() };
+            let options =
+                |parts| Options { split: split(parts), width: WidthRule::Max, ..Options::default() };
             let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
             for parts in [2, 3, 5] {
                 let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));

@@ -79,9 +79,9 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     Ok(best)
 }
 
-/// GB/s of a STREAM-like triad, three arrays of 512 MiB each where memory allows.
-pub fn triad_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
-    let limit = lane.device().limits.binding.min(512 << 20);
+/// GB/s of a STREAM-like triad, on three arrays of `bytes` each where memory allows.
+pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
+    let limit = lane.device().limits.binding.min(bytes);
     let free = lane.free_bytes().unwrap_or(u64::MAX) / 6;
     let elements = (limit.min(free) / 8) as usize;
     let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
@@ -92,7 +92,7 @@ pub fn triad_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     let program = Program { cycle: vec![vec![&launch]] };
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
     let mut seconds = Vec::new();
-    for _ in 0..repeat.max(5) {
+    for _ in 0..repeat.max(3) {
         let at = Instant::now();
         lane.run(&program, 0, 2, &mut |_| Ok(()))?;
         seconds.push(at.elapsed().as_secs_f64() / 2.0);

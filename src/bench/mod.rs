@@ -14,7 +14,7 @@ pub use transient::{Case, transient};
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
 fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
     let one = |lane: &crate::lane::Lane| match lane.device().backend {
-        "cpu" => triad_bandwidth(lane, repeat),
+        "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
         _ => copy_bandwidth(lane, repeat),
     };
     lanes.iter().map(one).sum()

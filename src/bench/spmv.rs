@@ -13,6 +13,7 @@ use crate::transient::bound::{Survey, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
+use crate::transient::split::How;
 
 /// Measures the step with and without its accumulator, on lanes that share the rows: two records.
 pub fn spmv(
@@ -40,7 +41,7 @@ fn measure<T: Real>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     let survey = lanes[0].host(|| survey::<T>(transitions));
-    let parts = Parts::build(lanes, transitions, &survey, rule, 1)?;
+    let parts = Parts::build(lanes, transitions, &survey, rule, How::default())?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;

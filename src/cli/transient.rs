@@ -15,6 +15,7 @@ use crate::models;
 use crate::report;
 use crate::sparse::WidthRule;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
+use crate::transient::split::{Exchange, How};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve};
 use crate::{Error, Result};
 
@@ -55,6 +56,9 @@ pub(super) struct Transient {
     /// Format of the matrix
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: FormatArg,
+    /// What lanes exchange after a step: halos, or the whole vector
+    #[arg(long, value_name = "X", default_value = "halo")]
+    exchange: ExchangeArg,
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     parts: usize,
@@ -78,6 +82,12 @@ pub(super) struct Transient {
 enum MethodArg {
     Sweep,
     Subdivided,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ExchangeArg {
+    Halo,
+    Full,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -118,7 +128,13 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             MethodArg::Sweep => Method::Sweep,
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
         },
-        parts: args.parts,
+        split: How {
+            parts: args.parts,
+            exchange: match args.exchange {
+                ExchangeArg::Halo => Exchange::Halo,
+                ExchangeArg::Full => Exchange::Full,
+            },
+        },
     };
     match args.matrix_format {
         FormatArg::Auto | FormatArg::Hyb => {}

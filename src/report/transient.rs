@@ -47,6 +47,7 @@ impl Run<'_> {
             "device_bytes": s.device_bytes,
             "halo": s.matrix.halo,
             "parts": s.matrix.parts,
+            "plan": s.matrix.plan,
             "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
         })
     }
@@ -78,6 +79,19 @@ impl Run<'_> {
             100.0 * s.matrix.coo_share,
             bytes(s.device_bytes),
         );
+        for lane in &s.matrix.plan {
+            let _ = writeln!(
+                out,
+                "plan     {}  {} rows, {} entries, {:.1} % of them local, halo {}, {:.0} % of a step communication{}",
+                lane.device,
+                grouped(lane.rows as u64),
+                grouped(lane.entries),
+                100.0 * lane.local_share,
+                grouped(lane.halo as u64),
+                100.0 * lane.communication_share,
+                if lane.communication_share > 0.25 { " (above 25 %: fewer lanes may be faster)" } else { "" }
+            );
+        }
         let _ = writeln!(out, "terms    {} multiplications", grouped(s.terms));
         for t in worst(&s.times) {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));

@@ -33,6 +33,7 @@ pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 mod solve;
+pub mod split;
 mod stationary;
 mod subdivided;
 mod sweep;

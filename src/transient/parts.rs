@@ -7,13 +7,11 @@
 //! host between lanes. Accumulators never travel.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use rayon::prelude::*;
 
 use super::bound::Survey;
 use super::chain::Transitions;
 use super::kernels::GATHER;
+use super::split::{self, Region};
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
@@ -111,69 +109,28 @@ pub struct MatrixInfo {
     pub halo: u64,
     /// Number of parts.
     pub parts: usize,
-}
-
-/// Rows of a part, its halo's global rows in ascending order, and how many of them lie left.
-struct Region {
-    lane: usize,
-    rows: Range<usize>,
-    halo: Vec<u32>,
-    left: usize,
-}
-
-impl Region {
-    fn len(&self) -> usize {
-        self.rows.len() + self.halo.len()
-    }
-
-    fn local(&self, column: u32) -> u32 {
-        let c = column as usize;
-        (if self.rows.contains(&c) {
-            c - self.rows.start + self.left
-        } else {
-            let place = self.halo.partition_point(|&h| h < column);
-            if place < self.left { place } else { place + self.rows.len() }
-        }) as u32
-    }
+    /// How rows were shared out over lanes; empty for one lane.
+    pub plan: Vec<split::LanePlan>,
 }
 
 impl<T: Real> Parts<T> {
-    /// Lays the chain out on the lanes, in `wanted` parts on each or as many more as its bindings ask for, and copies
-    /// the matrix there.
+    /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
         lanes: &[Lane],
         transitions: &dyn Transitions,
         survey: &Survey<T>,
         rule: WidthRule,
-        wanted: usize,
+        how: split::How,
     ) -> Result<Self> {
-        let n = transitions.states();
         let real = T::PRECISION.bytes();
-        let mut regions = Vec::new();
-        for (lane, rows) in shares(&survey.lengths, lanes.len(), real).into_iter().enumerate() {
-            let limits = lanes[lane].device().limits;
-            let largest = (limits.binding.min(limits.buffer) / real) as usize;
-            let whole = lanes.len() == 1;
-            let own = cut_share(transitions, n, lane, rows, largest, wanted, whole).ok_or_else(|| {
-                Error::OutOfMemory {
-                    device: lanes[lane].device().name.clone(),
-                    what: format!("a vector of {n} states"),
-                    asked: n as u64 * real,
-                    limit: format!(
-                        "its largest binding is {} bytes, and the chain does not split into parts below that; use \
-                         --device cpu",
-                        limits.binding
-                    ),
-                }
-            })?;
-            regions.extend(own);
-        }
+        let (regions, plan) = split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
         let mut matrix = MatrixInfo {
             format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
+            plan,
             ..MatrixInfo::default()
         };
         let tail: u64 = layout.tails.iter().map(|&t| u64::from(t)).sum();
@@ -310,95 +267,10 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) ->
     })
 }
 
-/// Shares rows out over lanes: contiguous, at multiples of 256, with about the same bytes a step for each. A lane
-/// may get none.
-fn shares(lengths: &[u32], lanes: usize, real: u64) -> Vec<Range<usize>> {
-    let n = lengths.len();
-    if lanes == 1 {
-        return vec![Range { start: 0, end: n }];
-    }
-    let block = |lengths: &[u32]| lengths.iter().map(|&l| u64::from(l) * (real + 4) + 5 * real).sum::<u64>();
-    let mut bytes: Vec<u64> = lengths.par_chunks(BLOCK).map(block).collect();
-    let mut sum = 0;
-    for b in &mut bytes {
-        sum += *b;
-        *b = sum;
-    }
-    let mut starts: Vec<usize> = (0..=lanes as u64)
-        .map(|i| (bytes.partition_point(|&b| b <= sum / lanes as u64 * i) * BLOCK).min(n))
-        .collect();
-    (starts[0], starts[lanes]) = (0, n);
-    starts.windows(2).map(|w| w[0]..w[1]).collect()
-}
-
-/// Cuts a lane's rows into parts whose vectors, halos included, have at most `largest` elements. `whole` says that
-/// there is no other lane, so that a single part needs no halo.
-fn cut_share(
-    transitions: &dyn Transitions,
-    n: usize,
-    lane: usize,
-    rows: Range<usize>,
-    largest: usize,
-    wanted: usize,
-    whole: bool,
-) -> Option<Vec<Region>> {
-    if rows.is_empty() {
-        return Some(Vec::new());
-    }
-    if whole && n <= largest && wanted <= 1 {
-        return Some(vec![Region { lane, rows, halo: Vec::new(), left: 0 }]);
-    }
-    let most = rows.len().div_ceil(BLOCK).min(4096);
-    let mut count = wanted.max(rows.len().div_ceil(largest.max(1))).min(most);
-    loop {
-        let per = rows.len().div_ceil(BLOCK).div_ceil(count) * BLOCK;
-        let starts = rows.clone().step_by(per);
-        let cut: Vec<Region> =
-            starts.map(|s| region(transitions, lane, s..(s + per).min(rows.end), n)).collect();
-        if cut.iter().all(|r| r.len() <= largest) {
-            return Some(cut);
-        }
-        if count == most {
-            return None;
-        }
-        count = (count + count.div_ceil(4)).min(most);
-    }
-}
-
-fn region(transitions: &dyn Transitions, lane: usize, rows: Range<usize>, n: usize) -> Region {
-    let read: Vec<AtomicU64> = (0..n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-    rows.clone().into_par_iter().with_min_len(4096).for_each_init(Vec::new, |row, i| {
-        row.clear();
-        transitions.incoming(i, row);
-        for &(column, _) in row.iter() {
-            if !rows.contains(&(column as usize)) {
-                read[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
-            }
-        }
-    });
-    let mut halo = Vec::new();
-    for (word, bits) in read.iter().enumerate() {
-        let mut bits = bits.load(Ordering::Relaxed);
-        while bits != 0 {
-            halo.push((word * 64) as u32 + bits.trailing_zeros());
-            bits &= bits - 1;
-        }
-    }
-    let left = halo.partition_point(|&h| (h as usize) < rows.start);
-    Region { lane, rows, halo, left }
-}
-
-/// What a region reads of another: the global rows, a slice of its halo.
-fn read_of<'a>(region: &'a Region, other: &Region) -> &'a [u32] {
-    let first = region.halo.partition_point(|&h| (h as usize) < other.rows.start);
-    let end = region.halo.partition_point(|&h| (h as usize) < other.rows.end);
-    &region.halo[first..end]
-}
-
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
     for (owner, other) in regions.iter().enumerate().filter(|(_, other)| other.lane == region.lane) {
-        if let rows @ [first, ..] = read_of(region, other) {
+        if let rows @ [first, ..] = region.reads(other) {
             let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
             let first = region.local(*first) as usize;
             halos.push(Halo { owner, index: lane.alloc_with("a halo", &index)?, first });
@@ -411,7 +283,7 @@ fn links<T: Real>(lanes: &[Lane], regions: &[Region]) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     for (to, region) in regions.iter().enumerate() {
         for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
-            if let rows @ [first, ..] = read_of(region, other) {
+            if let rows @ [first, ..] = region.reads(other) {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
                 let lane = &lanes[other.lane];
                 links.push(Link {

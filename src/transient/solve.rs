@@ -7,6 +7,7 @@ use super::chain::{Initial, Reward, Transitions};
 use super::iteration::Iteration;
 use super::parts::{MatrixInfo, Parts};
 use super::poisson::Window;
+use super::split::How;
 use super::sweep::{Planned, Sweep};
 use super::{stationary, subdivided};
 use crate::kernel::{Precision, Real};
@@ -52,13 +53,13 @@ pub struct Options {
     pub width: WidthRule,
     /// Method.
     pub method: Method,
-    /// Least number of parts; more are made where the lane's bindings ask for them.
-    pub parts: usize,
+    /// How rows are split over lanes.
+    pub split: How,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { epsilon: 1e-6, width: WidthRule::Auto, method: Method::Sweep, parts: 1 }
+        Self { epsilon: 1e-6, width: WidthRule::Auto, method: Method::Sweep, split: How::default() }
     }
 }
 
@@ -283,7 +284,7 @@ fn solve_in<T: Real>(
         }
     }
     if times.iter().any(Option::is_none) {
-        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.parts)?;
+        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.split)?;
         solution.matrix = parts.matrix.clone();
         seconds.build = started.elapsed().as_secs_f64();
         let mut built = Built { lanes, problem, options, survey, parts, initial };
