@@ -39,7 +39,7 @@ pub(super) struct Transient {
     /// Bound on the l1 error
     #[arg(long, value_name = "E", default_value_t = 1e-6)]
     epsilon: f64,
-    /// Measure the seed algorithm's intervals of this alpha t instead of the sweep
+    /// Measure the subdivided method, with intervals of this alpha t, instead of the sweep
     #[arg(long, value_name = "THETA")]
     theta: Option<f64>,
 }

@@ -44,7 +44,7 @@ pub(super) struct Transient {
     /// Make the states with this label absorbing
     #[arg(long, value_name = "LABEL")]
     absorbing: Option<String>,
-    /// sweep, or the seed algorithm's intervals of alpha t <= theta
+    /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
     /// Largest alpha t of an interval of --method subdivided
