@@ -1,5 +1,5 @@
 // out_b = sum over the rows i of block b of x_i.
-// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 1 numbers a row.
+// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 1 number a row.
 alias real = f64;
 
 struct Params { step: u32, rows: u32, own: u32, out: u32, out_step: u32, first_step: u32 }

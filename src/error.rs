@@ -40,7 +40,7 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
     /// A device's memory, or a limit of one of its allocations, does not suffice.
-    #[error("{device}: {what} needs {asked} bytes; {limit}")]
+    #[error("{device}: {asked} bytes were asked for {what}; {limit}")]
     OutOfMemory {
         /// The device's name.
         device: String,

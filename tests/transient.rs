@@ -355,6 +355,33 @@ fn the_steady_state_of_a_queue_is_geometric() {
 }
 
 #[test]
+fn the_steady_state_of_a_saturated_queue_is_certified() {
+    // Its initial state has a probability of 2^-25: a certificate that waits for it would wait forever.
+    let queue = model("birth-death:26,2,1");
+    let weights: Vec<f64> = (0..26).map(|i| 2f64.powi(i)).collect();
+    let sum: f64 = weights.iter().sum();
+    let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+    let tight = Options { epsilon: 1e-9, ..Options::default() };
+
+    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(0), &[f64::INFINITY], &tight);
+
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    assert!(l1(&got[0], &wanted) <= solution.bound.total());
+}
+
+#[test]
+fn times_beyond_32_bits_of_steps_end_at_the_steady_state() {
+    let queue = model("birth-death:20,1,2");
+
+    let (got, solution) =
+        run(&cpu(), F64, &*queue, &Initial::State(0), &[1e10, f64::INFINITY], &Options::default());
+
+    // What rounding may have done to the distance counts for every step that was not taken.
+    assert!(solution.terms < 1_000_000, "{}", solution.terms);
+    assert!(l1(&got[0], &got[1]) <= solution.times[0].bound.total() + solution.times[1].bound.total());
+}
+
+#[test]
 fn the_steady_state_of_a_periodic_chain_is_found() {
     let ring = chain(4, &[(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]);
 

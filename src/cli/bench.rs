@@ -125,7 +125,8 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
             }
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
-                let options = Options { epsilon: t.epsilon, width: job.ell_width, method, split: How::default() };
+                let options =
+                    Options { epsilon: t.epsilon, width: job.ell_width, method, split: How::default() };
                 let case =
                     bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
                 records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);

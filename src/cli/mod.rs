@@ -18,7 +18,7 @@ use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, Lane, OpenOptions, open};
 use crate::{Error, Result};
 
-/// Markov chains, sparse components and tridiagonal systems on any GPU, and on the CPU where there is none.
+/// Transient probabilities of continuous-time Markov chains on any GPU, and on the CPU where there is none.
 #[derive(Debug, Parser)]
 #[command(name = "kolmo", version, about, max_term_width = 100)]
 struct Cli {

@@ -11,7 +11,7 @@ use crate::transient::chain::Transitions;
 const BLOCK: usize = 1 << 13;
 
 /// Appends `value` with the fewest digits that read back as the same f64, plain (`0.25`, `120`) or with an exponent
-/// (`1.5e-7`), whichever is shorter; plain if both are equally long.
+/// (`1.5e-7`) outside of 1e-4 … 1e15 where that is shorter.
 pub fn push_number(text: &mut Vec<u8>, value: f64) {
     if !value.is_finite() {
         text.extend_from_slice(if value.is_nan() {
@@ -46,7 +46,8 @@ pub fn push_number(text: &mut Vec<u8>, value: f64) {
         (false, true) => 1 + others.len() + 1,
         (false, false) => 1 + power,
     };
-    if shortest.len() - sign.len() < plain {
+    let usual = if negative { power <= 4 } else { power < 15 };
+    if !usual && shortest.len() - sign.len() < plain {
         text.extend_from_slice(shortest);
         return;
     }
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_or_exponent_whichever_is_shorter() {
+    fn plain_in_the_usual_range_and_else_whichever_is_shorter() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),
@@ -287,13 +288,15 @@ mod tests {
             (0.25, "0.25"),
             (-12.5, "-12.5"),
             (100.0, "100"),
-            (1000.0, "1e3"),
-            (120_000.0, "1.2e5"),
+            (1000.0, "1000"),
+            (120_000.0, "120000"),
             (123_456.0, "123456"),
             (0.01, "0.01"),
-            (0.001, "1e-3"),
+            (0.001, "0.001"),
             (0.00125, "0.00125"),
-            (-0.000_125, "-1.25e-4"),
+            (-0.000_125, "-0.000125"),
+            (0.000_05, "5e-5"),
+            (1e15, "1e15"),
             (1e300, "1e300"),
             (5e-324, "5e-324"),
             (-2.225_073_858_507_201_4e-308, "-2.2250738585072014e-308"),
@@ -333,6 +336,11 @@ mod tests {
         assert_eq!(String::from_utf8(text).unwrap(), "3 3\n0 1 3\n0 2 1.5\n2 0 0.5\n");
     }
 
+    /// Numbers that are written plain even where an exponent were shorter.
+    fn usual(value: f64) -> bool {
+        (1e-4..1e15).contains(&value.abs())
+    }
+
     proptest! {
         #[test]
         fn numbers_read_back_exactly(bits in any::<u64>()) {
@@ -340,7 +348,7 @@ mod tests {
             let text = number(value);
             let read: f64 = text.parse().unwrap();
             prop_assert!(read.to_bits() == bits || value.is_nan() && read.is_nan());
-            if value.is_finite() {
+            if value.is_finite() && !usual(value) {
                 let shortest = value.to_string().len().min(format!("{value:e}").len());
                 prop_assert!(text.len() <= shortest);
             }
@@ -351,7 +359,8 @@ mod tests {
             let value: f64 = format!("{mantissa}e{power}").parse().unwrap();
             let text = number(value);
             prop_assert_eq!(text.parse::<f64>().unwrap(), value);
-            prop_assert_eq!(text.len(), format!("{value}").len().min(format!("{value:e}").len()));
+            let (plain, exponent) = (format!("{value}"), format!("{value:e}"));
+            prop_assert_eq!(text.len(), if usual(value) { plain.len() } else { plain.len().min(exponent.len()) });
         }
 
         #[test]

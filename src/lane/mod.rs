@@ -25,7 +25,7 @@ pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
@@ -66,12 +66,15 @@ pub struct Limits {
     pub unified: bool,
 }
 
-/// Bytes in use on a lane, against the limit set by the user or the device.
+/// Bytes in use on a lane, against the limit set by the user or the device; and time spent on transfers.
 #[derive(Debug)]
 struct Budget {
     used: AtomicU64,
     peak: AtomicU64,
     limit: Option<u64>,
+    /// Nanoseconds of uploads and downloads.
+    up: AtomicU64,
+    down: AtomicU64,
 }
 
 /// An in-order queue of work on one device.
@@ -118,6 +121,24 @@ struct Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Adds the time until it is dropped to a counter.
+struct Timed<'a> {
+    from: Instant,
+    counter: &'a AtomicU64,
+}
+
+impl<'a> Timed<'a> {
+    fn new(counter: &'a AtomicU64) -> Self {
+        Self { from: Instant::now(), counter }
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_add(self.from.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 }
 
@@ -231,6 +252,8 @@ impl Lane {
                 used: AtomicU64::new(0),
                 peak: AtomicU64::new(0),
                 limit: memory_limit,
+                up: AtomicU64::new(0),
+                down: AtomicU64::new(0),
             }),
         }
     }
@@ -249,6 +272,19 @@ impl Lane {
     /// Largest number of bytes that this lane held at once.
     pub fn peak_bytes(&self) -> u64 {
         self.budget.peak.load(Ordering::Relaxed)
+    }
+
+    /// Seconds spent so far on copies from the host and to the host.
+    pub fn transfer_seconds(&self) -> (f64, f64) {
+        let seconds = |nanoseconds: &AtomicU64| nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9;
+        (seconds(&self.budget.up), seconds(&self.budget.down))
+    }
+
+    /// Forgets what was held and copied before, as the self-test was.
+    fn forget(&self) {
+        for counter in [&self.budget.peak, &self.budget.up, &self.budget.down] {
+            counter.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Bytes that can still be allocated, if a limit is known.
@@ -306,6 +342,7 @@ impl Lane {
 
     /// Copies host elements into `dst`, from its element `offset` on.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
+        let _timed = Timed::new(&self.budget.up);
         assert!(offset + src.len() <= dst.len, "{} elements at {offset} of {}", src.len(), dst.len);
         let (bytes, at) = (bytemuck::cast_slice(src), offset * size_of::<T>());
         match (&self.queue, &dst.store) {
@@ -322,6 +359,7 @@ impl Lane {
 
     /// Copies elements of `src`, from its element `offset` on, to the host.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
+        let _timed = Timed::new(&self.budget.down);
         assert!(offset + dst.len() <= src.len, "{} elements at {offset} of {}", dst.len(), src.len);
         let (bytes, at) = (bytemuck::cast_slice_mut(dst), offset * size_of::<T>());
         match (&self.queue, &src.store) {

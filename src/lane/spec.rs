@@ -181,6 +181,7 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
     };
     for lane in &lanes {
         super::self_test::run(lane, precision)?;
+        lane.forget();
     }
     Ok((lanes, precision))
 }

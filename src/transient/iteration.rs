@@ -5,13 +5,15 @@ use std::ops::Range;
 use super::Observer;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
 use super::parts::{Part, Parts};
-use crate::Result;
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::sparse::BLOCK;
+use crate::{Error, Result};
 
 /// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].
 const SMALL_STEPS: u64 = 512;
+/// Steps are numbered in 32 bits on a device.
+const MOST_STEPS: u64 = u32::MAX as u64 - 1;
 /// Elements of the rewards' partial sums that are held on a device.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
@@ -157,6 +159,11 @@ impl<'a, T: Real> Iteration<'a, T> {
     ) -> Result<Vec<f64>> {
         let (from, count) = (self.k, to - self.k);
         let (before, all) = self.progress;
+        if to > MOST_STEPS {
+            return Err(Error::Invalid(format!(
+                "no steady state after {from} multiplications, and they are counted in 32 bits; ask for a shorter time"
+            )));
+        }
         if self.small(targets) {
             let (launch, launches) = self.small_launch(to, targets.first().copied())?;
             let mut watch = |done: u64| observer.progress(before + (from + done * SMALL_STEPS).min(to), all);

@@ -132,13 +132,13 @@ pub struct TimeResult {
 pub struct Seconds {
     /// Reading the model.
     pub load: f64,
-    /// Surveying and building the matrix, and copying it to the device.
+    /// Surveying and building the matrix.
     pub build: f64,
-    /// Copying to the device, where it is told apart from building.
+    /// Copying to the device.
     pub upload: f64,
-    /// Multiplying, and copying results back.
+    /// Multiplying.
     pub solve: f64,
-    /// Copying results back, where it is told apart from solving.
+    /// Copying to the host.
     pub download: f64,
     /// All of it.
     pub total: f64,
@@ -219,6 +219,9 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Largest αt: a window's weights take some hundreds of megabytes there.
+const MOST_ALPHA_T: f64 = 1e13;
+
 /// A chain built on its lane, and what the methods share.
 pub(super) struct Built<'a, T> {
     pub(super) lanes: &'a [Lane],
@@ -286,7 +289,8 @@ fn solve_in<T: Real>(
     if times.iter().any(Option::is_none) {
         let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.split)?;
         solution.matrix = parts.matrix.clone();
-        seconds.build = started.elapsed().as_secs_f64();
+        let (uploaded, _) = transfers(lanes);
+        seconds.build = started.elapsed().as_secs_f64() - uploaded;
         let mut built = Built { lanes, problem, options, survey, parts, initial };
         built.survey.lengths = Vec::new();
         built.survey.exit = Vec::new();
@@ -305,7 +309,10 @@ fn solve_in<T: Real>(
         if !infinite.is_empty() {
             solution.terms += stationary::run(&built, &infinite, &mut times, &mut observer)?;
         }
-        seconds.solve = at.elapsed().as_secs_f64();
+        let (up, down) = transfers(lanes);
+        (seconds.upload, seconds.download) = (up, down);
+        // Lanes copy at the same time: what they add up to may exceed the time that passed.
+        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - down).max(0.0);
     }
     solution.times = times.into_iter().flatten().collect();
     assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
@@ -322,6 +329,12 @@ fn solve_in<T: Real>(
     solution.device_bytes = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
+}
+
+/// Seconds of copies to and from the lanes so far, the longest of each.
+fn transfers(lanes: &[Lane]) -> (f64, f64) {
+    let all = lanes.iter().map(Lane::transfer_seconds);
+    all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
 }
 
 /// Notes the mass of each result on its way to the observer.
@@ -374,10 +387,10 @@ fn sweep<T: Real>(
     for &index in which {
         let t = problem.times[index];
         let lambda = built.lambda(t);
-        // Steps are counted in 32 bits on the device.
-        if lambda > f64::from(u32::MAX) * 0.99 {
+        // A window is some ten square roots wide, and its weights are held.
+        if lambda > MOST_ALPHA_T {
             return Err(Error::Invalid(format!(
-                "time {t} asks for {lambda:.3e} multiplications; the most is 4.2e9 (ask for --time inf?)"
+                "time {t} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
             )));
         }
         // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves

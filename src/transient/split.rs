@@ -194,7 +194,14 @@ impl Share<'_> {
         }
         if self.whole && self.n <= self.largest && self.how.parts <= 1 {
             let rows = rows.clone();
-            return Some(vec![Region { lane: self.lane, rows, halo: Vec::new(), left: 0, entries: 0, remote: 0 }]);
+            return Some(vec![Region {
+                lane: self.lane,
+                rows,
+                halo: Vec::new(),
+                left: 0,
+                entries: 0,
+                remote: 0,
+            }]);
         }
         let blocks = rows.len().div_ceil(BLOCK);
         let most = blocks.min(4096);

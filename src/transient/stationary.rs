@@ -1,24 +1,32 @@
 //! The steady state, with a certificate.
 //!
-//! Let z be one state of each closed class and H the largest expected number of steps from any state until one of
-//! them is met. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1: paths from x and from the limit are
+//! Let z be one state of each closed class that can be reached, and H the largest expected number of steps from any
+//! state that can be reached until one of them is met. Then lim x Pᵏ differs from x by at most 2·H·‖xP − x‖ in l1: paths from x and from the limit are
 //! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
 //! ending there is harmonic, and what happens before lasts H steps at most in expectation.
 //!
 //! H is bounded by a second iteration, backwards: a_0 = 1 outside of z, a_{m+1}(i) = Σ_j P_ij a_m(j), a(z) = 0,
 //! is the probability of having met no z in m steps; when its largest value is ρ < 1, H ≤ Σ_{l<m} max a_l / (1 − ρ).
 //! No guess is made from two iterates that happen to be close, which a chain of slow and fast parts would fool.
+//!
+//! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
+//! soon; the empty state of a saturated queue is not in a lifetime.
 
 use rayon::prelude::*;
 
 use super::chain::Transitions;
 use super::iteration::Iteration;
 use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
+use crate::Result;
 use crate::kernel::Real;
-use crate::{Error, Result};
 
-/// Multiplications after which either iteration is given up.
-const MOST: u64 = 1 << 31;
+/// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
+const FIRST_STEPS: u64 = 1 << 14;
+const FIRST_DISTANCE: f64 = 1e-6;
+/// Transitions followed backwards before the certificate is given up: about a minute's work.
+const MOST_WORK: u64 = 1 << 35;
+/// Multiplications after which the sweep is given up.
+const MOST_STEPS: u64 = 1 << 31;
 
 pub(super) fn run<T: Real>(
     built: &Built<'_, T>,
@@ -30,35 +38,39 @@ pub(super) fn run<T: Real>(
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
-    let meeting = built.lanes[0].host(|| {
-        let targets = closed_class_states(transitions);
-        expected_steps(transitions, alpha, &targets, observer)
-    })?;
-    let epsilon = built.options.epsilon;
-    // What a step's own rounding does to the residual cannot be iterated away.
-    let floor = 2.0 * meeting * built.survey.step;
-    let target = (epsilon - floor).max(0.25 * epsilon) * 0.9;
-
     let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
     iteration.start(&built.initial)?;
-    let mut next = 16u64;
-    let mut best = f64::INFINITY;
-    let mut stalled = 0;
-    let steady_state = loop {
+    // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
+    let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
+    let mut distance = f64::INFINITY;
+    while distance > FIRST_DISTANCE && iteration.steps() < FIRST_STEPS {
+        let next = (iteration.steps() / 16).clamp(16, 1 << 10);
         iteration.advance(iteration.steps() + next, &[], observer)?;
-        let distance = iteration.distance()? * (1.0 + 1e-9 + 12.0 * T::PRECISION.unit_roundoff());
-        let bound = 2.0 * meeting * distance;
-        if bound <= target {
-            break bound;
-        }
-        // A distance that no longer falls has reached rounding, or the chain is periodic.
+        distance = iteration.distance()? * slack;
+    }
+
+    let probable = iteration.newest()?;
+    let reached = reachable(transitions, &built.initial);
+    let (targets, observed) = (closed_class_states(transitions, &reached, &probable), &mut *observer);
+    let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
+    let meeting =
+        built.lanes[0].host(|| expected_steps(transitions, alpha, &targets, &reached, most, observed))?;
+
+    // Without a certificate the distance of two distributions is at most 2, whatever they are.
+    let bound_of = |distance: f64| meeting.map_or(2.0, |meeting| (2.0 * meeting * distance).min(2.0));
+    // What a step's own rounding does to the residual cannot be iterated away.
+    let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.survey.step);
+    let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
+    let (mut best, mut stalled) = (f64::INFINITY, 0);
+    // A distance that no longer falls has reached rounding.
+    while bound_of(distance) > target && stalled < 8 && iteration.steps() < MOST_STEPS {
+        let next = (iteration.steps() / 16).clamp(16, 1 << 16);
+        iteration.advance(iteration.steps() + next, &[], observer)?;
+        distance = iteration.distance()? * slack;
         stalled = if distance < 0.999 * best { 0 } else { stalled + 1 };
         best = best.min(distance);
-        if stalled >= 8 || iteration.steps() > MOST {
-            break bound;
-        }
-        next = (iteration.steps() / 16).clamp(16, 1 << 16);
-    };
+    }
+    let steady_state = bound_of(distance);
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
     // The mass has drifted with rounding by a measured amount; the limit's is 1.
@@ -66,9 +78,11 @@ pub(super) fn run<T: Real>(
     limit.iter_mut().for_each(|p| *p /= mass);
     // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
     // on the way shifted mass between them.
-    let u = T::PRECISION.unit_roundoff();
-    let on_the_way = built.survey.step * terms as f64;
-    let rounding = floor + on_the_way.min(2.0) + 2.0 * (mass - 1.0).abs() + 4.0 * u;
+    let on_the_way = match targets.len() {
+        1 => 0.0,
+        _ => (built.survey.step * terms as f64).min(2.0),
+    };
+    let rounding = floor + on_the_way + 2.0 * (mass - 1.0).abs() + 4.0 * T::PRECISION.unit_roundoff();
     for &index in which {
         let rewards = built.problem.rewards.iter().map(|r| {
             let instantaneous = r.values.iter().zip(&limit).map(|(r, p)| r * p).sum::<f64>();
@@ -90,9 +104,28 @@ pub(super) fn run<T: Real>(
     Ok(terms)
 }
 
-/// One state of each closed class of communicating states: of each strongly connected component that is never
-/// left (R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972).
-fn closed_class_states(transitions: &dyn Transitions) -> Vec<usize> {
+/// The states that can be reached from where the chain begins.
+fn reachable(transitions: &dyn Transitions, initial: &[f64]) -> Vec<bool> {
+    let mut reached: Vec<bool> = initial.iter().map(|&p| p > 0.0).collect();
+    let mut open: Vec<u32> = (0..initial.len() as u32).filter(|&s| reached[s as usize]).collect();
+    let mut row = Vec::new();
+    while let Some(state) = open.pop() {
+        row.clear();
+        transitions.outgoing(state as usize, &mut row);
+        for &(to, _) in &row {
+            if !reached[to as usize] {
+                reached[to as usize] = true;
+                open.push(to);
+            }
+        }
+    }
+    reached
+}
+
+/// The most probable state of each closed class of communicating states that is reached: of each strongly connected
+/// component that is never left (R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1,
+/// 1972).
+fn closed_class_states(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> Vec<usize> {
     const UNSEEN: u32 = u32::MAX;
     let n = transitions.states();
     let (mut number, mut low) = (vec![UNSEEN; n], vec![0u32; n]);
@@ -105,7 +138,7 @@ fn closed_class_states(transitions: &dyn Transitions) -> Vec<usize> {
     let mut path: Vec<Visit> = Vec::new();
     let mut leaves = vec![false; n];
     for root in 0..n {
-        if number[root] != UNSEEN {
+        if number[root] != UNSEEN || !reached[root] {
             continue;
         }
         let mut enter = Some(root as u32);
@@ -134,16 +167,20 @@ fn closed_class_states(transitions: &dyn Transitions) -> Vec<usize> {
                 continue;
             }
             if low[s] == number[s] {
-                let mut left = false;
+                let (mut left, mut best) = (false, s);
                 while let Some(member) = stack.pop() {
-                    component[member as usize] = true;
-                    left |= leaves[member as usize];
-                    if member as usize == s {
+                    let member = member as usize;
+                    component[member] = true;
+                    left |= leaves[member];
+                    if probable[member] > probable[best] {
+                        best = member;
+                    }
+                    if member == s {
                         break;
                     }
                 }
                 if !left {
-                    closed.push(s);
+                    closed.push(best);
                 }
                 leaves[s] = left;
             }
@@ -161,19 +198,23 @@ fn closed_class_states(transitions: &dyn Transitions) -> Vec<usize> {
     closed
 }
 
-/// An upper bound of the expected number of steps of P = I + Q/α from any state to the targets.
+/// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
+/// steps do not show one.
 fn expected_steps(
     transitions: &dyn Transitions,
     alpha: f64,
     targets: &[usize],
+    reached: &[bool],
+    most: u64,
     observer: &mut dyn Observer,
-) -> Result<f64> {
+) -> Result<Option<f64>> {
     let n = transitions.states();
-    let mut target = vec![false; n];
+    // Paths never see a state that is not reached; it counts as met.
+    let mut target: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().for_each(|&z| target[z] = true);
     let mut a: Vec<f64> = target.iter().map(|&z| if z { 0.0 } else { 1.0 }).collect();
     let mut next = vec![0.0; n];
-    let (mut largest, mut sum) = (if targets.len() < n { 1.0 } else { 0.0 }, 0.0);
+    let (mut largest, mut sum) = (a.iter().copied().fold(0.0, f64::max), 0.0);
     let mut steps = 0u64;
     const ROWS: usize = 4096;
     let mut best = f64::INFINITY;
@@ -210,7 +251,7 @@ fn expected_steps(
             let bound = sum / (1.0 - rho);
             // Going on pays while it halves what the certificate costs in precision.
             if rho < 0.5 || (steps.is_multiple_of(1024) && bound > 0.9 * best) {
-                return Ok(bound);
+                return Ok(Some(bound));
             }
             if steps.is_multiple_of(1024) {
                 best = bound;
@@ -219,14 +260,11 @@ fn expected_steps(
         if steps.is_multiple_of(64) {
             observer.progress(0, 0)?;
         }
-        if steps > MOST {
-            return Err(Error::Invalid(format!(
-                "no certificate for the steady state after {steps} steps: the chain mixes too slowly; ask for a \
-                 finite time"
-            )));
+        if steps >= most {
+            return Ok((rho < 1.0).then(|| sum / (1.0 - rho)));
         }
     }
-    Ok(sum)
+    Ok(Some(sum))
 }
 
 #[cfg(test)]
@@ -262,12 +300,16 @@ mod tests {
             &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],
         );
 
-        let mut found = closed_class_states(&chain);
+        let mut found = closed_class_states(&chain, &[true; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
         found.sort_unstable();
+        assert_eq!(found, [3, 4, 6], "the more probable of 2 and 3");
 
-        assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found.contains(&4) && found.contains(&6));
-        assert!(found.contains(&2) ^ found.contains(&3));
+        let reached = reachable(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(
+            closed_class_states(&chain, &reached, &[0.5; 7]).len(),
+            1,
+            "4 and 6 are not reached from 2"
+        );
     }
 
     #[test]
@@ -281,7 +323,7 @@ mod tests {
         }
         let chain = chain(10, &list);
 
-        let bound = expected_steps(&chain, 2.0, &[0], &mut Silent).unwrap();
+        let bound = expected_steps(&chain, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
 
         // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
         assert!((90.0..=400.0).contains(&bound), "{bound}");
