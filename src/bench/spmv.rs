@@ -9,7 +9,7 @@ use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::{Lane, Launch, Program};
 use crate::sparse::WidthRule;
-use crate::transient::bound::survey;
+use crate::transient::bound::{expect_room, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::kernels::STEP;
 use crate::transient::parts::Parts;
@@ -42,6 +42,7 @@ fn measure<T: Real>(
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
+    expect_room::<T>(lane, transitions)?;
     let survey = lane.host(|| survey::<T>(transitions));
     let parts = Parts::build(lane, transitions, &survey, rule, 1)?;
     // A probability vector that is nowhere zero or regular.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::bound::{Survey, survey};
+use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
 use super::parts::{MatrixInfo, Parts};
 use super::poisson::Window;
@@ -251,6 +251,7 @@ fn solve_in<T: Real>(
 ) -> Result<Solution> {
     let started = Instant::now();
     let n = problem.transitions.states();
+    expect_room::<T>(lane, problem.transitions)?;
     let initial = problem.initial.probabilities(n)?;
     let survey = lane.host(|| survey::<T>(problem.transitions));
     let mut seconds = Seconds::default();

@@ -1,6 +1,6 @@
 //! Run-time choice of instructions, and the gathers of a slice of ELL rows.
 //!
-//! A body is written once, generic in its [`Level`], and compiled for every level by [`dispatch!`]; the level of
+//! A body is written once, generic in its [`Level`], and compiled for every level by [`dispatch`]; the level of
 //! this processor is looked up once.
 
 #![expect(
@@ -88,7 +88,7 @@ unsafe fn avx2<B: Body>(body: B) {
 
 /// Gathers of a slice's columns, the one operation that compilers do not vectorise well by themselves.
 pub trait Gather: Sized {
-    /// sums[r] = sum over k of values[64k + r] · x[columns[64k + r]], k ascending, each term one fused (at
+    /// `sums[r]` = sum over k of `values[64k + r] · x[columns[64k + r]]`, k ascending, each term one fused (at
     /// [`PORTABLE`] possibly two) roundings; for the 64 rows r of one slice. A column beyond the end of `x`
     /// reads its last element. LEVEL must be at most this processor's level.
     fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [Self; SLICE]);

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use wgpu::{BufferUsages, Features, PollType, SubmissionIndex};
 
-pub(crate) use adapter::{best, hardware, list, quiet};
+#[cfg(feature = "cli")]
+pub(crate) use adapter::quiet;
+pub(crate) use adapter::{best, hardware, list};
 
 use super::{Device, PIECE, Program};
 use crate::kernel::{Kernel, Precision, reflect};
