@@ -1,7 +1,7 @@
-// y_i = c_step x_i, in place where y is x. One thread an element. Moves 2 numbers an element.
+// y_i = c_step y_i. One thread an element. Moves 2 numbers an element.
 alias real = f64;
 
-struct Params { step: u32, factor: u32, rows: u32, own: u32 }
+struct Params { step: u32, first: u32, rows: u32, own: u32 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> factors: array<real>;
@@ -12,5 +12,5 @@ fn scale(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) group
          @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 256u + local;
     if i >= p.rows { return; }
-    y[p.own + i] = factors[p.factor] * y[p.own + i];
+    y[p.own + i] = factors[p.first + p.step] * y[p.own + i];
 }

@@ -389,6 +389,21 @@ fn repeated_runs_give_the_same_bytes() {
     assert_eq!(place.get("a.npy"), place.get("b.npy"));
 }
 
+#[test]
+fn lanes_that_share_the_rows_give_the_same_bytes() {
+    let place = Place::new();
+    place.transient("wlan:4,3 --time 0.5 -o one.npy");
+    for device in ["cpu,cpu", "cpu --lanes 3"] {
+        let line = format!("transient wlan:4,3 --time 0.5 --device {device} -o several.npy --report r.json");
+        let run = place.kolmo(&line);
+
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");
+        let lanes = place.json("r.json")["devices"][0]["lanes"].as_u64();
+        assert_eq!(lanes, Some(if device == "cpu,cpu" { 2 } else { 3 }));
+    }
+}
+
 // Devices.
 
 /// The devices that the command sees, and those that the environment requires.

@@ -6,7 +6,7 @@ use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
 use kolmo::{Error, sparse::WidthRule};
-use support::{Keep, chain, dense, l1, lane, model, ragged, run};
+use support::{Keep, chain, dense, l1, lanes, model, ragged, run};
 
 /// π of the chain 0 → 1 at rate a, 1 → 0 at rate b, from state 0.
 fn two_states(a: f64, b: f64, t: f64) -> [f64; 2] {
@@ -19,11 +19,11 @@ mod suite {
     use super::*;
 
     pub(crate) fn two_states_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
         let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
         let times = [0.0, 1e-3, 0.1, 1.0, 7.5];
 
-        let (got, solution) = run(&lane, precision, &two, &Initial::State(0), &times, &Options::default());
+        let (got, solution) = run(&lanes, precision, &two, &Initial::State(0), &times, &Options::default());
 
         for ((t, p), at) in times.iter().zip(&got).zip(&solution.times) {
             let error = l1(p, &two_states(3.0, 2.0, *t));
@@ -42,7 +42,7 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
         let tandem = model("tandem:2");
         let n = tandem.states();
         let mut initial = vec![0.0; n];
@@ -50,7 +50,7 @@ mod suite {
         initial[n - 1] = 0.75;
         for t in [0.01, 0.5, 3.0] {
             let (got, solution) = run(
-                &lane,
+                &lanes,
                 precision,
                 &*tandem,
                 &Initial::Distribution(initial.clone()),
@@ -70,14 +70,14 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
-        let (cpu, chain) = (support::lane("cpu", F64, false).expect("the CPU opens"), ragged(1500));
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let (cpu, chain) = (support::lanes("cpu", F64, false).expect("the CPU opens"), ragged(1500));
         let exact = Options { epsilon: 1e-13, ..Options::default() };
         let (wanted, reference) = run(&cpu, F64, &chain, &Initial::State(3), &[12.0], &exact);
         for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
         {
             let options = Options { width, ..Options::default() };
-            let (got, solution) = run(&lane, precision, &chain, &Initial::State(3), &[12.0], &options);
+            let (got, solution) = run(&lanes, precision, &chain, &Initial::State(3), &[12.0], &options);
 
             let (error, bound) = (l1(&got[0], &wanted[0]), solution.bound.total() + reference.bound.total());
             assert!(error <= bound, "{width}: error {error:e}, bound {bound:e}");
@@ -89,16 +89,16 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
         let wlan = model("wlan:3,2");
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
             // Width max has one order of additions whatever the slices.
             let options = |parts| Options { parts, width: WidthRule::Max, ..Options::default() };
-            let (one, _) = run(&lane, precision, chain, &initial, &[4.0, 9.0], &options(1));
+            let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
             for parts in [2, 3, 5] {
-                let (many, solution) = run(&lane, precision, chain, &initial, &[4.0, 9.0], &options(parts));
+                let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));
 
                 assert!(solution.matrix.parts > 1, "{} parts were made", solution.matrix.parts);
                 assert_eq!(one, many, "{parts} parts");
@@ -111,14 +111,14 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
-        let cpu = support::lane("cpu", F64, false).expect("the CPU opens");
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let cpu = support::lanes("cpu", F64, false).expect("the CPU opens");
         let wlan = model("wlan:6,4");
         let times = [0.3, 2.0, 2.1, 10.0];
         let exact = Options { epsilon: 1e-12, ..Options::default() };
         let (wanted, reference) = run(&cpu, F64, &*wlan, &Initial::State(0), &times, &exact);
 
-        let (got, solution) = run(&lane, precision, &*wlan, &Initial::State(0), &times, &Options::default());
+        let (got, solution) = run(&lanes, precision, &*wlan, &Initial::State(0), &times, &Options::default());
 
         for i in 0..times.len() {
             let (error, bound) =
@@ -128,7 +128,7 @@ mod suite {
     }
 
     pub(crate) fn rewards_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
         let (a, b) = (3.0, 2.0);
         let two = chain(2, &[(0, 1, a), (1, 0, b)]);
         let rewards = [
@@ -144,7 +144,7 @@ mod suite {
             vectors: false,
         };
 
-        let solution = solve(&lane, precision, &problem, &Options::default(), &mut Keep::default()).unwrap();
+        let solution = solve(&lanes, precision, &problem, &Options::default(), &mut Keep::default()).unwrap();
 
         for (t, result) in times.iter().zip(&solution.times) {
             let p = two_states(a, b, *t);
@@ -175,12 +175,12 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lane) = lane(spec, precision, checked) else { return };
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
         let wlan = model("wlan:2,3");
-        let (swept, one) = run(&lane, precision, &*wlan, &Initial::State(0), &[8.0], &Options::default());
+        let (swept, one) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &Options::default());
         let options = Options { method: Method::Subdivided { theta: 60.0 }, ..Options::default() };
 
-        let (got, many) = run(&lane, precision, &*wlan, &Initial::State(0), &[8.0], &options);
+        let (got, many) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &options);
 
         let (error, bound) = (l1(&got[0], &swept[0]), one.bound.total() + many.bound.total());
         assert!(error <= bound, "error {error:e}, bound {bound:e}");
@@ -212,6 +212,12 @@ macro_rules! on {
 
 on!(cpu_f64, "cpu", F64, false);
 on!(cpu_f32, "cpu", F32, false);
+on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64, false);
+on!(two_cpu_lanes_f32, "cpu,cpu", F32, false);
+#[cfg(feature = "wgpu")]
+on!(two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64, false);
+#[cfg(feature = "wgpu")]
+on!(wgpu_and_cpu_f64, "wgpu:0,cpu", F64, false);
 #[cfg(feature = "wgpu")]
 on!(wgpu_f64, "wgpu:0", F64, false);
 #[cfg(feature = "wgpu")]
@@ -219,8 +225,48 @@ on!(wgpu_f32, "wgpu:0", F32, false);
 #[cfg(feature = "wgpu")]
 on!(wgpu_f64_checked, "wgpu:0", F64, true);
 
-fn cpu() -> kolmo::lane::Lane {
-    lane("cpu", F64, false).expect("the CPU opens")
+fn cpu() -> Vec<kolmo::lane::Lane> {
+    lanes("cpu", F64, false).expect("the CPU opens")
+}
+
+/// π on these lanes and on one of them.
+fn bits_of_one_lane(spec: &str, one: &str, precision: Precision) {
+    let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
+        return;
+    };
+    let wlan = model("wlan:4,3");
+    // Two components, one of them a single block; rows with nothing in them at the end.
+    let mut split: Vec<(u32, u32, f64)> = (0..255).map(|i| (i, i + 1, 0.5 + f64::from(i) / 300.0)).collect();
+    split.extend((300..1100).map(|i| (i, 300 + (i * 7 + 1) % 800, 0.125)).filter(|t| t.0 != t.1));
+    let disconnected = chain(1300, &split);
+    let scattered = ragged(1024);
+    for chain in [&*wlan, &disconnected as &dyn Transitions, &scattered] {
+        let initial = Initial::Uniform(vec![0, 301]);
+        let (wanted, _) = run(&one, precision, chain, &initial, &[0.7, 6.0], &Options::default());
+
+        let (got, solution) = run(&many, precision, chain, &initial, &[0.7, 6.0], &Options::default());
+
+        assert!(solution.matrix.parts > 1);
+        assert_eq!(got, wanted, "{} lanes, {} states", many.len(), chain.states());
+    }
+}
+
+#[test]
+fn any_number_of_cpu_lanes_gives_the_bits_of_one() {
+    for precision in [F64, F32] {
+        bits_of_one_lane("cpu,cpu", "cpu", precision);
+        bits_of_one_lane("cpu,cpu,cpu", "cpu", precision);
+        bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", precision);
+    }
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn any_number_of_wgpu_lanes_gives_the_bits_of_one() {
+    for precision in [F64, F32] {
+        bits_of_one_lane("wgpu:0,wgpu:0", "wgpu:0", precision);
+        bits_of_one_lane("wgpu:0,wgpu:0,wgpu:0", "wgpu:0", precision);
+    }
 }
 
 #[test]
@@ -381,7 +427,7 @@ fn times_that_do_not_fit_memory_take_another_sweep() {
     let options = OpenOptions { memory_limit: Some(limit), ..OpenOptions::default() };
     let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
 
-    let (got, solution) = run(&lanes[0], F64, &*wlan, &Initial::State(0), &times, &Options::default());
+    let (got, solution) = run(&lanes, F64, &*wlan, &Initial::State(0), &times, &Options::default());
 
     assert!(solution.terms > free.terms, "{} terms in several sweeps of {}", solution.terms, free.terms);
     for (got, wanted) in got.iter().zip(&wanted) {
@@ -417,7 +463,7 @@ fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
         vectors: true,
     };
 
-    let error = solve(&lanes[0], F64, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
+    let error = solve(&lanes, F64, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
 
     assert!(matches!(error, Error::OutOfMemory { asked, .. } if asked > 0), "{error}");
     assert!(error.to_string().contains("100000"), "{error}");

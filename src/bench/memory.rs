@@ -65,7 +65,7 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     for kernel in [true, false] {
         let once = |times: u32| match kernel {
             true => lane.run(&program, 0, u64::from(times), &mut |_| Ok(())),
-            false => lane.copy(&src, &dst, times),
+            false => lane.copy(&src, &dst, 0, times),
         };
         once(1)?;
         let mut seconds = Vec::new();

@@ -11,6 +11,28 @@ pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
 pub use transient::{Case, transient};
 
+/// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
+fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
+    let one = |lane: &crate::lane::Lane| match lane.device().backend {
+        "cpu" => triad_bandwidth(lane, repeat),
+        _ => copy_bandwidth(lane, repeat),
+    };
+    lanes.iter().map(one).sum()
+}
+
+/// An observer that has nothing to say.
+struct Silent;
+
+impl crate::transient::Observer for Silent {
+    fn progress(&mut self, _: u64, _: u64) -> crate::Result<()> {
+        Ok(())
+    }
+
+    fn result(&mut self, _: usize, _: &[f64]) -> crate::Result<()> {
+        Ok(())
+    }
+}
+
 /// The least and the median of some seconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {

@@ -1,6 +1,6 @@
 //! Whole runs.
 
-use super::{Record, Spread, copy_bandwidth, triad_bandwidth};
+use super::{Record, Spread, bandwidth};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -34,17 +34,14 @@ pub struct Case<'a> {
 
 /// Measures a solution, the building of the matrix aside. The error is the l1 distance to the reference.
 pub fn transient(
-    lane: &Lane,
+    lanes: &[Lane],
     precision: Precision,
     case: &Case<'_>,
     options: &Options,
     repeat: usize,
 ) -> Result<Record> {
     let (chain, t) = (case.chain, case.time);
-    let copy = match lane.device().backend {
-        "cpu" => triad_bandwidth(lane, repeat)?,
-        _ => copy_bandwidth(lane, repeat)?,
-    };
+    let copy = bandwidth(lanes, repeat)?;
     let problem = Problem {
         transitions: &*chain.transitions,
         initial: &chain.initial,
@@ -56,7 +53,7 @@ pub fn transient(
     let mut last = None;
     for _ in 0..repeat {
         let mut keep = Keep(Vec::new());
-        let solution = solve(lane, precision, &problem, options, &mut keep)?;
+        let solution = solve(lanes, precision, &problem, options, &mut keep)?;
         seconds.push(solution.seconds.solve);
         last = Some((solution, keep.0));
     }
@@ -71,13 +68,13 @@ pub fn transient(
     Ok(Record {
         bench: "transient",
         case: format!("{} t={t}", case.name),
-        device: lane.device().name.clone(),
-        backend: lane.device().backend,
+        device: lanes[0].device().name.clone(),
+        backend: lanes[0].device().backend,
         precision: precision.to_string(),
         n: solution.n,
         nnz: solution.nnz,
         format: solution.matrix.format,
-        lanes: 1,
+        lanes: lanes.len(),
         accumulate: None,
         bytes,
         bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)

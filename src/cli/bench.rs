@@ -48,6 +48,9 @@ struct Job {
     /// A chain, as in `kolmo transient`
     #[arg(default_value = "wlan:60,6")]
     model: String,
+    /// Let the devices share the rows of one chain, instead of measuring one after the other
+    #[arg(long)]
+    together: bool,
     /// Measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10)]
     repeat: usize,
@@ -96,35 +99,37 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
             };
             let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
             let mut keep = Keep(Vec::new());
-            solve(&cpu[0], Precision::F64, &problem, &options, &mut keep)?;
+            solve(&cpu, Precision::F64, &problem, &options, &mut keep)?;
             keep.0
         }
     };
     let mut records: Vec<Record> = Vec::new();
-    // One device after the other: measured together they would share the host.
-    for spec in &job.common.device.0 {
-        let (lanes, precision) = job.common.open_one(spec)?;
-        for lane in &lanes {
-            super::interrupt::check()?;
-            match command {
-                Bench::Spmv(_) => {
-                    let width = job.ell_width;
-                    records.extend(bench::spmv(
-                        lane,
-                        precision,
-                        &chain.name,
-                        &*chain.transitions,
-                        width,
-                        job.repeat,
-                    )?);
-                }
-                Bench::Transient(t) => {
-                    let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
-                    let options = Options { epsilon: t.epsilon, width: job.ell_width, method, parts: 1 };
-                    let case =
-                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                    records.push(bench::transient(lane, precision, &case, &options, job.repeat)?);
-                }
+    // One device after the other, since measured at once they would share the host; or all on one chain.
+    let each: Vec<&[DeviceSpec]> = match job.together {
+        true => vec![&job.common.device.0],
+        false => job.common.device.0.chunks(1).collect(),
+    };
+    for specs in each {
+        let (lanes, precision) = job.common.open_all(specs)?;
+        super::interrupt::check()?;
+        match command {
+            Bench::Spmv(_) => {
+                let width = job.ell_width;
+                records.extend(bench::spmv(
+                    &lanes,
+                    precision,
+                    &chain.name,
+                    &*chain.transitions,
+                    width,
+                    job.repeat,
+                )?);
+            }
+            Bench::Transient(t) => {
+                let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
+                let options = Options { epsilon: t.epsilon, width: job.ell_width, method, parts: 1 };
+                let case =
+                    bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);
             }
         }
     }

@@ -131,11 +131,6 @@ impl Common {
         self.open_all(&self.device.0)
     }
 
-    /// Opens the lanes of one of the devices alone.
-    fn open_one(&self, spec: &DeviceSpec) -> Result<(Vec<Lane>, Precision)> {
-        self.open_all(std::slice::from_ref(spec))
-    }
-
     fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,

@@ -143,12 +143,6 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     let output = args.output.as_deref().map(|path| Named::create(path, table, times.len())).transpose()?;
     let report_file = report.map(OutputFile::create).transpose()?;
     let (lanes, precision) = args.common.open()?;
-    let [lane] = &lanes[..] else {
-        return Err(Error::Device(format!(
-            "transient runs on one lane in this version, and --device names {}; name one",
-            lanes.len()
-        )));
-    };
     let mut chain = model(&args.model, args.labels.as_deref())?;
     interrupt::check()?;
     let n = chain.transitions.states();
@@ -169,7 +163,9 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             && matches!(args.common.precision, super::PrecisionArg::Auto)
             && named
         {
-            say(format_args!("note: {} has no double precision; computing in f32", lane.device().name));
+            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+            let name = without.map_or("a device", |device| &device.name);
+            say(format_args!("note: {name} has no double precision; computing in f32"));
         }
     }
     let load = started.elapsed().as_secs_f64();
@@ -182,7 +178,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         vectors: sink.wants_vectors(),
     };
     let mut watch = Watch { sink, progress: Progress::new(args.common.quiet) };
-    let mut solution = solve(lane, precision, &problem, &options, &mut watch)?;
+    let mut solution = solve(&lanes, precision, &problem, &options, &mut watch)?;
     let Watch { sink, progress } = watch;
     drop(progress);
     sink.finish(&solution)?;

@@ -308,18 +308,19 @@ impl Lane {
         Ok(())
     }
 
-    /// Copies all of `src` to `dst`, of the same length, on the device, and waits. `times` repeats it, for
-    /// measuring.
-    pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>, times: u32) -> Result<()> {
-        assert_eq!(src.len, dst.len, "a copy has two sides of one length");
+    /// Copies all of `src` into `dst`, from its element `offset` on, on the device, and waits. `times` repeats it,
+    /// for measuring.
+    pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>, offset: usize, times: u32) -> Result<()> {
+        assert!(offset + src.len <= dst.len, "{} elements at {offset} of {}", src.len, dst.len);
+        let at = offset * size_of::<T>();
         match (&self.queue, &src.store, &dst.store) {
             (Queue::Cpu(lane), Store::Cpu(src), Store::Cpu(dst)) => {
                 assert!(!Arc::ptr_eq(src, dst), "a copy has two different sides");
-                (0..times).for_each(|_| lane.copy(src, dst));
+                (0..times).for_each(|_| lane.copy(src, dst, at));
             }
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(a), Store::Wgpu(b)) => {
-                return lane.copy(a, b, src.bytes(), times);
+                return lane.copy(a, b, at as u64, (src.len * size_of::<T>()) as u64, times);
             }
             #[cfg(feature = "wgpu")]
             _ => unreachable!("an array is used on the lane that allocated it"),

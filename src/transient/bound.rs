@@ -39,14 +39,15 @@ pub struct Survey<T> {
 }
 
 /// Makes sure, before all states are looked at, that there is room for what every run needs: on the host the lengths,
-/// the exit rates and a probability a state; on the lane the exit rates and two iterates.
+/// the exit rates and a probability a state; on the lanes, one of which has an even share of the states or more, the
+/// exit rates and two iterates.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
-pub fn expect_room<T: Real>(lane: &Lane, transitions: &dyn Transitions) -> Result<()> {
+pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions) -> Result<()> {
     let n = transitions.states() as u64;
     let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
-    lane.expect_room(&what, 3 * number * n)?;
+    lanes[0].expect_room(&what, 3 * number * n / lanes.len() as u64)?;
     expect_memory(n * (4 + 8 + number), || what)
 }
 

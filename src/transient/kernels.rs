@@ -13,6 +13,8 @@ pub static STEP: Kernel = kernel!(step);
 pub static SWEEP: Kernel = kernel!(sweep);
 /// One step's share of one more time point.
 pub static ACCUMULATE: Kernel = kernel!(accumulate);
+/// A vector added to another.
+pub static ADD: Kernel = kernel!(add);
 /// A vector times a number.
 pub static SCALE: Kernel = kernel!(scale);
 /// One part's halo from another part.
@@ -25,8 +27,8 @@ pub static BLOCK_DOT: Kernel = kernel!(block_dot);
 pub static BLOCK_DISTANCE: Kernel = kernel!(block_distance);
 
 /// Every kernel of this engine.
-pub static ALL: [&Kernel; 8] =
-    [&STEP, &SWEEP, &ACCUMULATE, &SCALE, &GATHER, &BLOCK_SUM, &BLOCK_DOT, &BLOCK_DISTANCE];
+pub static ALL: [&Kernel; 9] =
+    [&STEP, &SWEEP, &ACCUMULATE, &ADD, &SCALE, &GATHER, &BLOCK_SUM, &BLOCK_DOT, &BLOCK_DISTANCE];
 
 /// Largest chain that [`SWEEP`] holds.
 pub const SWEEP_ROWS: usize = 1024;
@@ -183,8 +185,18 @@ fn accumulate<T: Real>(call: &Call<'_>) {
     blocks(call, acc, |first, y| dispatch(Axpy { a, x: &x[first..first + y.len()], y }));
 }
 
+fn add<T: Real>(call: &Call<'_>) {
+    let (x, rows, own) = (call.read::<T>(0), call.param(1) as usize, call.param(2) as usize);
+    let x = &x[own..][..rows];
+    blocks(call, &mut call.write::<T>(1)[..rows], |first, acc| {
+        for (acc, &x) in acc.iter_mut().zip(&x[first..]) {
+            *acc = acc.plus(x);
+        }
+    });
+}
+
 fn scale<T: Real>(call: &Call<'_>) {
-    let factor = call.read::<T>(0)[call.param(1) as usize];
+    let factor = call.read::<T>(0)[(call.param(1) + call.param(0)) as usize];
     let (rows, own) = (call.param(2) as usize, call.param(3) as usize);
     blocks(call, &mut call.write::<T>(1)[own..][..rows], |_, y| {
         for y in y {

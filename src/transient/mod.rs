@@ -25,6 +25,8 @@
 pub mod bound;
 pub mod chain;
 pub mod csr;
+mod exchange;
+pub(crate) mod iteration;
 pub mod kernels;
 pub mod parts;
 pub mod poisson;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
+use super::iteration::Iteration;
 use super::parts::{MatrixInfo, Parts};
 use super::poisson::Window;
 use super::sweep::{Planned, Sweep};
@@ -167,13 +168,13 @@ pub struct Solution {
     pub seconds: Seconds,
 }
 
-/// Computes the probabilities at every time of the problem.
+/// Computes the probabilities at every time of the problem on one lane or several, which share the rows.
 ///
 /// # Errors
 /// Times that are negative or NaN, ε outside of (0, 1), an initial distribution that is none, rewards of another
 /// length; a lane that lacks memory or is lost; whatever the observer returns.
 pub fn solve(
-    lane: &Lane,
+    lanes: &[Lane],
     precision: Precision,
     problem: &Problem<'_>,
     options: &Options,
@@ -181,8 +182,8 @@ pub fn solve(
 ) -> Result<Solution> {
     check(problem, options)?;
     match precision {
-        Precision::F32 => solve_in::<f32>(lane, problem, options, observer),
-        Precision::F64 => solve_in::<f64>(lane, problem, options, observer),
+        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer),
+        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer),
     }
 }
 
@@ -219,7 +220,7 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 
 /// A chain built on its lane, and what the methods share.
 pub(super) struct Built<'a, T> {
-    pub(super) lane: &'a Lane,
+    pub(super) lanes: &'a [Lane],
     pub(super) problem: &'a Problem<'a>,
     pub(super) options: &'a Options,
     pub(super) survey: Survey<T>,
@@ -244,16 +245,16 @@ impl<T: Real> Built<'_, T> {
 }
 
 fn solve_in<T: Real>(
-    lane: &Lane,
+    lanes: &[Lane],
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     let started = Instant::now();
     let n = problem.transitions.states();
-    expect_room::<T>(lane, problem.transitions)?;
+    expect_room::<T>(lanes, problem.transitions)?;
     let initial = problem.initial.probabilities(n)?;
-    let survey = lane.host(|| survey::<T>(problem.transitions));
+    let survey = lanes[0].host(|| survey::<T>(problem.transitions));
     let mut seconds = Seconds::default();
     let mut solution = Solution {
         status: Status::Met,
@@ -283,10 +284,10 @@ fn solve_in<T: Real>(
         }
     }
     if times.iter().any(Option::is_none) {
-        let parts = Parts::build(lane, problem.transitions, &survey, options.width, options.parts)?;
+        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.parts)?;
         solution.matrix = parts.matrix.clone();
         seconds.build = started.elapsed().as_secs_f64();
-        let mut built = Built { lane, problem, options, survey, parts, initial };
+        let mut built = Built { lanes, problem, options, survey, parts, initial };
         built.survey.lengths = Vec::new();
         built.survey.exit = Vec::new();
         let at = Instant::now();
@@ -318,7 +319,7 @@ fn solve_in<T: Real>(
             solution.status = Status::NotMet;
         }
     }
-    solution.device_bytes = lane.peak_bytes();
+    solution.device_bytes = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
 }
@@ -400,15 +401,21 @@ fn sweep<T: Real>(
     planned.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let mut terms = 0;
     let rewards: Vec<&[f64]> = problem.rewards.iter().map(|r| &r.values[..]).collect();
-    let vector = built.initial.len() as u64 * T::PRECISION.bytes();
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
-        let mut sweep = Sweep::new(built.lane, &built.parts, &built.survey, &rewards, (terms, terms + most))?;
-        sweep.start(&built.initial)?;
+        let progress = (terms, terms + most);
+        let inverse_alpha = built.survey.inverse_alpha;
+        let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
+        iteration.start(&built.initial)?;
         // A tenth of what is free stays free, for weights and the driver.
-        let room = built.lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1));
+        let room = |(l, lane): (usize, &Lane)| {
+            let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+            let vector = rows as u64 * T::PRECISION.bytes();
+            lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
+        };
+        let room = built.lanes.iter().enumerate().map(room).min().unwrap_or(1);
         let room = (room as usize).clamp(1, planned.len());
-        let (steps, left_over) = sweep.run(&mut planned, room, problem.vectors, observer)?;
+        let (steps, left_over) = Sweep::new(iteration, &mut planned, room, problem.vectors).run(observer)?;
         terms += steps;
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {

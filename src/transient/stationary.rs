@@ -11,10 +11,9 @@
 
 use rayon::prelude::*;
 
-use super::bound::Survey;
 use super::chain::Transitions;
+use super::iteration::Iteration;
 use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
-use super::sweep::Sweep;
 use crate::kernel::Real;
 use crate::{Error, Result};
 
@@ -30,9 +29,8 @@ pub(super) fn run<T: Real>(
     let transitions = built.problem.transitions;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
-    let survey = Survey { inverse_alpha, ..built.survey.clone() };
     let alpha = 1.0 / inverse_alpha.wide();
-    let meeting = built.lane.host(|| {
+    let meeting = built.lanes[0].host(|| {
         let targets = closed_class_states(transitions);
         expected_steps(transitions, alpha, &targets, observer)
     })?;
@@ -41,14 +39,14 @@ pub(super) fn run<T: Real>(
     let floor = 2.0 * meeting * built.survey.step;
     let target = (epsilon - floor).max(0.25 * epsilon) * 0.9;
 
-    let mut sweep = Sweep::new(built.lane, &built.parts, &survey, &[], (0, 0))?;
-    sweep.start(&built.initial)?;
+    let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
+    iteration.start(&built.initial)?;
     let mut next = 16u64;
     let mut best = f64::INFINITY;
     let mut stalled = 0;
     let steady_state = loop {
-        sweep.skip(next, observer)?;
-        let distance = sweep.distance()? * (1.0 + 1e-9 + 12.0 * T::PRECISION.unit_roundoff());
+        iteration.advance(iteration.steps() + next, &[], observer)?;
+        let distance = iteration.distance()? * (1.0 + 1e-9 + 12.0 * T::PRECISION.unit_roundoff());
         let bound = 2.0 * meeting * distance;
         if bound <= target {
             break bound;
@@ -56,13 +54,13 @@ pub(super) fn run<T: Real>(
         // A distance that no longer falls has reached rounding, or the chain is periodic.
         stalled = if distance < 0.999 * best { 0 } else { stalled + 1 };
         best = best.min(distance);
-        if stalled >= 8 || sweep.steps() > MOST {
+        if stalled >= 8 || iteration.steps() > MOST {
             break bound;
         }
-        next = (sweep.steps() / 16).clamp(16, 1 << 16);
+        next = (iteration.steps() / 16).clamp(16, 1 << 16);
     };
-    let terms = sweep.steps();
-    let mut limit = sweep.iterate()?;
+    let terms = iteration.steps();
+    let mut limit = iteration.newest()?;
     // The mass has drifted with rounding by a measured amount; the limit's is 1.
     let mass = super::chain::exit_rate(limit.iter().copied());
     limit.iter_mut().for_each(|p| *p /= mass);

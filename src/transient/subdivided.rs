@@ -5,11 +5,11 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
-use super::kernels::{ACCUMULATE, SCALE, STEP};
+use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
 use crate::kernel::{Precision, Real};
-use crate::lane::Program;
+use crate::lane::Buffer;
 use crate::{Error, Result};
 
 /// Largest Θ whose e^Θ stays within the range of the numbers, with room for the sum of terms.
@@ -34,22 +34,20 @@ pub(super) fn run<T: Real>(
             T::PRECISION
         )));
     }
-    let [part] = &built.parts.parts[..] else {
-        return Err(Error::Invalid(format!(
-            "the subdivided method keeps all rows in one part, and {} needs {}; use --method sweep",
-            built.lane.device().name,
-            built.parts.parts.len()
-        )));
-    };
     if !built.problem.rewards.is_empty() {
         return Err(Error::Invalid(
             "the subdivided method computes no rewards; use --method sweep".to_owned(),
         ));
     }
-    let (lane, n) = (built.lane, built.initial.len());
-    let precision = T::PRECISION;
-    let pt = lane.alloc::<T>("an accumulator", n)?;
-    let nothing = lane.alloc::<T>("scalars", 1)?;
+    let (lanes, parts, precision) = (built.lanes, &built.parts, T::PRECISION);
+    let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
+        lanes.iter().map(|lane| lane.alloc_with("factors", values)).collect()
+    };
+    let pt: Vec<Buffer<T>> = (parts.parts.iter())
+        .map(|p| lanes[p.lane].alloc("an accumulator", p.rows.len()))
+        .collect::<Result<_>>()?;
+    let nothing: Vec<Buffer<T>> = each_lane(&[T::ZERO])?;
+    let inverse = each_lane(&[built.survey.inverse_alpha])?;
     let mut terms = 0;
     for &index in which {
         let t = built.problem.times[index];
@@ -61,54 +59,54 @@ pub(super) fn run<T: Real>(
         let window = Window::new(each, (share / intervals).max(1e-300));
         let last = window.right;
 
-        // 1/α for the step, 1 for the sum, (αt/l)/k for the scaling by terms, e^{−αt/l} for the interval's end.
-        let inverse = lane.alloc_with("scalars", &[built.survey.inverse_alpha])?;
-        let one = lane.alloc_with("scalars", &[T::ZERO, T::of(1.0)])?;
+        // e^{−αt/l} for the interval's end, then (αt/l)/k for the scaling of term k.
         let mut factors: Vec<T> = vec![T::of((-each).exp())];
         factors.extend((1..=last).map(|k| T::of(each / k as f64)));
-        let factors = lane.alloc_with("factors", &factors)?;
-
-        let initial: Vec<T> = built.initial.iter().map(|&p| T::of(p)).collect();
-        lane.upload(&initial, &pt, 0)?;
-        let rows = n as u32;
-        for interval in 0..intervals as u64 {
-            lane.copy(&pt, &part.x[0], 1)?;
+        let factors = each_lane(&factors)?;
+        let scale = |lane: usize, vector: &Buffer<T>, rows: usize, own: usize| {
+            let params = [0, 0, rows as u32, own as u32];
+            lanes[lane].bind(&SCALE, precision, rows, &params, &[factors[lane].arg(), vector.arg()])
+        };
+        // Term k: r = P m, m = (αt/k) r, pt = pt + m, three kernels on m in x[source] and r in the other iterate.
+        let term = |lane: usize, source: usize| {
             let mut launches = Vec::new();
-            for k in 1..=last {
-                let (m, r) = (&part.x[(k as usize + 1) % 2], &part.x[k as usize % 2]);
+            for (p, part) in parts.of(lane) {
+                let r = &part.x[1 - source];
                 for chunk in &part.chunks {
-                    let params = [0, 0, 0, chunk.rows as u32, chunk.first as u32, 0];
-                    let args = [
-                        chunk.slices.arg(),
-                        chunk.columns.arg(),
-                        chunk.values.arg(),
-                        part.exit.arg(),
-                        inverse.arg(),
-                        m.arg(),
-                        r.arg(),
-                        nothing.arg(),
-                    ];
-                    launches.push(lane.bind(&STEP, precision, chunk.rows, &params, &args)?);
+                    let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
+                    launches.push(chunk.step(&lanes[lane], part, source, scalars, acc, 0..0)?);
                 }
-                launches.push(lane.bind(
-                    &SCALE,
-                    precision,
-                    n,
-                    &[0, k as u32, rows, 0],
-                    &[factors.arg(), r.arg()],
-                )?);
-                let args = [one.arg(), r.arg(), pt.arg()];
-                launches.push(lane.bind(&ACCUMULATE, precision, n, &[0, 0, rows, 0], &args)?);
+                let rows = part.rows.len();
+                launches.push(scale(lane, r, rows, part.own)?);
+                let params = [0, rows as u32, part.own as u32];
+                launches.push(lanes[lane].bind(&ADD, precision, rows, &params, &[r.arg(), pt[p].arg()])?);
             }
-            launches.push(lane.bind(&SCALE, precision, n, &[0, 0, rows, 0], &[factors.arg(), pt.arg()])?);
+            Ok(launches)
+        };
+        for (part, pt) in parts.parts.iter().zip(&pt) {
+            let own: Vec<T> = built.initial[part.rows.clone()].iter().map(|&p| T::of(p)).collect();
+            lanes[part.lane].upload(&own, pt, 0)?;
+        }
+        for interval in 0..intervals as u64 {
+            for (part, pt) in parts.parts.iter().zip(&pt) {
+                lanes[part.lane].copy(pt, &part.x[0], part.own, 1)?;
+            }
+            parts.exchange(lanes, 0)?;
             let all = terms + (intervals as u64 - interval) * last;
-            let mut watch = |_| observer.progress(terms, all);
-            lane.run(&Program { cycle: vec![launches.iter().collect()] }, 0, 1, &mut watch)?;
+            let mut watch = |done: u64| observer.progress(terms + done, all);
+            // Step numbers are those of the terms, 1 … last.
+            parts.run(lanes, 1..last + 1, 0, &term, &mut watch)?;
+            for (part, pt) in parts.parts.iter().zip(&pt) {
+                lanes[part.lane].launch(&[&scale(part.lane, pt, part.rows.len(), 0)?], 0)?;
+            }
             terms += last;
         }
-        let mut result = vec![T::ZERO; n];
-        lane.download(&pt, 0, &mut result)?;
-        let result: Vec<f64> = result.iter().map(|p| p.wide()).collect();
+        let mut result = Vec::with_capacity(built.initial.len());
+        for (part, pt) in parts.parts.iter().zip(&pt) {
+            let mut own = vec![T::ZERO; pt.len()];
+            lanes[part.lane].download(pt, 0, &mut own)?;
+            result.extend(own.iter().map(|p| p.wide()));
+        }
         observer.result(index, &result)?;
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
         let u = precision.unit_roundoff();

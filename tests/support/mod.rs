@@ -9,15 +9,17 @@ use kolmo::transient::chain::{TransitionList, Transitions};
 use kolmo::transient::csr::Csr;
 use kolmo::transient::{Initial, Observer, Options, Problem, Solution, solve};
 
-/// Opens a lane for a test, or explains why not. A device that KOLMO_REQUIRE_DEVICES names must open.
-pub(crate) fn lane(spec: &str, precision: Precision, checked: bool) -> Option<Lane> {
-    let wanted: DeviceSpec = spec.parse().expect("the test names a device");
+/// Opens lanes for a test, or explains why not. A device that KOLMO_REQUIRE_DEVICES names must open.
+pub(crate) fn lanes(spec: &str, precision: Precision, checked: bool) -> Option<Vec<Lane>> {
+    let wanted: Vec<DeviceSpec> =
+        spec.split(',').map(|d| d.parse().expect("the test names a device")).collect();
     let options = OpenOptions { precision: Some(precision), checked, ..OpenOptions::default() };
-    match open(&[wanted], &options) {
-        Ok((mut lanes, _)) => lanes.pop(),
+    match open(&wanted, &options) {
+        Ok((lanes, _)) => Some(lanes),
         Err(e) => {
             let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-            assert!(!required.split(',').any(|d| d == spec), "{spec} is required and does not open: {e}");
+            let needed = spec.split(',').all(|s| required.split(',').any(|d| d == s));
+            assert!(!needed, "{spec} is required and does not open: {e}");
             println!("skipped: {spec} does not open in {precision}: {e}");
             None
         }
@@ -45,7 +47,7 @@ impl Observer for Keep {
 
 /// π at each time, and what the solver says of it.
 pub(crate) fn run(
-    lane: &Lane,
+    lanes: &[Lane],
     precision: Precision,
     chain: &dyn Transitions,
     initial: &Initial,
@@ -55,7 +57,7 @@ pub(crate) fn run(
     let mut keep = Keep::default();
     let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
     let solution =
-        solve(lane, precision, &problem, options, &mut keep).expect("a sound problem has a solution");
+        solve(lanes, precision, &problem, options, &mut keep).expect("a sound problem has a solution");
     (keep.0, solution)
 }
 

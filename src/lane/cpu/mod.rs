@@ -226,10 +226,10 @@ impl CpuLane {
         unsafe { dst.bytes_mut() }.fill(0);
     }
 
-    pub(super) fn copy(&self, src: &Memory, dst: &Memory) {
+    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: usize) {
         let _queue = self.lock();
         // SAFETY: the lock is held, and the two are different (asserted by the caller).
-        unsafe { dst.bytes_mut().copy_from_slice(src.bytes()) };
+        unsafe { dst.bytes_mut()[offset..offset + src.len].copy_from_slice(src.bytes()) };
     }
 
     pub(super) fn bind(

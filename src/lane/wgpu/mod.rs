@@ -205,10 +205,17 @@ impl WgpuLane {
         self.submit(encoder).map(drop)
     }
 
-    pub(super) fn copy(&self, src: &wgpu::Buffer, dst: &wgpu::Buffer, bytes: u64, times: u32) -> Result<()> {
+    pub(super) fn copy(
+        &self,
+        src: &wgpu::Buffer,
+        dst: &wgpu::Buffer,
+        offset: u64,
+        bytes: u64,
+        times: u32,
+    ) -> Result<()> {
         let mut encoder = self.encoder();
         for _ in 0..times {
-            encoder.copy_buffer_to_buffer(src, 0, dst, 0, bytes);
+            encoder.copy_buffer_to_buffer(src, 0, dst, offset, bytes);
         }
         let index = self.submit(encoder)?;
         self.wait(Some(index), "a copy")

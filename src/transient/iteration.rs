@@ -1,0 +1,407 @@
+//! The iteration x_{k+1} = x_k + (Qᵀ x_k)/α on its lanes, and what is read off its iterates on the way.
+
+use std::ops::Range;
+
+use super::Observer;
+use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
+use super::parts::{Part, Parts};
+use crate::Result;
+use crate::kernel::{Kernel, Real};
+use crate::lane::{Arg, Buffer, Lane, Launch, Program};
+use crate::sparse::BLOCK;
+
+/// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].
+const SMALL_STEPS: u64 = 512;
+/// Elements of the rewards' partial sums that are held on a device.
+const REWARD_ELEMENTS: usize = 1 << 22;
+
+/// A weighted sum of iterates in the making: Σ w_k x_k.
+#[derive(Debug)]
+pub(crate) struct Target<T> {
+    /// On each lane: 1/α, then the weights of the steps that are held.
+    scalars: Vec<Buffer<T>>,
+    /// One accumulator a part; none if only rewards are wanted.
+    pub(crate) acc: Vec<Buffer<T>>,
+    /// Steps whose weights the scalars hold.
+    held: Range<u64>,
+}
+
+/// One of the last two iterates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// x_k.
+    Newest,
+    /// x_{k−1}.
+    Before,
+}
+
+/// The iteration of one chain.
+pub(crate) struct Iteration<'a, T> {
+    pub(crate) lanes: &'a [Lane],
+    parts: &'a Parts<T>,
+    inverse_alpha: T,
+    /// One vector a reward and part.
+    rewards: Vec<Vec<Buffer<T>>>,
+    /// Partial sums of rewards, one array a part.
+    partials: Vec<Buffer<T>>,
+    /// Partial sums of one vector, for mass and distance, one array a part.
+    blocks: Vec<Buffer<T>>,
+    /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
+    alone: Vec<(Buffer<T>, Buffer<T>)>,
+    /// x_k lies in `x[now]`.
+    k: u64,
+    now: usize,
+    /// Steps done before this iteration, and to be done in all, for progress.
+    progress: (u64, u64),
+}
+
+impl<'a, T: Real> Iteration<'a, T> {
+    pub(crate) fn new(
+        lanes: &'a [Lane],
+        parts: &'a Parts<T>,
+        inverse_alpha: T,
+        rewards: &[&[f64]],
+        progress: (u64, u64),
+    ) -> Result<Self> {
+        let mut vectors = Vec::new();
+        for reward in rewards {
+            let mut own = Vec::new();
+            for part in &parts.parts {
+                let values: Vec<T> = reward[part.rows.clone()].iter().map(|&r| T::of(r)).collect();
+                own.push(lanes[part.lane].alloc_with("a reward", &values)?);
+            }
+            vectors.push(own);
+        }
+        let per_part = |elements: usize| -> Result<Vec<Buffer<T>>> {
+            let alloc = |p: &Part<T>| {
+                let blocks = p.rows.len().div_ceil(BLOCK);
+                lanes[p.lane].alloc("partial sums", (blocks * elements).max(blocks))
+            };
+            parts.parts.iter().map(alloc).collect()
+        };
+        Ok(Self {
+            lanes,
+            parts,
+            inverse_alpha,
+            partials: match rewards.len() {
+                0 => Vec::new(),
+                count => per_part(count * reward_steps(parts, count) as usize)?,
+            },
+            rewards: vectors,
+            blocks: per_part(1)?,
+            alone: lanes
+                .iter()
+                .map(|lane| Ok((lane.alloc_with("scalars", &[inverse_alpha])?, lane.alloc("scalars", 1)?)))
+                .collect::<Result<_>>()?,
+            k: 0,
+            now: 0,
+            progress,
+        })
+    }
+
+    /// Starts (again) from an initial distribution.
+    pub(crate) fn start(&mut self, initial: &[f64]) -> Result<()> {
+        (self.k, self.now) = (0, 0);
+        for part in &self.parts.parts {
+            let values: Vec<T> = initial[part.rows.clone()].iter().map(|&p| T::of(p)).collect();
+            self.lanes[part.lane].upload(&values, &part.x[0], part.own)?;
+        }
+        self.parts.exchange(self.lanes, 0)
+    }
+
+    /// k: the number of steps taken.
+    pub(crate) fn steps(&self) -> u64 {
+        self.k
+    }
+
+    /// A sum with room for `weights` weights at a time, in accumulators that are cleared.
+    pub(crate) fn target(&self, weights: usize, acc: Vec<Buffer<T>>) -> Result<Target<T>> {
+        for (acc, part) in acc.iter().zip(&self.parts.parts) {
+            self.lanes[part.lane].clear(acc)?;
+        }
+        let scalars = self.lanes.iter().map(|lane| lane.alloc("Poisson weights", weights + 1));
+        Ok(Target { scalars: scalars.collect::<Result<_>>()?, acc, held: 0..0 })
+    }
+
+    /// An accumulator for each part.
+    pub(crate) fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
+        let parts = self.parts.parts.iter();
+        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.rows.len())).collect()
+    }
+
+    /// Gives a sum the weights of steps from `first` on.
+    pub(crate) fn weigh(
+        &self,
+        target: &mut Target<T>,
+        first: u64,
+        weights: &[f64],
+        divisor: f64,
+    ) -> Result<()> {
+        let mut scalars = Vec::with_capacity(weights.len() + 1);
+        scalars.push(self.inverse_alpha);
+        scalars.extend(weights.iter().map(|w| T::of(w / divisor)));
+        target.held = first..first + weights.len() as u64;
+        for (lane, buffer) in self.lanes.iter().zip(&target.scalars) {
+            lane.upload(&scalars, buffer, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Takes steps up to `to`, each iterate x_k with its share in every target. Returns the rewards of the steps, one
+    /// row a step. With rewards, at most [`Self::most_steps`] at a time.
+    pub(crate) fn advance(
+        &mut self,
+        to: u64,
+        targets: &[&Target<T>],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<f64>> {
+        let (from, count) = (self.k, to - self.k);
+        let (before, all) = self.progress;
+        if self.small(targets) {
+            let (launch, launches) = self.small_launch(to, targets.first().copied())?;
+            let mut watch = |done: u64| observer.progress(before + (from + done * SMALL_STEPS).min(to), all);
+            let lane = &self.lanes[self.parts.parts[0].lane];
+            lane.run(&Program { cycle: vec![vec![&launch]] }, 0, launches, &mut watch)?;
+            // The kernel leaves x_k where it found it.
+            self.k = to;
+            return Ok(Vec::new());
+        }
+        let mut watch = |done: u64| observer.progress(before + from + done, all);
+        let launches = |lane: usize, source: usize| self.step_launches(lane, targets, source, from);
+        self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
+        self.k = to;
+        self.now = (self.now + count as usize) % 2;
+        if self.rewards.is_empty() { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
+    }
+
+    /// Most steps that [`Self::advance`] takes at once when there are rewards.
+    pub(crate) fn most_steps(&self) -> u64 {
+        match self.rewards.len() {
+            0 => u64::MAX,
+            count => reward_steps(self.parts, count),
+        }
+    }
+
+    fn small(&self, targets: &[&Target<T>]) -> bool {
+        let [part] = &self.parts.parts[..] else { return false };
+        let whole = part.rows.len() <= SWEEP_ROWS && part.chunks.len() == 1;
+        whole && targets.len() <= 1 && self.rewards.is_empty()
+    }
+
+    /// The launch of the kernel for small chains, and how often it runs to reach step `to`.
+    fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
+        let part = &self.parts.parts[0];
+        let chunk = &part.chunks[0];
+        let (scalars, acc, window) = self.fused(target, 0);
+        let params = [
+            0,
+            self.k as u32,
+            SMALL_STEPS as u32,
+            to as u32,
+            window.start as u32,
+            window.end as u32,
+            part.rows.len() as u32,
+        ];
+        let (x, before) = (part.x[self.now].arg(), part.x[1 - self.now].arg());
+        let args = [
+            chunk.slices.arg(),
+            chunk.columns.arg(),
+            chunk.values.arg(),
+            part.exit.arg(),
+            scalars,
+            x,
+            before,
+            acc,
+        ];
+        let launch = self.lanes[part.lane].bind(&SWEEP, T::PRECISION, 1, &params, &args)?;
+        Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
+    }
+
+    /// Weights, accumulator and window of the sum that the step kernel itself serves.
+    fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
+        let lane = self.parts.parts[part].lane;
+        match target {
+            Some(t) if !t.acc.is_empty() => (t.scalars[lane].arg(), t.acc[part].arg(), t.held.clone()),
+            _ => (self.alone[lane].0.arg(), self.alone[lane].1.arg(), 0..0),
+        }
+    }
+
+    /// One step of a lane's parts from x[source], with everything that reads x[source].
+    fn step_launches(
+        &self,
+        lane: usize,
+        targets: &[&Target<T>],
+        source: usize,
+        first_step: u64,
+    ) -> Result<Vec<Launch>> {
+        let mut launches = Vec::new();
+        for (p, part) in self.parts.of(lane) {
+            let (scalars, acc, window) = self.fused(targets.first().copied(), p);
+            for chunk in &part.chunks {
+                launches.push(chunk.step(&self.lanes[lane], part, source, scalars, acc, window.clone())?);
+            }
+            for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
+                launches.push(self.accumulate(target, p, source)?);
+            }
+            launches.extend(self.reward_launches(p, source, first_step)?);
+        }
+        Ok(launches)
+    }
+
+    fn accumulate(&self, target: &Target<T>, part: usize, source: usize) -> Result<Launch> {
+        let p = &self.parts.parts[part];
+        let params = [0, target.held.start as u32, p.rows.len() as u32, p.own as u32];
+        let args = [target.scalars[p.lane].arg(), p.x[source].arg(), target.acc[part].arg()];
+        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, p.rows.len(), &params, &args)
+    }
+
+    fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
+        let p = &self.parts.parts[part];
+        let rows = p.rows.len();
+        let blocks = rows.div_ceil(BLOCK) as u32;
+        let stride = blocks * self.rewards.len() as u32;
+        let launch = |(r, reward): (usize, &Vec<Buffer<T>>)| {
+            let params = [0, rows as u32, p.own as u32, r as u32 * blocks, stride, first_step as u32];
+            let args = [reward[part].arg(), p.x[source].arg(), self.partials[part].arg()];
+            self.lanes[p.lane].bind(&BLOCK_DOT, T::PRECISION, rows, &params, &args)
+        };
+        self.rewards.iter().enumerate().map(launch).collect()
+    }
+
+    /// The rewards of `count` steps, blocks added in global order.
+    fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
+        let mut sums = vec![0.0; count * self.rewards.len()];
+        for (part, out) in self.parts.parts.iter().zip(&self.partials) {
+            let blocks = part.rows.len().div_ceil(BLOCK);
+            let mut partial = vec![T::ZERO; sums.len() * blocks];
+            self.lanes[part.lane].download(out, 0, &mut partial)?;
+            for (sum, blocks) in sums.iter_mut().zip(partial.chunks(blocks)) {
+                *sum += blocks.iter().map(|b| b.wide()).sum::<f64>();
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The rewards of one iterate.
+    pub(crate) fn rewards_of(&self, which: Which) -> Result<Vec<f64>> {
+        if self.rewards.is_empty() {
+            return Ok(Vec::new());
+        }
+        let source = self.source(which);
+        self.each_part(|p| self.reward_launches(p, source, self.k))?;
+        self.collect_rewards(1)
+    }
+
+    /// Adds one iterate with the weight that the target holds for step k.
+    pub(crate) fn add(&self, target: &Target<T>, which: Which) -> Result<()> {
+        if target.acc.is_empty() {
+            return Ok(());
+        }
+        let source = self.source(which);
+        self.each_part(|p| Ok(vec![self.accumulate(target, p, source)?]))
+    }
+
+    fn source(&self, which: Which) -> usize {
+        match which {
+            Which::Newest => self.now,
+            Which::Before => 1 - self.now,
+        }
+    }
+
+    /// Runs launches of every part once, as step k.
+    fn each_part(&self, launches: impl Fn(usize) -> Result<Vec<Launch>>) -> Result<()> {
+        for (p, part) in self.parts.parts.iter().enumerate() {
+            let launches = launches(p)?;
+            self.lanes[part.lane].launch(&launches.iter().collect::<Vec<_>>(), self.k)?;
+        }
+        Ok(())
+    }
+
+    /// Σ x_k over all states, blocks in global order.
+    pub(crate) fn mass(&self) -> Result<f64> {
+        self.block_sums(&BLOCK_SUM, |part| vec![part.x[self.now].arg()])
+    }
+
+    /// ‖x_k − x_{k−1}‖ in l1.
+    pub(crate) fn distance(&self) -> Result<f64> {
+        self.block_sums(&BLOCK_DISTANCE, |part| vec![part.x[1 - self.now].arg(), part.x[self.now].arg()])
+    }
+
+    fn block_sums<'b>(
+        &'b self,
+        kernel: &'static Kernel,
+        vectors: impl Fn(&'b Part<T>) -> Vec<Arg<'b>>,
+    ) -> Result<f64> {
+        self.each_part(|p| {
+            let part = &self.parts.parts[p];
+            let params = [0, part.rows.len() as u32, part.own as u32, 0, 0, 0];
+            let mut args = vectors(part);
+            args.push(self.blocks[p].arg());
+            Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, part.rows.len(), &params, &args)?])
+        })?;
+        let mut sum = 0.0;
+        for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
+            let mut partial = vec![T::ZERO; out.len()];
+            self.lanes[part.lane].download(out, 0, &mut partial)?;
+            sum += partial.iter().map(|b| b.wide()).sum::<f64>();
+        }
+        Ok(sum)
+    }
+
+    /// Copies accumulators to the host, in the order of states.
+    pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
+        self.collect(|p| (&acc[p], 0))
+    }
+
+    /// Copies x_k to the host, in the order of states.
+    pub(crate) fn newest(&self) -> Result<Vec<f64>> {
+        self.collect(|p| (&self.parts.parts[p].x[self.now], self.parts.parts[p].own))
+    }
+
+    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize)) -> Result<Vec<f64>>
+    where
+        T: 'b,
+    {
+        let mut all = Vec::new();
+        for (p, part) in self.parts.parts.iter().enumerate() {
+            let (buffer, offset) = of(p);
+            let mut own = vec![T::ZERO; part.rows.len()];
+            self.lanes[part.lane].download(buffer, offset, &mut own)?;
+            all.extend(own.iter().map(|p| p.wide()));
+        }
+        Ok(all)
+    }
+}
+
+/// Steps whose rewards are summed before the host looks at them.
+fn reward_steps<T: Real>(parts: &Parts<T>, rewards: usize) -> u64 {
+    let blocks: usize = parts.parts.iter().map(|p| p.rows.len().div_ceil(BLOCK)).sum();
+    (REWARD_ELEMENTS / (blocks * rewards).max(1)).clamp(1, 4096) as u64
+}
+
+impl<T: Real> super::parts::Chunk<T> {
+    /// The step of these rows from x[source].
+    pub(crate) fn step(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        scalars: Arg<'_>,
+        acc: Arg<'_>,
+        window: Range<u64>,
+    ) -> Result<Launch> {
+        let params =
+            [0, window.start as u32, window.end as u32, self.rows as u32, self.first as u32, part.own as u32];
+        let args = [
+            self.slices.arg(),
+            self.columns.arg(),
+            self.values.arg(),
+            part.exit.arg(),
+            scalars,
+            part.x[source].arg(),
+            part.x[1 - source].arg(),
+            acc,
+        ];
+        lane.bind(&STEP, T::PRECISION, self.rows, &params, &args)
+    }
+}
