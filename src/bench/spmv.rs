@@ -9,7 +9,7 @@ use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::sparse::WidthRule;
-use crate::transient::bound::{Survey, survey};
+use crate::transient::bound::{Survey, expect_room, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
@@ -40,6 +40,7 @@ fn measure<T: Real>(
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
+    expect_room::<T>(lanes, transitions)?;
     let survey = lanes[0].host(|| survey::<T>(transitions));
     let parts = Parts::build(lanes, transitions, &survey, rule, How::default())?;
     // A probability vector that is nowhere zero or regular.

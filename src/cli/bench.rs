@@ -88,7 +88,9 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let reference = match command {
         Bench::Spmv(_) => Vec::new(),
         Bench::Transient(t) => {
-            let (cpu, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+            let memory_limit = job.common.memory_limit.map(|size| size.0);
+            let options = OpenOptions { memory_limit, ..OpenOptions::default() };
+            let (cpu, _) = open(&[DeviceSpec::Cpu], &options)?;
             let problem = Problem {
                 transitions: &*chain.transitions,
                 initial: &chain.initial,

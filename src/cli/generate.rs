@@ -48,13 +48,13 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     written.map_err(|e| out.error(e))?;
     out.commit()?;
     if !args.quiet {
-        anstream::eprintln!(
+        super::say(format_args!(
             "{}  n = {}, initial state {}, written to {}",
             model.name,
             grouped(chain.states() as u64),
             model.initial,
             args.output.display()
-        );
+        ));
     }
     Ok(Outcome::Met)
 }

@@ -16,7 +16,7 @@ pub(super) fn listen() {
         std::thread::sleep(GRACE);
         // Reading, building and single long launches have no watch.
         crate::io::output::abandon();
-        anstream::eprintln!("interrupted");
+        super::say("interrupted");
         std::process::exit(130);
     });
 }

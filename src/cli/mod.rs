@@ -8,6 +8,8 @@ mod output;
 mod progress;
 mod transient;
 
+use std::fmt::Display;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -140,6 +142,11 @@ impl Common {
     }
 }
 
+/// Writes a line for people to stderr. That nobody reads it any more is no error.
+fn say(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
 /// How a command that did its work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -171,13 +178,13 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Met) => ExitCode::SUCCESS,
         Ok(Outcome::NotMet) => ExitCode::from(1),
         Err(Error::Interrupted) => {
-            anstream::eprintln!("interrupted");
+            say("interrupted");
             ExitCode::from(130)
         }
         // A reader that went away has read what it wanted.
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(e) => {
-            anstream::eprintln!("error: {e}");
+            say(format_args!("error: {e}"));
             ExitCode::from(2)
         }
     }

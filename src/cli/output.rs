@@ -1,7 +1,7 @@
 //! Where a run's probabilities go: a file, stdout, a table of what was asked for.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::io::npy::NpyWriter;
 use crate::io::output::OutputFile;
@@ -41,6 +41,38 @@ enum Vectors {
     },
 }
 
+/// The file of `-o`, opened before the work starts.
+#[derive(Debug)]
+pub(super) struct Named {
+    path: PathBuf,
+    extension: String,
+    file: OutputFile,
+}
+
+impl Named {
+    /// Opens the file for whole vectors at `times` times or for the table of a selection.
+    pub(super) fn create(path: &Path, table: bool, times: usize) -> Result<Self> {
+        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        match extension {
+            "csv" => {}
+            _ if table => {
+                return fail(
+                    "what --states, --label and --top select is written as .csv; use that".to_owned(),
+                );
+            }
+            "txt" if times > 1 => {
+                return fail(format!(".txt holds one time, and {times} were asked for; use .csv or .npy"));
+            }
+            "npy" | "txt" => {}
+            _ => {
+                return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
+            }
+        }
+        Ok(Self { path: path.into(), extension: extension.to_owned(), file: OutputFile::create(path)? })
+    }
+}
+
 /// Rows `time,what,value` of a selection.
 #[derive(Debug)]
 struct Table {
@@ -64,9 +96,9 @@ pub(super) struct Sink {
 const GLANCE: usize = 10;
 
 impl Sink {
-    /// Opens the outputs. `rewards` says whether rewards take the place of the vector on stdout.
+    /// Prepares the outputs. `rewards` says whether rewards take the place of the vector on stdout.
     pub(super) fn open(
-        path: Option<&Path>,
+        file: Option<Named>,
         selection: Selection,
         rewards: bool,
         times: &[f64],
@@ -78,8 +110,8 @@ impl Sink {
         if rewards {
             sink.rewards = Some(OutputFile::stdout());
         }
-        match (selection, path) {
-            (Selection::All, Some(path)) => sink.vectors = Some(Vectors::create(path, times, states)?),
+        match (selection, file) {
+            (Selection::All, Some(file)) => sink.vectors = Some(Vectors::create(file, times, states)?),
             (Selection::All, None) if rewards => {}
             (Selection::All, None) if std::io::stdout().is_terminal() => {
                 sink.glance = Some(table(Some(OutputFile::stdout()), Selection::Top(GLANCE)));
@@ -90,7 +122,7 @@ impl Sink {
                     columns: vec![Vec::new(); times.len()],
                 });
             }
-            (some, Some(path)) => sink.table = Some(table(Some(OutputFile::create(path)?), some)),
+            (some, Some(named)) => sink.table = Some(table(Some(named.file), some)),
             (_, None) if rewards => {
                 return Err(Error::Invalid(
                     "rewards and --states, --label or --top both go to stdout; give the latter a file with -o".to_owned(),
@@ -168,7 +200,7 @@ impl Sink {
         if let Some(table) = self.glance {
             let n = solution.n;
             let note = format!(
-                "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt\n",
+                "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt",
                 GLANCE.min(n)
             );
             table.write(&self.times, &note)?;
@@ -178,34 +210,16 @@ impl Sink {
 }
 
 impl Vectors {
-    fn create(path: &Path, times: &[f64], states: usize) -> Result<Self> {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        let waiting = || vec![None; times.len()];
-        Ok(match extension {
+    fn create(named: Named, times: &[f64], states: usize) -> Result<Self> {
+        let Named { path, extension, file: output } = named;
+        Ok(match &extension[..] {
             "npy" => {
                 let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
-                let output = OutputFile::create(path)?;
-                let writer = NpyWriter::new(output, &shape)
-                    .map_err(|source| Error::Io { path: path.into(), source })?;
-                Self::Npy { writer, waiting: waiting(), next: 0 }
+                let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path, source })?;
+                Self::Npy { writer, waiting: vec![None; times.len()], next: 0 }
             }
-            "csv" => Self::Csv { output: OutputFile::create(path)?, columns: vec![Vec::new(); times.len()] },
-            "txt" if times.len() > 1 => {
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: format!(
-                        ".txt holds one time, and {} were asked for; use .csv or .npy",
-                        times.len()
-                    ),
-                });
-            }
-            "txt" => Self::Text { output: OutputFile::create(path)?, values: Vec::new() },
-            _ => {
-                return Err(Error::File {
-                    path: path.into(),
-                    reason: format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"),
-                });
-            }
+            "csv" => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            _ => Self::Text { output, values: Vec::new() },
         })
     }
 }
@@ -257,7 +271,7 @@ impl Table {
         out.write_all(&text).map_err(|e| out.error(e))?;
         out.commit()?;
         if !note.is_empty() {
-            anstream::eprint!("{note}");
+            super::say(note);
         }
         Ok(())
     }

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use super::output::{Selection, Sink};
+use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt};
+use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_distribution, srew};
 use crate::models;
@@ -145,7 +145,19 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             args.epsilon
         )));
     }
-    // Devices before files: a name that is mistyped should not cost the reading of a large model.
+    // Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
+    let report = args.common.report.as_deref();
+    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
+        && output == report
+    {
+        return Err(Error::Invalid(format!(
+            "-o and --report both name {}; give them two files",
+            output.display()
+        )));
+    }
+    let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
+    let output = args.output.as_deref().map(|path| Named::create(path, table, times.len())).transpose()?;
+    let report_file = report.map(OutputFile::create).transpose()?;
     let (lanes, precision) = args.common.open()?;
     let mut chain = model(&args.model, args.labels.as_deref())?;
     interrupt::check()?;
@@ -157,11 +169,10 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         let states = label(&chain.labels, name)?.to_vec();
         chain = chain.absorbing(&states);
     }
-    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let sink = Sink::open(args.output.as_deref(), selection, !rewards.is_empty(), &times, n)?;
+    let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n)?;
     if !args.common.quiet {
         for warning in &chain.warnings {
-            anstream::eprintln!("warning: {warning}");
+            say(format_args!("warning: {warning}"));
         }
         let named = args.common.device.0.iter().any(|d| *d != crate::lane::DeviceSpec::Auto);
         if precision == crate::kernel::Precision::F32
@@ -170,7 +181,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         {
             let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
-            anstream::eprintln!("note: {name} has no double precision; computing in f32");
+            say(format_args!("note: {name} has no double precision; computing in f32"));
         }
     }
     let load = started.elapsed().as_secs_f64();
@@ -201,7 +212,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         file.commit()?;
     }
     if !args.common.quiet {
-        anstream::eprint!("{}", run.text());
+        say(run.text().trim_end());
     }
     Ok(match solution.status {
         Status::Met => Outcome::Met,
@@ -228,7 +239,8 @@ impl Observer for Watch {
 
 fn times(args: &Transient) -> Result<Vec<f64>> {
     let number = |s: &str| match s.trim().parse::<f64>() {
-        Ok(t) if t >= 0.0 => Ok(t),
+        // A negative zero becomes 0.
+        Ok(t) if t >= 0.0 => Ok(t + 0.0),
         _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
     };
     let mut times = Vec::new();
@@ -308,6 +320,11 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
         return Ok(Initial::State(state));
     }
     let path = Path::new(text);
+    if !path.exists() {
+        return Err(Error::Invalid(format!(
+            "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
+        )));
+    }
     read_distribution(path).map(Initial::Distribution)
 }
 
@@ -316,6 +333,16 @@ fn rewards(args: &Transient, chain: &Chain, n: usize) -> Result<Vec<Reward>> {
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
+            None if !Path::new(name).exists() => {
+                let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
+                let known = match &known[..] {
+                    [] => "the model has none".to_owned(),
+                    some => format!("the model has: {}", some.join(", ")),
+                };
+                return Err(Error::Invalid(format!(
+                    "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
+                )));
+            }
             None => all.extend(srew::read(Path::new(name), n)?),
         }
     }

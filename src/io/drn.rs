@@ -177,7 +177,15 @@ impl<'a> Model<'a> {
         let digits = significant_digits(&text[..text.len() - scanner.rest().len()]);
         scanner.blanks();
         let Some(rate) = rate.filter(|_| is_end(scanner)) else {
-            return Err(self.error(line, format!("rate {} is not a finite number ≥ 0", quote(text))));
+            return Err(self.error(
+                line,
+                match text {
+                    b"" => {
+                        format!("{} lacks a rate: the file is truncated; export it again", quote(line.bytes))
+                    }
+                    _ => format!("rate {} is not a finite number ≥ 0", quote(text)),
+                },
+            ));
         };
         if target >= self.header.states {
             let states = self.header.states;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{drn, lab, mtx, npy, npz, srew, text, tra, umb};
+use crate::lane::cpu::expect_memory;
 use crate::transient::chain::{Chain, ChainFile, Initial};
 use crate::transient::csr::{Csr, Duplicate};
 use crate::{Error, Result};
@@ -72,6 +73,12 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
 /// Whatever the format's reader finds, transitions listed twice with both lines, and a file that is no chain's.
 pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     let format = Format::of(path)?;
+    if !path.exists() {
+        return Err(Error::File {
+            path: path.into(),
+            reason: "there is no such file; give a chain's file, or a built-in such as tandem:15".to_owned(),
+        });
+    }
     let ChainFile { states, transitions, labels: own, mut rewards, warnings } = match format {
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
@@ -81,20 +88,10 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     };
     // Each state takes some tens of bytes before the first transition is sorted in: a file may name more states
     // than there is memory for.
-    let needed = states as u64 * 48 + transitions.rate.len() as u64 * 28;
-    let available = crate::lane::cpu::available_memory();
-    if needed > available {
-        return Err(Error::OutOfMemory {
-            device: "the host".to_owned(),
-            what: format!(
-                "{}: a chain of {states} states and {} transitions",
-                path.display(),
-                transitions.rate.len()
-            ),
-            asked: needed,
-            limit: format!("{available} bytes of memory are available"),
-        });
-    }
+    let count = transitions.rate.len();
+    expect_memory(states as u64 * 48 + count as u64 * 28, || {
+        format!("{}: a chain of {states} states and {count} transitions", path.display())
+    })?;
     let chain = Csr::new(states, &transitions).map_err(|duplicate| twice(path, format, duplicate))?;
     drop(transitions);
     let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
@@ -124,6 +121,7 @@ fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Erro
     let lines = match format {
         Format::Tra => tra::line_of(path, from, to),
         Format::Drn => drn::line_of(path, from, to),
+        Format::MatrixMarket => mtx::line_of(path, from, to),
         _ => Ok(Vec::new()),
     };
     let reason =

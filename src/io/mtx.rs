@@ -1,15 +1,12 @@
 //! Matrix Market coordinate files (Boisvert, Pozo, Remington, NISTIR 5935, 1996), plain or gzip.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::ops::Deref;
+use std::io::{self, Write};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-use memmap2::Mmap;
 use rayon::prelude::*;
 
 use super::generator::{self, MOST_STATES, MatrixEntries};
+use super::text;
 use super::write::{count_transitions, write_transitions};
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
@@ -30,12 +27,32 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// (mirrored entries follow the listed ones).
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read; [`Error::Parse`] with the line for everything that is not such a
+/// Those of [`text::read`]; [`Error::Parse`] with the line for everything that is not such a
 /// file, and where the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     let path = path.as_ref();
-    let bytes = Contents::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    parse(&bytes).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
+    parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
+}
+
+/// The lines, counted from 1, where an entry stands, row and column from 0: for the message about duplicates.
+///
+/// # Errors
+/// Those of [`read_matrix`].
+pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
+    let bytes = text::read(path)?;
+    let Head { kind, symmetric, line: mut at, body: mut rest, .. } =
+        head(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
+    let mut lines = Vec::new();
+    while !rest.is_empty() {
+        let (mut text, after) = next_line(rest);
+        (at, rest) = (at + 1, after);
+        if let Ok((i, j, _)) = entry(&mut text, kind)
+            && ((i, j) == (row, column) || symmetric && (j, i) == (row, column))
+        {
+            lines.push(at);
+        }
+    }
+    Ok(lines)
 }
 
 /// Writes a chain's rates: `coordinate real general`, row: source, ascending, from 1. Every row is asked for twice.
@@ -50,58 +67,6 @@ pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -
     write_transitions(writer, chain, 1)
 }
 
-/// A file's bytes, mapped where that is possible.
-enum Contents {
-    Mapped(Mmap),
-    Read(Vec<u8>),
-}
-
-impl Contents {
-    fn read(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || metadata.len() == 0 {
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            return Self::unpacked(bytes);
-        }
-        #[expect(unsafe_code, reason = "a mapped file is parsed without a second copy in memory")]
-        // SAFETY: the mapping is only read, and only by `read_matrix`, which drops it when the entries are parsed. The
-        // parser accepts any bytes, so a change by another process changes the result and nothing else; a file that
-        // is shortened meanwhile ends this process by a signal.
-        let mapped = unsafe { Mmap::map(&file)? };
-        if !is_gzip(&mapped) {
-            return Ok(Self::Mapped(mapped));
-        }
-        unpack(&mapped).map(Self::Read)
-    }
-
-    fn unpacked(bytes: Vec<u8>) -> io::Result<Self> {
-        Ok(Self::Read(if is_gzip(&bytes) { unpack(&bytes)? } else { bytes }))
-    }
-}
-
-impl Deref for Contents {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(bytes) => bytes,
-            Self::Read(bytes) => bytes,
-        }
-    }
-}
-
-fn is_gzip(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x1f, 0x8b])
-}
-
-fn unpack(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut unpacked = Vec::new();
-    MultiGzDecoder::new(bytes).read_to_end(&mut unpacked)?;
-    Ok(unpacked)
-}
-
 /// Line, counted from 1, and what is wrong there.
 type Trouble = (u64, String);
 
@@ -113,7 +78,17 @@ struct Kind {
     columns: u64,
 }
 
-fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
+/// What stands before the entries.
+struct Head<'a> {
+    kind: Kind,
+    symmetric: bool,
+    promised: u64,
+    /// The size line.
+    line: u64,
+    body: &'a [u8],
+}
+
+fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
     let (first, mut rest) = next_line(bytes);
     let (pattern, symmetric) = parse_banner(first).map_err(|reason| (1, reason))?;
     let mut line = 1;
@@ -137,8 +112,12 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     if symmetric && rows != columns {
         return Err((line, format!("symmetric with {rows} rows and {columns} columns")));
     }
-    let kind = Kind { pattern, rows, columns };
+    Ok(Head { kind: Kind { pattern, rows, columns }, symmetric, promised, line, body: rest })
+}
 
+fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
+    let Head { kind, symmetric, promised, line, body: rest } = head(bytes)?;
+    let Kind { rows, columns, .. } = kind;
     let chunks: Vec<Chunk> = split(rest).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
     let mut matrix =

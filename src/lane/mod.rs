@@ -300,21 +300,24 @@ impl Lane {
         }
     }
 
+    /// An error if the user's limit leaves less than `bytes`; `what` names what they are for.
+    pub(crate) fn expect_room(&self, what: &str, bytes: u64) -> Result<()> {
+        let used = self.budget.used.load(Ordering::Relaxed);
+        match self.budget.limit {
+            Some(limit) if used.saturating_add(bytes) > limit => Err(Error::OutOfMemory {
+                device: self.device().name.clone(),
+                what: what.to_owned(),
+                asked: bytes,
+                limit: format!("{used} of the {limit} bytes of --memory-limit are in use"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Allocates `len` zeroed elements; `what` names them in the error when memory does not suffice.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
         let bytes = (len.max(1) as u64) * size_of::<T>() as u64;
-        let name = &self.device().name;
-        if let Some(limit) = self.budget.limit {
-            let used = self.budget.used.load(Ordering::Relaxed);
-            if used + bytes > limit {
-                return Err(Error::OutOfMemory {
-                    device: name.clone(),
-                    what: what.to_owned(),
-                    asked: bytes,
-                    limit: format!("{used} of the {limit} bytes of --memory-limit are in use"),
-                });
-            }
-        }
+        self.expect_room(what, bytes)?;
         let named = |e| match e {
             Error::OutOfMemory { device, asked, limit, .. } => {
                 Error::OutOfMemory { device, what: what.to_owned(), asked, limit }

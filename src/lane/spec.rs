@@ -28,7 +28,8 @@ impl FromStr for DeviceSpec {
     fn from_str(s: &str) -> Result<Self> {
         let unknown = || {
             Error::Device(format!(
-                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all, cuda:N or a comma list of them"
+                "'{s}' names no device; give auto, cpu, wgpu:N, wgpu:all, cuda:N or a comma list of them; {}",
+                known()
             ))
         };
         Ok(match s.split_once(':') {

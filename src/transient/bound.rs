@@ -16,7 +16,10 @@
 use rayon::prelude::*;
 
 use super::chain::{Transitions, exit_rate};
+use crate::Result;
 use crate::kernel::{Precision, Real};
+use crate::lane::Lane;
+use crate::lane::cpu::expect_memory;
 
 /// What the solver must know of the transitions before it can build them: one pass over all of them.
 #[derive(Debug, Clone)]
@@ -33,6 +36,19 @@ pub struct Survey<T> {
     pub inverse_alpha: T,
     /// Bound on the l1 error of one step.
     pub step: f64,
+}
+
+/// Makes sure, before all states are looked at, that there is room for what every run needs: on the host the lengths,
+/// the exit rates and a probability a state; on the lanes, one of which has an even share of the states or more, the
+/// exit rates and two iterates.
+///
+/// # Errors
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
+pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions) -> Result<()> {
+    let n = transitions.states() as u64;
+    let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
+    lanes[0].expect_room(&what, 3 * number * n / lanes.len() as u64)?;
+    expect_memory(n * (4 + 8 + number), || what)
 }
 
 /// Surveys the transitions for a run in precision `T`.

@@ -295,7 +295,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             return Ok(Vec::new());
         }
         let source = self.source(which);
-        self.each_part(|p| self.reward_launches(p, source, self.k as u64))?;
+        self.each_part(|p| self.reward_launches(p, source, self.k))?;
         self.collect_rewards(1)
     }
 

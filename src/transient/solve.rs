@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::bound::{Survey, survey};
+use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
 use super::iteration::Iteration;
 use super::parts::{MatrixInfo, Parts};
@@ -256,6 +256,7 @@ fn solve_in<T: Real>(
 ) -> Result<Solution> {
     let started = Instant::now();
     let n = problem.transitions.states();
+    expect_room::<T>(lanes, problem.transitions)?;
     let initial = problem.initial.probabilities(n)?;
     let survey = lanes[0].host(|| survey::<T>(problem.transitions));
     let mut seconds = Seconds::default();

@@ -135,6 +135,24 @@ pub fn available_memory() -> u64 {
     })
 }
 
+/// An error if the system says that it has less memory than `bytes`; `what` names what they are for. To be asked
+/// before vectors are made that a program ends over when they do not fit.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] with both numbers.
+pub(crate) fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
+    let available = available_memory();
+    if bytes <= available {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        device: "the host".to_owned(),
+        what: what(),
+        asked: bytes,
+        limit: format!("{available} bytes of memory are available"),
+    })
+}
+
 impl CpuLane {
     /// Opens a lane of `threads` threads.
     pub fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use wgpu::{BufferUsages, Features, PollType, SubmissionIndex};
 
-pub(crate) use adapter::{best, hardware, list, quiet};
+#[cfg(feature = "cli")]
+pub(crate) use adapter::quiet;
+pub(crate) use adapter::{best, hardware, list};
 
 use super::pieces::pieces;
 use super::{Device, Program};
