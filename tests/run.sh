@@ -18,7 +18,7 @@ has_driver() {
 }
 
 remedy='install a Vulkan loader and driver (Mesa: packages mesa-vulkan-drivers and libvulkan1, on Fedora
-mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader), or run `cargo test`, which
+mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader) and spirv-tools, or run `cargo test`, which
 tests the devices that are there'
 
 case "$(uname -s)" in
@@ -27,16 +27,21 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     : "${KOLMO_REQUIRE_DEVICES:=cpu}"
     ;;
 *)
-    if ! has_driver; then
+    missing=''
+    has_driver || missing='mesa-vulkan-drivers libvulkan1'
+    # The kernels' SPIR-V is validated by Khronos' tool.
+    command -v spirv-val >/dev/null 2>&1 || missing="$missing spirv-tools"
+    if [ -n "$missing" ]; then
         as_root=''
         if [ "$(id -u)" -ne 0 ]; then
             as_root=sudo
-            command -v sudo >/dev/null 2>&1 || { say "no Vulkan driver, and no sudo to install one: $remedy"; exit 1; }
+            command -v sudo >/dev/null 2>&1 || { say "missing: $missing, and no sudo to install it: $remedy"; exit 1; }
         fi
-        command -v apt-get >/dev/null 2>&1 || { say "no Vulkan driver: $remedy"; exit 1; }
-        say 'no Vulkan driver: installing Mesa'
+        command -v apt-get >/dev/null 2>&1 || { say "missing: $missing: $remedy"; exit 1; }
+        say "installing $missing"
         $as_root apt-get update
-        DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y mesa-vulkan-drivers libvulkan1 spirv-tools
+        # shellcheck disable=SC2086 # several packages
+        DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y $missing
     fi
     : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0}"
     ;;
