@@ -198,6 +198,60 @@ fn closed_class_states(transitions: &dyn Transitions, reached: &[bool], probable
     closed
 }
 
+/// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
+/// times over.
+struct Stochastic {
+    starts: Vec<usize>,
+    to: Vec<u32>,
+    probability: Vec<f64>,
+    /// The probability of staying.
+    stay: Vec<f64>,
+}
+
+const ROWS: usize = 4096;
+
+impl Stochastic {
+    fn new(transitions: &dyn Transitions, alpha: f64) -> Self {
+        let n = transitions.states();
+        let blocks: Vec<(Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>)> = (0..n.div_ceil(ROWS))
+            .into_par_iter()
+            .map(|block| {
+                let (mut row, mut block_rows) =
+                    (Vec::new(), (Vec::new(), Vec::new(), Vec::new(), Vec::new()));
+                for state in block * ROWS..((block + 1) * ROWS).min(n) {
+                    row.clear();
+                    transitions.outgoing(state, &mut row);
+                    let (lengths, to, probability, stay) = &mut block_rows;
+                    lengths.push(row.len());
+                    to.extend(row.iter().map(|&(to, _)| to));
+                    probability.extend(row.iter().map(|&(_, r)| r / alpha));
+                    let rate: f64 = row.iter().map(|&(_, r)| r).sum();
+                    stay.push(1.0 - (rate / alpha).min(1.0));
+                }
+                block_rows
+            })
+            .collect();
+        let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        for (lengths, to, probability, stay) in blocks {
+            for length in lengths {
+                all.starts.push(all.starts[all.starts.len() - 1] + length);
+            }
+            all.to.extend(to);
+            all.probability.extend(probability);
+            all.stay.extend(stay);
+        }
+        all
+    }
+
+    /// (P a)(state).
+    fn apply(&self, state: usize, a: &[f64]) -> f64 {
+        let row = self.starts[state]..self.starts[state + 1];
+        let moved =
+            self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
+        self.stay[state] * a[state] + moved.sum::<f64>()
+    }
+}
+
 /// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
 /// steps do not show one.
 fn expected_steps(
@@ -210,39 +264,30 @@ fn expected_steps(
 ) -> Result<Option<f64>> {
     let n = transitions.states();
     // Paths never see a state that is not reached; it counts as met.
-    let mut target: Vec<bool> = reached.iter().map(|&r| !r).collect();
-    targets.iter().for_each(|&z| target[z] = true);
-    let mut a: Vec<f64> = target.iter().map(|&z| if z { 0.0 } else { 1.0 }).collect();
+    let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
+    targets.iter().for_each(|&z| met[z] = true);
+    let mut a: Vec<f64> = met.iter().map(|&met| if met { 0.0 } else { 1.0 }).collect();
     let mut next = vec![0.0; n];
     let (mut largest, mut sum) = (a.iter().copied().fold(0.0, f64::max), 0.0);
+    let chain = Stochastic::new(transitions, alpha);
     let mut steps = 0u64;
-    const ROWS: usize = 4096;
     let mut best = f64::INFINITY;
     while largest > 0.0 {
         sum += largest;
-        largest = next
-            .par_chunks_mut(ROWS)
-            .enumerate()
-            .map_init(Vec::new, |row, (chunk, out)| {
-                let mut largest = 0.0f64;
-                for (i, out) in out.iter_mut().enumerate() {
-                    let state = chunk * ROWS + i;
-                    if target[state] {
-                        continue;
-                    }
-                    row.clear();
-                    transitions.outgoing(state, row);
-                    let (mut rate, mut reached) = (0.0, 0.0);
-                    for &(to, r) in row.iter() {
-                        rate += r;
-                        reached += r * a[to as usize];
-                    }
-                    *out = a[state] * (1.0 - (rate / alpha).min(1.0)) + reached / alpha;
+        let block = |(block, out): (usize, &mut [f64])| {
+            let mut largest = 0.0f64;
+            for (state, out) in (block * ROWS..).zip(out) {
+                if !met[state] {
+                    *out = chain.apply(state, &a);
                     largest = largest.max(*out);
                 }
-                largest
-            })
-            .reduce(|| 0.0, f64::max);
+            }
+            largest
+        };
+        largest = match n {
+            0..=ROWS => block((0, &mut next)),
+            _ => next.par_chunks_mut(ROWS).enumerate().map(block).reduce(|| 0.0, f64::max),
+        };
         std::mem::swap(&mut a, &mut next);
         steps += 1;
         // The largest value falls monotonically; rounding of a few units in each of the steps is covered twice.
