@@ -5,8 +5,10 @@
 //! kernel has one immediate, a struct of `u32`s whose first member is the number of the step it runs, and
 //! storage buffers bound in the order of `@binding`.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod real;
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
 
 pub use real::{Precision, Real};

@@ -1,0 +1,361 @@
+//! Expressions: values, and the places that pointers name.
+
+use naga::{
+    AddressSpace, ArraySize, BinaryOperator, Expression, Handle, MathFunction, RelationalFunction, Scalar,
+    ScalarKind, Type, TypeInner, UnaryOperator,
+};
+
+use super::function::Body;
+use super::types::{Item, Unit, argument_name, literal, local_name, scalar};
+use super::{Refusal, Written};
+
+impl Body<'_> {
+    /// Whether an expression is a pointer, which is written as the place it points to wherever it is used.
+    pub(super) fn is_pointer(&self, expression: Handle<Expression>) -> bool {
+        matches!(self.inner(expression), TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. })
+    }
+
+    /// The text that names a value: its name, or where it has none yet, what computes it.
+    pub(super) fn value(&self, expression: Handle<Expression>) -> Written {
+        if let Some(name) = self.names.get(&expression) {
+            return Ok(name.clone());
+        }
+        match self.arena[expression] {
+            Expression::Literal(value) => {
+                let text = literal(value)?;
+                Ok(if text.starts_with('-') { format!("({text})") } else { text })
+            }
+            Expression::ZeroValue(ty) => Ok(format!("{}{{}}", self.unit.type_text(ty)?)),
+            Expression::Constant(constant) => {
+                let declared = &self.unit.module.constants[constant];
+                match self.unit.inner(declared.ty) {
+                    TypeInner::Array { .. } => Ok(self.unit.constant_name(constant)),
+                    _ => Body::of_module(self.unit).value(declared.init),
+                }
+            }
+            Expression::FunctionArgument(index) => self.argument(index),
+            Expression::Compose { .. } | Expression::Splat { .. } => self.expression(expression),
+            _ => Ok(format!("({})", self.expression(expression)?)),
+        }
+    }
+
+    fn argument(&self, index: u32) -> Written {
+        let arguments = &self.function_scope()?.arguments;
+        let name = arguments.get(index as usize).and_then(|a| a.name.as_deref());
+        Ok(argument_name(name, index as usize))
+    }
+
+    /// The place that a pointer points to.
+    pub(super) fn place(&self, pointer: Handle<Expression>) -> Written {
+        match self.arena[pointer] {
+            Expression::GlobalVariable(variable) => {
+                let name = self.unit.global_name(variable);
+                let declared = &self.unit.module.global_variables[variable];
+                // A binding is a pointer: to the first element, or to the one value that there is.
+                Ok(match (declared.space, self.unit.inner(declared.ty)) {
+                    (AddressSpace::Storage { .. }, TypeInner::Array { size: ArraySize::Dynamic, .. }) => name,
+                    (AddressSpace::Storage { .. }, _) => format!("(*{name})"),
+                    _ => name,
+                })
+            }
+            Expression::LocalVariable(variable) => {
+                let name = self.function_scope()?.local_variables[variable].name.as_deref();
+                Ok(local_name(name, variable))
+            }
+            Expression::FunctionArgument(index) => self.argument(index),
+            Expression::Access { base, index } => {
+                let (place, index) = (self.place(base)?, self.value(index)?);
+                self.part(self.pointee(base)?, &place, Index::Value(&index))
+            }
+            Expression::AccessIndex { base, index } => {
+                self.part(self.pointee(base)?, &self.place(base)?, Index::Constant(index))
+            }
+            _ => Err(Refusal::new("a pointer that is computed")),
+        }
+    }
+
+    /// The type that a pointer points to.
+    fn pointee(&self, pointer: Handle<Expression>) -> Written<TypeInner> {
+        match *self.inner(pointer) {
+            TypeInner::Pointer { base, .. } => Ok(self.unit.inner(base).clone()),
+            TypeInner::ValuePointer { size: Some(size), scalar, .. } => {
+                Ok(TypeInner::Vector { size, scalar })
+            }
+            TypeInner::ValuePointer { size: None, scalar, .. } => Ok(TypeInner::Scalar(scalar)),
+            _ => Err(Refusal::new("a value that is used as a pointer")),
+        }
+    }
+
+    /// A part of what `whole` names.
+    fn part(&self, ty: TypeInner, whole: &str, index: Index<'_>) -> Written {
+        Ok(match (ty, index) {
+            (TypeInner::Array { base, size, .. }, index) => {
+                let at = if size == ArraySize::Dynamic { "" } else { ".at" };
+                format!("{whole}{at}[{index}]{}", self.unit.element_suffix(base))
+            }
+            (TypeInner::Vector { .. }, index) => format!("{whole}.at[{index}]"),
+            (TypeInner::Struct { members, .. }, Index::Constant(index)) => {
+                format!("{whole}.{}", Unit::member_name(&members, index as usize))
+            }
+            (TypeInner::Matrix { .. }, _) => return Err(Refusal::new("matrices")),
+            (TypeInner::BindingArray { .. }, _) => return Err(Refusal::new("binding_array")),
+            _ => return Err(Refusal::new("a part of a value that has none")),
+        })
+    }
+
+    /// The text that computes an expression.
+    pub(super) fn expression(&self, expression: Handle<Expression>) -> Written {
+        let span = self.arena.get_span(expression);
+        self.computation(expression).map_err(|r| r.at(span))
+    }
+
+    fn computation(&self, expression: Handle<Expression>) -> Written {
+        match self.arena[expression] {
+            Expression::Compose { ty, ref components } => self.compose(ty, components),
+            Expression::Splat { size, value } => {
+                Ok(format!("splat<{}>({})", size as u32, self.value(value)?))
+            }
+            Expression::Swizzle { size, vector, pattern } => {
+                let parts: Vec<_> =
+                    pattern[..size as usize].iter().map(|&part| (part as u32).to_string()).collect();
+                Ok(format!("swizzle<{}>({})", parts.join(", "), self.value(vector)?))
+            }
+            Expression::Access { base, index } => {
+                let (whole, index) = (self.value(base)?, self.value(index)?);
+                self.part(self.inner(base).clone(), &whole, Index::Value(&index))
+            }
+            Expression::AccessIndex { base, index } => {
+                self.part(self.inner(base).clone(), &self.value(base)?, Index::Constant(index))
+            }
+            Expression::Load { pointer } => {
+                let place = self.place(pointer)?;
+                Ok(match self.pointee(pointer)? {
+                    TypeInner::Atomic(_) => format!("atomic_load({place})"),
+                    _ => place,
+                })
+            }
+            Expression::Unary { op, expr } => self.unary(op, expr),
+            Expression::Binary { op, left, right } => self.binary(op, left, right),
+            Expression::Select { condition, accept, reject } => {
+                let parts = (self.value(condition)?, self.value(accept)?, self.value(reject)?);
+                Ok(match self.inner(condition) {
+                    TypeInner::Vector { .. } => format!("select({}, {}, {})", parts.0, parts.1, parts.2),
+                    _ => format!("{} ? {} : {}", parts.0, parts.1, parts.2),
+                })
+            }
+            Expression::Relational { fun, argument } => match fun {
+                RelationalFunction::All => Ok(format!("all({})", self.value(argument)?)),
+                RelationalFunction::Any => Ok(format!("any({})", self.value(argument)?)),
+                RelationalFunction::IsNan => Err(Refusal::new("isNan")),
+                RelationalFunction::IsInf => Err(Refusal::new("isInf")),
+            },
+            Expression::Math { fun, arg, arg1, arg2, arg3 } => {
+                self.math(fun, &[Some(arg), arg1, arg2, arg3].into_iter().flatten().collect::<Vec<_>>())
+            }
+            Expression::As { expr, kind, convert } => {
+                let from = self.scalar_of(expr)?;
+                let to = scalar(Scalar { kind, width: convert.unwrap_or(from.width) })?;
+                let function = if convert.is_some() { "convert" } else { "bitcast" };
+                Ok(format!("{function}<{to}>({})", self.value(expr)?))
+            }
+            Expression::ArrayLength(_) => Err(Refusal::new("arrayLength")),
+            Expression::Override(_) => Err(Refusal::new("override")),
+            Expression::Derivative { .. } => Err(Refusal::new("derivatives")),
+            Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
+                Err(Refusal::new("textures"))
+            }
+            Expression::RayQueryVertexPositions { .. }
+            | Expression::RayQueryProceedResult
+            | Expression::RayQueryGetIntersection { .. } => Err(Refusal::new("ray queries")),
+            Expression::CooperativeLoad { .. } | Expression::CooperativeMultiplyAdd { .. } => {
+                Err(Refusal::new("cooperative matrices"))
+            }
+            // These have their text in `value` and `place`, or a name since the statement that computed them.
+            Expression::Literal(_)
+            | Expression::Constant(_)
+            | Expression::ZeroValue(_)
+            | Expression::FunctionArgument(_)
+            | Expression::GlobalVariable(_)
+            | Expression::LocalVariable(_)
+            | Expression::CallResult(_)
+            | Expression::AtomicResult { .. }
+            | Expression::WorkGroupUniformLoadResult { .. }
+            | Expression::SubgroupBallotResult
+            | Expression::SubgroupOperationResult { .. } => {
+                Err(Refusal::new("a result that is used ahead of its statement"))
+            }
+        }
+    }
+
+    fn compose(&self, ty: Handle<Type>, components: &[Handle<Expression>]) -> Written {
+        let text = self.unit.type_text(ty)?;
+        let mut parts = Vec::new();
+        match self.unit.inner(ty) {
+            TypeInner::Vector { .. } => {
+                for &component in components {
+                    let value = self.value(component)?;
+                    match *self.inner(component) {
+                        // A vector inside a vector stands for its components.
+                        TypeInner::Vector { size, .. } => {
+                            parts.extend((0..size as u32).map(|i| format!("{value}.at[{i}]")));
+                        }
+                        _ => parts.push(value),
+                    }
+                }
+            }
+            TypeInner::Array { base, .. } => {
+                let slot = !self.unit.element_suffix(*base).is_empty();
+                for &component in components {
+                    let value = self.value(component)?;
+                    parts.push(if slot { format!("{{{value}}}") } else { value });
+                }
+            }
+            TypeInner::Struct { members, span } => {
+                for item in self.unit.items(members, *span) {
+                    match item {
+                        Item::Padding(_) => parts.push("{}".into()),
+                        Item::Member(i) => match components.get(i) {
+                            Some(&component) => parts.push(self.value(component)?),
+                            None => return Err(Refusal::new("a struct with too few values")),
+                        },
+                    }
+                }
+                return Ok(format!("{text}{{{}}}", parts.join(", ")));
+            }
+            _ => return Err(Refusal::new("a composed value of another type")),
+        }
+        Ok(format!("{text}{{{{{}}}}}", parts.join(", ")))
+    }
+
+    /// The scalar that an expression is, or consists of.
+    fn scalar_of(&self, expression: Handle<Expression>) -> Written<Scalar> {
+        match *self.inner(expression) {
+            TypeInner::Scalar(s) | TypeInner::Vector { scalar: s, .. } => Ok(s),
+            TypeInner::Matrix { .. } => Err(Refusal::new("matrices")),
+            _ => Err(Refusal::new("arithmetic on what is no number or vector")),
+        }
+    }
+
+    fn is_vector(&self, expression: Handle<Expression>) -> bool {
+        matches!(self.inner(expression), TypeInner::Vector { .. })
+    }
+
+    fn unary(&self, op: UnaryOperator, expression: Handle<Expression>) -> Written {
+        let kind = self.scalar_of(expression)?.kind;
+        let value = self.value(expression)?;
+        let (sign, function) = match op {
+            UnaryOperator::Negate => ("-", "neg"),
+            UnaryOperator::LogicalNot => ("!", "logical_not"),
+            UnaryOperator::BitwiseNot => ("~", "bit_not"),
+        };
+        // Signed integers wrap.
+        let function_only = op == UnaryOperator::Negate && kind != ScalarKind::Float;
+        Ok(if self.is_vector(expression) || function_only {
+            format!("{function}({value})")
+        } else {
+            format!("{sign}{value}")
+        })
+    }
+
+    fn binary(&self, op: BinaryOperator, left: Handle<Expression>, right: Handle<Expression>) -> Written {
+        let kind = self.scalar_of(left)?.kind;
+        self.scalar_of(right)?;
+        // An operator of C++, where it means the same on numbers, and the function of the prelude.
+        let wraps = (kind != ScalarKind::Sint).then_some(());
+        let (sign, function) = match op {
+            BinaryOperator::Add => (wraps.map(|()| "+"), "add"),
+            BinaryOperator::Subtract => (wraps.map(|()| "-"), "sub"),
+            BinaryOperator::Multiply => (wraps.map(|()| "*"), "mul"),
+            BinaryOperator::Divide => ((kind == ScalarKind::Float).then_some("/"), "div"),
+            BinaryOperator::Modulo => (None, "mod"),
+            BinaryOperator::Equal => (Some("=="), "eq"),
+            BinaryOperator::NotEqual => (Some("!="), "ne"),
+            BinaryOperator::Less => (Some("<"), "lt"),
+            BinaryOperator::LessEqual => (Some("<="), "le"),
+            BinaryOperator::Greater => (Some(">"), "gt"),
+            BinaryOperator::GreaterEqual => (Some(">="), "ge"),
+            BinaryOperator::And if kind == ScalarKind::Bool => (Some("&&"), "bit_and"),
+            BinaryOperator::InclusiveOr if kind == ScalarKind::Bool => (Some("||"), "bit_or"),
+            BinaryOperator::ExclusiveOr if kind == ScalarKind::Bool => (Some("!="), "ne"),
+            BinaryOperator::And => (Some("&"), "bit_and"),
+            BinaryOperator::InclusiveOr => (Some("|"), "bit_or"),
+            BinaryOperator::ExclusiveOr => (Some("^"), "bit_xor"),
+            BinaryOperator::LogicalAnd => (Some("&&"), "bit_and"),
+            BinaryOperator::LogicalOr => (Some("||"), "bit_or"),
+            BinaryOperator::ShiftLeft => (None, "shl"),
+            BinaryOperator::ShiftRight => (None, "shr"),
+        };
+        let vectors = self.is_vector(left) || self.is_vector(right);
+        let (left, right) = (self.value(left)?, self.value(right)?);
+        Ok(match sign {
+            Some(sign) if !vectors => format!("{left} {sign} {right}"),
+            _ => format!("{function}({left}, {right})"),
+        })
+    }
+
+    fn math(&self, fun: MathFunction, arguments: &[Handle<Expression>]) -> Written {
+        use MathFunction as M;
+        let function = match fun {
+            M::Abs => "abs",
+            M::Min => "min",
+            M::Max => "max",
+            M::Clamp => "clamp",
+            M::Saturate => "saturate",
+            M::Ceil => "ceil",
+            M::Floor => "floor",
+            M::Round => "round",
+            M::Fract => "fract",
+            M::Trunc => "trunc",
+            M::Ldexp => "ldexp",
+            M::Dot => "dot",
+            M::Distance => "distance",
+            M::Length => "length",
+            M::Sign => "sign",
+            M::Fma => "fma",
+            M::Mix => "mix",
+            M::Step => "step",
+            M::SmoothStep => "smoothstep",
+            M::Sqrt => "sqrt",
+            M::InverseSqrt => "inverse_sqrt",
+            M::CountTrailingZeros => "count_trailing_zeros",
+            M::CountLeadingZeros => "count_leading_zeros",
+            M::CountOneBits => "count_one_bits",
+            M::ReverseBits => "reverse_bits",
+            M::ExtractBits => "extract_bits",
+            M::InsertBits => "insert_bits",
+            M::FirstTrailingBit => "first_trailing_bit",
+            M::FirstLeadingBit => "first_leading_bit",
+            _ => {
+                // naga calls functions as WGSL does, but for a capital.
+                let mut name = format!("{fun:?}");
+                name[..1].make_ascii_lowercase();
+                return Err(Refusal::new(name));
+            }
+        };
+        let mut values = Vec::new();
+        for &argument in arguments {
+            let scalar = self.scalar_of(argument)?;
+            if matches!(fun, M::ExtractBits | M::InsertBits) && scalar.width != 4 {
+                return Err(Refusal::new(format!("{fun:?} of integers of 64 bits")));
+            }
+            values.push(self.value(argument)?);
+        }
+        Ok(format!("{function}({})", values.join(", ")))
+    }
+}
+
+/// Which part of a value.
+#[derive(Clone, Copy)]
+enum Index<'a> {
+    Value(&'a str),
+    Constant(u32),
+}
+
+impl std::fmt::Display for Index<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(text) => f.write_str(text),
+            Self::Constant(index) => index.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Functions: their heads, their variables, the values that their statements may name.
+
+use std::collections::HashMap;
+
+use naga::proc::TypeResolution;
+use naga::valid::FunctionInfo;
+use naga::{
+    AddressSpace, Arena, Binding, BuiltIn, Expression, Function, GlobalVariable, Handle, Type, TypeInner,
+};
+
+use super::types::{Item, Unit, argument_name, local_name};
+use super::{Refusal, Written};
+
+/// A function while it is written, or the module's own expressions.
+pub(super) struct Body<'a> {
+    pub(super) unit: &'a Unit<'a>,
+    pub(super) arena: &'a Arena<Expression>,
+    scope: Option<(&'a Function, &'a FunctionInfo)>,
+    /// Values that have a name by now.
+    pub(super) names: HashMap<Handle<Expression>, String>,
+    /// What has been written.
+    pub(super) out: String,
+    /// How deep statements are indented.
+    pub(super) depth: usize,
+    /// The enclosing loops: where `continue` goes, if it is a label.
+    pub(super) loops: Vec<Option<String>>,
+    /// Declarations that a loop's body leaves to the loop, while it is written.
+    pub(super) hoisted: Option<Vec<String>>,
+    pub(super) labels: usize,
+}
+
+impl<'a> Body<'a> {
+    fn new(unit: &'a Unit<'a>, arena: &'a Arena<Expression>) -> Self {
+        Self {
+            unit,
+            arena,
+            scope: None,
+            names: HashMap::new(),
+            out: String::new(),
+            depth: 0,
+            loops: Vec::new(),
+            hoisted: None,
+            labels: 0,
+        }
+    }
+
+    /// The module's own expressions.
+    pub(super) fn of_module(unit: &'a Unit<'a>) -> Self {
+        Self::new(unit, &unit.module.global_expressions)
+    }
+
+    /// A function's.
+    pub(super) fn of_function(unit: &'a Unit<'a>, function: &'a Function, info: &'a FunctionInfo) -> Self {
+        Self { scope: Some((function, info)), ..Self::new(unit, &function.expressions) }
+    }
+
+    /// The function, where there is one.
+    pub(super) fn function_scope(&self) -> Written<&'a Function> {
+        self.scope.map(|(f, _)| f).ok_or_else(|| Refusal::new("a constant that depends on a function"))
+    }
+
+    /// What naga knows of an expression's type.
+    pub(super) fn resolution(&self, expression: Handle<Expression>) -> &'a TypeResolution {
+        match self.scope {
+            Some((_, info)) => &info[expression].ty,
+            None => &self.unit.info[expression],
+        }
+    }
+
+    /// The type of an expression.
+    pub(super) fn inner(&self, expression: Handle<Expression>) -> &'a TypeInner {
+        self.resolution(expression).inner_with(&self.unit.module.types)
+    }
+
+    /// How often an expression is used.
+    pub(super) fn uses(&self, expression: Handle<Expression>) -> usize {
+        self.scope.map_or(1, |(_, info)| info[expression].ref_count)
+    }
+
+    /// Writes one line.
+    pub(super) fn line(&mut self, text: &str) {
+        self.out.extend(std::iter::repeat_n("    ", self.depth));
+        self.out.push_str(text);
+        self.out.push('\n');
+    }
+
+    /// The variables of the module that a function, and what it calls, uses: more arguments in CUDA.
+    pub(super) fn globals(unit: &Unit<'_>, info: &FunctionInfo) -> Vec<Handle<GlobalVariable>> {
+        let used = |handle: &Handle<GlobalVariable>| !info[*handle].is_empty();
+        unit.module.global_variables.iter().map(|(handle, _)| handle).filter(used).collect()
+    }
+
+    /// A function that is no entry point.
+    pub(super) fn function(mut self, handle: Handle<Function>) -> Written {
+        let function = self.function_scope()?;
+        let mut parameters = Vec::new();
+        for (i, argument) in function.arguments.iter().enumerate() {
+            let name = argument_name(argument.name.as_deref(), i);
+            parameters.push(match *self.unit.inner(argument.ty) {
+                TypeInner::Pointer { base, space } => {
+                    let ty = self.unit.type_text(base)?;
+                    format!("{}{ty}& {name}", constant(space))
+                }
+                TypeInner::ValuePointer { size, scalar, space } => {
+                    let inner = match size {
+                        Some(size) => TypeInner::Vector { size, scalar },
+                        None => TypeInner::Scalar(scalar),
+                    };
+                    let ty = self.unit.resolution_text(&TypeResolution::Value(inner))?;
+                    format!("{}{ty}& {name}", constant(space))
+                }
+                _ => format!("const {} {name}", self.unit.type_text(argument.ty)?),
+            });
+        }
+        for global in Self::globals(self.unit, &self.unit.info[handle]) {
+            parameters.push(self.unit.parameter(global)?);
+        }
+        let result = match &function.result {
+            Some(result) => self.unit.type_text(result.ty)?,
+            None => "void".into(),
+        };
+        let name = self.unit.function_name(handle);
+        self.line(&format!("__device__ __forceinline__ {result} {name}({}) {{", parameters.join(", ")));
+        self.depth += 1;
+        self.variables_and_statements()?;
+        Ok(self.out)
+    }
+
+    /// The entry point, whose arguments are those variables of the module.
+    pub(super) fn entry(mut self, name: &str, arguments: &[Handle<GlobalVariable>]) -> Written {
+        let function = self.function_scope()?;
+        let mut parameters = Vec::new();
+        for &variable in arguments {
+            parameters.push(match self.unit.module.global_variables[variable] {
+                GlobalVariable { space: AddressSpace::Immediate, ty, .. } => {
+                    format!("const {} {}", self.unit.type_text(ty)?, self.unit.global_name(variable))
+                }
+                _ => self.unit.parameter(variable)?,
+            });
+        }
+        let group = super::Kernel::GROUP;
+        self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group})"));
+        self.line(&format!("{name}({}) {{", parameters.join(", ")));
+        self.depth += 1;
+
+        for (handle, variable) in self.unit.module.global_variables.iter() {
+            let span = self.unit.module.global_variables.get_span(handle);
+            let name = self.unit.global_name(handle);
+            match variable.space {
+                AddressSpace::WorkGroup => {
+                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+                    self.line(&format!("__shared__ {ty} {name};"));
+                }
+                AddressSpace::Private => {
+                    let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+                    let value = match variable.init {
+                        Some(value) => Body::of_module(self.unit).value(value)?,
+                        None => format!("{ty}{{}}"),
+                    };
+                    self.line(&format!("{ty} {name} = {value};"));
+                }
+                _ => {}
+            }
+        }
+        for (i, argument) in function.arguments.iter().enumerate() {
+            let ty = self.unit.type_text(argument.ty)?;
+            let value = self.input(argument.binding.as_ref(), argument.ty)?;
+            let name = argument_name(argument.name.as_deref(), i);
+            self.line(&format!("const {ty} {name} = {value};"));
+        }
+        self.variables_and_statements()?;
+        Ok(self.out)
+    }
+
+    /// The value of an argument of the entry point: a built-in value, or a struct of them.
+    fn input(&self, binding: Option<&Binding>, ty: Handle<Type>) -> Written {
+        match (binding, self.unit.inner(ty)) {
+            (Some(Binding::BuiltIn(builtin)), _) => built_in(*builtin),
+            (Some(Binding::Location { .. }), _) => Err(Refusal::new("@location")),
+            (None, TypeInner::Struct { members, span }) => {
+                let mut values = Vec::new();
+                for item in self.unit.items(members, *span) {
+                    values.push(match item {
+                        Item::Member(i) => self.input(members[i].binding.as_ref(), members[i].ty)?,
+                        Item::Padding(_) => "{}".into(),
+                    });
+                }
+                Ok(format!("{}{{{}}}", self.unit.type_text(ty)?, values.join(", ")))
+            }
+            (None, _) => Err(Refusal::new("an argument without a built-in value")),
+        }
+    }
+
+    /// A function's variables and statements, and the brace that ends it.
+    fn variables_and_statements(&mut self) -> Written<()> {
+        let function = self.function_scope()?;
+        for (handle, variable) in function.local_variables.iter() {
+            let span = function.local_variables.get_span(handle);
+            let ty = self.unit.type_text(variable.ty).map_err(|r| r.at(span))?;
+            let value = match variable.init {
+                Some(value) => self.value(value)?,
+                None => format!("{ty}{{}}"),
+            };
+            self.line(&format!("{ty} {} = {value};", local_name(variable.name.as_deref(), handle)));
+        }
+        self.block(&function.body)?;
+        self.depth -= 1;
+        self.line("}\n");
+        Ok(())
+    }
+}
+
+/// `const ` for a place that cannot be written.
+fn constant(space: AddressSpace) -> &'static str {
+    match space {
+        AddressSpace::Storage { access } if !access.contains(naga::StorageAccess::STORE) => "const ",
+        AddressSpace::Immediate => "const ",
+        _ => "",
+    }
+}
+
+/// A built-in value; groups are 256 × 1 × 1 threads.
+fn built_in(builtin: BuiltIn) -> Written {
+    let text = match builtin {
+        BuiltIn::WorkGroupId => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",
+        BuiltIn::NumWorkGroups => "Vec<u32, 3>{{gridDim.x, gridDim.y, gridDim.z}}",
+        BuiltIn::WorkGroupSize => "Vec<u32, 3>{{256u, 1u, 1u}}",
+        BuiltIn::LocalInvocationId => "Vec<u32, 3>{{threadIdx.x, 0u, 0u}}",
+        BuiltIn::LocalInvocationIndex => "threadIdx.x",
+        BuiltIn::GlobalInvocationId => {
+            "Vec<u32, 3>{{blockIdx.x * 256u + threadIdx.x, blockIdx.y, blockIdx.z}}"
+        }
+        BuiltIn::NumSubgroups => "8u",
+        BuiltIn::SubgroupId => "threadIdx.x / 32u",
+        BuiltIn::SubgroupSize => "32u",
+        BuiltIn::SubgroupInvocationId => "subgroup_lane()",
+        other => return Err(Refusal::new(format!("the built-in value {other:?}"))),
+    };
+    Ok(text.into())
+}

@@ -1,0 +1,382 @@
+// What WGSL means where CUDA C++ means something else, and what CUDA C++ lacks: vectors, arrays that are values,
+// arithmetic that wraps, division that is defined everywhere, conversions that are, subgroup operations.
+// Every translated kernel begins with this text; its names are those of WGSL in snake case. It needs no header.
+namespace wgsl {
+
+typedef unsigned char u8;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+
+#define WGSL_FN __device__ __forceinline__
+
+// Values. WGSL aligns a vec2 and a vec4 to their size, which makes their loads one instruction each. A vec3 is
+// aligned like a vec4 but takes three numbers, so that a struct may put a number behind it: the struct's own
+// padding aligns it, and Slot does inside arrays.
+template <class T, u32 N>
+struct alignas(N == 3 ? sizeof(T) : N * sizeof(T)) Vec {
+    T at[N];
+};
+template <class T>
+struct alignas(4 * sizeof(T)) Slot {
+    Vec<T, 3> v;
+};
+template <class T, u32 N>
+struct Array {
+    T at[N];
+};
+
+template <u32 N, class T>
+WGSL_FN Vec<T, N> splat(T x) {
+    Vec<T, N> r;
+    for (u32 i = 0; i < N; i++) r.at[i] = x;
+    return r;
+}
+template <u32... I, class T, u32 N>
+WGSL_FN Vec<T, sizeof...(I)> swizzle(Vec<T, N> v) {
+    return {{v.at[I]...}};
+}
+
+// A function of numbers, component by component.
+#define WGSL_EACH1(f)                                                \
+    template <class T, u32 N>                                        \
+    WGSL_FN auto f(Vec<T, N> a) {                                    \
+        Vec<decltype(f(a.at[0])), N> r;                              \
+        for (u32 i = 0; i < N; i++) r.at[i] = f(a.at[i]);            \
+        return r;                                                    \
+    }
+#define WGSL_EACH2(f) WGSL_EACH2_OF(f, T)
+#define WGSL_EACH2_OF(f, U)                                          \
+    template <class T, u32 N>                                        \
+    WGSL_FN auto f(Vec<T, N> a, Vec<U, N> b) {                       \
+        Vec<decltype(f(a.at[0], b.at[0])), N> r;                     \
+        for (u32 i = 0; i < N; i++) r.at[i] = f(a.at[i], b.at[i]);   \
+        return r;                                                    \
+    }
+#define WGSL_EACH3(f)                                                          \
+    template <class T, u32 N>                                                  \
+    WGSL_FN auto f(Vec<T, N> a, Vec<T, N> b, Vec<T, N> c) {                    \
+        Vec<decltype(f(a.at[0], b.at[0], c.at[0])), N> r;                      \
+        for (u32 i = 0; i < N; i++) r.at[i] = f(a.at[i], b.at[i], c.at[i]);    \
+        return r;                                                              \
+    }
+
+// Arithmetic. Signed integers wrap, which C++ leaves undefined, so they go through unsigned ones.
+#define WGSL_UNSIGNED(T)                                            \
+    WGSL_FN T add(T a, T b) { return a + b; }                       \
+    WGSL_FN T sub(T a, T b) { return a - b; }                       \
+    WGSL_FN T mul(T a, T b) { return a * b; }                       \
+    WGSL_FN T div(T a, T b) { return b == 0 ? a : a / b; }          \
+    WGSL_FN T mod(T a, T b) { return b == 0 ? 0 : a % b; }          \
+    WGSL_FN T abs(T a) { return a; }                                \
+    WGSL_FN T shl(T a, u32 b) { return a << (b & (8 * sizeof(T) - 1)); }
+WGSL_UNSIGNED(u32)
+WGSL_UNSIGNED(u64)
+#define WGSL_SIGNED(T, U, LEAST)                                                          \
+    WGSL_FN T add(T a, T b) { return (T)((U)a + (U)b); }                                  \
+    WGSL_FN T sub(T a, T b) { return (T)((U)a - (U)b); }                                  \
+    WGSL_FN T mul(T a, T b) { return (T)((U)a * (U)b); }                                  \
+    WGSL_FN T neg(T a) { return (T)(0 - (U)a); }                                          \
+    WGSL_FN T div(T a, T b) { return b == 0 || (a == LEAST && b == -1) ? a : a / b; }     \
+    WGSL_FN T mod(T a, T b) { return b == 0 || (a == LEAST && b == -1) ? 0 : a % b; }     \
+    WGSL_FN T abs(T a) { return a < 0 ? neg(a) : a; }                                     \
+    WGSL_FN T sign(T a) { return (a > 0) - (a < 0); }                                     \
+    WGSL_FN T shl(T a, u32 b) { return (T)((U)a << (b & (8 * sizeof(T) - 1))); }
+WGSL_SIGNED(i32, u32, (-2147483647 - 1))
+WGSL_SIGNED(i64, u64, (-9223372036854775807ll - 1))
+#define WGSL_INTEGER(T)                                                       \
+    WGSL_FN T min(T a, T b) { return b < a ? b : a; }                         \
+    WGSL_FN T max(T a, T b) { return a < b ? b : a; }                         \
+    WGSL_FN T bit_not(T a) { return ~a; }                                     \
+    WGSL_FN T bit_and(T a, T b) { return a & b; }                             \
+    WGSL_FN T bit_or(T a, T b) { return a | b; }                              \
+    WGSL_FN T bit_xor(T a, T b) { return a ^ b; }                             \
+    WGSL_FN T shr(T a, u32 b) { return a >> (b & (8 * sizeof(T) - 1)); }
+WGSL_INTEGER(i32)
+WGSL_INTEGER(u32)
+WGSL_INTEGER(i64)
+WGSL_INTEGER(u64)
+WGSL_FN bool bit_and(bool a, bool b) { return a && b; }
+WGSL_FN bool bit_or(bool a, bool b) { return a || b; }
+WGSL_FN bool logical_not(bool a) { return !a; }
+#define WGSL_FLOAT(T, F)                                                           \
+    WGSL_FN T add(T a, T b) { return a + b; }                                      \
+    WGSL_FN T sub(T a, T b) { return a - b; }                                      \
+    WGSL_FN T mul(T a, T b) { return a * b; }                                      \
+    WGSL_FN T div(T a, T b) { return a / b; }                                      \
+    WGSL_FN T mod(T a, T b) { return ::fmod##F(a, b); }                            \
+    WGSL_FN T neg(T a) { return -a; }                                              \
+    WGSL_FN T abs(T a) { return ::fabs##F(a); }                                    \
+    WGSL_FN T min(T a, T b) { return ::fmin##F(a, b); }                            \
+    WGSL_FN T max(T a, T b) { return ::fmax##F(a, b); }                            \
+    WGSL_FN T sign(T a) { return a > 0 ? T(1) : a < 0 ? T(-1) : T(0); }            \
+    WGSL_FN T fma(T a, T b, T c) { return ::fma##F(a, b, c); }                     \
+    WGSL_FN T sqrt(T a) { return ::sqrt##F(a); }                                   \
+    WGSL_FN T inverse_sqrt(T a) { return T(1) / ::sqrt##F(a); }                    \
+    WGSL_FN T ceil(T a) { return ::ceil##F(a); }                                   \
+    WGSL_FN T floor(T a) { return ::floor##F(a); }                                 \
+    WGSL_FN T round(T a) { return ::rint##F(a); }                                  \
+    WGSL_FN T trunc(T a) { return ::trunc##F(a); }                                 \
+    WGSL_FN T fract(T a) { return a - ::floor##F(a); }                             \
+    WGSL_FN T saturate(T a) { return min(max(a, T(0)), T(1)); }                    \
+    WGSL_FN T step(T edge, T x) { return edge <= x ? T(1) : T(0); }                \
+    WGSL_FN T mix(T a, T b, T t) { return a * (T(1) - t) + b * t; }                \
+    WGSL_FN T smoothstep(T low, T high, T x) {                                     \
+        T t = saturate((x - low) / (high - low));                                  \
+        return t * t * (T(3) - T(2) * t);                                          \
+    }                                                                              \
+    WGSL_FN T ldexp(T a, i32 e) { return ::ldexp##F(a, e); }                       \
+    WGSL_FN T length(T a) { return ::fabs##F(a); }
+WGSL_FLOAT(f32, f)
+WGSL_FLOAT(f64, )
+
+template <class T> WGSL_FN T clamp(T x, T low, T high) { return min(max(x, low), high); }
+template <class T> WGSL_FN T select(bool c, T accept, T reject) { return c ? accept : reject; }
+template <class T> WGSL_FN bool eq(T a, T b) { return a == b; }
+template <class T> WGSL_FN bool ne(T a, T b) { return a != b; }
+template <class T> WGSL_FN bool lt(T a, T b) { return a < b; }
+template <class T> WGSL_FN bool le(T a, T b) { return a <= b; }
+template <class T> WGSL_FN bool gt(T a, T b) { return a > b; }
+template <class T> WGSL_FN bool ge(T a, T b) { return a >= b; }
+
+// Bits. CUDA counts from 1 where WGSL counts from 0, and has no answer of its own for "no bit".
+#define WGSL_BITS(T, U, W, S)                                                             \
+    WGSL_FN T count_one_bits(T a) { return (T)__popc##S(a); }                             \
+    WGSL_FN T reverse_bits(T a) { return (T)__brev##S(a); }                               \
+    WGSL_FN T count_leading_zeros(T a) { return (T)__clz##S(a); }                         \
+    WGSL_FN T count_trailing_zeros(T a) { return a == 0 ? W : (T)(__ffs##S(a) - 1); }     \
+    WGSL_FN T first_trailing_bit(T a) { return (T)(__ffs##S(a) - 1); }
+WGSL_BITS(i32, u32, 32, )
+WGSL_BITS(u32, u32, 32, )
+WGSL_BITS(i64, u64, 64, ll)
+WGSL_BITS(u64, u64, 64, ll)
+WGSL_FN u32 first_leading_bit(u32 a) { return (u32)(31 - __clz(a)); }
+WGSL_FN i32 first_leading_bit(i32 a) { return 31 - __clz(a < 0 ? ~a : a); }
+WGSL_FN u64 first_leading_bit(u64 a) { return (u64)(i64)(63 - __clzll(a)); }
+WGSL_FN i64 first_leading_bit(i64 a) { return 63 - __clzll(a < 0 ? ~a : a); }
+// The field of c bits from bit o on, its sign carried where the type has one.
+template <class T>
+WGSL_FN T extract_bits(T a, u32 offset, u32 count) {
+    const u32 o = min(offset, 32u);
+    const u32 c = min(count, 32u - o);
+    return c == 0 ? 0 : (T)((u32)a << (32u - o - c)) >> (32u - c);
+}
+template <class T>
+WGSL_FN T insert_bits(T a, T bits, u32 offset, u32 count) {
+    const u32 o = min(offset, 32u);
+    const u32 c = min(count, 32u - o);
+    if (c == 0) return a;
+    const u32 mask = (0xffffffffu >> (32u - c)) << o;
+    return (T)(((u32)a & ~mask) | (((u32)bits << o) & mask));
+}
+
+// Conversions. A number beyond an integer type becomes the nearest one that both types hold; NaN the least.
+#define WGSL_TO_INTEGER(F, I, LEAST, MOST) \
+    WGSL_FN I to_integer(F x, I) { return (I)min(max(x, (F)LEAST), (F)MOST); }
+WGSL_TO_INTEGER(f32, i32, -2147483648.0, 2147483520.0)
+WGSL_TO_INTEGER(f32, u32, 0.0, 4294967040.0)
+WGSL_TO_INTEGER(f32, i64, -9223372036854775808.0, 9223371487098961920.0)
+WGSL_TO_INTEGER(f32, u64, 0.0, 18446742974197923840.0)
+WGSL_TO_INTEGER(f64, i32, -2147483648.0, 2147483647.0)
+WGSL_TO_INTEGER(f64, u32, 0.0, 4294967295.0)
+WGSL_TO_INTEGER(f64, i64, -9223372036854775808.0, 9223372036854774784.0)
+WGSL_TO_INTEGER(f64, u64, 0.0, 18446744073709549568.0)
+template <class T> struct Kind { static constexpr bool real = false, integer = false; };
+template <> struct Kind<f32> { static constexpr bool real = true, integer = false; };
+template <> struct Kind<f64> { static constexpr bool real = true, integer = false; };
+template <> struct Kind<i32> { static constexpr bool real = false, integer = true; };
+template <> struct Kind<u32> { static constexpr bool real = false, integer = true; };
+template <> struct Kind<i64> { static constexpr bool real = false, integer = true; };
+template <> struct Kind<u64> { static constexpr bool real = false, integer = true; };
+template <class To, class From>
+WGSL_FN To convert(From x) {
+    if constexpr (Kind<From>::real && Kind<To>::integer) {
+        return to_integer(x, To{});
+    } else {
+        return static_cast<To>(x);
+    }
+}
+template <class To, class From, u32 N>
+WGSL_FN Vec<To, N> convert(Vec<From, N> x) {
+    Vec<To, N> r;
+    for (u32 i = 0; i < N; i++) r.at[i] = convert<To>(x.at[i]);
+    return r;
+}
+// The same bits read as another type of the same width.
+template <class To, class From>
+WGSL_FN To bitcast(From x) {
+    static_assert(sizeof(To) == sizeof(From), "a bitcast keeps the width");
+    To r;
+    memcpy(&r, &x, sizeof(To));
+    return r;
+}
+template <class To, class From, u32 N>
+WGSL_FN Vec<To, N> bitcast(Vec<From, N> x) {
+    Vec<To, N> r;
+    for (u32 i = 0; i < N; i++) r.at[i] = bitcast<To>(x.at[i]);
+    return r;
+}
+
+WGSL_EACH2(add)
+WGSL_EACH2(sub)
+WGSL_EACH2(mul)
+WGSL_EACH2(div)
+WGSL_EACH2(mod)
+WGSL_EACH2(bit_and)
+WGSL_EACH2(bit_or)
+WGSL_EACH2(bit_xor)
+WGSL_EACH2_OF(shl, u32)
+WGSL_EACH2_OF(shr, u32)
+WGSL_EACH2(min)
+WGSL_EACH2(max)
+WGSL_EACH2(step)
+WGSL_EACH2_OF(ldexp, i32)
+WGSL_EACH2(eq)
+WGSL_EACH2(ne)
+WGSL_EACH2(lt)
+WGSL_EACH2(le)
+WGSL_EACH2(gt)
+WGSL_EACH2(ge)
+WGSL_EACH1(neg)
+WGSL_EACH1(bit_not)
+WGSL_EACH1(logical_not)
+WGSL_EACH1(abs)
+WGSL_EACH1(sign)
+WGSL_EACH1(sqrt)
+WGSL_EACH1(inverse_sqrt)
+WGSL_EACH1(ceil)
+WGSL_EACH1(floor)
+WGSL_EACH1(round)
+WGSL_EACH1(trunc)
+WGSL_EACH1(fract)
+WGSL_EACH1(saturate)
+WGSL_EACH1(count_one_bits)
+WGSL_EACH1(reverse_bits)
+WGSL_EACH1(count_leading_zeros)
+WGSL_EACH1(count_trailing_zeros)
+WGSL_EACH1(first_leading_bit)
+WGSL_EACH1(first_trailing_bit)
+WGSL_EACH3(fma)
+WGSL_EACH3(clamp)
+WGSL_EACH3(mix)
+WGSL_EACH3(smoothstep)
+template <class T, u32 N> WGSL_FN Vec<T, N> mul(Vec<T, N> a, T b) { return mul(a, splat<N>(b)); }
+template <class T, u32 N> WGSL_FN Vec<T, N> mul(T a, Vec<T, N> b) { return mul(splat<N>(a), b); }
+template <class T, u32 N>
+WGSL_FN Vec<T, N> mix(Vec<T, N> a, Vec<T, N> b, T t) {
+    return mix(a, b, splat<N>(t));
+}
+template <class T, u32 N>
+WGSL_FN Vec<T, N> select(Vec<bool, N> c, Vec<T, N> accept, Vec<T, N> reject) {
+    Vec<T, N> r;
+    for (u32 i = 0; i < N; i++) r.at[i] = c.at[i] ? accept.at[i] : reject.at[i];
+    return r;
+}
+template <class T, u32 N>
+WGSL_FN Vec<T, N> extract_bits(Vec<T, N> a, u32 offset, u32 count) {
+    for (u32 i = 0; i < N; i++) a.at[i] = extract_bits(a.at[i], offset, count);
+    return a;
+}
+template <class T, u32 N>
+WGSL_FN Vec<T, N> insert_bits(Vec<T, N> a, Vec<T, N> bits, u32 offset, u32 count) {
+    for (u32 i = 0; i < N; i++) a.at[i] = insert_bits(a.at[i], bits.at[i], offset, count);
+    return a;
+}
+template <class T, u32 N>
+WGSL_FN T dot(Vec<T, N> a, Vec<T, N> b) {
+    T s = mul(a.at[0], b.at[0]);
+    for (u32 i = 1; i < N; i++) s = add(s, mul(a.at[i], b.at[i]));
+    return s;
+}
+template <class T, u32 N> WGSL_FN T length(Vec<T, N> a) { return sqrt(dot(a, a)); }
+template <class T> WGSL_FN auto distance(T a, T b) { return length(sub(a, b)); }
+WGSL_FN bool all(bool a) { return a; }
+WGSL_FN bool any(bool a) { return a; }
+template <u32 N>
+WGSL_FN bool all(Vec<bool, N> a) {
+    bool r = true;
+    for (u32 i = 0; i < N; i++) r = r && a.at[i];
+    return r;
+}
+template <u32 N>
+WGSL_FN bool any(Vec<bool, N> a) {
+    bool r = false;
+    for (u32 i = 0; i < N; i++) r = r || a.at[i];
+    return r;
+}
+
+// Atomics: relaxed, over the whole device.
+template <class T> WGSL_FN T atomic_load(const T& x) { return *(const volatile T*)&x; }
+template <class T> WGSL_FN void atomic_store(T& x, T v) { *(volatile T*)&x = v; }
+// CUDA's own have no signed 64-bit type but in min and max; the unsigned one has the same bits.
+#define WGSL_ATOMIC(T, U)                                                                              \
+    WGSL_FN T atomic_add(T& x, T v) { return (T)::atomicAdd((U*)&x, (U)v); }                           \
+    WGSL_FN T atomic_sub(T& x, T v) { return (T)::atomicAdd((U*)&x, 0 - (U)v); }                       \
+    WGSL_FN T atomic_and(T& x, T v) { return (T)::atomicAnd((U*)&x, (U)v); }                           \
+    WGSL_FN T atomic_or(T& x, T v) { return (T)::atomicOr((U*)&x, (U)v); }                             \
+    WGSL_FN T atomic_xor(T& x, T v) { return (T)::atomicXor((U*)&x, (U)v); }                           \
+    WGSL_FN T atomic_min(T& x, T v) { return ::atomicMin(&x, v); }                                     \
+    WGSL_FN T atomic_max(T& x, T v) { return ::atomicMax(&x, v); }                                     \
+    WGSL_FN T atomic_exchange(T& x, T v) { return (T)::atomicExch((U*)&x, (U)v); }                     \
+    WGSL_FN T atomic_compare_exchange(T& x, T c, T v) { return (T)::atomicCAS((U*)&x, (U)c, (U)v); }
+WGSL_ATOMIC(i32, u32)
+WGSL_ATOMIC(u32, u32)
+WGSL_ATOMIC(i64, u64)
+WGSL_ATOMIC(u64, u64)
+
+// Subgroups: warps of 32, all of whose threads take part.
+#define WGSL_ALL_LANES 0xffffffffu
+WGSL_FN u32 subgroup_lane() { return threadIdx.x & 31u; }
+#define WGSL_SHUFFLE(f, g)                                                              \
+    template <class T> WGSL_FN T f(T v, u32 n) { return g(WGSL_ALL_LANES, v, n); }      \
+    template <class T, u32 N>                                                           \
+    WGSL_FN Vec<T, N> f(Vec<T, N> v, u32 n) {                                           \
+        for (u32 i = 0; i < N; i++) v.at[i] = g(WGSL_ALL_LANES, v.at[i], n);            \
+        return v;                                                                       \
+    }
+WGSL_SHUFFLE(subgroup_shuffle, __shfl_sync)
+WGSL_SHUFFLE(subgroup_shuffle_up, __shfl_up_sync)
+WGSL_SHUFFLE(subgroup_shuffle_down, __shfl_down_sync)
+WGSL_SHUFFLE(subgroup_shuffle_xor, __shfl_xor_sync)
+template <class T> WGSL_FN T quad_broadcast(T v, u32 n) {
+    return subgroup_shuffle(v, (subgroup_lane() & ~3u) | n);
+}
+WGSL_FN bool subgroup_all(bool c) { return __all_sync(WGSL_ALL_LANES, c); }
+WGSL_FN bool subgroup_any(bool c) { return __any_sync(WGSL_ALL_LANES, c); }
+WGSL_FN Vec<u32, 4> subgroup_ballot(bool c) { return {{__ballot_sync(WGSL_ALL_LANES, c), 0u, 0u, 0u}}; }
+// A butterfly: every lane adds the same pairs, so all lanes hold the same bits.
+#define WGSL_REDUCE(f, op)                                                              \
+    template <class T>                                                                  \
+    WGSL_FN T f(T v) {                                                                  \
+        for (u32 d = 16; d > 0; d >>= 1) v = op(v, subgroup_shuffle_xor(v, d));         \
+        return v;                                                                       \
+    }
+WGSL_REDUCE(subgroup_add, add)
+WGSL_REDUCE(subgroup_mul, mul)
+WGSL_REDUCE(subgroup_min, min)
+WGSL_REDUCE(subgroup_max, max)
+WGSL_REDUCE(subgroup_and, bit_and)
+WGSL_REDUCE(subgroup_or, bit_or)
+WGSL_REDUCE(subgroup_xor, bit_xor)
+template <class T> struct One { static __device__ __forceinline__ T value() { return T(1); } };
+template <class T, u32 N>
+struct One<Vec<T, N>> { static __device__ __forceinline__ Vec<T, N> value() { return splat<N>(T(1)); } };
+#define WGSL_SCAN(inclusive, exclusive, op, identity)                                   \
+    template <class T>                                                                  \
+    WGSL_FN T inclusive(T v) {                                                          \
+        for (u32 d = 1; d < 32; d <<= 1) {                                              \
+            const T below = subgroup_shuffle_up(v, d);                                  \
+            if (subgroup_lane() >= d) v = op(below, v);                                 \
+        }                                                                               \
+        return v;                                                                       \
+    }                                                                                   \
+    template <class T>                                                                  \
+    WGSL_FN T exclusive(T v) {                                                          \
+        const T below = subgroup_shuffle_up(inclusive(v), 1u);                          \
+        return subgroup_lane() == 0 ? identity : below;                                 \
+    }
+WGSL_SCAN(subgroup_inclusive_add, subgroup_exclusive_add, add, T{})
+WGSL_SCAN(subgroup_inclusive_mul, subgroup_exclusive_mul, mul, One<T>::value())

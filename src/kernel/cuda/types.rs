@@ -1,0 +1,305 @@
+//! Names, types, literals: what is the same wherever it is written.
+
+use naga::proc::{Layouter, TypeResolution};
+use naga::{
+    AddressSpace, ArraySize, Constant, Function, GlobalVariable, Handle, Literal, Module, Scalar, ScalarKind,
+    StorageAccess, StructMember, Type, TypeInner, VectorSize,
+};
+
+use super::{Refusal, Written};
+
+/// The module that is written, with what naga knows of it.
+pub(super) struct Unit<'a> {
+    pub(super) module: &'a Module,
+    pub(super) info: &'a naga::valid::ModuleInfo,
+    pub(super) layouter: Layouter,
+}
+
+/// What lies at a place inside a struct.
+pub(super) enum Item {
+    Member(usize),
+    /// Bytes that WGSL leaves unused.
+    Padding(u32),
+}
+
+/// A WGSL name as the beginning of a C++ one. Every name goes on with `_`, a letter for what it names and a
+/// number that is unique among those, so that none is a keyword, a function of CUDA's or another name.
+fn stem(name: Option<&str>, other: &str) -> String {
+    let mut stem = String::new();
+    for c in name.unwrap_or_default().chars() {
+        // C++ reserves two underscores in a row.
+        if c.is_ascii_alphanumeric() || (c == '_' && !stem.ends_with('_')) {
+            stem.push(c);
+        }
+    }
+    let stem = stem.trim_end_matches('_');
+    if stem.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        stem.to_owned()
+    } else {
+        format!("{other}{stem}")
+    }
+}
+
+/// The name of the value of an expression.
+pub(super) fn value_name(name: Option<&str>, expression: Handle<naga::Expression>) -> String {
+    format!("{}_{}", stem(name, "e"), expression.index())
+}
+
+/// The name of a function's variable.
+pub(super) fn local_name(name: Option<&str>, variable: Handle<naga::LocalVariable>) -> String {
+    format!("{}_v{}", stem(name, "v"), variable.index())
+}
+
+/// The name of a function's argument.
+pub(super) fn argument_name(name: Option<&str>, index: usize) -> String {
+    format!("{}_a{index}", stem(name, "a"))
+}
+
+/// The text of a literal, of the literal's own type and to the last bit.
+pub(super) fn literal(literal: Literal) -> Written {
+    Ok(match literal {
+        Literal::F64(v) => real(v, v.to_bits() & ((1 << 52) - 1), 52, (v.to_bits() >> 52) & 0x7ff, 1023),
+        Literal::F32(v) => {
+            let bits = u64::from(v.to_bits());
+            // 23 bits of fraction are six hexadecimal digits but for one bit.
+            real(f64::from(v), (bits & 0x7f_ffff) << 1, 24, (bits >> 23) & 0xff, 127) + "f"
+        }
+        Literal::U32(v) => format!("{v}u"),
+        Literal::I32(v) if v == i32::MIN => "(-2147483647 - 1)".into(),
+        Literal::I32(v) => format!("{v}"),
+        Literal::U64(v) => format!("{v}ull"),
+        Literal::I64(v) if v == i64::MIN => "(-9223372036854775807ll - 1)".into(),
+        Literal::I64(v) => format!("{v}ll"),
+        Literal::Bool(v) => format!("{v}"),
+        Literal::F16(_) => return Err(Refusal::new("f16")),
+        Literal::U16(_) | Literal::I16(_) => return Err(Refusal::new("integers of 16 bits")),
+        Literal::AbstractInt(_) | Literal::AbstractFloat(_) => {
+            return Err(Refusal::new("a literal without a type"));
+        }
+    })
+}
+
+/// A floating-point literal: in decimal where that is exact and short, and otherwise in hexadecimal, which needs
+/// no rounding.
+fn real(value: f64, fraction: u64, bits: usize, exponent: u64, bias: i64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e6 {
+        return format!("{value:?}");
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    let (lead, exponent) = if exponent == 0 { (0, 1 - bias) } else { (1, exponent as i64 - bias) };
+    format!("{sign}0x{lead}.{fraction:0width$x}p{exponent}", width = bits / 4)
+}
+
+/// The text of a scalar type.
+pub(super) fn scalar(scalar: Scalar) -> Written<&'static str> {
+    match (scalar.kind, scalar.width) {
+        (ScalarKind::Bool, _) => Ok("bool"),
+        (ScalarKind::Sint, 4) => Ok("i32"),
+        (ScalarKind::Uint, 4) => Ok("u32"),
+        (ScalarKind::Sint, 8) => Ok("i64"),
+        (ScalarKind::Uint, 8) => Ok("u64"),
+        (ScalarKind::Float, 4) => Ok("f32"),
+        (ScalarKind::Float, 8) => Ok("f64"),
+        (ScalarKind::Float, 2) => Err(Refusal::new("f16")),
+        (ScalarKind::Sint | ScalarKind::Uint, _) => Err(Refusal::new("integers of 16 bits")),
+        (kind, width) => Err(Refusal::new(format!("{kind:?} of {width} bytes"))),
+    }
+}
+
+impl<'a> Unit<'a> {
+    /// The type behind a handle.
+    pub(super) fn inner(&self, ty: Handle<Type>) -> &'a TypeInner {
+        &self.module.types[ty].inner
+    }
+
+    /// The name of a struct.
+    fn struct_name(&self, ty: Handle<Type>) -> String {
+        format!("{}_t{}", stem(self.module.types[ty].name.as_deref(), "Struct"), ty.index())
+    }
+
+    /// The name of a struct's member.
+    pub(super) fn member_name(members: &[StructMember], index: usize) -> String {
+        format!("{}_m{index}", stem(members.get(index).and_then(|m| m.name.as_deref()), "m"))
+    }
+
+    /// The name of a variable of the module.
+    pub(super) fn global_name(&self, variable: Handle<GlobalVariable>) -> String {
+        let GlobalVariable { name, binding, .. } = &self.module.global_variables[variable];
+        match binding {
+            Some(b) => format!("{}_b{}", stem(name.as_deref(), "b"), b.binding),
+            None => format!("{}_g{}", stem(name.as_deref(), "g"), variable.index()),
+        }
+    }
+
+    /// The name of a function that is no entry point.
+    pub(super) fn function_name(&self, function: Handle<Function>) -> String {
+        format!("{}_f{}", stem(self.module.functions[function].name.as_deref(), "f"), function.index())
+    }
+
+    /// The name of a constant that is an array.
+    pub(super) fn constant_name(&self, constant: Handle<Constant>) -> String {
+        format!("{}_c{}", stem(self.module.constants[constant].name.as_deref(), "c"), constant.index())
+    }
+
+    /// The text of a type that a value can have.
+    pub(super) fn type_text(&self, ty: Handle<Type>) -> Written {
+        match *self.inner(ty) {
+            TypeInner::Struct { .. } => Ok(self.struct_name(ty)),
+            ref inner => self.inner_text(inner),
+        }
+    }
+
+    /// The text of an expression's type.
+    pub(super) fn resolution_text(&self, ty: &TypeResolution) -> Written {
+        match ty {
+            TypeResolution::Handle(handle) => self.type_text(*handle),
+            TypeResolution::Value(inner) => self.inner_text(inner),
+        }
+    }
+
+    fn inner_text(&self, inner: &TypeInner) -> Written {
+        Ok(match *inner {
+            // CUDA's atomic functions work on plain numbers.
+            TypeInner::Scalar(s) => scalar(s)?.into(),
+            TypeInner::Atomic(s) => match s.kind {
+                ScalarKind::Sint | ScalarKind::Uint => scalar(s)?.into(),
+                _ => return Err(Refusal::new(format!("atomic<{}>", scalar(s)?))),
+            },
+            TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
+            TypeInner::Array { base, size: ArraySize::Constant(n), .. } => {
+                format!("Array<{}, {n}>", self.element_text(base)?)
+            }
+            TypeInner::Array { size: ArraySize::Dynamic, .. } => {
+                return Err(Refusal::new("an array of unknown length that is no binding of its own"));
+            }
+            TypeInner::Array { .. } => return Err(Refusal::new("an array whose length is an override")),
+            TypeInner::Matrix { .. } => return Err(Refusal::new("matrices")),
+            TypeInner::CooperativeMatrix { .. } => return Err(Refusal::new("cooperative matrices")),
+            TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => {
+                return Err(Refusal::new("a pointer that is stored"));
+            }
+            TypeInner::Struct { .. } => return Err(Refusal::new("a struct without a name")),
+            TypeInner::Image { .. } => return Err(Refusal::new("textures")),
+            TypeInner::Sampler { .. } => return Err(Refusal::new("samplers")),
+            TypeInner::AccelerationStructure { .. } => return Err(Refusal::new("acceleration structures")),
+            TypeInner::RayQuery { .. } => return Err(Refusal::new("ray queries")),
+            TypeInner::BindingArray { .. } => return Err(Refusal::new("binding_array")),
+        })
+    }
+
+    /// The text of the type of an array's elements.
+    pub(super) fn element_text(&self, base: Handle<Type>) -> Written {
+        match *self.inner(base) {
+            TypeInner::Vector { size: VectorSize::Tri, scalar: s } => Ok(format!("Slot<{}>", scalar(s)?)),
+            _ => self.type_text(base),
+        }
+    }
+
+    /// What follows an array's element to name its value: elements of three numbers lie in slots for four.
+    pub(super) fn element_suffix(&self, base: Handle<Type>) -> &'static str {
+        match *self.inner(base) {
+            TypeInner::Vector { size: VectorSize::Tri, .. } => ".v",
+            _ => "",
+        }
+    }
+
+    /// What a struct holds, in order of place.
+    pub(super) fn items(&self, members: &[StructMember], span: u32) -> Vec<Item> {
+        let mut items = Vec::new();
+        let mut end = 0;
+        for (i, member) in members.iter().enumerate() {
+            if member.offset > end {
+                items.push(Item::Padding(member.offset - end));
+            }
+            items.push(Item::Member(i));
+            end = member.offset.saturating_add(self.layouter[member.ty].size);
+        }
+        if span > end {
+            items.push(Item::Padding(span - end));
+        }
+        items
+    }
+
+    /// The definition of a struct, laid out as WGSL lays it out.
+    pub(super) fn definition(&self, ty: Handle<Type>, members: &[StructMember], span: u32) -> Written {
+        let name = self.struct_name(ty);
+        let mut text = format!("struct alignas({}) {name} {{\n", self.layouter[ty].alignment);
+        for (place, item) in self.items(members, span).iter().enumerate() {
+            match *item {
+                Item::Member(i) => {
+                    let ty = self.type_text(members[i].ty)?;
+                    text += &format!("    {ty} {};\n", Self::member_name(members, i));
+                }
+                Item::Padding(bytes) => text += &format!("    u8 padding_{place}[{bytes}];\n"),
+            }
+        }
+        text += &format!("}};\nstatic_assert(sizeof({name}) == {span}, \"the layout of WGSL\");\n\n");
+        Ok(text)
+    }
+
+    /// The declaration of a variable of the module as a parameter: of the kernel, and of functions that use it.
+    pub(super) fn parameter(&self, variable: Handle<GlobalVariable>) -> Written {
+        let GlobalVariable { space, ty, .. } = self.module.global_variables[variable];
+        let name = self.global_name(variable);
+        Ok(match space {
+            AddressSpace::Storage { access } => {
+                let pointee = match *self.inner(ty) {
+                    TypeInner::Array { base, size: ArraySize::Dynamic, .. } => self.element_text(base)?,
+                    _ => self.type_text(ty)?,
+                };
+                if access.contains(StorageAccess::STORE) {
+                    format!("{pointee}* {name}")
+                } else {
+                    format!("const {pointee}* __restrict__ {name}")
+                }
+            }
+            AddressSpace::Immediate => format!("const {}& {name}", self.type_text(ty)?),
+            AddressSpace::WorkGroup | AddressSpace::Private => format!("{}& {name}", self.type_text(ty)?),
+            other => return Err(Refusal::new(space_name(other))),
+        })
+    }
+}
+
+/// What a variable of an address space is called in a refusal.
+pub(super) fn space_name(space: AddressSpace) -> String {
+    match space {
+        AddressSpace::Uniform => "var<uniform>".into(),
+        AddressSpace::Handle => "textures and samplers".into(),
+        other => format!("variables of the address space {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_say_every_bit() {
+        let text = |value| literal(value).unwrap_or_else(|r| panic!("{r:?}"));
+        assert_eq!(text(Literal::F64(0.0)), "0.0");
+        assert_eq!(text(Literal::F64(-0.0)), "-0.0");
+        assert_eq!(text(Literal::F64(-3.0)), "-3.0");
+        assert_eq!(text(Literal::F64(0.1)), "0x1.999999999999ap-4");
+        assert_eq!(text(Literal::F64(-1e300)), "-0x1.7e43c8800759cp996");
+        assert_eq!(text(Literal::F64(f64::MAX)), "0x1.fffffffffffffp1023");
+        assert_eq!(text(Literal::F64(f64::from_bits(1))), "0x0.0000000000001p-1022");
+        assert_eq!(text(Literal::F32(2.0)), "2.0f");
+        assert_eq!(text(Literal::F32(0.1)), "0x1.99999ap-4f");
+        assert_eq!(text(Literal::F32(f32::MAX)), "0x1.fffffep127f");
+        assert_eq!(text(Literal::F32(f32::from_bits(1))), "0x0.000002p-126f");
+        assert_eq!(text(Literal::I32(i32::MIN)), "(-2147483647 - 1)");
+        assert_eq!(text(Literal::I64(i64::MIN)), "(-9223372036854775807ll - 1)");
+        assert_eq!(text(Literal::U64(u64::MAX)), "18446744073709551615ull");
+        assert!(literal(Literal::AbstractInt(1)).is_err());
+    }
+
+    #[test]
+    fn names_are_in_ascii_and_begin_with_a_letter() {
+        assert_eq!(stem(Some("row"), "e"), "row");
+        assert_eq!(stem(Some("a__b_"), "e"), "a_b");
+        assert_eq!(stem(Some("größe"), "e"), "gre");
+        assert_eq!(stem(Some("_x"), "e"), "e_x");
+        assert_eq!(stem(Some("λ"), "e"), "e");
+        assert_eq!(stem(None, "e"), "e");
+    }
+}
