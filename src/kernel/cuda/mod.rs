@@ -19,7 +19,7 @@
 //! | | |
 //! |---|---|
 //! | types | `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with WGSL's layout, `atomic<i32>` and `u32`, `i64`, `u64` |
-//! | variables | bindings of group 0 (`storage`), one `immediate` struct of `u32`s, `workgroup`, `private`, `function`; `let`, `const`; pointers as arguments and in `let` |
+//! | variables | bindings of group 0 (`storage`), one `immediate` struct of `u32`s, `workgroup`, `private`, `function`; `let`, `const`; pointers in `let` and as arguments |
 //! | statements | blocks, `if`, `switch`, `loop` with `continuing` and `break if`, `for`, `while`, `break`, `continue`, `return`, assignment to places and their parts, calls |
 //! | operators | all, on numbers and vectors |
 //! | functions | `abs all any ceil clamp countLeadingZeros countOneBits countTrailingZeros distance dot extractBits firstLeadingBit firstTrailingBit floor fma fract insertBits inverseSqrt ldexp length max min mix reverseBits round saturate select sign smoothstep sqrt step trunc`, conversions, `bitcast` between types of one width |
@@ -138,6 +138,7 @@ fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::vali
         | Capabilities::SUBGROUP_BARRIER
         // Refused here rather than by naga, so that the refusal names them.
         | Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
         | Capabilities::SHADER_INT16
         | Capabilities::SHADER_FLOAT32_ATOMIC;
     Validator::new(ValidationFlags::all(), capabilities)

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cudarc::nvrtc::sys;
 
-use crate::kernel::cuda::translate;
+use crate::kernel::cuda::{OPTIONS, translate};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -24,9 +24,6 @@ pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) ->
     store(&key, &code);
     Ok(code)
 }
-
-/// Products and sums are fused where the text says so, and nowhere else.
-const OPTIONS: [&str; 2] = ["--fmad=false", "--std=c++17"];
 
 fn compile(text: &str, arch: &str) -> std::result::Result<Vec<u8>, String> {
     // SAFETY: only looks for the library.

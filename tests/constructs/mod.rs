@@ -1,0 +1,483 @@
+//! One small kernel for each construct that is translated to CUDA, with what it has to compute.
+//!
+//! Every kernel runs on two groups, 512 threads, reads binding 0 and writes binding 1.
+
+#![allow(dead_code, reason = "a program that only compiles them leaves the results unread")]
+
+mod control;
+mod memory;
+mod threads;
+
+use bytemuck::Pod;
+
+/// Threads that run a construct: two groups.
+pub(crate) const THREADS: usize = 512;
+/// What the immediates hold: the number of the step, and the number of threads.
+pub(crate) const PARAMS: [u32; 2] = [3, THREADS as u32];
+
+/// How two numbers of the output are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// Bit by bit.
+    Bits,
+    /// Bit by bit, but one NaN is as good as another.
+    F32,
+    /// Likewise.
+    F64,
+}
+
+/// A kernel and its result.
+pub(crate) struct Construct {
+    pub(crate) name: String,
+    pub(crate) wgsl: String,
+    pub(crate) input: Vec<u8>,
+    /// What the output holds before.
+    pub(crate) before: Vec<u8>,
+    /// What it has to hold afterwards.
+    pub(crate) after: Vec<u8>,
+    pub(crate) element: Element,
+}
+
+impl Construct {
+    /// What is wrong with a result, if anything is.
+    pub(crate) fn complaint(&self, result: &[u8]) -> Option<String> {
+        assert_eq!(result.len(), self.after.len(), "{}: bytes of the output", self.name);
+        let width = if self.element == Element::F64 { 8 } else { 4 };
+        let differs = |(got, wanted): (&[u8], &[u8])| {
+            let nan = |bytes: &[u8]| match self.element {
+                Element::Bits => false,
+                Element::F32 => bytemuck::pod_read_unaligned::<f32>(bytes).is_nan(),
+                Element::F64 => bytemuck::pod_read_unaligned::<f64>(bytes).is_nan(),
+            };
+            got != wanted && !(nan(got) && nan(wanted))
+        };
+        let place = result.chunks(width).zip(self.after.chunks(width)).position(differs)?;
+        let show = |bytes: &[u8]| match self.element {
+            Element::Bits => format!("{:#010x}", bytemuck::pod_read_unaligned::<u32>(bytes)),
+            Element::F32 => format!("{:?}", bytemuck::pod_read_unaligned::<f32>(bytes)),
+            Element::F64 => format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes)),
+        };
+        let at = width * place..width * (place + 1);
+        Some(format!(
+            "{}: number {place} of the output is {}, not {}",
+            self.name,
+            show(&result[at.clone()]),
+            show(&self.after[at])
+        ))
+    }
+}
+
+/// A type of numbers in both languages.
+pub(crate) trait Number: Pod + PartialOrd + std::fmt::Debug {
+    const NAME: &'static str;
+    const ELEMENT: Element;
+    /// Numbers where something may go wrong.
+    const EDGES: &'static [Self];
+}
+
+impl Number for i32 {
+    const NAME: &'static str = "i32";
+    const ELEMENT: Element = Element::Bits;
+    const EDGES: &'static [Self] = &[
+        0,
+        1,
+        -1,
+        2,
+        -3,
+        7,
+        -8,
+        31,
+        32,
+        33,
+        -64,
+        1000,
+        0x5555_5555,
+        16_777_217,
+        Self::MAX,
+        Self::MIN,
+        Self::MAX - 1,
+        Self::MIN + 1,
+    ];
+}
+
+impl Number for u32 {
+    const NAME: &'static str = "u32";
+    const ELEMENT: Element = Element::Bits;
+    const EDGES: &'static [Self] = &[
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        31,
+        32,
+        33,
+        64,
+        1000,
+        0x5555_5555,
+        16_777_217,
+        0x7fff_ffff,
+        0x8000_0000,
+        0x8000_0001,
+        Self::MAX - 1,
+        Self::MAX,
+    ];
+}
+
+impl Number for i64 {
+    const NAME: &'static str = "i64";
+    const ELEMENT: Element = Element::Bits;
+    const EDGES: &'static [Self] = &[
+        0,
+        1,
+        -1,
+        2,
+        -3,
+        7,
+        31,
+        63,
+        64,
+        65,
+        -1000,
+        1 << 32,
+        -(1 << 40),
+        (1 << 53) + 1,
+        0x5555_5555_5555_5555,
+        Self::MAX,
+        Self::MIN,
+        Self::MIN + 1,
+    ];
+}
+
+impl Number for u64 {
+    const NAME: &'static str = "u64";
+    const ELEMENT: Element = Element::Bits;
+    const EDGES: &'static [Self] = &[
+        0,
+        1,
+        2,
+        3,
+        7,
+        31,
+        63,
+        64,
+        65,
+        1000,
+        1 << 32,
+        (1 << 53) + 1,
+        0x5555_5555_5555_5555,
+        i64::MAX as Self,
+        1 << 63,
+        (1 << 63) + 1,
+        Self::MAX - 1,
+        Self::MAX,
+    ];
+}
+
+macro_rules! float {
+    ($t:ident, $element:ident, $huge:literal) => {
+        impl Number for $t {
+            const NAME: &'static str = stringify!($t);
+            const ELEMENT: Element = Element::$element;
+            // No −0, which min and max may order either way.
+            const EDGES: &'static [Self] = &[
+                0.0,
+                1.0,
+                -1.0,
+                0.5,
+                -1.5,
+                2.5,
+                3.5,
+                0.1,
+                -0.3,
+                0.999_999_9,
+                1e10,
+                -3e9,
+                1e-10,
+                2_147_483_648.0,
+                9_223_372_036_854_775_808.0,
+                1.9e19,
+                $huge,
+                -$huge,
+                Self::MIN_POSITIVE,
+                1.5 * Self::MIN_POSITIVE * Self::EPSILON,
+                Self::MAX,
+                Self::INFINITY,
+            ];
+        }
+    };
+}
+float!(f32, F32, 1e30);
+float!(f64, F64, 1e300);
+
+fn bytes<T: Pod>(numbers: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(numbers).to_vec()
+}
+
+/// A kernel from its parts: what is declared besides, the types of the bindings, the statements of thread `i`.
+fn text(declarations: &str, input: &str, output: &str, statements: &str) -> String {
+    format!(
+        "// A construct.
+alias real = f64;
+struct Params {{ step: u32, items: u32 }}
+var<immediate> p: Params;
+{declarations}
+@group(0) @binding(0) var<storage, read> a: {input};
+@group(0) @binding(1) var<storage, read_write> out: {output};
+
+@compute @workgroup_size(256)
+fn construct(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+             @builtin(local_invocation_index) local: u32) {{
+    let i = (group.y * groups.x + group.x) * 256u + local;
+{statements}
+}}
+"
+    )
+}
+
+/// An operation on up to three numbers `x`, `y`, `z`, on scalars and on vectors of two, three and four. In its
+/// text `$T`, `$R`, `$I`, `$U` and `$B` stand for the type of the numbers, of the result, `i32`, `u32` and `bool`,
+/// or vectors of these.
+fn each<A: Number, R: Number>(operation: &str, f: impl Fn(A, A, A) -> R) -> Construct {
+    let (t, r) = (A::NAME, R::NAME);
+    let mut statements = format!(
+        "    let sx = a[3u * i]; let sy = a[3u * i + 1u]; let sz = a[3u * i + 2u];
+    {{ let x = sx; let y = sy; let z = sz; out[10u * i] = {}; }}\n",
+        shaped(operation, t, r, 1)
+    );
+    let mut at = 1;
+    for n in 2..=4 {
+        let numbers = |names: [&str; 4]| names[..n].join(", ");
+        statements += &format!(
+            "    {{ let x = vec{n}<{t}>({}); let y = vec{n}<{t}>({}); let z = vec{n}<{t}>({}); let w = {};\n",
+            numbers(["sx", "sy", "sx", "sz"]),
+            numbers(["sy", "sx", "sz", "sx"]),
+            numbers(["sz", "sz", "sy", "sy"]),
+            shaped(operation, t, r, n)
+        );
+        for k in 0..n {
+            statements += &format!("    out[10u * i + {}u] = w[{k}];\n", at + k);
+        }
+        statements += "    }\n";
+        at += n;
+    }
+
+    let edge = |i: usize| A::EDGES[i % A::EDGES.len()];
+    let mut input = Vec::new();
+    let mut after = Vec::new();
+    for i in 0..THREADS {
+        let (x, y, z) = (edge(i), edge(i / A::EDGES.len() + i), edge(7 * i + 3));
+        input.extend([x, y, z]);
+        let columns = [(x, y, z), (y, x, z), (x, z, y), (z, x, y)];
+        after.push(f(x, y, z));
+        for n in 2..=4 {
+            after.extend(columns[..n].iter().map(|&(x, y, z)| f(x, y, z)));
+        }
+    }
+    Construct {
+        name: format!("{operation} on {t}"),
+        wgsl: text("", &format!("array<{t}>"), &format!("array<{r}>"), &statements),
+        input: bytes(&input),
+        before: vec![0; size_of_val(&after[..])],
+        after: bytes(&after),
+        element: R::ELEMENT,
+    }
+}
+
+fn shaped(operation: &str, t: &str, r: &str, n: usize) -> String {
+    let shape = |ty: &str| if n == 1 { ty.to_owned() } else { format!("vec{n}<{ty}>") };
+    operation
+        .replace("$T", &shape(t))
+        .replace("$R", &shape(r))
+        .replace("$I", &shape("i32"))
+        .replace("$U", &shape("u32"))
+        .replace("$B", &shape("bool"))
+}
+
+/// Statements of thread `i`, which writes `f(i, input)` to the output from number `i` × its length on.
+fn thread<A: Number, R: Number, const N: usize>(
+    name: &str,
+    declarations: &str,
+    statements: &str,
+    f: impl Fn(usize, &[A]) -> [R; N],
+) -> Construct {
+    let input: Vec<A> = (0..THREADS).map(|i| A::EDGES[i % A::EDGES.len()]).collect();
+    let after: Vec<R> = (0..THREADS).flat_map(|i| f(i, &input)).collect();
+    Construct {
+        name: name.into(),
+        wgsl: text(declarations, &format!("array<{}>", A::NAME), &format!("array<{}>", R::NAME), statements),
+        input: bytes(&input),
+        before: vec![0; size_of_val(&after[..])],
+        after: bytes(&after),
+        element: R::ELEMENT,
+    }
+}
+
+macro_rules! integers {
+    ($list:ident, $t:ident, $u:ident, $i:ident) => {{
+        const BITS: u32 = $t::BITS;
+        $list.push(each("x + y", |x: $t, y, _| x.wrapping_add(y)));
+        $list.push(each("x - y", |x: $t, y, _| x.wrapping_sub(y)));
+        $list.push(each("x * y", |x: $t, y, _| x.wrapping_mul(y)));
+        $list.push(each("x / y", |x: $t, y, _| if y == 0 { x } else { x.wrapping_div(y) }));
+        $list.push(each("x % y", |x: $t, y, _| if y == 0 { 0 } else { x.wrapping_rem(y) }));
+        $list.push(each("x & y", |x: $t, y, _| x & y));
+        $list.push(each("x | y", |x: $t, y, _| x | y));
+        $list.push(each("x ^ y", |x: $t, y, _| x ^ y));
+        $list.push(each("~x", |x: $t, _, _| !x));
+        $list.push(each("x << $U(y)", |x: $t, y, _| x.wrapping_shl(y as u32)));
+        $list.push(each("x >> $U(y)", |x: $t, y, _| x.wrapping_shr(y as u32)));
+        $list.push(each("min(x, y)", |x: $t, y, _| x.min(y)));
+        $list.push(each("max(x, y)", |x: $t, y, _| x.max(y)));
+        $list.push(each("clamp(x, y, z)", |x: $t, y, z| x.max(y).min(z)));
+        $list.push(each("countOneBits(x)", |x: $t, _, _| x.count_ones() as $t));
+        $list.push(each("countLeadingZeros(x)", |x: $t, _, _| x.leading_zeros() as $t));
+        $list.push(each("countTrailingZeros(x)", |x: $t, _, _| x.trailing_zeros() as $t));
+        $list.push(each("reverseBits(x)", |x: $t, _, _| x.reverse_bits()));
+        $list.push(each(
+            "firstTrailingBit(x)",
+            |x: $t, _, _| {
+                if x == 0 { !0 } else { x.trailing_zeros() as $t }
+            },
+        ));
+        $list.push(each("firstLeadingBit(x)", |x: $t, _, _| {
+            #[allow(unused_comparisons, reason = "no unsigned number is negative")]
+            let x = if x < 0 { !x } else { x };
+            if x == 0 { !0 } else { (BITS - 1 - x.leading_zeros()) as $t }
+        }));
+        compared!($list, $t);
+        $list.push(each("$R(x)", |x: $t, _, _| x as f32));
+        $list.push(each("$R(x)", |x: $t, _, _| x as f64));
+        $list.push(each("$R(x)", |x: $t, _, _| x as i32));
+        $list.push(each("$R(x)", |x: $t, _, _| x as u32));
+        $list.push(each("$R(x)", |x: $t, _, _| x as i64));
+        $list.push(each("$R(x)", |x: $t, _, _| x as u64));
+        $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x as $u));
+        $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x as $i));
+    }};
+}
+
+macro_rules! compared {
+    ($list:ident, $t:ident) => {{
+        $list.push(each("select($R(0), $R(1), x == y)", |x: $t, y, _| u32::from(x == y)));
+        $list.push(each("select($R(0), $R(1), x != y)", |x: $t, y, _| u32::from(x != y)));
+        $list.push(each("select($R(0), $R(1), x < y)", |x: $t, y, _| u32::from(x < y)));
+        $list.push(each("select($R(0), $R(1), x <= y)", |x: $t, y, _| u32::from(x <= y)));
+        $list.push(each("select($R(0), $R(1), x > y)", |x: $t, y, _| u32::from(x > y)));
+        $list.push(each("$R(x >= y)", |x: $t, y, _| u32::from(x >= y)));
+        $list.push(each("$R((x < y) | (y < z))", |x: $t, y, z| u32::from(x < y || y < z)));
+        $list.push(each("$R(!(x < y) & !(y < z))", |x: $t, y, z| u32::from(!(x < y || y < z))));
+        $list.push(each("$R($B(x))", |x: $t, _, _| u32::from(x != $t::default())));
+        $list.push(each("select(x, y, z > y)", |x: $t, y, z| if z > y { y } else { x }));
+    }};
+}
+
+macro_rules! floats {
+    ($list:ident, $t:ident, $bits:ident) => {{
+        $list.push(each("x + y", |x: $t, y, _| x + y));
+        $list.push(each("x - y", |x: $t, y, _| x - y));
+        $list.push(each("x * y", |x: $t, y, _| x * y));
+        $list.push(each("x / y", |x: $t, y, _| x / y));
+        $list.push(each("x % y", |x: $t, y, _| x % y));
+        $list.push(each("-x", |x: $t, _, _| -x));
+        // Two roundings, not one.
+        $list.push(each("x * y + z", |x: $t, y, z| x * y + z));
+        $list.push(each("z - x * y", |x: $t, y, z| z - x * y));
+        $list.push(each("fma(x, y, z)", |x: $t, y, z| x.mul_add(y, z)));
+        $list.push(each("fma(-x, y, z)", |x: $t, y, z| (-x).mul_add(y, z)));
+        $list.push(each("abs(x)", |x: $t, _, _| x.abs()));
+        $list.push(each("min(x, y)", |x: $t, y, _| x.min(y)));
+        $list.push(each("max(x, y)", |x: $t, y, _| x.max(y)));
+        $list.push(each("clamp(x, y, z)", |x: $t, y, z| x.max(y).min(z)));
+        $list.push(each("saturate(x)", |x: $t, _, _| x.max(0.0).min(1.0)));
+        $list.push(each("sign(x)", |x: $t, _, _| {
+            if x > 0.0 { 1.0 as $t } else if x < 0.0 { -1.0 } else { 0.0 }
+        }));
+        $list.push(each("sqrt(abs(x))", |x: $t, _, _| x.abs().sqrt()));
+        $list.push(each("inverseSqrt(abs(x))", |x: $t, _, _| 1.0 / x.abs().sqrt()));
+        $list.push(each("ceil(x)", |x: $t, _, _| x.ceil()));
+        $list.push(each("floor(x)", |x: $t, _, _| x.floor()));
+        $list.push(each("round(x)", |x: $t, _, _| x.round_ties_even()));
+        $list.push(each("trunc(x)", |x: $t, _, _| x.trunc()));
+        $list.push(each("fract(x)", |x: $t, _, _| x - x.floor()));
+        $list.push(each("step(x, y)", |x: $t, y, _| if x <= y { 1.0 as $t } else { 0.0 }));
+        $list.push(each("mix(x, y, z)", |x: $t, y, z| x * (1.0 - z) + y * z));
+        $list.push(each("smoothstep(x, y, z)", |x: $t, y, z| {
+            let t = ((z - x) / (y - x)).max(0.0).min(1.0);
+            t * t * (3.0 - 2.0 * t)
+        }));
+        $list.push(each("ldexp(x, clamp($I(y), $I(-10), $I(10)))", |x: $t, y, _| {
+            x * (2.0 as $t).powi((y as i32).clamp(-10, 10))
+        }));
+        compared!($list, $t);
+        $list.push(each("bitcast<$R>(x)", |x: $t, _, _| x.to_bits()));
+        $list.push(each("$R(x)", |x: $t, _, _| x as f32));
+        $list.push(each("$R(x)", |x: $t, _, _| x as f64));
+        $list.push(thread("dot, length, distance", "", "
+    let x = vec3<$t>(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u]);
+    let y = x.zxy;
+    out[4u * i] = dot(x, y);
+    out[4u * i + 1u] = length(x);
+    out[4u * i + 2u] = distance(x, y);
+    out[4u * i + 3u] = distance(x.x, y.x) + length(x.y);".replace("$t", stringify!($t)).as_str(), |i, a: &[$t]| {
+            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
+            let y = [x[2], x[0], x[1]];
+            let dot = |x: [$t; 3], y: [$t; 3]| x[0] * y[0] + x[1] * y[1] + x[2] * y[2];
+            let d = [x[0] - y[0], x[1] - y[1], x[2] - y[2]];
+            [dot(x, y), dot(x, x).sqrt(), dot(d, d).sqrt(), (x[0] - y[0]).abs() + x[1].abs()]
+        }));
+        $list.push(thread("a number times a vector", "", "
+    let x = vec3<$t>(a[i], a[(i + 1u) % 512u], a[(i + 2u) % 512u]);
+    let y = 3.0 * x; let z = x * a[i]; let w = mix(x, y, a[(i + 1u) % 512u]); let v = x / a[0u];
+    for (var k = 0u; k < 3u; k++) {
+        out[12u * i + k] = y[k]; out[12u * i + 3u + k] = z[k]; out[12u * i + 6u + k] = w[k]; out[12u * i + 9u + k] = v[k];
+    }".replace("$t", stringify!($t)).as_str(), |i, a: &[$t]| {
+            let x = [a[i], a[(i + 1) % 512], a[(i + 2) % 512]];
+            let mut r = [0.0; 12];
+            for k in 0..3 {
+                r[k] = 3.0 * x[k];
+                r[3 + k] = x[k] * a[i];
+                r[6 + k] = x[k] * (1.0 - x[1]) + r[k] * x[1];
+                r[9 + k] = x[k] / a[0];
+            }
+            r
+        }));
+    }};
+}
+
+/// Conversions to integers clamp to the numbers that both types hold.
+macro_rules! clamped {
+    ($list:ident, $f:ident, $($i:ident $least:literal $most:literal),*) => {
+        $($list.push(each("$R(x)", |x: $f, _, _| x.clamp($least, $most) as $i));)*
+    };
+}
+
+/// Every construct.
+pub(crate) fn all() -> Vec<Construct> {
+    let mut list = Vec::new();
+    integers!(list, i32, u32, i32);
+    integers!(list, u32, u32, i32);
+    integers!(list, i64, u64, i64);
+    integers!(list, u64, u64, i64);
+    floats!(list, f32, u32);
+    floats!(list, f64, u64);
+    clamped!(list, f32, i32 -2147483648.0 2147483520.0, u32 0.0 4294967040.0,
+        i64 -9223372036854775808.0 9223371487098961920.0, u64 0.0 18446742974197923840.0);
+    clamped!(list, f64, i32 -2147483648.0 2147483647.0, u32 0.0 4294967295.0,
+        i64 -9223372036854775808.0 9223372036854774784.0, u64 0.0 18446744073709549568.0);
+    list.push(each("-x", |x: i32, _, _| x.wrapping_neg()));
+    list.push(each("-x", |x: i64, _, _| x.wrapping_neg()));
+    list.push(each("abs(x)", |x: i32, _, _| x.wrapping_abs()));
+    list.push(each("abs(x)", |x: i64, _, _| x.wrapping_abs()));
+    list.push(each("abs(x)", |x: u32, _, _| x));
+    list.push(each("sign(x)", |x: i32, _, _| x.signum()));
+    list.push(each("sign(x)", |x: i64, _, _| x.signum()));
+    list.push(each("bitcast<$R>(x)", |x: u32, _, _| f32::from_bits(x)));
+    list.push(each("bitcast<$R>(x)", |x: i32, _, _| f32::from_bits(x as u32)));
+    list.push(each("bitcast<$R>(x)", |x: u64, _, _| f64::from_bits(x)));
+    list.extend(control::all());
+    list.extend(memory::all());
+    list.extend(threads::all());
+    list
+}
