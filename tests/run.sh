@@ -46,9 +46,19 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0}"
     ;;
 esac
+# NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
+if [ -z "${KOLMO_NVRTC_DIR:-}" ] && [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && python3 -m pip --version >/dev/null 2>&1; then
+    KOLMO_NVRTC_DIR=$(sh tests/nvrtc.sh)
+fi
+if [ -n "${KOLMO_NVRTC_DIR:-}" ]; then
+    export KOLMO_NVRTC_DIR
+    KOLMO_REQUIRE_DEVICES=$KOLMO_REQUIRE_DEVICES,nvrtc
+else
+    say 'no Python with pip: the kernels are not compiled for CUDA'
+fi
 export KOLMO_REQUIRE_DEVICES
 # Mesa's layer that picks a device by the display complains in every process that has none.
 export NODEVICE_SELECT=1
 
 say "devices required: $KOLMO_REQUIRE_DEVICES"
-exec cargo test "$@"
+exec cargo test --features cuda "$@"
