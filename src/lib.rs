@@ -91,7 +91,7 @@
 //! };
 //! let options = Options { epsilon: 1e-9, ..Options::default() };
 //! let mut down = Down(vec![0.0; times.len()]);
-//! let solution = solve(&lanes[0], precision, &problem, &options, &mut down)?;
+//! let solution = solve(&lanes, precision, &problem, &options, &mut down)?;
 //!
 //! assert_eq!(solution.status, Status::Met);
 //! for (i, t) in times.iter().enumerate() {

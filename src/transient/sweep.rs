@@ -266,12 +266,14 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             let ahead = k.saturating_sub(time.weights.left) as usize;
             let rest: f64 = time.weights.values[ahead..].iter().rev().sum();
             time.normalisation += rest * (mass - 1.0).abs();
-            let (weight, beyond) = (k..=time.right())
-                .map(|k| weight_and_tail(time, k))
-                .fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
-            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&rewards) {
-                *instant += weight * reward;
-                *cumulative += beyond * reward;
+            if !rewards.is_empty() {
+                // P(N > j) summed over j ≥ k: 1 each up to the window, then the tails.
+                let before = time.weights.left.saturating_sub(k) as f64;
+                let beyond = before + time.tails[ahead + 1..].iter().rev().sum::<f64>();
+                for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&rewards) {
+                    *instant += rest * reward;
+                    *cumulative += beyond * reward;
+                }
             }
             self.iteration.weigh(&mut o.target, k, &[rest], mass)?;
             self.iteration.add(&o.target, Which::Before)?;
