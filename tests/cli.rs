@@ -50,7 +50,7 @@ fn one_time_gives_a_state_and_its_probability_a_line() {
 fn several_times_give_a_column_each() {
     let run = Place::new().transient("birth-death:2,3,2 --time 0.25,inf,1e-3 --epsilon 1e-10");
 
-    assert_eq!(run.rows()[0], ["state", "t=0.25", "t=inf", "t=1e-3"]);
+    assert_eq!(run.rows()[0], ["state", "t=0.25", "t=inf", "t=0.001"]);
     near(&run.column(1), &two(0.25), 1e-10);
     near(&run.column(2), &[0.4, 0.6], 1e-10);
     near(&run.column(3), &two(1e-3), 1e-10);

@@ -103,7 +103,7 @@ fn bounds(checked: bool) -> BoundsCheckPolicies {
 // Languages.
 
 /// The end of `scale.wgsl`, and another with an image, which no kernel may read.
-const PRODUCT: &str = "factors[p.factor] * y[p.own + i];\n}";
+const PRODUCT: &str = "factors[p.first + p.step] * y[p.own + i];\n}";
 const IMAGE: &str = "real(textureDimensions(image).x);\n}\n\
                      @group(0) @binding(2) var image: texture_2d<f32>;";
 
@@ -114,7 +114,7 @@ fn every_kernel_parses_and_validates_in_both_precisions() {
     }
     obey(rule);
     refuses(rule, "scale", "return;", "return", "f32 does not parse");
-    refuses(rule, "scale", "factors[p.factor]", "p.factor", "f32 is not valid");
+    refuses(rule, "scale", "factors[p.first + p.step]", "p.first", "f32 is not valid");
     refuses(rule, "scale", "var<immediate> p: Params;", "var<uniform> p: Params;", "is not valid");
     // Double precision beside the alias is out of reach for a lane of single precision.
     refuses(rule, "scale", "array<real>", "array<f64>", "f32 is not valid");
@@ -428,7 +428,7 @@ fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
         "rows: u32, other: f32,",
         "member 3 of the immediates, other, is no u32",
     );
-    refuses(rule, "scale", "step: u32, factor: u32,", "factor: u32, step: u32,", "is factor, not step");
+    refuses(rule, "scale", "step: u32, first: u32,", "first: u32, step: u32,", "is first, not step");
     refuses(
         rule,
         "scale",

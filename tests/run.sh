@@ -18,13 +18,12 @@ has_driver() {
 }
 
 remedy='install a Vulkan loader and driver (Mesa: packages mesa-vulkan-drivers and libvulkan1, on Fedora
-mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader) and spirv-tools, or run `cargo test`, which
-tests the devices that are there'
+mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader) and
+spirv-tools, or run `cargo test`, which tests the devices that are there'
 
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
-    # Metal and DX12 come with the system.
-    : "${KOLMO_REQUIRE_DEVICES:=cpu}"
+    # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
     ;;
 *)
     missing=''
@@ -44,6 +43,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y $missing
     fi
     : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0}"
+    export KOLMO_REQUIRE_DEVICES
     ;;
 esac
 # NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
@@ -51,14 +51,12 @@ if [ -z "${KOLMO_NVRTC_DIR:-}" ] && [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]
     KOLMO_NVRTC_DIR=$(sh tests/nvrtc.sh)
 fi
 if [ -n "${KOLMO_NVRTC_DIR:-}" ]; then
-    export KOLMO_NVRTC_DIR
-    KOLMO_REQUIRE_DEVICES=$KOLMO_REQUIRE_DEVICES,nvrtc
+    export KOLMO_NVRTC_DIR KOLMO_REQUIRE_DEVICES="${KOLMO_REQUIRE_DEVICES:+$KOLMO_REQUIRE_DEVICES,}nvrtc"
 else
     say 'no Python with pip: the kernels are not compiled for CUDA'
 fi
-export KOLMO_REQUIRE_DEVICES
 # Mesa's layer that picks a device by the display complains in every process that has none.
 export NODEVICE_SELECT=1
 
-say "devices required: $KOLMO_REQUIRE_DEVICES"
+say "devices required: ${KOLMO_REQUIRE_DEVICES:-none}"
 exec cargo test --features cuda "$@"

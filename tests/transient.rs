@@ -104,7 +104,14 @@ mod suite {
                 let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));
 
                 assert!(solution.matrix.parts > 1, "{} parts were made", solution.matrix.parts);
-                assert_eq!(one, many, "{parts} parts");
+                // Devices of different kinds may round differently, and share the rows as they are measured: then
+                // only the bounds hold.
+                if lanes.iter().all(|lane| lane.device().backend == lanes[0].device().backend) {
+                    assert_eq!(one, many, "{parts} parts");
+                } else {
+                    let error = one.iter().zip(&many).map(|(a, b)| l1(a, b)).fold(0.0, f64::max);
+                    assert!(error <= 2.0 * solution.bound.total(), "{parts} parts: {error:e}");
+                }
             }
         }
     }
@@ -352,6 +359,25 @@ fn the_steady_state_of_a_queue_is_geometric() {
 
     assert_eq!(solution.status, Status::Met);
     assert!(l1(&got[0], &wanted) <= solution.bound.total(), "{:e}", l1(&got[0], &wanted));
+}
+
+#[test]
+fn a_reward_that_dies_out_has_no_known_sum_at_infinity_and_others_are_infinite() {
+    // 0 → 1 at rate 2: the reward of state 0 sums to 1/2, which the steady state does not tell.
+    let death = chain(2, &[(0, 1, 2.0)]);
+    let rewards = [
+        Reward { name: "alive".to_owned(), values: vec![1.0, 0.0] },
+        Reward { name: "dead".to_owned(), values: vec![0.0, -1.0] },
+    ];
+    let initial = Initial::State(0);
+    let times = &[f64::INFINITY];
+    let problem =
+        Problem { transitions: &death, initial: &initial, times, rewards: &rewards, vectors: false };
+
+    let solution = solve(&cpu(), F64, &problem, &Options::default(), &mut Keep::default()).unwrap();
+
+    assert!(solution.times[0].rewards[0].cumulative.is_nan());
+    assert_eq!(solution.times[0].rewards[1].cumulative, f64::NEG_INFINITY);
 }
 
 #[test]

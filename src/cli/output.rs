@@ -163,12 +163,12 @@ impl Sink {
             let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
             for time in &solution.times {
                 for reward in &time.rewards {
-                    number(&mut text, time.time);
+                    write::push_number(&mut text, time.time);
                     text.push(b',');
                     field(&mut text, &reward.name);
                     for value in [reward.instantaneous, reward.cumulative] {
                         text.push(b',');
-                        number(&mut text, value);
+                        write::push_number(&mut text, value);
                     }
                     text.push(b'\n');
                 }
@@ -260,11 +260,11 @@ impl Table {
         let mut text = b"time,what,value\n".to_vec();
         for (time, rows) in times.iter().zip(&self.rows) {
             for (what, value) in rows {
-                number(&mut text, *time);
+                write::push_number(&mut text, *time);
                 text.push(b',');
                 field(&mut text, what);
                 text.push(b',');
-                number(&mut text, *value);
+                write::push_number(&mut text, *value);
                 text.push(b'\n');
             }
         }
@@ -274,14 +274,6 @@ impl Table {
             super::say(note);
         }
         Ok(())
-    }
-}
-
-fn number(text: &mut Vec<u8>, value: f64) {
-    if value.is_finite() {
-        write::push_number(text, value);
-    } else {
-        text.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
     }
 }
 

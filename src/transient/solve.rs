@@ -106,7 +106,8 @@ pub struct RewardValue {
     pub name: String,
     /// Expected rate of reward at the time.
     pub instantaneous: f64,
-    /// Expected reward accumulated up to the time.
+    /// Expected reward accumulated up to the time; NaN where it is not known, which is at infinity for a reward that
+    /// may die out.
     pub cumulative: f64,
 }
 

@@ -86,7 +86,11 @@ pub(super) fn run<T: Real>(
     for &index in which {
         let rewards = built.problem.rewards.iter().map(|r| {
             let instantaneous = r.values.iter().zip(&limit).map(|(r, p)| r * p).sum::<f64>();
-            let cumulative = if instantaneous == 0.0 { 0.0 } else { instantaneous * f64::INFINITY };
+            // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
+            // and which, the limit does not tell.
+            let error = (steady_state + rounding) * r.values.iter().fold(0.0f64, |m, r| m.max(r.abs()));
+            let cumulative =
+                if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
             RewardValue { name: r.name.clone(), instantaneous, cumulative }
         });
         times[index] = Some(TimeResult {
@@ -213,34 +217,32 @@ const ROWS: usize = 4096;
 impl Stochastic {
     fn new(transitions: &dyn Transitions, alpha: f64) -> Self {
         let n = transitions.states();
-        let blocks: Vec<(Vec<usize>, Vec<u32>, Vec<f64>, Vec<f64>)> = (0..n.div_ceil(ROWS))
-            .into_par_iter()
-            .map(|block| {
-                let (mut row, mut block_rows) =
-                    (Vec::new(), (Vec::new(), Vec::new(), Vec::new(), Vec::new()));
-                for state in block * ROWS..((block + 1) * ROWS).min(n) {
-                    row.clear();
-                    transitions.outgoing(state, &mut row);
-                    let (lengths, to, probability, stay) = &mut block_rows;
-                    lengths.push(row.len());
-                    to.extend(row.iter().map(|&(to, _)| to));
-                    probability.extend(row.iter().map(|&(_, r)| r / alpha));
-                    let rate: f64 = row.iter().map(|&(_, r)| r).sum();
-                    stay.push(1.0 - (rate / alpha).min(1.0));
-                }
-                block_rows
-            })
-            .collect();
+        let blocks = (0..n.div_ceil(ROWS)).into_par_iter();
+        let blocks = blocks.map(|b| Self::rows(transitions, alpha, b * ROWS..((b + 1) * ROWS).min(n)));
         let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
-        for (lengths, to, probability, stay) in blocks {
-            for length in lengths {
-                all.starts.push(all.starts[all.starts.len() - 1] + length);
-            }
-            all.to.extend(to);
-            all.probability.extend(probability);
-            all.stay.extend(stay);
+        for block in blocks.collect::<Vec<_>>() {
+            let before = all.to.len();
+            all.starts.extend(block.starts[1..].iter().map(|start| before + start));
+            all.to.extend(block.to);
+            all.probability.extend(block.probability);
+            all.stay.extend(block.stay);
         }
         all
+    }
+
+    fn rows(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+        let mut rows = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            transitions.outgoing(state, &mut row);
+            rows.to.extend(row.iter().map(|&(to, _)| to));
+            rows.probability.extend(row.iter().map(|&(_, rate)| rate / alpha));
+            let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
+            rows.stay.push(1.0 - (rate / alpha).min(1.0));
+            rows.starts.push(rows.to.len());
+        }
+        rows
     }
 
     /// (P a)(state).
