@@ -4,6 +4,7 @@ mod support;
 
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
+use kolmo::transient::order::Order;
 use kolmo::transient::split::How;
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
 use kolmo::{Error, sparse::WidthRule};
@@ -239,6 +240,17 @@ fn cpu() -> Vec<kolmo::lane::Lane> {
     lanes("cpu", F64, false).expect("the CPU opens")
 }
 
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64, false);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32, false);
+#[cfg(feature = "cuda")]
+on!(two_cuda_streams_f64, "cuda:0,cuda:0", F64, false);
+#[cfg(feature = "cuda")]
+on!(two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
+#[cfg(feature = "cuda")]
+on!(cuda_and_cpu_f64, "cuda:0,cpu", F64, false);
+
 /// π on these lanes and on one of them.
 fn bits_of_one_lane(spec: &str, one: &str, precision: Precision) {
     let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
@@ -277,6 +289,51 @@ fn any_number_of_wgpu_lanes_gives_the_bits_of_one() {
         bits_of_one_lane("wgpu:0,wgpu:0", "wgpu:0", precision);
         bits_of_one_lane("wgpu:0,wgpu:0,wgpu:0", "wgpu:0", precision);
     }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn any_number_of_cuda_lanes_gives_the_bits_of_one() {
+    for precision in [F64, F32] {
+        bits_of_one_lane("cuda:0,cuda:0,cuda:0", "cuda:0", precision);
+        bits_of_one_lane("cuda:0,cuda:1", "cuda:0", precision);
+    }
+}
+
+#[test]
+fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
+    let chain = ragged(900);
+    let rewards = [Reward { name: "number".to_owned(), values: (0..900).map(f64::from).collect() }];
+    let initial = Initial::Uniform(vec![5, 600]);
+    let ask = |order: Order, times: &[f64], lanes: &str| {
+        let problem =
+            Problem { transitions: &chain, initial: &initial, times, rewards: &rewards, vectors: true };
+        let (options, mut keep) = (Options { order, ..Options::default() }, Keep::default());
+        let lanes = lanes_of(lanes);
+        let solution = solve(&lanes, F64, &problem, &options, &mut keep).unwrap();
+        (keep.0, solution)
+    };
+    let times = [0.0, 3.0, f64::INFINITY];
+    let (wanted, natural) = ask(Order::Natural, &times, "cpu");
+    for order in [Order::Bfs, Order::Rcm, Order::Auto] {
+        for lanes in ["cpu", "cpu,cpu"] {
+            let (got, solution) = ask(order, &times, lanes);
+
+            for i in 0..times.len() {
+                let bound = solution.times[i].bound.total() + natural.times[i].bound.total();
+                assert!(l1(&got[i], &wanted[i]) <= bound, "{order:?} on {lanes}: time {}", times[i]);
+                let (a, b) = (&solution.times[i].rewards[0], &natural.times[i].rewards[0]);
+                assert!(
+                    (a.instantaneous - b.instantaneous).abs() <= 900.0 * bound + 1e-9,
+                    "{order:?} on {lanes}"
+                );
+            }
+        }
+    }
+}
+
+fn lanes_of(spec: &str) -> Vec<kolmo::lane::Lane> {
+    lanes(spec, F64, false).expect("the CPU opens")
 }
 
 #[test]
@@ -469,6 +526,22 @@ fn many_times_of_one_sweep_equal_each_alone() {
     }
     let last = solution.times[39].window.1;
     assert!(solution.terms <= last, "{} terms; the last time alone needs {last}", solution.terms);
+}
+
+#[test]
+fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
+    // From αt = 256 on a share of ε is kept for the steady state: windows do not open in the order of times there.
+    let line = model("birth-death:2000,0.5,0.5");
+    let times: Vec<f64> = (0..60).map(|i| 253.0 + 0.1 * f64::from(i)).collect();
+    let exact = Options { epsilon: 1e-12, ..Options::default() };
+
+    let (got, solution) = run(&cpu(), F64, &*line, &Initial::State(1000), &times, &Options::default());
+
+    for (i, &t) in times.iter().enumerate() {
+        let (wanted, _) = run(&cpu(), F64, &*line, &Initial::State(1000), &[t], &exact);
+        let error = l1(&got[i], &wanted[0]);
+        assert!(error <= solution.times[i].bound.total() + 1e-12, "t = {t}: {error:e}");
+    }
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, OpenOptions, open};
 use crate::report::seconds;
 use crate::sparse::WidthRule;
-use crate::transient::split::How;
 use crate::transient::{Method, Observer, Options, Problem, solve};
 use crate::{Error, Result};
 
@@ -128,7 +127,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
                 let options =
-                    Options { epsilon: t.epsilon, width: job.ell_width, method, split: How::default() };
+                    Options { epsilon: t.epsilon, width: job.ell_width, method, ..Options::default() };
                 let case =
                     bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
                 records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);

@@ -15,6 +15,7 @@ use crate::models;
 use crate::report;
 use crate::sparse::WidthRule;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
+use crate::transient::order::Order;
 use crate::transient::split::{Exchange, How};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve};
 use crate::{Error, Result};
@@ -56,6 +57,9 @@ pub(super) struct Transient {
     /// Format of the matrix
     #[arg(long, value_name = "F", default_value = "auto")]
     matrix_format: FormatArg,
+    /// Order of the states inside; auto tries others where several lanes would exchange much
+    #[arg(long, value_name = "O", default_value = "auto")]
+    order: OrderArg,
     /// What lanes exchange after a step: halos, or the whole vector
     #[arg(long, value_name = "X", default_value = "halo")]
     exchange: ExchangeArg,
@@ -82,6 +86,14 @@ pub(super) struct Transient {
 enum MethodArg {
     Sweep,
     Subdivided,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Auto,
+    Natural,
+    Bfs,
+    Rcm,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -127,6 +139,12 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+        },
+        order: match args.order {
+            OrderArg::Auto => Order::Auto,
+            OrderArg::Natural => Order::Natural,
+            OrderArg::Bfs => Order::Bfs,
+            OrderArg::Rcm => Order::Rcm,
         },
         split: How {
             parts: args.parts,

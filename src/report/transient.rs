@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
+use crate::transient::order::Order;
 use crate::transient::{Solution, Status, TimeResult};
 
 /// A run and its answer.
@@ -48,6 +49,7 @@ impl Run<'_> {
             "halo": s.matrix.halo,
             "parts": s.matrix.parts,
             "plan": s.matrix.plan,
+            "order": s.order.name(),
             "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
         })
     }
@@ -79,6 +81,9 @@ impl Run<'_> {
             100.0 * s.matrix.coo_share,
             bytes(s.device_bytes),
         );
+        if s.order != Order::Natural {
+            let _ = writeln!(out, "order    {}", s.order.name());
+        }
         for lane in &s.matrix.plan {
             let _ = writeln!(
                 out,

@@ -28,6 +28,7 @@ pub mod csr;
 mod exchange;
 pub(crate) mod iteration;
 pub mod kernels;
+pub mod order;
 pub mod parts;
 pub mod poisson;
 #[cfg(feature = "cuda")]

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
 use super::iteration::Iteration;
+use super::order::{Order, reorder};
 use super::parts::{MatrixInfo, Parts};
 use super::poisson::Window;
 use super::split::How;
@@ -55,11 +56,19 @@ pub struct Options {
     pub method: Method,
     /// How rows are split over lanes.
     pub split: How,
+    /// Order of the states inside.
+    pub order: Order,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { epsilon: 1e-6, width: WidthRule::Auto, method: Method::Sweep, split: How::default() }
+        Self {
+            epsilon: 1e-6,
+            width: WidthRule::Auto,
+            method: Method::Sweep,
+            split: How::default(),
+            order: Order::Auto,
+        }
     }
 }
 
@@ -162,6 +171,8 @@ pub struct Solution {
     pub terms: u64,
     /// The matrix as stored.
     pub matrix: MatrixInfo,
+    /// Order of the states inside.
+    pub order: Order,
     /// Each time, in the order asked.
     pub times: Vec<TimeResult>,
     /// Largest number of bytes held on the device.
@@ -260,6 +271,18 @@ fn solve_in<T: Real>(
     expect_room::<T>(lanes, problem.transitions)?;
     let initial = problem.initial.probabilities(n)?;
     let survey = lanes[0].host(|| survey::<T>(problem.transitions));
+    let (real, how) = (T::PRECISION.bytes(), options.split);
+    let (reordered, order) =
+        reorder(lanes, problem.transitions, &initial, &survey.lengths, real, how, options.order)?;
+    if let Some(reordered) = reordered {
+        let initial = Initial::Distribution(reordered.permute(&initial));
+        let rewards = reordered.rewards(problem.rewards);
+        let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
+        let options = Options { order: Order::Natural, ..*options };
+        drop(survey);
+        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer))?;
+        return Ok(Solution { order, ..solution });
+    }
     let mut seconds = Seconds::default();
     let mut solution = Solution {
         status: Status::Met,
@@ -269,6 +292,7 @@ fn solve_in<T: Real>(
         alpha: survey.alpha,
         terms: 0,
         matrix: MatrixInfo { format: "hyb", parts: 1, ..MatrixInfo::default() },
+        order: Order::Natural,
         times: Vec::new(),
         device_bytes: 0,
         seconds,
@@ -413,7 +437,8 @@ fn sweep<T: Real>(
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
     }
-    planned.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
+    // In the order in which windows open, which is not always that of times: shares of ε differ.
+    planned.sort_by_key(|time| time.weights.left);
     let mut terms = 0;
     let rewards: Vec<&[f64]> = problem.rewards.iter().map(|r| &r.values[..]).collect();
     while !planned.is_empty() {

@@ -55,7 +55,7 @@ struct Open<T> {
 /// One pass over the iterates, and the time points that it serves.
 pub(super) struct Sweep<'a, 'p, T> {
     iteration: Iteration<'a, T>,
-    /// Ascending in λ.
+    /// Ascending in the first step of their windows.
     planned: &'p mut [Planned],
     /// Places whose windows have not opened.
     waiting: VecDeque<usize>,
@@ -140,6 +140,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
                 continue;
             };
             let weights = &self.planned[place].weights;
+            assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
             let mut target = self.iteration.target(weights.values.len(), acc)?;
             self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
             self.open.push(Open { place, target });

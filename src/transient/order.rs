@@ -1,0 +1,296 @@
+//! Orders of the states: neighbours in the chain close together in memory, and halos small.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+use super::chain::{Reward, Transitions};
+use super::solve::Observer;
+use super::split::{How, split};
+use crate::Result;
+use crate::lane::Lane;
+
+/// An order of the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The model's own on one lane; on several, whichever has the shortest predicted step.
+    #[default]
+    Auto,
+    /// The model's own.
+    Natural,
+    /// Breadth first from the states that the chain begins in, transitions followed both ways.
+    Bfs,
+    /// Reversed, breadth first from the end of a longest path of levels, states of few neighbours first
+    /// (E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc. ACM 1969,
+    /// doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981).
+    Rcm,
+}
+
+impl Order {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Natural => "natural",
+            Self::Bfs => "bfs",
+            Self::Rcm => "rcm",
+        }
+    }
+}
+
+/// Share of a step in the exchange below which no other order is tried.
+const WORTHWHILE: f64 = 0.05;
+
+/// A chain whose states have other numbers.
+pub(super) struct Reordered<'a> {
+    inner: &'a dyn Transitions,
+    /// The model's number of each state of this order, and the other way round.
+    old: Vec<u32>,
+    new: Vec<u32>,
+}
+
+impl<'a> Reordered<'a> {
+    fn new(inner: &'a dyn Transitions, old: Vec<u32>) -> Self {
+        let mut new = vec![0; old.len()];
+        for (place, &state) in old.iter().enumerate() {
+            new[state as usize] = place as u32;
+        }
+        Self { inner, old, new }
+    }
+
+    /// A vector in this order.
+    pub(super) fn permute(&self, values: &[f64]) -> Vec<f64> {
+        self.old.iter().map(|&state| values[state as usize]).collect()
+    }
+
+    /// Rewards in this order.
+    pub(super) fn rewards(&self, rewards: &[Reward]) -> Vec<Reward> {
+        rewards.iter().map(|r| Reward { name: r.name.clone(), values: self.permute(&r.values) }).collect()
+    }
+
+    /// An observer of this order that tells `inner` results in the model's own.
+    pub(super) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
+        Restore { inner, new: &self.new }
+    }
+
+    fn renumber(&self, row: &mut [(u32, f64)]) {
+        for (state, _) in row.iter_mut() {
+            *state = self.new[*state as usize];
+        }
+        row.sort_unstable_by_key(|&(state, _)| state);
+    }
+}
+
+impl Transitions for Reordered<'_> {
+    fn states(&self) -> usize {
+        self.old.len()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let before = row.len();
+        self.inner.incoming(self.old[state] as usize, row);
+        self.renumber(&mut row[before..]);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let before = row.len();
+        self.inner.outgoing(self.old[state] as usize, row);
+        self.renumber(&mut row[before..]);
+    }
+}
+
+struct Restore<'a> {
+    inner: &'a mut dyn Observer,
+    new: &'a [u32],
+}
+
+impl Observer for Restore<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.inner.progress(done, all)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let restored: Vec<f64> = self.new.par_iter().map(|&place| probabilities[place as usize]).collect();
+        self.inner.result(index, &restored)
+    }
+}
+
+/// The chain in the order wanted, if that is not its own, and the order's name.
+pub(super) fn reorder<'a>(
+    lanes: &[Lane],
+    transitions: &'a dyn Transitions,
+    initial: &[f64],
+    lengths: &[u32],
+    real: u64,
+    how: How,
+    wanted: Order,
+) -> Result<(Option<Reordered<'a>>, Order)> {
+    let make =
+        |order: Order| Reordered::new(transitions, breadth_first(transitions, initial, order == Order::Rcm));
+    match wanted {
+        Order::Natural => return Ok((None, Order::Natural)),
+        Order::Bfs | Order::Rcm => return Ok((Some(make(wanted)), wanted)),
+        Order::Auto if lanes.len() == 1 => return Ok((None, Order::Natural)),
+        Order::Auto => {}
+    }
+    // Seconds of the slowest lane's step.
+    let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64)> {
+        let (_, plan) = split(lanes, transitions, lengths, real, how)?;
+        let step =
+            plan.iter().map(|lane| lane.compute / (1.0 - lane.communication_share)).fold(0.0, f64::max);
+        Ok((step, plan.iter().map(|lane| lane.communication_share).fold(0.0, f64::max)))
+    };
+    let (mut best, share) = predicted(transitions, lengths)?;
+    let mut chosen = (None, Order::Natural);
+    if share > WORTHWHILE {
+        for order in [Order::Bfs, Order::Rcm] {
+            let reordered = make(order);
+            let lengths: Cow<'_, [u32]> =
+                reordered.old.iter().map(|&state| lengths[state as usize]).collect();
+            let (step, _) = predicted(&reordered, &lengths)?;
+            // A tenth at least: the prediction is no better than that, and the model's own order compresses better.
+            if step < 0.9 * best {
+                best = step;
+                chosen = (Some(reordered), order);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// States in the order in which a breadth-first search meets them: from the initial states, or (`narrow`) from the end
+/// of a longest path of levels with neighbours in ascending order of their degree, reversed.
+fn breadth_first(transitions: &dyn Transitions, initial: &[f64], narrow: bool) -> Vec<u32> {
+    let n = transitions.states();
+    let mut search = Search { transitions, seen: vec![false; n], order: Vec::with_capacity(n), narrow };
+    if narrow {
+        for root in 0..n {
+            if !search.seen[root] {
+                let from = search.order.len();
+                // The last state met lies at the end of a long path; from there once more.
+                search.from(&[root as u32]);
+                let end = search.order[search.order.len() - 1];
+                for state in search.order.drain(from..) {
+                    search.seen[state as usize] = false;
+                }
+                search.from(&[end]);
+            }
+        }
+        search.order.reverse();
+    } else {
+        let starts: Vec<u32> = (0..n as u32).filter(|&s| initial[s as usize] > 0.0).collect();
+        search.from(&starts);
+        for root in 0..n {
+            if !search.seen[root] {
+                search.from(&[root as u32]);
+            }
+        }
+    }
+    search.order
+}
+
+struct Search<'a> {
+    transitions: &'a dyn Transitions,
+    seen: Vec<bool>,
+    order: Vec<u32>,
+    narrow: bool,
+}
+
+impl Search<'_> {
+    fn from(&mut self, starts: &[u32]) {
+        let (mut row, mut degree) = (Vec::new(), Vec::new());
+        let mut next = self.order.len();
+        for &start in starts {
+            self.meet(start);
+        }
+        while let Some(&state) = self.order.get(next) {
+            next += 1;
+            row.clear();
+            self.transitions.incoming(state as usize, &mut row);
+            self.transitions.outgoing(state as usize, &mut row);
+            let mut neighbours: Vec<u32> =
+                row.iter().map(|&(to, _)| to).filter(|&to| !self.seen[to as usize]).collect();
+            if self.narrow {
+                neighbours.sort_by_cached_key(|&to| {
+                    degree.clear();
+                    self.transitions.incoming(to as usize, &mut degree);
+                    self.transitions.outgoing(to as usize, &mut degree);
+                    (degree.len(), to)
+                });
+            }
+            for to in neighbours {
+                self.meet(to);
+            }
+        }
+    }
+
+    fn meet(&mut self, state: u32) {
+        if !std::mem::replace(&mut self.seen[state as usize], true) {
+            self.order.push(state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::TransitionList;
+    use crate::transient::csr::Csr;
+
+    /// A ring whose states are numbered in a way that scatters neighbours.
+    fn scattered(n: u32) -> Csr {
+        let name = |i: u32| (i * 7919 + 5) % n;
+        let mut list = TransitionList::default();
+        for i in 0..n {
+            for to in [(i + 1) % n, (i + n - 1) % n] {
+                list.from.push(name(i));
+                list.to.push(name(to));
+                list.rate.push(1.0 + f64::from(i));
+            }
+        }
+        Csr::from_list(n as usize, &list).unwrap()
+    }
+
+    fn bandwidth(chain: &dyn Transitions) -> usize {
+        let mut row = Vec::new();
+        let of = |i: usize, row: &mut Vec<(u32, f64)>| {
+            row.clear();
+            chain.incoming(i, row);
+            row.iter().map(|&(j, _)| (j as usize).abs_diff(i)).max().unwrap_or(0)
+        };
+        (0..chain.states()).map(|i| of(i, &mut row)).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn both_orders_bring_the_neighbours_of_a_ring_together() {
+        let ring = scattered(1000);
+        let mut initial = vec![0.0; 1000];
+        initial[3] = 1.0;
+        assert!(bandwidth(&ring) > 100, "the case is what it says");
+
+        for narrow in [false, true] {
+            let order = breadth_first(&ring, &initial, narrow);
+            let mut states = order.clone();
+            states.sort_unstable();
+            assert!(states.iter().copied().eq(0..1000), "every state once");
+            // Two at a time around the ring, from one end to the other.
+            assert_eq!(bandwidth(&Reordered::new(&ring, order)), 2);
+        }
+    }
+
+    #[test]
+    fn a_reordered_chain_has_the_same_transitions_with_ascending_columns() {
+        let ring = scattered(50);
+        let reordered = Reordered::new(&ring, breadth_first(&ring, &[1.0; 50], true));
+
+        for state in 0..50 {
+            let (mut own, mut theirs) = (Vec::new(), Vec::new());
+            reordered.outgoing(state, &mut own);
+            ring.outgoing(reordered.old[state] as usize, &mut theirs);
+            assert!(own.is_sorted_by_key(|&(to, _)| to));
+            let mut back: Vec<_> = own.iter().map(|&(to, r)| (reordered.old[to as usize], r)).collect();
+            back.sort_by_key(|&(to, _)| to);
+            assert_eq!(back, theirs);
+        }
+    }
+}
