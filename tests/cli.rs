@@ -412,7 +412,8 @@ fn devices(place: &Place) -> Vec<Value> {
     assert_eq!((run.code, &run.stderr[..]), (0, ""));
     let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");
     let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    for name in required.split(',').filter(|name| !name.is_empty()) {
+    // NVRTC is a compiler, no device.
+    for name in required.split(',').filter(|name| !name.is_empty() && *name != "nvrtc") {
         assert!(devices.iter().any(|d| d["device"] == name), "{name} is required and not in {devices:?}");
     }
     devices
@@ -466,9 +467,9 @@ fn a_machine_without_adapters_still_computes_and_names_what_it_has() {
 
     let list = place.kolmo_with("devices --format json", &none);
     let list: Vec<Value> = serde_json::from_str(&list.stdout).unwrap();
-    assert_eq!(list.len(), 1, "{list:?}");
+    assert!(!list.iter().any(|d| d["device"].as_str().unwrap().starts_with("wgpu")), "{list:?}");
     assert_eq!(place.kolmo_with("transient tandem:5 --time 1", &none).code, 0);
-    for device in ["wgpu:0", "wgpu:7", "wgpu:all", "cuda:0"] {
+    for device in ["wgpu:0", "wgpu:7", "wgpu:all", "cuda:99"] {
         let run = place.kolmo_with(&format!("transient tandem:5 --time 1 --device {device}"), &none);
         assert_eq!((run.code, &run.stdout[..]), (2, ""), "{device}");
         assert!(run.stderr.contains(device) && run.stderr.contains("cpu"), "{}", run.stderr);
