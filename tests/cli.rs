@@ -394,7 +394,8 @@ fn lanes_that_share_the_rows_give_the_same_bytes() {
     let place = Place::new();
     place.transient("wlan:4,3 --time 0.5 -o one.npy");
     for device in ["cpu,cpu", "cpu --lanes 3"] {
-        let line = format!("transient wlan:4,3 --time 0.5 --device {device} -o several.npy --report r.json");
+        let options = format!("--device {device} --order natural -o several.npy --report r.json");
+        let line = format!("transient wlan:4,3 --time 0.5 {options}");
         let run = place.kolmo(&line);
 
         assert_eq!(run.code, 0, "{}", run.stderr);

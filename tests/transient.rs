@@ -96,10 +96,10 @@ mod suite {
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
             let initial = Initial::State(1);
-            // Width max has one order of additions whatever the slices.
+            // One order of the states, and a width with one order of additions whatever the slices.
+            let (order, width) = (Order::Natural, WidthRule::Max);
             let split = |parts| How { parts, ..How::default() };
-            let options =
-                |parts| Options { split: split(parts), width: WidthRule::Max, ..Options::default() };
+            let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
             let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
             for parts in [2, 3, 5] {
                 let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));
@@ -108,7 +108,7 @@ mod suite {
                 // Devices of different kinds may round differently, and share the rows as they are measured: then
                 // only the bounds hold.
                 if lanes.iter().all(|lane| lane.device().backend == lanes[0].device().backend) {
-                    assert_eq!(one, many, "{parts} parts");
+                    assert!(one == many, "{parts} parts on {spec}");
                 } else {
                     let error = one.iter().zip(&many).map(|(a, b)| l1(a, b)).fold(0.0, f64::max);
                     assert!(error <= 2.0 * solution.bound.total(), "{parts} parts: {error:e}");
@@ -264,12 +264,14 @@ fn bits_of_one_lane(spec: &str, one: &str, precision: Precision) {
     let scattered = ragged(1024);
     for chain in [&*wlan, &disconnected as &dyn Transitions, &scattered] {
         let initial = Initial::Uniform(vec![0, 301]);
-        let (wanted, _) = run(&one, precision, chain, &initial, &[0.7, 6.0], &Options::default());
+        // Another order of the states adds a row's terms in another order.
+        let natural = Options { order: Order::Natural, ..Options::default() };
+        let (wanted, _) = run(&one, precision, chain, &initial, &[0.7, 6.0], &natural);
 
-        let (got, solution) = run(&many, precision, chain, &initial, &[0.7, 6.0], &Options::default());
+        let (got, solution) = run(&many, precision, chain, &initial, &[0.7, 6.0], &natural);
 
         assert!(solution.matrix.parts > 1);
-        assert_eq!(got, wanted, "{} lanes, {} states", many.len(), chain.states());
+        assert!(got == wanted, "{} lanes of {spec}, {} states: {precision}", many.len(), chain.states());
     }
 }
 
@@ -532,7 +534,7 @@ fn many_times_of_one_sweep_equal_each_alone() {
 fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
     // From αt = 256 on a share of ε is kept for the steady state: windows do not open in the order of times there.
     let line = model("birth-death:2000,0.5,0.5");
-    let times: Vec<f64> = (0..60).map(|i| 253.0 + 0.1 * f64::from(i)).collect();
+    let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
     let exact = Options { epsilon: 1e-12, ..Options::default() };
 
     let (got, solution) = run(&cpu(), F64, &*line, &Initial::State(1000), &times, &Options::default());
