@@ -5,7 +5,7 @@ mod support;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
 use kolmo::transient::order::Order;
-use kolmo::transient::split::How;
+use kolmo::transient::split::{Exchange, How};
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
 use kolmo::{Error, sparse::WidthRule};
 use support::{Keep, chain, dense, l1, lanes, model, ragged, run};
@@ -299,6 +299,27 @@ fn any_number_of_cuda_lanes_gives_the_bits_of_one() {
     for precision in [F64, F32] {
         bits_of_one_lane("cuda:0,cuda:0,cuda:0", "cuda:0", precision);
         bits_of_one_lane("cuda:0,cuda:1", "cuda:0", precision);
+    }
+}
+
+#[test]
+fn merging_the_whole_vector_gives_the_bits_of_halos() {
+    let (wlan, lanes) = (model("wlan:3,2"), lanes_of("cpu,cpu"));
+    for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
+        let of = |exchange| {
+            let split = How { exchange, ..How::default() };
+            let options = Options { split, method, order: Order::Natural, ..Options::default() };
+            run(&lanes, F64, &*wlan, &Initial::State(0), &[5.0], &options)
+        };
+        let (halo, few) = of(Exchange::Halo);
+        let (full, all) = of(Exchange::Full);
+
+        assert!(halo == full, "{method:?}");
+        // Each of the two lanes receives everything that it does not own.
+        let received =
+            |s: &kolmo::transient::Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
+        assert_eq!(received(&all), wlan.states());
+        assert!(received(&few) < wlan.states() / 2, "{}", received(&few));
     }
 }
 
