@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
 pub const PARALLEL_ITEMS: usize = 8192;
 
+/// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
+const LARGE_PAGE: usize = 2 << 20;
+
 /// A pool of threads with memory of its own.
 #[derive(Debug)]
 pub struct CpuLane {
@@ -44,11 +47,12 @@ impl std::fmt::Debug for Memory {
 
 impl Memory {
     fn new(len: usize) -> std::io::Result<Self> {
-        let map = MmapMut::map_anon(len.max(8))?;
         // Gathers touch a page per element in the worst case; large pages keep them within the TLB's reach. A
-        // kernel that has none says so, and small ones do.
+        // kernel that has none says so.
+        let large = len >= LARGE_PAGE / 8;
+        let map = MmapMut::map_anon(if large { len.next_multiple_of(LARGE_PAGE) } else { len.max(8) })?;
         #[cfg(target_os = "linux")]
-        if len >= 4 << 20 {
+        if large {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Self { bytes: UnsafeCell::new(map), len })
