@@ -28,12 +28,15 @@ pub mod csr;
 mod exchange;
 pub(crate) mod iteration;
 pub mod kernels;
+pub mod matrix;
 pub mod order;
 pub mod parts;
+mod pattern;
 pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 mod solve;
+mod step;
 pub mod split;
 mod stationary;
 mod subdivided;
