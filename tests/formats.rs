@@ -25,7 +25,8 @@ fn answer(
 ) -> Result<(Vec<Vec<f64>>, Solution)> {
     let mut keep = Keep::default();
     let initial = Initial::State(1);
-    let problem = Problem { transitions: chain, initial: &initial, times: &TIMES, rewards: &[], vectors: true };
+    let problem =
+        Problem { transitions: chain, initial: &initial, times: &TIMES, rewards: &[], vectors: true };
     solve(lanes, precision, &problem, options, &mut keep).map(|solution| (keep.0, solution))
 }
 
@@ -44,7 +45,8 @@ fn formats_agree(
         split: How { parts, ..How::default() },
         ..Options::default()
     };
-    let (hyb, _) = answer(lanes, precision, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
+    let (hyb, _) =
+        answer(lanes, precision, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
     let mut stored = 1;
     for format in [MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
         match answer(lanes, precision, chain, &options(format)) {
@@ -53,7 +55,9 @@ fn formats_agree(
                 assert!(got == hyb, "{format}, {width}, {parts} parts");
                 stored += 1;
             }
-            Err(Error::Invalid(why)) => assert!(why.contains(format.name()) && why.contains("more than"), "{why}"),
+            Err(Error::Invalid(why)) => {
+                assert!(why.contains(format.name()) && why.contains("more than"), "{why}")
+            }
             Err(e) => panic!("{format}: {e}"),
         }
     }
@@ -75,7 +79,9 @@ fn irregular(n: u32, values: u32) -> Csr {
         }
         to.sort_unstable();
         to.dedup();
-        list.extend(to.into_iter().filter(|&to| to != from).map(|to| (from, to, 0.25 * f64::from(1 + next(values)))));
+        list.extend(
+            to.into_iter().filter(|&to| to != from).map(|to| (from, to, 0.25 * f64::from(1 + next(values)))),
+        );
     }
     chain(n as usize, &list)
 }
@@ -94,7 +100,11 @@ fn suite(spec: &str, precision: Precision, checked: bool) {
         }
     }
     // Few rates but no structure: neighbours share neither rows nor, among 5000 states, pairs.
-    assert_eq!(formats_agree(&lanes, precision, &irregular(5000, 7), WidthRule::Auto, 1), 3, "packed and pattern");
+    assert_eq!(
+        formats_agree(&lanes, precision, &irregular(5000, 7), WidthRule::Auto, 1),
+        3,
+        "packed and pattern"
+    );
     formats_agree(&lanes, precision, &ragged(2000), WidthRule::Auto, 2);
 }
 
@@ -149,7 +159,11 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
     let hyb = taken(&chain(n as usize, &all_differ));
     assert_eq!(hyb.format, "hyb");
     for format in ["packed", "pair", "pattern"] {
-        assert!(hyb.passed_over.iter().any(|why| why.starts_with(format)), "{format} in {:?}", hyb.passed_over);
+        assert!(
+            hyb.passed_over.iter().any(|why| why.starts_with(format)),
+            "{format} in {:?}",
+            hyb.passed_over
+        );
     }
 }
 

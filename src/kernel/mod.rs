@@ -22,6 +22,9 @@ pub struct Kernel {
     pub name: &'static str,
     /// The text in double precision.
     pub wgsl: &'static str,
+    /// CUDA: least number of groups that a multiprocessor is to hold at once, where the compiler's own choice of
+    /// registers is a bad one; 0 where it is not.
+    pub cuda_groups: u32,
     /// The CPU twin in single precision.
     pub cpu_f32: fn(&Call<'_>),
     /// The CPU twin in double precision.
@@ -31,6 +34,11 @@ pub struct Kernel {
 impl Kernel {
     /// Threads in a workgroup, the same in every kernel.
     pub const GROUP: u32 = 256;
+
+    /// This kernel with [`Self::cuda_groups`].
+    pub const fn with_cuda_groups(self, cuda_groups: u32) -> Self {
+        Self { cuda_groups, ..self }
+    }
 
     /// The text for a precision.
     pub fn text(&self, precision: Precision) -> String {
@@ -62,6 +70,7 @@ macro_rules! kernel {
         $crate::kernel::Kernel {
             name: stringify!($name),
             wgsl: include_str!(concat!("../../shaders/", stringify!($name), ".wgsl")),
+            cuda_groups: 0,
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
         }

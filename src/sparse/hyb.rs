@@ -121,10 +121,7 @@ impl Shape {
         let rows = (slices.end * SLICE).min(total) - slices.start * SLICE;
         let ell: usize = widths.iter().map(|&w| w as usize * SLICE).sum();
         let entries = ell + tails.iter().map(|&t| t as usize).sum::<usize>();
-        assert!(
-            entries < u32::MAX as usize,
-            "a chunk of {entries} entries; entries are counted in 32 bits"
-        );
+        assert!(entries < u32::MAX as usize, "a chunk of {entries} entries; entries are counted in 32 bits");
         let with_tail = tails.iter().filter(|&&t| t > 0).count();
         let mut words = vec![0u32; HEADER * widths.len() + (SLICE + 1) * with_tail];
         let (mut start, mut pointers) = (0, HEADER * widths.len());

@@ -133,7 +133,9 @@ fn fewest_bytes(slice: &[u32], value_bytes: u64) -> u32 {
     let bytes = |width: u32| {
         let longer = slice.iter().filter(|&&l| l > width).count() as u64;
         let tail = u64::from(tail(slice, width));
-        u64::from(width) * SLICE as u64 * entry + (2 * tail + 4 * longer) * entry + if tail > 0 { pointers } else { 0 }
+        u64::from(width) * SLICE as u64 * entry
+            + (2 * tail + 4 * longer) * entry
+            + if tail > 0 { pointers } else { 0 }
     };
     // The cost falls and then rises with the width: stop where it begins to rise. A slice with a few rows of
     // thousands of entries would otherwise be tried at each of them.

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::kernel::{Kernel, Real, kernel};
 use super::step::{Plain, Rows, Sliced, fma, terms};
 pub use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::cpu::{Call, blocks};
 

@@ -11,7 +11,8 @@ use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::sparse::repetition::{self, Patterns, Repetition};
 use crate::sparse::tiles;
 use crate::sparse::{
-    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits, cut,
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits,
+    cut,
 };
 use crate::{Error, Result};
 
@@ -20,8 +21,9 @@ const CHUNK_ENTRIES: u64 = 1 << 26;
 /// The same for devices with memory of their own, where fewer and larger launches count for more.
 const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 
-/// Largest share of tiles that a CPU has to work out again and again.
-const MOST_MISSED: f64 = 1.0 / 32.0;
+/// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
+/// as to use one.
+const MOST_MISSED: f64 = 1.0 / 512.0;
 
 /// Some rows of a part's matrix.
 #[derive(Debug)]
@@ -36,10 +38,32 @@ pub struct Chunk<T> {
 /// A chunk's arrays.
 #[derive(Debug)]
 enum Stored<T> {
-    Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
-    Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
-    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
-    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, ids_log: u32, offsets: u32, apart: bool },
+    Hyb {
+        slices: Buffer<u32>,
+        columns: Buffer<u32>,
+        values: Buffer<T>,
+    },
+    Packed {
+        slices: Buffer<u32>,
+        entries: Buffer<u32>,
+        values: Buffer<T>,
+        column_bits: u32,
+    },
+    Pair {
+        slices: Buffer<u32>,
+        entries: Buffer<u32>,
+        values: Buffer<T>,
+        offsets: u32,
+    },
+    Pattern {
+        ids: Buffer<u32>,
+        patterns: Buffer<u32>,
+        values: Buffer<T>,
+        ids_log: u32,
+        pointers: u32,
+        offsets: u32,
+        apart: bool,
+    },
 }
 
 /// Facts of a matrix as it was stored.
@@ -158,9 +182,8 @@ impl<T: Real> Source<'_, T> {
         Ok(match choice {
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let packed = self
-                    .lane
-                    .host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
+                let packed =
+                    self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
                 (packed.rows, Stored::Packed { slices, entries, values, column_bits })
@@ -194,6 +217,7 @@ impl<T: Real> Source<'_, T> {
             patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
             ids_log,
+            pointers: patterns.pointers() as u32,
             offsets: patterns.offsets() as u32,
             apart: patterns.exit_apart,
         })
@@ -209,7 +233,7 @@ impl<T: Real> Source<'_, T> {
             Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
             Choice::Pattern(p) => {
                 let missed = tiles::missed(&p.ids);
-                (missed > MOST_MISSED).then(|| format!("{:.0} % of its tiles do not recur", 100.0 * missed))
+                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
             }
             _ => None,
         }
@@ -302,10 +326,10 @@ impl<T: Real> Stored<T> {
             Self::Pair { slices, entries, values, offsets } => {
                 (&STEP_PAIR, [slices.arg(), entries.arg(), values.arg()], vec![*offsets])
             }
-            Self::Pattern { ids, patterns, values, ids_log, offsets, apart } => (
+            Self::Pattern { ids, patterns, values, ids_log, pointers, offsets, apart } => (
                 &STEP_PATTERN,
                 [ids.arg(), patterns.arg(), values.arg()],
-                vec![*ids_log, *offsets, u32::from(*apart)],
+                vec![*ids_log, *pointers, *offsets, u32::from(*apart)],
             ),
         }
     }

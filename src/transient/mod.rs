@@ -36,9 +36,9 @@ pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 mod solve;
-mod step;
 pub mod split;
 mod stationary;
+mod step;
 mod subdivided;
 mod sweep;
 

@@ -104,8 +104,10 @@ impl<T: Real> Parts<T> {
         for region in &regions {
             let lane = &lanes[region.lane];
             let slices = region.rows.start / SLICE..region.rows.end.div_ceil(SLICE);
-            let layout =
-                Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
+            let layout = Layout {
+                widths: layout.widths[slices.clone()].to_vec(),
+                tails: layout.tails[slices].to_vec(),
+            };
             let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
                 transitions.incoming(region.rows.start + row, entries);
                 if !region.halo.is_empty() {

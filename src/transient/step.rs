@@ -15,12 +15,12 @@ use rayon::prelude::*;
 
 use super::pattern::step_pattern;
 use crate::kernel::{Kernel, Real, kernel};
-use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
 use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
 use crate::sparse::HEADER;
 
 /// One step with a matrix in HYB.
-pub static STEP: Kernel = kernel!(step);
+pub static STEP: Kernel = kernel!(step).with_cuda_groups(6);
 /// One step with a packed matrix.
 pub static STEP_PACKED: Kernel = kernel!(step_packed);
 /// One step with a matrix of pairs.
@@ -152,7 +152,12 @@ pub(super) struct Rows<'a, T> {
 impl<T: Real> Rows<'_, T> {
     /// What follows the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
     #[inline(always)]
-    pub(super) fn finish<const LEVEL: u8>(&mut self, here: std::ops::Range<usize>, sums: &[T], exit: impl Fn(usize) -> T) {
+    pub(super) fn finish<const LEVEL: u8>(
+        &mut self,
+        here: std::ops::Range<usize>,
+        sums: &[T],
+        exit: impl Fn(usize) -> T,
+    ) {
         let own = &self.own[here.clone()];
         let y = &mut self.y[here.clone()];
         for (i, ((y, &s), &own)) in y.iter_mut().zip(sums).zip(own).enumerate() {

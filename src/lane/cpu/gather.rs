@@ -276,7 +276,9 @@ mod x86 {
                     sums: &mut [$t; SLICE],
                     term: impl Fn(usize, usize, $vector) -> $vector,
                 ) {
-                    for (first, sums) in (0..SLICE).step_by($regs * $lanes).zip(sums.chunks_mut($regs * $lanes)) {
+                    for (first, sums) in
+                        (0..SLICE).step_by($regs * $lanes).zip(sums.chunks_mut($regs * $lanes))
+                    {
                         let mut acc = [$zero(); $regs];
                         let mut at = first;
                         while at < entries {
