@@ -52,6 +52,7 @@ impl Kernel {
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
+    kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
     kernels
 }
@@ -61,7 +62,7 @@ macro_rules! kernel {
     ($name:ident) => {
         $crate::kernel::Kernel {
             name: stringify!($name),
-            wgsl: include_str!(concat!("../../shaders/", stringify!($name), ".wgsl")),
+            wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
         }
