@@ -34,6 +34,73 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
 }
 
+/// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
+/// `coordinate` ones, whose other entries are 0.
+///
+/// # Errors
+/// As [`read_matrix`].
+pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
+    let path = path.as_ref();
+    let bytes = text::read(path)?;
+    let (first, _) = next_line(&bytes);
+    let words: Vec<String> = words(first).map(|w| String::from_utf8_lossy(w).to_ascii_lowercase()).collect();
+    if words.get(2).map(String::as_str) == Some("array") {
+        return parse_array(&bytes, &words).map_err(|(line, reason)| text::error(path, line, reason));
+    }
+    let matrix = parse(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
+    crate::lane::cpu::expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
+        format!("{}: {} columns of {} numbers", path.display(), matrix.columns, matrix.rows)
+    })?;
+    let mut columns = vec![vec![0.0; matrix.rows]; matrix.columns];
+    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        columns[j as usize][i as usize] += x;
+    }
+    Ok(columns)
+}
+
+/// A dense matrix, one number a line, by columns.
+fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble> {
+    let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
+    let &["%%matrixmarket", "matrix", "array", "real" | "integer", "general"] = &banner[..] else {
+        return Err((1, "expected `%%MatrixMarket matrix array real general` (or integer)".into()));
+    };
+    let mut size: Option<(usize, usize)> = None;
+    let mut values: Vec<f64> = Vec::new();
+    let mut last = 1;
+    for line in text::Lines::new(bytes).skip(1) {
+        last = line.number;
+        if is_comment(line.bytes) {
+            continue;
+        }
+        match size {
+            None => {
+                let sizes: Option<Vec<u64>> = words(line.bytes).map(integer).collect();
+                let Some(&[rows, columns]) = sizes.as_deref() else {
+                    return Err((line.number, format!("{}: expected `rows columns`", quoted(line.bytes))));
+                };
+                if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
+                    return Err((line.number, format!("{rows} rows and {columns} columns are too many")));
+                }
+                size = Some((rows as usize, columns as usize));
+            }
+            Some(_) => match text::number(line.bytes) {
+                Some(value) => values.push(value),
+                None => return Err((line.number, format!("{}: expected one finite number", quoted(line.bytes)))),
+            },
+        }
+    }
+    let Some((rows, columns)) = size else {
+        return Err((last, "ends before the size line `rows columns`".into()));
+    };
+    if values.len() != rows * columns {
+        return Err((last, format!("{} numbers, but the size line promises {rows} times {columns}", values.len())));
+    }
+    if rows == 0 {
+        return Ok(vec![Vec::new(); columns]);
+    }
+    Ok(values.chunks_exact(rows).map(<[f64]>::to_vec).collect())
+}
+
 /// The lines, counted from 1, where an entry stands, row and column from 0: for the message about duplicates.
 ///
 /// # Errors

@@ -159,7 +159,7 @@ pub fn bounds(
     let mut best = Bounds { vector: vec![1.0; n], lower: 0.0, upper: f64::INFINITY, products: 0 };
     let mut products = 0;
     let mut image = vec![0.0; n];
-    let mut ratios = |v: &[f64], image: &mut [f64]| {
+    let ratios = |v: &[f64], image: &mut [f64]| {
         product(v, image);
         let ratio = |i: usize| up(image[i] / v[i], terms(i) + 1);
         (0..n).into_par_iter().map(ratio).reduce(|| 0.0, f64::max)

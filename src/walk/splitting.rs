@@ -86,6 +86,7 @@ pub struct Split<'a> {
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: Vec<f64>,
+    longest: usize,
 }
 
 impl<'a> Split<'a> {
@@ -145,7 +146,8 @@ impl<'a> Split<'a> {
                  that large entries lie there, or give L and f themselves with --splitting given"
             ));
         }
-        let split = Self { matrix, diagonal, factor };
+        let longest = matrix.starts().par_windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let split = Self { matrix, diagonal, factor, longest };
         if let Some(i) = (0..n).into_par_iter().with_min_len(ROWS).find_first(|&i| !split.row_sum(i).is_finite()) {
             return fail(format!(
                 "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
@@ -209,6 +211,11 @@ impl<'a> Split<'a> {
             };
             (l != 0.0).then_some((j, l))
         })
+    }
+
+    /// Entries of the longest row of A.
+    pub fn longest_row(&self) -> usize {
+        self.longest
     }
 
     /// Σ_j |l_ij|.

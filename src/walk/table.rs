@@ -10,7 +10,7 @@
 //! | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
 //!
 //! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k; the last C is 2³² − 1, above
-//! them all. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
+//! them all, and stands twice in a row with an odd number of entries. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
@@ -169,6 +169,11 @@ fn record(row: &[(u32, f64)], g: f64, place: &[u32], i: usize, words: &mut [u32]
         before = behind;
         words[at + 2 * k] = if k + 1 == d { CERTAIN } else { behind as u32 };
         words[at + 2 * k + 1] = place[j as usize] | u32::from(l < 0.0) << 31;
+    }
+    if d % 2 == 1 && d <= LONG {
+        // Entries are read two at a time; nothing gets as far as this one.
+        words[at + 2 * d] = CERTAIN;
+        words[at + 2 * d + 1] = place[i];
     }
     error
 }
