@@ -1,6 +1,7 @@
 //! The command line: arguments in, library call, report out.
 
 mod bench;
+mod bench_walk;
 mod devices;
 mod generate;
 mod interrupt;
@@ -141,7 +142,8 @@ impl Common {
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        open(specs, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
+        let options = OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit, cpu_threads: None };
+        open(specs, &options)
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Control {
     pub norms: f64,
     /// Seconds of one sweep; 0 without any.
     pub sweep_seconds: f64,
+    /// What the last sweep made of the norm: the next ones gain about as much.
+    pub rate: f64,
 }
 
 impl Control {
@@ -75,6 +77,7 @@ impl Control {
             norm: gate.scaled_norm(f),
             norms: 0.0,
             sweep_seconds: 0.0,
+            rate: gate.norm,
         };
         let zero = vec![0.0; if most > 0 { f.len() } else { 0 }];
         let mut next = zero.clone();
@@ -89,7 +92,8 @@ impl Control {
             std::mem::swap(&mut control.r, &mut next);
             control.sweeps += 1;
             control.norms += control.norm;
-            control.norm = gate.scaled_norm(&control.r);
+            let before = std::mem::replace(&mut control.norm, gate.scaled_norm(&control.r));
+            control.rate = control.norm / before;
         }
         if control.sweeps > 0 {
             control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(control.sweeps);

@@ -487,7 +487,7 @@ impl Side<'_> {
             steps,
             table_bytes: 4 * table.words.len() as u64,
             tabled: points.tabled(),
-            jacobi: self.jacobi(f, &control),
+            jacobi: self.jacobi(&control),
         })
     }
 
@@ -587,13 +587,13 @@ impl Side<'_> {
     }
 
     /// What the sweeps that were run say of a solution by sweeps alone.
-    fn jacobi(&self, f: &[f64], control: &Control) -> Option<Jacobi> {
+    fn jacobi(&self, control: &Control) -> Option<Jacobi> {
         if control.sweeps < 2 || control.norm == 0.0 || self.gate.norm >= 1.0 {
             return None;
         }
-        let norm = self.gate.scaled_norm(f);
-        let rate = (control.norm / norm).powf(1.0 / f64::from(control.sweeps)).min(self.gate.norm);
-        let sweeps = ((self.epsilon * (1.0 - self.gate.norm) / norm).ln() / rate.ln()).ceil().max(1.0);
+        let rate = control.rate.min(self.gate.norm);
+        let left = (self.epsilon * (1.0 - self.gate.norm) / control.norm).ln() / rate.ln();
+        let sweeps = (f64::from(control.sweeps) + left.ceil()).max(1.0);
         Some(Jacobi { sweeps, seconds: sweeps * control.sweep_seconds })
     }
 }
