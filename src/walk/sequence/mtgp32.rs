@@ -256,10 +256,17 @@ mod tests {
         }
     }
 
-    /// Set 0, seed 1: the first outputs of the authors' reference program.
+    /// The first outputs of the authors' reference program for seed 1 and the first set of its own table, which is
+    /// another than that of the 200 sets here (id eca55ad2df75ca97d5b8a52f8d71a38d98871cb7).
     #[test]
     fn words_are_those_of_the_authors() {
-        let set = parameters()[0];
+        let set = Parameters {
+            pos: 84,
+            sh1: 12,
+            sh2: 4,
+            tbl: [0x7158_8353, 0xdfa8_87c1, 0x4ba6_6c6e, 0xa53d_a0ae],
+            tmp: [0x2000_40bb, 0x1082_c61e, 0x1002_1c03, 0x0003_f0b9],
+        };
         let mut words = [0; 300];
         let mut generator = Generator::new(set, &set.state(1));
         words.chunks_mut(BLOCK).for_each(|out| generator.round(out));
