@@ -4,7 +4,8 @@ mod support;
 
 use kolmo::kernel::Precision::F32;
 use kolmo::lane::Lane;
-use kolmo::walk::sequence::{Points, Scramble, Sequence, Stream, fill, sobol};
+use kolmo::walk::sequence::mtgp32::{Mtgp32, SETS};
+use kolmo::walk::sequence::{PointSet, Points, Scramble, Sequence, Stream, fill, sobol};
 
 /// The lane of a device; sequences are the same in both precisions.
 fn lane(spec: &str, checked: bool) -> Option<Lane> {
@@ -195,6 +196,81 @@ mod suite {
         }
     }
 
+    /// What the authors' reference program prints for every parameter set, as dimensions 0, 1 and 11 of 12; in one
+    /// piece and in two.
+    pub(crate) fn mtgp32_gives_the_published_words(spec: &str, checked: bool) {
+        let Some(lane) = lane(spec, checked) else { return };
+        let known: Vec<Vec<u32>> = include_str!("known/mtgp32.csv")
+            .lines()
+            .filter(|line| !line.starts_with(['#', 'i']))
+            .map(|line| line.split(',').map(|word| word.parse().expect("a known word")).collect())
+            .collect();
+        assert_eq!(known.len(), SETS as usize);
+        let seeds: Vec<u32> = known.iter().map(|known| known[1]).collect();
+        const DIMENSIONS: u32 = 12;
+        let words = |generators: &mut Mtgp32, count: u32| {
+            let out = generators.fill(&lane, count).expect("a small buffer can be filled");
+            let mut words = vec![0; out.len()];
+            lane.download(&out, 0, &mut words).expect("a small buffer can be downloaded");
+            words
+        };
+        let mut generators = Mtgp32::new(&lane, &seeds, DIMENSIONS).expect("200 generators");
+        let count = SETS * 256;
+        let whole = words(&mut generators, count);
+        for (g, known) in known.iter().enumerate() {
+            for (output, &known) in [0, 1, 2, 3, 350, 351, 2999].iter().zip(&known[2..]) {
+                let (d, i) = (output / 256, output % 256);
+                assert_eq!(whole[d * count as usize + g * 256 + i], known, "set {g}, output {output}");
+            }
+        }
+        // Three generators, six blocks of points in pieces of one, three, and one and a bit.
+        let piece = |first: usize, count: usize, all: &[u32]| -> Vec<u32> {
+            all.chunks(6 * 256).flat_map(|row| &row[first..first + count]).copied().collect()
+        };
+        let three = || Mtgp32::new(&lane, &seeds[..3], DIMENSIONS).expect("three generators");
+        let all = words(&mut three(), 6 * 256);
+        let mut pieces = three();
+        for (first, count) in [(0, 256), (256, 3 * 256), (4 * 256, 300)] {
+            assert_eq!(
+                words(&mut pieces, count as u32),
+                piece(first, count, &all),
+                "{count} from {first} on"
+            );
+        }
+    }
+
+    /// Buffers of all five sequences, the same words as on the CPU.
+    pub(crate) fn point_sets_are_the_same_on_every_lane(spec: &str, checked: bool) {
+        let Some(lane) = lane(spec, checked) else { return };
+        let cpu = super::lane("cpu", false).expect("the CPU opens");
+        for sequence in
+            [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32]
+        {
+            let set = |replicate| PointSet {
+                sequence,
+                scramble: sequence.default_scramble(),
+                seed: 5,
+                component: 1,
+                replicate,
+                points: 1000,
+                dimensions: 73,
+                groups: 3,
+            };
+            let words = |lane: &Lane, replicate| {
+                let out = set(replicate).fill(lane).expect("a small buffer can be filled");
+                let mut words = vec![0u32; out.len()];
+                lane.download(&out, 0, &mut words).expect("a small buffer can be downloaded");
+                words
+            };
+            let [first, second] = [0, 1].map(|replicate| words(&lane, replicate));
+            assert_eq!(first, words(&cpu, 0), "{sequence}");
+            // Two independent streams of 73000 words of 32 bits share 73000 · 2⁻³² on average; more than five with a
+            // probability below 10⁻³⁰.
+            let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
+            assert!(same <= 5, "{sequence}: {same} words are the same in two replicates");
+        }
+    }
+
     /// Blocks and points of any alignment, dimensions on both sides of the table's end.
     pub(crate) fn buffers_hold_what_the_host_computes(spec: &str, checked: bool) {
         let Some(lane) = lane(spec, checked) else { return };
@@ -230,6 +306,8 @@ macro_rules! on {
             philox_gives_the_published_words,
             halton_gives_the_published_points,
             faure_gives_the_published_points,
+            mtgp32_gives_the_published_words,
+            point_sets_are_the_same_on_every_lane,
             buffers_hold_what_the_host_computes,
         );
     };

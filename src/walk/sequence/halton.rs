@@ -42,6 +42,49 @@ pub fn halton(point: u32, base: u32) -> u32 {
     y
 }
 
+/// [`halton`] of consecutive points. Numbers that differ in their last digits alone share the division of all others.
+#[inline(always)]
+pub(super) fn fill_halton(first_point: u32, base: u32, out: &mut [u32]) {
+    const MOST: u32 = 256;
+    if out.len() < MOST as usize {
+        for (point, x) in (first_point..=u32::MAX).zip(out) {
+            *x = halton(point, base);
+        }
+        return;
+    }
+    // The last digits, mirrored as a whole number; one digit is its own mirror.
+    let mut power = base;
+    let mut mirrored = [0; MOST as usize];
+    let single = base * base > MOST;
+    if !single {
+        (0..base).for_each(|digit| mirrored[digit as usize] = digit);
+        while power * base <= MOST {
+            for i in (0..power * base).rev() {
+                mirrored[i as usize] = i % base * power + mirrored[(i / base) as usize];
+            }
+            power *= base;
+        }
+    }
+    let mut at = 0;
+    while at < out.len() {
+        let point = first_point + at as u32;
+        let skip = point % power;
+        let high = halton(point / power, base);
+        let here = ((power - skip) as usize).min(out.len() - at);
+        let block = &mut out[at..at + here];
+        if single {
+            for (digit, x) in (skip..).zip(block) {
+                *x = push_digit(digit, high, power);
+            }
+        } else {
+            for (&digits, x) in mirrored[skip as usize..].iter().zip(block) {
+                *x = push_digit(digits, high, power);
+            }
+        }
+        at += here;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +94,17 @@ mod tests {
         assert_eq!(primes().count(), DIMENSIONS as usize);
         assert_eq!(primes().take(6).collect::<Vec<_>>(), [2, 3, 5, 7, 11, 13]);
         assert_eq!(primes().last(), Some(65521));
+    }
+
+    #[test]
+    fn rows_are_made_of_points() {
+        for base in primes().take(60).chain([257, 4099, 65521]) {
+            for first in [0, 1, 255, 65_520, 1_000_000, u32::MAX - 1023] {
+                let mut row = [0; 1024];
+                fill_halton(first, base, &mut row);
+                assert!((first..=u32::MAX).zip(row).all(|(i, x)| x == halton(i, base)), "{first} in {base}");
+            }
+        }
     }
 
     /// In integers of 128 bits: the mirrored number over the power of the base.

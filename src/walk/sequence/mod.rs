@@ -15,10 +15,11 @@
 //! A [`Stream`] is one randomization, chosen by a seed of 64 bits, a component and a replicate: replicates of one
 //! sequence are independent of each other, and any part of a stream can be computed anywhere. [`Points`] computes
 //! them on the host, the kernel `sequence` on a lane ([`fill`]); its functions are also part of the walk's kernel.
-//! MTGP32 has no random access: [`mtgp32`] fills a buffer.
+//! MTGP32 has no random access: [`mtgp32`] fills a buffer. A [`PointSet`] is a buffer of any of the five.
 
 pub mod faure;
 pub mod halton;
+pub mod mtgp32;
 pub mod philox;
 pub mod sobol;
 
@@ -39,7 +40,7 @@ use crate::{Error, Result};
 pub static SEQUENCE: Kernel = kernel!(sequence);
 
 /// Every kernel of this module.
-pub static KERNELS: [&Kernel; 1] = [&SEQUENCE];
+pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
 
 /// Where the points of a walk come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,7 +53,7 @@ pub enum Sequence {
     Faure,
     /// [`philox`].
     Philox,
-    /// Mersenne Twister for graphic processors, a buffer at a time.
+    /// [`mtgp32`], a buffer at a time.
     Mtgp32,
 }
 
@@ -147,6 +148,20 @@ pub struct Stream {
     pub replicate: u32,
     /// What the dimensions' scrambles are made from.
     pub key: u32,
+}
+
+/// The lower and the upper half.
+#[inline(always)]
+fn words(seed: u64) -> [u32; 2] {
+    [seed as u32, (seed >> 32) as u32]
+}
+
+impl Stream {
+    fn new(seed: u64, component: u32, replicate: u32) -> Self {
+        // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
+        let key = philox::philox([u32::MAX, u32::MAX, component, replicate], words(seed))[0];
+        Self { component, replicate, key }
+    }
 }
 
 /// A bijection of 32 bits whose outputs look independent (C. Wellons, "Prospecting for hash functions", 2018).
@@ -250,14 +265,13 @@ impl Points {
 
     /// One randomization.
     pub fn stream(&self, component: u32, replicate: u32) -> Stream {
-        // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
-        let key = philox::philox([u32::MAX, u32::MAX, component, replicate], self.key())[0];
-        Stream { component, replicate, key }
+        Stream::new(self.seed, component, replicate)
     }
 
     /// The seed as Philox's key.
+    #[inline(always)]
     pub fn key(&self) -> [u32; 2] {
-        [self.seed as u32, (self.seed >> 32) as u32]
+        words(self.seed)
     }
 
     /// A coordinate of a point.
@@ -308,14 +322,25 @@ impl Points {
         for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
             match self.sequence {
                 Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
+                Sequence::Halton => {
+                    halton::fill_halton(first_point, self.table[dimension as usize], row);
+                    self.shift(stream, dimension, row);
+                }
                 _ => {
-                    for (point, x) in (first_point..=u32::MAX).zip(row) {
-                        *x = self.value(stream, point, dimension);
-                    }
+                    faure::fill_faure(first_point, dimension, self.base, row);
+                    self.shift(stream, dimension, row);
                 }
             }
         }
         self.fill_philox(stream, first_point, tabled, points, random);
+    }
+
+    #[inline(always)]
+    fn shift(&self, stream: Stream, dimension: u32, row: &mut [u32]) {
+        if self.scramble == Scramble::Shift {
+            let key = dimension_key(stream.key, dimension);
+            row.iter_mut().for_each(|x| *x = x.wrapping_add(key));
+        }
     }
 
     /// Sixteen points at a time: they share all but the last four bits of their number.
@@ -463,6 +488,43 @@ pub fn fill(
     Ok(out)
 }
 
+/// The first points of one stream of any sequence, all dimensions of each.
+#[derive(Debug, Clone, Copy)]
+pub struct PointSet {
+    /// Where the points come from.
+    pub sequence: Sequence,
+    /// How streams differ.
+    pub scramble: Scramble,
+    /// Seed of all streams.
+    pub seed: u64,
+    /// Number of the stream, with `replicate`.
+    pub component: u32,
+    /// Number of the stream, with `component`.
+    pub replicate: u32,
+    /// Points, from number 0 on.
+    pub points: u32,
+    /// Dimensions, from number 0 on.
+    pub dimensions: u32,
+    /// Generators of MTGP32, 1 to [`mtgp32::SETS`]; other sequences have no use for it.
+    pub groups: u32,
+}
+
+impl PointSet {
+    /// The points on a lane: `out[d · points + i]` is coordinate d of point i. The same words on every lane.
+    ///
+    /// # Errors
+    /// As [`Points::new`] and [`fill`], or [`mtgp32::Mtgp32::new`] and [`mtgp32::Mtgp32::fill`].
+    pub fn fill(&self, lane: &Lane) -> Result<Buffer<u32>> {
+        let stream = Stream::new(self.seed, self.component, self.replicate);
+        if self.sequence == Sequence::Mtgp32 {
+            let seeds: Vec<u32> = (0..self.groups).map(|g| dimension_key(stream.key, g)).collect();
+            return mtgp32::Mtgp32::new(lane, &seeds, self.dimensions)?.fill(lane, self.points);
+        }
+        let points = Points::new(self.sequence, self.scramble, self.dimensions, self.seed)?;
+        fill(lane, &points, stream, 0, self.points, 0..self.dimensions)
+    }
+}
+
 fn sequence<T: Real>(call: &Call<'_>) {
     let sequence = match call.param(1) {
         0 => Sequence::Sobol,
@@ -487,15 +549,22 @@ fn sequence<T: Real>(call: &Call<'_>) {
     let (first_point, count) = (call.param(10), call.param(11) as usize);
     let (first, dimensions) = (call.param(12), call.param(13));
     let out = &mut call.write::<u32>(1)[call.param(14) as usize..][..count * dimensions as usize];
-    // Four dimensions a piece, as Philox makes them.
-    let piece = |(d, out): (usize, &mut [u32])| {
-        let from = first + 4 * d as u32;
-        let rows = (out.len() / count) as u32;
+    let here = |from: u32, first_point: u32, out: &mut [u32], rows: u32| {
         points.fill_host(stream, first_point, from..from + rows, out);
     };
-    if call.parallel() {
-        out.par_chunks_mut(4 * count).enumerate().for_each(piece);
-    } else {
-        out.chunks_mut(4 * count).enumerate().for_each(piece);
+    if !call.parallel() {
+        return here(first, first_point, out, dimensions);
     }
+    // Rows in pieces; Philox makes four rows at once.
+    const PIECE: usize = 1 << 14;
+    let table_end = points.tabled.clamp(first, first + dimensions);
+    let (quasi, random) = out.split_at_mut((table_end - first) as usize * count);
+    quasi.par_chunks_mut(count).zip(first..table_end).for_each(|(row, dimension)| {
+        row.par_chunks_mut(PIECE).enumerate().for_each(|(i, piece)| {
+            here(dimension, first_point + (i * PIECE) as u32, piece, 1);
+        });
+    });
+    random.par_chunks_mut(4 * count).enumerate().for_each(|(block, rows)| {
+        here(table_end + 4 * block as u32, first_point, rows, (rows.len() / count) as u32);
+    });
 }
