@@ -16,17 +16,18 @@ struct Params {
     end_point: u32,
     length: u32,       // T
     cut: u32,          // bits of an f32
-    sequence: u32,     // 0 Sobol, 3 Philox
+    sequence: u32,     // 0 Sobol, 3 Philox, 4 a buffer of points
     scramble: u32,     // 0 none, 1 Owen, 2 shift
     tabled: u32,       // dimensions from this one on are Philox's
     seed_low: u32,
     seed_high: u32,
+    stride: u32,       // points in a row of the buffer, which begins with first_point
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> rows: array<vec4<u32>>;   // records, see walk::table
 @group(0) @binding(1) var<storage, read> tasks: array<vec4<u32>>;  // record of the first row, key, component, replicate
-@group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;  // of the sequence
+@group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;  // of the sequence, or points by dimensions
 @group(0) @binding(3) var<storage, read_write> out: array<real>;
 
 var<workgroup> sums: array<real, 256>;
@@ -143,6 +144,9 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> real {
             let scramble = dimension_key(key, j);
             u = reverseBits(select(x, owen_reversed(x, scramble), p.scramble == 1u));
             u ^= select(0u, scramble, p.scramble == 2u);
+        } else if p.sequence == 4u {
+            let word = j * p.stride + (point - p.first_point);
+            u = table[word >> 2u][word & 3u];
         } else {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];
@@ -160,11 +164,11 @@ fn walk(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let member = group.y * groups.x + group.x;
     let block = p.first + p.step * p.groups + member;
     if member >= p.groups || block >= p.end { return; }
-    let of = block / p.per_task;
-    let point = p.first_point + (block - of * p.per_task) * 256u + local;
+    let task_number = block / p.per_task;
+    let point = p.first_point + (block - task_number * p.per_task) * 256u + local;
     var theta = real(0);
     if point < p.end_point {
-        let task = tasks[of];
+        let task = tasks[task_number];
         theta = walk_from(task.x, point, task.y, task.zw);
     }
     sums[local] = theta;

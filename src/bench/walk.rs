@@ -9,9 +9,9 @@ use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::models::System;
-use crate::walk::chains::{Chains, Round, Task};
+use crate::walk::chains::{Chains, Feed, Round, Task};
 use crate::walk::gate::gate;
-use crate::walk::sequence::{Points, Sequence};
+use crate::walk::sequence::Sequence;
 use crate::walk::splitting::{Split, Splitting};
 use crate::walk::table::Table;
 
@@ -42,10 +42,10 @@ pub fn rate(
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
     let gate = gate(&split, Splitting::Auto, false)?;
-    let table = Table::build(&split, &gate, &f, Some(&f))?;
+    let table = Table::build(&split, &gate, &[&f], Some(&f))?;
     let build = at.elapsed().as_secs_f64();
-    let points = Points::new(what.sequence, what.sequence.default_scramble(), what.length, 0)?;
-    let chains = Chains::new(lanes, precision, &table, &points)?;
+    let feed = Feed::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
+    let chains = Chains::new(lanes, precision, &table, &feed)?;
     let n = split.unknowns();
     let row = (n / 2) as u32;
     let tasks: Vec<Task> =

@@ -66,6 +66,9 @@ pub(super) struct Walk {
     /// Sweeps over the whole system whose residual is walked on: auto or a number; 0 walks on f
     #[arg(long, value_name = "K", default_value = "auto")]
     sweeps: Sweeps,
+    /// Generators of mtgp32, each with a parameter set of its own
+    #[arg(long, value_name = "G", default_value_t = 84)]
+    groups: u32,
     /// One sequence for all components
     #[arg(long)]
     shared_sequence: bool,
@@ -165,6 +168,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         sweeps: args.sweeps,
         shared: args.shared_sequence,
         force: args.force,
+        groups: args.groups,
     };
     let mut output = open(args.output.as_deref(), args.common.report.as_deref())?;
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;

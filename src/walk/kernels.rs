@@ -11,8 +11,17 @@ use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
 /// Sums of walks over blocks.
 pub static WALK: Kernel = kernel!(walk);
 
+/// The same for [`COLUMNS`] right-hand sides.
+pub static WALK_COLUMNS: Kernel = kernel!(walk_columns);
+
 /// Every kernel of this engine, those of its sequences aside.
-pub static ALL: [&Kernel; 1] = [&WALK];
+pub static ALL: [&Kernel; 2] = [&WALK, &WALK_COLUMNS];
+
+/// Right-hand sides of [`WALK_COLUMNS`].
+pub const COLUMNS: usize = 4;
+
+/// The kernels' number for a buffer of points, beside those of the sequences.
+pub(super) const BUFFER: u32 = 4;
 
 /// Walks of a block.
 pub const BLOCK: usize = 256;
@@ -48,28 +57,48 @@ fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
 }
 
-/// The walks of one block. All of them take a step before any takes the next: while one waits for its row, which was
-/// asked for a step ahead, the others have theirs.
-struct Block<'a, T> {
+/// Where the coordinates of a block's points come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// By random access.
+    Access(&'a Points, Stream),
+    /// Rows of that many points, a row a dimension; the block's first point is the first of each.
+    Buffer(&'a [u32], usize),
+}
+
+/// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
+/// row, which was asked for a step ahead, the others have theirs.
+struct Block<'a, T, const C: usize> {
     rows: &'a [u32],
-    points: &'a Points,
-    stream: Stream,
+    /// g of each row; of one column it is in the records.
+    columns: &'a [[T; C]],
+    source: Source<'a>,
     row: u32,
     first_point: u32,
     walks: usize,
     length: u32,
     cut: T,
-    theta: &'a mut [T; BLOCK],
+    theta: &'a mut [[T; C]; BLOCK],
 }
 
-impl<T: Real> Body for Block<'_, T> {
+impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let fma = match fused(LEVEL) {
             true => T::fma::<true>,
             false => T::fma::<false>,
         };
-        let mut u = [0u32; BLOCK * DIMENSIONS];
+        let columns = self.columns;
+        let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
+            if C == 1 {
+                theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
+            } else {
+                for (theta, &g) in theta.iter_mut().zip(&columns[here[0] as usize]) {
+                    *theta = fma(weight, g, *theta);
+                }
+            }
+        };
+        let mut made = [0u32; BLOCK * DIMENSIONS];
         let mut record = [self.row; BLOCK];
         let mut weight = [T::of(1.0); BLOCK];
         let mut live: [u16; BLOCK] = std::array::from_fn(|i| i as u16);
@@ -77,14 +106,20 @@ impl<T: Real> Body for Block<'_, T> {
         let mut first = 0;
         while first < self.length && walking > 0 {
             let dimensions = (self.length - first).min(DIMENSIONS as u32);
-            let u = &mut u[..dimensions as usize * self.walks];
-            self.points.fill(self.stream, self.first_point, first..first + dimensions, u);
-            for u in u.chunks_exact(self.walks) {
+            let (coordinates, stride) = match self.source {
+                Source::Access(points, stream) => {
+                    let made = &mut made[..dimensions as usize * self.walks];
+                    points.fill(stream, self.first_point, first..first + dimensions, made);
+                    (&*made, self.walks)
+                }
+                Source::Buffer(words, stride) => (&words[first as usize * stride..], stride),
+            };
+            for u in coordinates.chunks(stride).take(dimensions as usize) {
                 let mut kept = 0;
                 for k in 0..walking {
                     let i = live[k] as usize;
                     let here = &self.rows[record[i] as usize * UNIT..];
-                    self.theta[i] = fma(weight[i], number(here[0], here[1]), self.theta[i]);
+                    tally(&mut self.theta[i], weight[i], here);
                     let w = weight[i].times(number(here[2], here[3]));
                     if w.distance(T::ZERO) <= self.cut {
                         continue;
@@ -102,43 +137,51 @@ impl<T: Real> Body for Block<'_, T> {
         }
         for &i in &live[..walking] {
             let i = i as usize;
-            let here = &self.rows[record[i] as usize * UNIT..];
-            self.theta[i] = fma(weight[i], number(here[0], here[1]), self.theta[i]);
+            tally(&mut self.theta[i], weight[i], &self.rows[record[i] as usize * UNIT..]);
         }
     }
 }
 
 /// The sum of a block as a tree: halves are added to halves, as the kernels' workgroups do.
-fn tree<T: Real>(sums: &mut [T; BLOCK]) -> T {
+fn tree<T: Real, const C: usize>(sums: &mut [[T; C]; BLOCK]) -> [T; C] {
     let mut half = BLOCK / 2;
     while half > 0 {
         let (low, high) = sums.split_at_mut(half);
         for (l, h) in low.iter_mut().zip(high) {
-            *l = l.plus(*h);
+            for (l, h) in l.iter_mut().zip(h) {
+                *l = l.plus(*h);
+            }
         }
         half /= 2;
     }
     sums[0]
 }
 
-fn walk<T: Real>(call: &Call<'_>) {
+/// The blocks of a launch.
+fn blocks<T: Real, const C: usize>(call: &Call<'_>, columns: &[[T; C]], out: &mut [[T; C]]) {
     let (rows, tasks, table) = (call.read::<u32>(0), call.read::<[u32; 4]>(1), call.read::<u32>(2));
     let (groups, end, per_task) = (call.param(1), call.param(3), call.param(4));
     let first = (call.param(2) + call.param(0) * groups).min(end);
     let (begin, stop, length) = (call.param(5), call.param(6), call.param(7));
     let cut = T::of(f64::from(f32::from_bits(call.param(8))));
-    let points = Points::of_call(call.param(9), call.param(10), call.param(11), [call.param(12), call.param(13)], table);
-    let out = &mut call.write::<T>(3)[first as usize..(first + groups).min(end) as usize];
+    let (sequence, stride) = (call.param(9), call.param(14) as usize);
+    let access = (sequence != BUFFER).then(|| {
+        Points::of_call(sequence, call.param(10), call.param(11), [call.param(12), call.param(13)], table)
+    });
+    let out = &mut out[first as usize..(first + groups).min(end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {
         let block = first + k as u32;
-        let task = tasks[(block / per_task) as usize];
+        let [row, key, component, replicate] = tasks[(block / per_task) as usize];
         let first_point = begin + block % per_task * BLOCK as u32;
-        let mut theta = [T::ZERO; BLOCK];
+        let mut theta = [[T::ZERO; C]; BLOCK];
         dispatch(Block {
             rows,
-            points: &points,
-            stream: Stream { key: task[1], component: task[2], replicate: task[3] },
-            row: task[0],
+            columns,
+            source: match &access {
+                Some(points) => Source::Access(points, Stream { key, component, replicate }),
+                None => Source::Buffer(&table[(first_point - begin) as usize..], stride),
+            },
+            row,
             first_point,
             walks: (stop - first_point).min(BLOCK as u32) as usize,
             length,
@@ -147,4 +190,13 @@ fn walk<T: Real>(call: &Call<'_>) {
         });
         *out = tree(&mut theta);
     });
+}
+
+fn walk<T: Real>(call: &Call<'_>) {
+    blocks::<T, 1>(call, &[], bytemuck::cast_slice_mut(call.write::<T>(3)));
+}
+
+fn walk_columns<T: Real>(call: &Call<'_>) {
+    let columns: &[[T; COLUMNS]] = bytemuck::cast_slice(call.read::<T>(3));
+    blocks(call, columns, bytemuck::cast_slice_mut(call.write::<T>(4)));
 }

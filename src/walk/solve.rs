@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::chains::{Chains, Round, Task};
+use super::chains::{Chains, Feed, Round, Task};
 use super::control::{Control, Sweeps};
 use super::gate::{Gate, gate};
 use super::interval::student;
-use super::sequence::{Points, Scramble, Sequence};
+use super::kernels::COLUMNS;
+use super::sequence::{Scramble, Sequence};
 use super::splitting::{Split, Splitting};
 use super::table::{RowOrder, Table};
 use crate::kernel::Precision;
@@ -61,6 +62,8 @@ pub struct Options {
     pub shared: bool,
     /// Walk although nothing proves that walks converge.
     pub force: bool,
+    /// Generators of MTGP32, each with a parameter set of its own.
+    pub groups: u32,
 }
 
 impl Default for Options {
@@ -81,6 +84,7 @@ impl Default for Options {
             sweeps: Sweeps::Auto,
             shared: false,
             force: false,
+            groups: 84,
         }
     }
 }
@@ -253,8 +257,8 @@ pub fn solve(
     let mut all = Vec::new();
     let (mut sweeps, mut steps, mut table_bytes, mut tabled) = (0, 0, 0, 0);
     let mut jacobi: Option<Jacobi> = None;
-    for (rhs, f) in fs.iter().enumerate() {
-        let side = Side {
+    for (batch, fs) in fs.chunks(COLUMNS).enumerate() {
+        let side = Sides {
             lanes,
             precision,
             split: &split,
@@ -267,7 +271,7 @@ pub fn solve(
             replicates,
             per_replicate,
         };
-        let done = side.solve(rhs, f, &mut seconds, watch)?;
+        let done = side.solve(batch * COLUMNS, fs, &mut seconds, watch)?;
         all.extend(done.components);
         sweeps = sweeps.max(done.sweeps);
         steps += done.steps;
@@ -382,8 +386,8 @@ fn points(options: &Options, replicates: u32, warnings: &mut Vec<String>) -> Res
     Ok((each, each))
 }
 
-/// One right-hand side.
-struct Side<'a> {
+/// Right-hand sides that share their walks.
+struct Sides<'a> {
     lanes: &'a [Lane],
     precision: Precision,
     split: &'a Split<'a>,
@@ -409,45 +413,58 @@ struct Done {
 /// A component on its way to its interval.
 struct Growing {
     component: u32,
+    /// Of each replicate, column by column.
     sums: Vec<f64>,
+    columns: usize,
     points: u64,
 }
 
-impl Side<'_> {
+impl Sides<'_> {
     fn solve(
         &self,
-        rhs: usize,
-        f: &[f64],
+        first_rhs: usize,
+        fs: &[Vec<f64>],
         seconds: &mut Seconds,
         watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
     ) -> Result<Done> {
         let (options, gate, split) = (self.options, self.gate, self.split);
-        let (control, table) = self.lanes[0].host(|| {
-            let control = Control::new(split, gate, f, options.sweeps, 0.25 * self.epsilon);
+        let (controls, table) = self.lanes[0].host(|| {
+            let enough = 0.25 * self.epsilon;
+            let controls: Vec<Control> =
+                fs.iter().map(|f| Control::new(split, gate, f, options.sweeps, enough)).collect();
+            // Several columns have one order: the first one's.
             let order = match options.order {
                 RowOrder::Value => {
-                    let mut values = vec![0.0; f.len()];
-                    split.sweep(&control.r, &control.r, &mut values);
+                    let mut values = vec![0.0; split.unknowns()];
+                    split.sweep(&controls[0].r, &controls[0].r, &mut values);
                     Some(values)
                 }
                 RowOrder::Index => None,
             };
-            let table = Table::build(split, gate, &control.r, order.as_deref());
-            (control, table)
+            let columns: Vec<&[f64]> = controls.iter().map(|c| &c.r[..]).collect();
+            let table = Table::build(split, gate, &columns, order.as_deref());
+            (controls, table)
         });
         let table = table?;
         watch(0, 0)?;
-        let (length, cut) = self.length(&control)?;
-        let points = Points::new(options.sequence, self.scramble, length, options.seed)?;
+        let (length, cut) = self.length(&controls)?;
+        let feed =
+            Feed::new(options.sequence, self.scramble, length, options.seed, options.groups, false)?;
         let at = Instant::now();
-        let chains = Chains::new(self.lanes, self.precision, &table, &points)?;
+        let chains = Chains::new(self.lanes, self.precision, &table, &feed)?;
+        let columns = chains.columns();
         seconds.upload += at.elapsed().as_secs_f64();
 
         let at = Instant::now();
         let mut growing: Vec<Growing> = self
             .components
             .iter()
-            .map(|&component| Growing { component, sums: vec![0.0; self.replicates as usize], points: 0 })
+            .map(|&component| Growing {
+                component,
+                sums: vec![0.0; self.replicates as usize * columns],
+                columns,
+                points: 0,
+            })
             .collect();
         let mut active: Vec<usize> = (0..growing.len()).collect();
         let (mut end, most) = self.per_replicate;
@@ -465,35 +482,49 @@ impl Side<'_> {
             let round = Round { points: (first as u32, end as u32), length, cut };
             let sums = chains.sums(&tasks, round, watch)?;
             steps += (end - first) * tasks.len() as u64 * u64::from(length);
-            for (&k, sums) in active.iter().zip(sums.chunks(self.replicates as usize)) {
+            for (&k, sums) in active.iter().zip(sums.chunks(self.replicates as usize * columns)) {
                 growing[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
                 growing[k].points = end;
             }
             if end >= most {
                 break;
             }
-            active.retain(|&k| self.result(rhs, &growing[k], &control, &table, length, cut).half_width > self.epsilon);
+            active.retain(|&k| {
+                let missed = |(column, control): (usize, &Control)| {
+                    let c = self.result(first_rhs, column, &growing[k], control, &table, length, cut);
+                    c.half_width > self.epsilon
+                };
+                controls.iter().enumerate().any(missed)
+            });
             if active.is_empty() {
                 break;
             }
             end = (2 * end).min(most);
         }
         seconds.solve += at.elapsed().as_secs_f64();
-        let components =
-            growing.iter().map(|g| self.result(rhs, g, &control, &table, length, cut)).collect::<Vec<_>>();
+        let mut components = Vec::with_capacity(growing.len() * controls.len());
+        for (column, control) in controls.iter().enumerate() {
+            let of = |g: &Growing| self.result(first_rhs, column, g, control, &table, length, cut);
+            components.extend(growing.iter().map(of));
+        }
+        let jacobi: Option<Vec<Jacobi>> = controls.iter().map(|c| self.jacobi(c)).collect();
         Ok(Done {
             components,
-            sweeps: control.sweeps,
+            sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
             steps,
             table_bytes: 4 * table.words.len() as u64,
-            tabled: points.tabled(),
-            jacobi: self.jacobi(&control),
+            tabled: feed.tabled(),
+            jacobi: jacobi.map(|all| Jacobi {
+                sweeps: all.iter().map(|j| j.sweeps).fold(0.0, f64::max),
+                seconds: all.iter().map(|j| j.seconds).sum(),
+            }),
         })
     }
 
     /// T and the weight at which chains are cut, so that the truncation is at most δ for every component.
-    fn length(&self, control: &Control) -> Result<(u32, f32)> {
-        let (rho, norm) = (self.gate.norm, control.norm);
+    fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
+        let rho = self.gate.norm;
+        let norm = controls.iter().map(|c| c.norm).fold(0.0, f64::max);
         if let Some(length) = self.options.length {
             return Ok((length, 0.0));
         }
@@ -523,9 +554,11 @@ impl Side<'_> {
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "all that an interval depends on")]
     fn result(
         &self,
-        rhs: usize,
+        first_rhs: usize,
+        column: usize,
         growing: &Growing,
         control: &Control,
         table: &Table,
@@ -535,14 +568,15 @@ impl Side<'_> {
         let m = growing.component as usize;
         let points = growing.points as f64;
         let scale = self.gate.walk_scale(m);
-        let means: Vec<f64> = growing.sums.iter().map(|s| control.h[m] + scale * s / points).collect();
+        let sums = growing.sums.iter().skip(column).step_by(growing.columns);
+        let means: Vec<f64> = sums.map(|s| control.h[m] + scale * s / points).collect();
         let (estimate, statistical) = student(&means, self.options.confidence);
         let statistical = if control.norm == 0.0 { 0.0 } else { statistical };
         let (truncation, rounding) = self.certain(m, control, table, length, cut, growing.points);
         let bound = Bound { statistical, truncation, rounding };
         Component {
             component: growing.component,
-            rhs,
+            rhs: first_rhs + column,
             estimate,
             half_width: bound.total(),
             bound,

@@ -4,7 +4,7 @@
 //!
 //! | words | |
 //! |---|---|
-//! | 0, 1 | g_i as the sum of two f32 |
+//! | 0, 1 | g_i as the sum of two f32; with several columns g, i and 0 |
 //! | 2, 3 | the sum of |l_ij| over j, as the sum of two f32; 0 ends a walk |
 //! | 4 + 2k | C_k, the distribution function behind entry k, as a fraction of 2³² |
 //! | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
@@ -17,6 +17,7 @@
 use rayon::prelude::*;
 
 use super::gate::Gate;
+use super::kernels::COLUMNS;
 use super::splitting::Split;
 use crate::{Error, Result};
 
@@ -49,6 +50,8 @@ pub struct Table {
     pub words: Vec<u32>,
     /// Unit of each row's record.
     pub place: Vec<u32>,
+    /// The columns where there are several: of each row [`COLUMNS`] numbers, in the same unit as g.
+    pub columns: Vec<f64>,
     /// g is stored divided by this power of 2.
     pub factor: f64,
     /// max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | with the probabilities as stored.
@@ -68,12 +71,13 @@ fn pair(value: f64) -> [u32; 2] {
 }
 
 impl Table {
-    /// Builds the table of L and g: the collision estimator adds up W_k g at each state. `order_by` holds the values
-    /// that rows are ordered by, if any. L is scaled as `gate` says; g is V⁻¹g then.
+    /// Builds the table of L and up to [`COLUMNS`] columns g: the collision estimator adds up W_k g at each state.
+    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `gate` says; g is V⁻¹g then.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and one that the host has no memory for.
-    pub fn build(split: &Split<'_>, gate: &Gate, g: &[f64], order_by: Option<&[f64]>) -> Result<Self> {
+    pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
+        assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
         let mut place = vec![0u32; n];
         place.par_chunks_mut(ROWS).enumerate().for_each(|(block, place)| {
@@ -97,7 +101,7 @@ impl Table {
             return Err(too_large("records are addressed by 31 bits, which is 64 GiB".to_owned()));
         }
         crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
-        let top = gate_norm(gate, g);
+        let top = g.iter().map(|g| gate_norm(gate, g)).fold(0.0, f64::max);
         let factor = if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
 
         let mut words = vec![0u32; units as usize * UNIT];
@@ -124,12 +128,21 @@ impl Table {
                         let key = |e: &(u32, f64)| h[e.0 as usize] / gate.walk_scale(e.0 as usize) * e.1.signum();
                         row.sort_unstable_by(|a, b| key(a).total_cmp(&key(b)).then(a.0.cmp(&b.0)));
                     }
-                    worst = worst.max(record(row, g[i] / v / factor, &place, i, &mut words[at..]));
+                    let head = match g {
+                        [g] => pair(g[i] / v / factor),
+                        _ => [i as u32, 0],
+                    };
+                    worst = worst.max(record(row, head, &place, i, &mut words[at..]));
                 }
                 worst
             })
             .reduce(|| 0.0, f64::max);
-        Ok(Self { words, place, factor, probability_error, number_error: PAIR })
+        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * n } else { 0 }];
+        columns.par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
+            let v = gate.walk_scale(i);
+            row.iter_mut().zip(g).for_each(|(x, g)| *x = g[i] / v / factor);
+        });
+        Ok(Self { words, place, columns, factor, probability_error, number_error: PAIR })
     }
 }
 
@@ -139,9 +152,9 @@ fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
 }
 
 /// Writes the record of row i and returns Σ_j | |l_ij| − p_ij s |.
-fn record(row: &[(u32, f64)], g: f64, place: &[u32], i: usize, words: &mut [u32]) -> f64 {
+fn record(row: &[(u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &mut [u32]) -> f64 {
     let sum: f64 = row.iter().map(|e| e.1.abs()).sum();
-    words[..2].copy_from_slice(&pair(g));
+    words[..2].copy_from_slice(&head);
     words[2..4].copy_from_slice(&pair(sum));
     let d = row.len();
     if d == 0 {
@@ -219,7 +232,7 @@ mod tests {
         let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let g = [0.75, -0.5, 3.0, 0.1];
-        let table = Table::build(&split, &plain(0.6), &g, None).unwrap();
+        let table = Table::build(&split, &plain(0.6), &[&g], None).unwrap();
         assert_eq!(table.factor, 4.0);
         for i in 0..4 {
             let entries = read(&table, i);
@@ -253,7 +266,7 @@ mod tests {
         });
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let h: Vec<f64> = (0..n).map(|i| ((i * 7919) % 101) as f64 - 50.0).collect();
-        let table = Table::build(&split, &plain(0.5), &h, Some(&h)).unwrap();
+        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h)).unwrap();
         let row_of = |place: u32| table.place.binary_search(&place).expect("a record's start");
         for i in 0..n {
             let entries = read(&table, i);

@@ -157,7 +157,7 @@ fn words(seed: u64) -> [u32; 2] {
 }
 
 impl Stream {
-    fn new(seed: u64, component: u32, replicate: u32) -> Self {
+    pub(crate) fn new(seed: u64, component: u32, replicate: u32) -> Self {
         // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
         let key = philox::philox([u32::MAX, u32::MAX, component, replicate], words(seed))[0];
         Self { component, replicate, key }
