@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use super::generator::{self, MOST_STATES, MatrixEntries};
 use super::text;
-use super::write::{count_transitions, write_transitions};
+use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
@@ -132,6 +133,28 @@ pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -
     writeln!(writer, "% Entry (i, j) is the rate from state i to state j.")?;
     writeln!(writer, "{n} {n} {}", count_transitions(chain))?;
     write_transitions(writer, chain, 1)
+}
+
+/// Writes a matrix: `coordinate real general`, row by row.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_matrix<W: Write + ?Sized>(writer: &mut W, matrix: &CsrMatrix) -> io::Result<()> {
+    writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
+    writeln!(writer, "{} {} {}", matrix.rows(), matrix.columns(), matrix.nnz())?;
+    write_in_blocks(writer, matrix.rows(), |rows, text| {
+        for i in rows {
+            let (columns, values) = matrix.row(i);
+            for (&j, &value) in columns.iter().zip(values) {
+                push_integer(text, i as u64 + 1);
+                text.push(b' ');
+                push_integer(text, u64::from(j) + 1);
+                text.push(b' ');
+                push_number(text, value);
+                text.push(b'\n');
+            }
+        }
+    })
 }
 
 /// Line, counted from 1, and what is wrong there.

@@ -6,7 +6,7 @@ mod tandem;
 mod wlan;
 
 use birth_death::BirthDeath;
-pub use systems::{SYSTEMS, System, system, unknown_system};
+pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 use wlan::Wlan;
 

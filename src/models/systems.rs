@@ -5,7 +5,7 @@ use crate::lane::cpu::expect_memory;
 use crate::sparse::CsrMatrix;
 use crate::walk::sequence::philox::philox;
 use crate::walk::splitting::MOST_UNKNOWNS;
-use crate::{Error, Result};
+use crate::Result;
 
 /// A built-in system.
 #[derive(Debug, Clone)]
@@ -153,11 +153,6 @@ impl Parameters<'_> {
             )),
         }
     }
-}
-
-/// An [`Error::Invalid`] that lists what there is.
-pub fn unknown_system(spec: &str) -> Error {
-    Error::Invalid(format!("'{spec}' is no built-in system; there are {SYSTEMS}"))
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ pub struct Round {
 /// The points of all chains.
 #[derive(Debug, Clone)]
 pub struct Feed {
-    sequence: Sequence,
     scramble: Scramble,
     seed: u64,
     /// By random access; none of MTGP32.
@@ -79,7 +78,7 @@ impl Feed {
             _ => p.tabled(),
         });
         let buffered = ahead || !matches!(sequence, Sequence::Sobol | Sequence::Philox);
-        Ok(Self { sequence, scramble, seed, points, tabled, groups, buffered })
+        Ok(Self { scramble, seed, points, tabled, groups, buffered })
     }
 
     /// Dimensions that are the sequence's own; later ones are Philox's.
