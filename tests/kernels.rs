@@ -61,7 +61,7 @@ fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
 }
 
 fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
-    Kernel { name: kernel.name, wgsl: wgsl.leak(), cpu_f32: kernel.cpu_f32, cpu_f64: kernel.cpu_f64 }
+    Kernel { wgsl: wgsl.leak(), ..*kernel }
 }
 
 /// Writes past the test harness, which keeps what passing tests print to itself.

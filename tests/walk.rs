@@ -11,7 +11,7 @@ use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
-use kolmo::walk::{Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use kolmo::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
 use support::lanes;
 
 /// A system and its solution.
@@ -127,7 +127,7 @@ mod suite {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
         for case in cases() {
             for sweeps in [Sweeps::Fixed(0), Sweeps::Auto] {
-                let options = Options { confidence: 0.9999, chains: Some(16 * 256), sweeps, ..Options::default() };
+                let options = Options { confidence: 0.9999, chains: Count::Number(16 * 256), sweeps, ..Options::default() };
                 let solution = ask(&lanes, precision, &case, &[0, 7, 30, 48], &options);
                 for c in &solution.components {
                     let error = (c.estimate - case.x[c.component as usize]).abs();
@@ -154,7 +154,7 @@ mod suite {
                 let options = Options {
                     sequence,
                     scramble: Some(scramble),
-                    chains: Some(4 * 300),
+                    chains: Count::Number(4 * 300),
                     replicates: 4,
                     sweeps: Sweeps::Fixed(1),
                     ..Options::default()
@@ -169,13 +169,123 @@ mod suite {
         }
     }
 
+    /// Six right-hand sides are a batch of four and one of two.
+    pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let case = built_in("poisson2d:7,1");
+        let n = case.rhs.len();
+        let side = |k: usize| (0..n).map(|i| ((i * (k + 3)) % 11) as f64 - 4.0).collect::<Vec<f64>>();
+        let rhs: Vec<Vec<f64>> = (0..6).map(side).collect();
+        let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[24, 3] };
+        let options = Options { confidence: 0.9999, chains: Count::Number(1 << 12), ..Options::default() };
+        let ask = |lanes: &[Lane], precision| {
+            solve(lanes, precision, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem")
+        };
+        let (here, there) = (ask(&lanes, precision), ask(&cpu(), F64));
+        assert_eq!(here.components.len(), 12);
+        for (a, b) in here.components.iter().zip(&there.components) {
+            let x = eliminate(&case.matrix, &rhs[a.rhs], false)[a.component as usize];
+            assert!((a.estimate - x).abs() <= a.half_width, "x_{} of {}: {a:?} {x}", a.component, a.rhs);
+            let bound = a.bound.rounding + b.bound.rounding;
+            assert!((a.estimate - b.estimate).abs() <= bound, "{a:?} {b:?}");
+        }
+    }
+
+    pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let case = built_in("poisson2d:14,0.9");
+        for sequence in [Sequence::Halton, Sequence::Faure, Sequence::Mtgp32, Sequence::Sobol, Sequence::Philox] {
+            let options = Options {
+                sequence,
+                confidence: 0.9999,
+                chains: Count::Number(8 * 600),
+                replicates: 8,
+                groups: 2,
+                ahead: true,
+                ..Options::default()
+            };
+            let here = ask(&lanes, precision, &case, &[50, 90], &options);
+            let there = ask(&cpu(), F64, &case, &[50, 90], &options);
+            for (a, b) in here.components.iter().zip(&there.components) {
+                let x = case.x[a.component as usize];
+                assert!((a.estimate - x).abs() <= a.half_width, "{sequence} {a:?} {x}");
+                let bound = a.bound.rounding + b.bound.rounding;
+                assert!((a.estimate - b.estimate).abs() <= bound, "{sequence} {a:?} {b:?}");
+            }
+            if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
+                let made = ask(&lanes, precision, &case, &[50, 90], &Options { ahead: false, ..options });
+                for (a, b) in here.components.iter().zip(&made.components) {
+                    assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "{sequence} x_{}", a.component);
+                }
+            }
+        }
+    }
+
+    /// The same walks as in blocks, added in another order.
+    pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let case = built_in("poisson2d:7,1");
+        for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
+            let options = Options {
+                sequence,
+                ahead,
+                replicates: 2,
+                groups: 3,
+                chains: Count::Number(2 * 5000),
+                sweeps: Sweeps::Fixed(0),
+                ..Options::default()
+            };
+            let blocks = ask(&lanes, precision, &case, &[24], &options);
+            for (groups, size) in [(84, 512), (3, 32), (300, 64), (7, 1024), (1, 128)] {
+                let grid = Some(Grid { groups, size });
+                let grid = ask(&lanes, precision, &case, &[24], &Options { grid, ..options.clone() });
+                let (a, b) = (&grid.components[0], &blocks.components[0]);
+                // A thread adds up to 5000 numbers one after the other.
+                let bound = a.bound.rounding + 5000.0 * precision.unit_roundoff() * 4.0 * super::size(&case);
+                assert!((a.estimate - b.estimate).abs() <= bound, "{groups} of {size}: {a:?} {b:?}");
+            }
+        }
+    }
+
+    pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        for case in [
+            built_in("random-dominant:400,6,0.8,positive"),
+            built_in("random-dominant:200,40,0.8,signed"),
+            pages(),
+        ] {
+            for sequence in [Sequence::Sobol, Sequence::Philox] {
+                let options = Options {
+                    lazy: true,
+                    sequence,
+                    confidence: 0.9999,
+                    chains: Count::Number(16 * 300),
+                    ..Options::default()
+                };
+                let here = ask(&lanes, precision, &case, &[0, 7, 30], &options);
+                let there = ask(&cpu(), F64, &case, &[0, 7, 30], &options);
+                assert!(here.warnings.iter().any(|w| w.contains("no walk met")), "{:?}", here.warnings);
+                for (a, b) in here.components.iter().zip(&there.components) {
+                    let x = case.x[a.component as usize];
+                    assert!((a.estimate - x).abs() <= a.half_width, "{} {a:?} {x}", case.name);
+                    // In f32 a fraction may fall on the entry beside; such walks differ as two walks do.
+                    let bound = match precision {
+                        F64 => a.bound.rounding + b.bound.rounding,
+                        F32 => a.half_width + b.half_width,
+                    };
+                    assert!((a.estimate - b.estimate).abs() <= bound, "{} {a:?} {b:?}", case.name);
+                }
+            }
+        }
+    }
+
     pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precision, checked: bool) {
         let one = spec.split(',').next().expect("a device");
         let (Some(lanes), Some(single)) = (lanes(spec, precision, checked), lanes(one, precision, checked)) else {
             return;
         };
         let case = built_in("poisson2d:14,0.9");
-        let options = Options { chains: Some(1 << 14), ..Options::default() };
+        let options = Options { chains: Count::Number(1 << 14), ..Options::default() };
         let components: Vec<u32> = (20..52).collect();
         let many = ask(&lanes, precision, &case, &components, &options);
         let one = ask(&single, precision, &case, &components, &options);
@@ -200,6 +310,26 @@ macro_rules! on {
             #[test]
             fn every_lane_walks_the_same_walks() {
                 suite::every_lane_walks_the_same_walks($spec, $precision, true);
+            }
+
+            #[test]
+            fn right_hand_sides_share_walks() {
+                suite::right_hand_sides_share_walks($spec, $precision, false);
+            }
+
+            #[test]
+            fn points_may_come_out_of_a_buffer() {
+                suite::points_may_come_out_of_a_buffer($spec, $precision, false);
+            }
+
+            #[test]
+            fn grids_walk_the_same_walks() {
+                suite::grids_walk_the_same_walks($spec, $precision, true);
+            }
+
+            #[test]
+            fn lazy_walks_hold_the_solution() {
+                suite::lazy_walks_hold_the_solution($spec, $precision, true);
             }
         }
     };
@@ -240,7 +370,7 @@ fn coverage(case: &Case, lanes: &[Lane], sweeps: Sweeps) -> (u32, u32) {
         let component = (seed * 31 % case.x.len() as u64) as u32;
         // A truncation far below the statistical part, which is a few thousandths of x.
         let options = Options {
-            chains: Some(16 << 8),
+            chains: Count::Number(16 << 8),
             delta: Some(1e-5 * size(case)),
             epsilon: Some(1e-9 * size(case)),
             sweeps,
@@ -287,7 +417,7 @@ fn errors_fall_as_they_should() {
     let lanes = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
-        let options = Options { sequence, chains: Some(chains), sweeps: Sweeps::Fixed(0), ..Options::default() };
+        let options = Options { sequence, chains: Count::Number(chains), sweeps: Sweeps::Fixed(0), ..Options::default() };
         rmse(&case, &lanes, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
@@ -305,7 +435,7 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
     let lanes = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |order, sweeps| {
-        let options = Options { order, sweeps, chains: Some(1 << 10), ..Options::default() };
+        let options = Options { order, sweeps, chains: Count::Number(1 << 10), ..Options::default() };
         rmse(&case, &lanes, &options, 64)
     };
     let index = of(RowOrder::Index, Sweeps::Fixed(0));
@@ -335,7 +465,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 
     // All at once or in rounds: the same points, added in another order.
     let chains = grown.components[0].chains;
-    let at_once = ask(&lanes, F64, &case, &[90], &Options { epsilon: Some(epsilon), chains: Some(chains), ..base });
+    let at_once = ask(&lanes, F64, &case, &[90], &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base });
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     assert!((a.estimate - b.estimate).abs() <= a.bound.rounding, "{a:?} {b:?}");
 }
@@ -360,7 +490,7 @@ fn systems_without_walks_have_exact_answers() {
         splitting: Splitting::Given,
         x: vec![6.0],
     };
-    let options = Options { length: Some(0), sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let options = Options { length: Length::Steps(0), sweeps: Sweeps::Fixed(0), ..Options::default() };
     let c = ask(&lanes, F64, &one, &[0], &options).components[0].clone();
     assert!(c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
     let c = ask(&lanes, F64, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components[0].clone();
@@ -372,12 +502,12 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
     let lanes = cpu();
     let case = built_in("poisson2d:7,1");
     let of = |options: Options| ask(&lanes, F64, &case, &[3], &options);
-    let odd = of(Options { chains: Some(16 * 100), ..Options::default() });
+    let odd = of(Options { chains: Count::Number(16 * 100), ..Options::default() });
     assert!(odd.warnings.iter().any(|w| w.contains("no power of 2")), "{:?}", odd.warnings);
     assert_eq!(odd.components[0].chains, 1600);
-    let uneven = of(Options { chains: Some(1000), ..Options::default() });
+    let uneven = of(Options { chains: Count::Number(1000), ..Options::default() });
     assert!(uneven.warnings.iter().any(|w| w.contains("1008 are walked")), "{:?}", uneven.warnings);
-    let plain = of(Options { scramble: Some(Scramble::None), chains: Some(1 << 10), ..Options::default() });
+    let plain = of(Options { scramble: Some(Scramble::None), chains: Count::Number(1 << 10), ..Options::default() });
     assert!(plain.warnings.iter().any(|w| w.contains("without a scramble")), "{:?}", plain.warnings);
     assert!(plain.status == Status::NotMet && plain.components[0].half_width == f64::INFINITY);
     assert!((plain.components[0].estimate - case.x[3]).abs() < 0.01 * size(&case));
@@ -405,10 +535,10 @@ fn problems_without_an_answer_are_refused_with_the_number() {
     }
     assert!(ask(&[0], Options { replicates: 0, ..d() }).contains("replicates 0"));
     assert!(ask(&[0], Options { replicates: 1 << 20, ..d() }).contains("replicates"));
-    assert!(ask(&[0], Options { chains: Some(0), ..d() }).contains("chains 0"));
-    assert!(ask(&[0], Options { chains: Some(u64::MAX), ..d() }).contains("chains"));
+    assert!(ask(&[0], Options { chains: Count::Number(0), ..d() }).contains("chains 0"));
+    assert!(ask(&[0], Options { chains: Count::Number(u64::MAX), ..d() }).contains("chains"));
     assert!(ask(&[0], Options { max_chains: 0, ..d() }).contains("max-chains"));
-    assert!(ask(&[0], Options { length: Some(u32::MAX), ..d() }).contains("length"));
+    assert!(ask(&[0], Options { length: Length::Steps(u32::MAX), ..d() }).contains("length"));
     let long = Options { delta: Some(1e-300), epsilon: Some(1e-300), ..d() };
     assert!(!ask_ok(&lanes, &case, &long), "1e-300 is not met, and no error either");
     let rhs = vec![vec![1.0; 3]];
@@ -465,7 +595,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let rhs = vec![vec![1.0; n]];
         let components = [0, (n / 3) as u32, (n / 2) as u32, n as u32 - 1];
         let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components };
-        let options = Options { confidence: 0.9999, chains: Some(chains), ..Options::default() };
+        let options = Options { confidence: 0.9999, chains: Count::Number(chains), ..Options::default() };
         let solution = solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).expect(name);
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
@@ -483,4 +613,50 @@ fn real_matrices_have_their_components_in_the_interval() {
             assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
         }
     }
+}
+
+#[test]
+fn the_published_estimates_of_length_and_chains_are_used() {
+    let lanes = cpu();
+    // ‖f‖ of b = D is 1 in every entry, the norm 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
+    let mut case = built_in("poisson2d:7,0.9");
+    case.rhs = vec![4.0 / 0.9; 49];
+    let base = Options { epsilon: Some(0.5), delta: Some(0.01), sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let of = |options: Options| ask(&lanes, F64, &case, &[24, 0], &options).components[0].clone();
+    let norm = of(Options { chains: Count::Norm, replicates: 1, ..base.clone() });
+    assert_eq!((norm.chains, norm.length), (182, 65));
+    let printed = of(Options { chains: Count::Norm, replicates: 1, length: Length::Printed, ..base.clone() });
+    assert_eq!(printed.length, 44);
+    assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
+    // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01; of the two rows the larger counts.
+    let row = ask(&lanes, F64, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
+    assert_eq!(row.components[0].chains, 7);
+    let error = {
+        let rhs = std::slice::from_ref(&case.rhs);
+        let problem = Problem { matrix: &case.matrix, rhs, components: &[0] };
+        let options = Options { chains: Count::Norm, epsilon: Some(1e-12), ..base };
+        solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
+    };
+    assert!(error.contains("a-priori"), "{error}");
+}
+
+#[test]
+fn lazy_walks_refuse_what_they_cannot_do() {
+    let lanes = cpu();
+    let ask = |matrix: &CsrMatrix, options: Options| {
+        let rhs = vec![vec![1.0; matrix.rows()]];
+        let problem = Problem { matrix, rhs: &rhs, components: &[0] };
+        let options = Options { lazy: true, chains: Count::Number(64), ..options };
+        solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
+    };
+    let poisson = built_in("poisson2d:7,1").matrix;
+    assert!(ask(&poisson, Options::default()).contains("--length"));
+    assert!(ask(&poisson, Options { sweeps: Sweeps::Fixed(2), ..Options::default() }).contains("2 sweeps"));
+    let steps = Options { length: Length::Steps(20), ..Options::default() };
+    assert!(ask(&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() }).contains("scaled-jacobi"));
+    assert!(ask(&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }).contains("halton"));
+    let hole = CsrMatrix::from_rows(2, 2, |i, row| row.push((1 - i as u32, 1.0)));
+    assert!(ask(&hole, steps.clone()).contains("no diagonal entry"));
+    let nan = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
+    assert!(ask(&nan, steps).contains("finite"));
 }

@@ -15,7 +15,7 @@ use crate::models::{System, system};
 use crate::report;
 use crate::transient::Status;
 use crate::walk::sequence::{Scramble, Sequence};
-use crate::walk::{Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use crate::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
 use crate::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -42,18 +42,19 @@ pub(super) struct Walk {
     /// How replicates differ: owen (sobol), shift or none [default: owen for sobol, shift for halton and faure]
     #[arg(long, value_name = "S")]
     scramble: Option<Scramble>,
-    /// Chains of a component over all replicates, in the place of a growing number
-    #[arg(long, value_name = "N")]
-    chains: Option<u64>,
+    /// Chains of a component over all replicates; auto grows their number until epsilon is met; norm and row-norm are
+    /// the a-priori estimates
+    #[arg(long, value_name = "N", default_value = "auto")]
+    chains: Count,
     /// Chains of a component at most, over all replicates
     #[arg(long, value_name = "N", default_value_t = 1 << 26)]
     max_chains: u64,
     /// Independent replicates
     #[arg(long, value_name = "R", default_value_t = 16)]
     replicates: u32,
-    /// Steps of a chain [default: as many as the truncation asks for]
-    #[arg(long, value_name = "T")]
-    length: Option<u32>,
+    /// Steps of a chain; auto or corrected: as many as delta asks for; printed: the estimate without the factor 1 - norm
+    #[arg(long, value_name = "T", default_value = "auto")]
+    length: Length,
     /// Bound of the truncation [default: a tenth of epsilon]
     #[arg(long, value_name = "D", allow_hyphen_values = true)]
     delta: Option<f64>,
@@ -66,9 +67,18 @@ pub(super) struct Walk {
     /// Sweeps over the whole system whose residual is walked on: auto or a number; 0 walks on f
     #[arg(long, value_name = "K", default_value = "auto")]
     sweeps: Sweeps,
-    /// Generators of mtgp32, each with a parameter set of its own
-    #[arg(long, value_name = "G", default_value_t = 84)]
-    groups: u32,
+    /// Walk straight from the matrix: no table, order, sweeps or certificate
+    #[arg(long)]
+    lazy: bool,
+    /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
+    #[arg(long, value_name = "G")]
+    groups: Option<u32>,
+    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024
+    #[arg(long, value_name = "W")]
+    group_size: Option<u32>,
+    /// Make all points ahead, into a buffer
+    #[arg(long)]
+    points_ahead: bool,
     /// One sequence for all components
     #[arg(long)]
     shared_sequence: bool,
@@ -168,7 +178,16 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         sweeps: args.sweeps,
         shared: args.shared_sequence,
         force: args.force,
-        groups: args.groups,
+        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
+        lazy: args.lazy,
+        grid: match (args.group_size, args.groups) {
+            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
+                Some(Grid { groups, ..Grid::PUBLISHED })
+            }
+            (None, _) => None,
+            (Some(size), groups) => Some(Grid { groups: groups.unwrap_or(Grid::PUBLISHED.groups), size }),
+        },
+        ahead: args.points_ahead,
     };
     let mut output = open(args.output.as_deref(), args.common.report.as_deref())?;
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;

@@ -5,12 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use super::grid::Grid;
 use super::kernels::{BLOCK, BUFFER, COLUMNS, WALK, WALK_COLUMNS};
 use super::sequence::mtgp32::{Mtgp32, SETS};
 use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
 use super::table::Table;
 use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
+use crate::transient::kernels::BLOCK_SUM;
 use crate::{Error, Result};
 
 /// The first row of some chains and their stream.
@@ -98,6 +100,7 @@ pub struct Chains<'a> {
     precision: Precision,
     feed: &'a Feed,
     table: &'a Table,
+    grid: Option<Grid>,
 }
 
 #[derive(Debug)]
@@ -167,7 +170,19 @@ impl<'a> Chains<'a> {
             let all: Vec<_> = lanes.iter().map(|lane| scope.spawn(move || equip(lane))).collect();
             all.into_iter().map(|t| t.join().expect("an upload does not panic")).collect::<Result<_>>()
         })?;
-        Ok(Self { lanes, precision, feed, table })
+        Ok(Self { lanes, precision, feed, table, grid: None })
+    }
+
+    /// Walks on a given grid, a task after the other, in the place of blocks of 256 walks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a grid that there is none of, and for several right-hand sides.
+    pub fn on_grid(self, grid: Grid) -> Result<Self> {
+        grid.kernel()?;
+        if self.columns() > 1 {
+            return Err(Error::Invalid("a grid walks for one right-hand side at a time; give one".to_owned()));
+        }
+        Ok(Self { grid: Some(grid), ..self })
     }
 
     /// Columns of the table, and of the sums: 1 or [`COLUMNS`].
@@ -193,7 +208,7 @@ impl<'a> Chains<'a> {
         if tasks.is_empty() || per_task == 0 {
             return Ok(vec![0.0; tasks.len() * self.columns()]);
         }
-        let mut sums = if self.feed.buffered && round.length > 0 {
+        let mut sums = if (self.feed.buffered || self.grid.is_some()) && round.length > 0 {
             self.streams::<T>(tasks, round, watch)?
         } else {
             // Where tasks are very many they come in batches, for the sake of the sums' memory.
@@ -385,7 +400,10 @@ impl<'a> Chains<'a> {
         };
         // Whole blocks, so that buffers change no sum.
         let fit = buffer_bytes(lane) / (4 * u64::from(round.length) * BLOCK as u64);
-        let most = u32::try_from(fit.max(1)).map_or(u32::MAX / 2, |fit| fit.saturating_mul(BLOCK as u32));
+        let most = match self.feed.buffered {
+            true => u32::try_from(fit.max(1)).map_or(u32::MAX / 2, |fit| fit.saturating_mul(BLOCK as u32)),
+            false => u32::MAX,
+        };
         // MTGP32 begins at its first point; those of earlier rounds are made again.
         let mut first = if generators.is_some() { 0 } else { round.points.0 };
         while first < round.points.1 {
@@ -394,15 +412,25 @@ impl<'a> Chains<'a> {
             // Words are read four at a time.
             let stride = count.next_multiple_of(4);
             let buffer = match (&mut generators, &self.feed.points) {
-                (Some(generators), _) => generators.fill(lane, stride)?,
-                (None, Some(points)) => fill(lane, points, stream, first, stride, 0..round.length)?,
+                (Some(generators), _) => Some(generators.fill(lane, stride)?),
+                (None, Some(_)) if !self.feed.buffered => None,
+                (None, Some(points)) => Some(fill(lane, points, stream, first, stride, 0..round.length)?),
                 (None, None) => unreachable!("a sequence without random access has generators"),
             };
-            if first >= round.points.0 {
+            let buffer = buffer.as_ref().map(|buffer| (buffer, stride));
+            if first < round.points.0 {
+                // Made for the sake of those behind them.
+            } else if let Some(grid) = self.grid {
+                for (task, sum) in tasks.iter().zip(&mut *sums) {
+                    let tasks = std::slice::from_ref(task);
+                    let part = Part { tasks, points: (first, first + count), buffer };
+                    *sum += self.grid_sum::<T>(equipped, grid, &part, round)?;
+                }
+            } else {
                 let per_task = count.div_ceil(BLOCK as u32);
                 let blocks = per_task * tasks.len() as u32;
                 let out = lane.alloc::<T>("sums of walks", blocks as usize * columns)?;
-                let part = Part { tasks, points: (first, first + count), buffer: Some((&buffer, stride)) };
+                let part = Part { tasks, points: (first, first + count), buffer };
                 let (launch, groups) = self.bind(equipped, &part, round, &out)?;
                 let program = Program { cycle: vec![vec![&launch]] };
                 lane.run(&program, 0, u64::from(blocks.div_ceil(groups)), &mut |_| Ok(()))?;
@@ -415,6 +443,84 @@ impl<'a> Chains<'a> {
             first += count;
         }
         Ok(())
+    }
+
+    /// One task on a grid: group sums, and their sum by another launch.
+    fn grid_sum<T: Real>(
+        &self,
+        equipped: &Equipped<'_>,
+        grid: Grid,
+        part: &Part<'_>,
+        round: Round,
+    ) -> Result<f64> {
+        let lane = equipped.lane;
+        let groups = grid.groups as usize;
+        let starts = lane.alloc_with::<u32>("starts of walks", bytemuck::cast_slice(part.tasks))?;
+        let partial = lane.alloc::<T>("sums of groups", groups)?;
+        let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
+        let points = part.buffer.map_or(&equipped.table, |b| b.0);
+        let args = [equipped.rows.arg(), starts.arg(), points.arg(), partial.arg()];
+        let items = groups * grid.size as usize;
+        let params = self.grid_params(grid, 0, part, round);
+        let walks = lane.bind(grid.kernel()?, T::PRECISION, items, &params, &args)?;
+        let params = [0, grid.groups, 0, 0, 0, 0];
+        let reduce = lane.bind(&BLOCK_SUM, T::PRECISION, groups, &params, &[partial.arg(), out.arg()])?;
+        lane.launch(&[&walks, &reduce], 0)?;
+        let mut sums = vec![T::ZERO; out.len()];
+        lane.download(&out, 0, &mut sums)?;
+        Ok(sums.into_iter().map(T::wide).sum())
+    }
+
+    fn grid_params(&self, grid: Grid, unknowns: u32, part: &Part<'_>, round: Round) -> [u32; 14] {
+        let (sequence, stride) = match part.buffer {
+            Some((_, stride)) => (BUFFER, stride),
+            None => (self.feed.points.as_ref().map_or(BUFFER, |p| p.sequence().code()), 0),
+        };
+        [
+            0,
+            grid.groups,
+            unknowns,
+            part.points.0,
+            part.points.1,
+            round.length,
+            round.cut.to_bits(),
+            sequence,
+            self.feed.scramble.code(),
+            self.feed.points.as_ref().map_or(0, Points::tabled),
+            self.feed.seed as u32,
+            (self.feed.seed >> 32) as u32,
+            stride,
+            grid.size,
+        ]
+    }
+
+    /// One thread an unknown: each task's walks one after the other, as in section 3.1 of the paper of 2015, on the
+    /// first lane. Points come by random access.
+    ///
+    /// # Errors
+    /// Those of the lane.
+    pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
+        match self.precision {
+            Precision::F32 => self.by_thread::<f32>(tasks, round),
+            Precision::F64 => self.by_thread::<f64>(tasks, round),
+        }
+    }
+
+    fn by_thread<T: Real>(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
+        assert!(!self.feed.buffered && self.columns() == 1, "points by random access, one right-hand side");
+        let equipped = &self.lanes[0];
+        let words: Vec<[u32; 4]> = tasks.iter().map(|t| self.words(t)).collect();
+        let starts = equipped.lane.alloc_with::<u32>("starts of walks", bytemuck::cast_slice(&words))?;
+        let out = equipped.lane.alloc::<T>("sums of walks", tasks.len())?;
+        let part = Part { tasks: &words, points: round.points, buffer: None };
+        let grid = Grid { groups: tasks.len().div_ceil(BLOCK) as u32, size: BLOCK as u32 };
+        let params = self.grid_params(grid, tasks.len() as u32, &part, round);
+        let args = [equipped.rows.arg(), starts.arg(), equipped.table.arg(), out.arg()];
+        let launch = equipped.lane.bind(grid.kernel()?, T::PRECISION, tasks.len(), &params, &args)?;
+        equipped.lane.launch(&[&launch], 0)?;
+        let mut sums = vec![T::ZERO; tasks.len()];
+        equipped.lane.download(&out, 0, &mut sums)?;
+        Ok(sums.into_iter().map(|s| s.wide() * self.table.factor).collect())
     }
 
     /// Runs `work` on every lane at the same time.

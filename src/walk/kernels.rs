@@ -15,7 +15,7 @@ pub static WALK: Kernel = kernel!(walk);
 pub static WALK_COLUMNS: Kernel = kernel!(walk_columns);
 
 /// Every kernel of this engine, those of its sequences aside.
-pub static ALL: [&Kernel; 2] = [&WALK, &WALK_COLUMNS];
+pub static ALL: [&Kernel; 4] = [&WALK, &WALK_COLUMNS, &super::grid::WALK_GRID, &super::lazy::WALK_LAZY];
 
 /// Right-hand sides of [`WALK_COLUMNS`].
 pub const COLUMNS: usize = 4;
@@ -68,17 +68,17 @@ pub(super) enum Source<'a> {
 
 /// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
 /// row, which was asked for a step ahead, the others have theirs.
-struct Block<'a, T, const C: usize> {
-    rows: &'a [u32],
+pub(super) struct Block<'a, T, const C: usize> {
+    pub(super) rows: &'a [u32],
     /// g of each row; of one column it is in the records.
-    columns: &'a [[T; C]],
-    source: Source<'a>,
-    row: u32,
-    first_point: u32,
-    walks: usize,
-    length: u32,
-    cut: T,
-    theta: &'a mut [[T; C]; BLOCK],
+    pub(super) columns: &'a [[T; C]],
+    pub(super) source: Source<'a>,
+    pub(super) row: u32,
+    pub(super) first_point: u32,
+    pub(super) walks: usize,
+    pub(super) length: u32,
+    pub(super) cut: T,
+    pub(super) theta: &'a mut [[T; C]; BLOCK],
 }
 
 impl<T: Real, const C: usize> Body for Block<'_, T, C> {
@@ -143,8 +143,8 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
 }
 
 /// The sum of a block as a tree: halves are added to halves, as the kernels' workgroups do.
-fn tree<T: Real, const C: usize>(sums: &mut [[T; C]; BLOCK]) -> [T; C] {
-    let mut half = BLOCK / 2;
+pub(super) fn tree<T: Real, const C: usize>(sums: &mut [[T; C]]) -> [T; C] {
+    let mut half = sums.len() / 2;
     while half > 0 {
         let (low, high) = sums.split_at_mut(half);
         for (l, h) in low.iter_mut().zip(high) {

@@ -3,14 +3,20 @@
 pub mod chains;
 pub mod control;
 pub mod gate;
+pub mod grid;
+mod growth;
 pub mod interval;
 pub mod kernels;
+pub mod lazy;
+pub mod published;
 pub mod sequence;
 mod solve;
 pub mod splitting;
 pub mod table;
 
 pub use control::Sweeps;
+pub use grid::Grid;
+pub use published::{Count, Length};
 pub use solve::{Bound, Component, Jacobi, Options, Problem, Seconds, Solution, solve};
 pub use splitting::Splitting;
 pub use table::RowOrder;

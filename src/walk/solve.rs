@@ -7,9 +7,12 @@ use serde::Serialize;
 use super::chains::{Chains, Feed, Round, Task};
 use super::control::{Control, Sweeps};
 use super::gate::{Gate, gate};
-use super::interval::student;
+use super::grid::Grid;
+use super::growth::{Growing, Growth};
 use super::kernels::COLUMNS;
-use super::sequence::{Scramble, Sequence};
+use super::lazy::{self, LazyChains, Rough};
+use super::published::{self, Count, Length};
+use super::sequence::{Points, Scramble, Sequence};
 use super::splitting::{Split, Splitting};
 use super::table::{RowOrder, Table};
 use crate::kernel::Precision;
@@ -44,12 +47,12 @@ pub struct Options {
     pub seed: u64,
     /// Independent replicates R.
     pub replicates: u32,
-    /// Chains of a component over all replicates; `None` grows their number until the interval meets ε.
-    pub chains: Option<u64>,
+    /// Chains of a component over all replicates.
+    pub chains: Count,
     /// Chains of a component at most, over all replicates.
     pub max_chains: u64,
-    /// Steps T of a chain at most; `None` is what the truncation asks for.
-    pub length: Option<u32>,
+    /// Steps T of a chain at most.
+    pub length: Length,
     /// Bound of the truncation; `None` is a tenth of ε.
     pub delta: Option<f64>,
     /// How L and f come from A and b.
@@ -62,6 +65,13 @@ pub struct Options {
     pub shared: bool,
     /// Walk although nothing proves that walks converge.
     pub force: bool,
+    /// Walk straight from A, without a table, order, sweeps or certificate: intervals are then conditional on the rows
+    /// that no walk met being no worse than those that were met.
+    pub lazy: bool,
+    /// Walk on a grid of that many groups and threads, a replicate after the other.
+    pub grid: Option<Grid>,
+    /// Make the points ahead, into a buffer.
+    pub ahead: bool,
     /// Generators of MTGP32, each with a parameter set of its own.
     pub groups: u32,
 }
@@ -75,16 +85,19 @@ impl Default for Options {
             scramble: None,
             seed: 0,
             replicates: 16,
-            chains: None,
+            chains: Count::Grow,
             max_chains: 1 << 26,
-            length: None,
+            length: Length::Bound,
             delta: None,
             splitting: Splitting::Auto,
             order: RowOrder::Value,
             sweeps: Sweeps::Auto,
             shared: false,
             force: false,
-            groups: 84,
+            lazy: false,
+            grid: None,
+            ahead: false,
+            groups: Grid::PUBLISHED.groups,
         }
     }
 }
@@ -223,6 +236,9 @@ pub fn solve(
         return Err(Error::Invalid("no lane to walk on; name a device".to_owned()));
     };
     check(problem, options)?;
+    if options.lazy {
+        return unprepared(lanes, precision, problem, options, watch);
+    }
     let mut seconds = Seconds::default();
     let split = first_lane.host(|| Split::new(problem.matrix, options.splitting))?;
     let fs: Vec<Vec<f64>> = problem.rhs.iter().map(|b| split.constant(b)).collect::<Result<_>>()?;
@@ -234,25 +250,22 @@ pub fn solve(
     watch(0, 0)?;
 
     let proved = gate.norm < 1.0;
-    let scramble = options.scramble.unwrap_or(options.sequence.default_scramble());
     let mut warnings = Vec::new();
-    let replicates = match options.sequence.varies(scramble) {
-        true => options.replicates,
-        false => {
-            warnings.push(format!(
-                "{} without a scramble is the same in every replicate: one is walked, and nothing is known of its error",
-                options.sequence
-            ));
-            1
-        }
-    };
+    let (scramble, replicates) = replicates(options, &mut warnings);
     let epsilon = options.epsilon.unwrap_or_else(|| {
         let largest = fs.iter().flatten().fold(0.0f64, |m, f| m.max(f.abs()));
         let norm = if proved { gate.norm } else { 0.0 };
         // x = 0 has no scale of its own.
         if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
     });
-    let per_replicate = points(options, replicates, &mut warnings)?;
+    let by_norm = |rows: bool| {
+        let f = fs.iter().map(|f| gate.scaled_norm(f)).fold(0.0, f64::max);
+        let row = |&m: &u32| split.row_sum(m as usize);
+        let norm = if rows { problem.components.iter().map(row).fold(0.0, f64::max) } else { gate.norm };
+        let scale = problem.components.iter().map(|&m| gate.scale(m as usize)).fold(0.0, f64::max);
+        published::chains(epsilon, f * scale, norm)
+    };
+    let per_replicate = points(options, replicates, by_norm, &mut warnings)?;
 
     let mut all = Vec::new();
     let (mut sweeps, mut steps, mut table_bytes, mut tabled) = (0, 0, 0, 0);
@@ -282,10 +295,7 @@ pub fn solve(
             (sum.sweeps, sum.seconds) = (sum.sweeps.max(j.sweeps), sum.seconds + j.seconds);
         }
     }
-    let worst = all
-        .iter()
-        .max_by(|a: &&Component, b| a.half_width.total_cmp(&b.half_width))
-        .map_or(Bound { statistical: 0.0, truncation: 0.0, rounding: 0.0 }, |c| c.bound);
+    let worst = largest(&all);
     seconds.download = lanes.iter().map(|lane| lane.transfer_seconds().1).sum();
     seconds.total = started.elapsed().as_secs_f64();
     seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
@@ -343,14 +353,16 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
         return fail(format!("--replicates {} must lie between 1 and {MOST_REPLICATES}", options.replicates));
     }
-    if let Some(length) = options.length.filter(|&l| l > MOST_LENGTH) {
-        return fail(format!("--length {length} is more than {MOST_LENGTH} steps"));
+    if let Length::Steps(length @ MOST_LENGTH..) = options.length {
+        return fail(format!("--length {length} must be below {MOST_LENGTH} steps"));
     }
     let most = MOST_POINTS * u64::from(options.replicates);
-    for (what, chains) in [("chains", options.chains), ("max-chains", Some(options.max_chains))] {
-        if let Some(chains) = chains
-            && (chains == 0 || chains > most)
-        {
+    let number = match options.chains {
+        Count::Number(number) => number,
+        _ => 1,
+    };
+    for (what, chains) in [("chains", number), ("max-chains", options.max_chains)] {
+        if chains == 0 || chains > most {
             return fail(format!(
                 "--{what} {chains} must lie between 1 and {most}, {MOST_POINTS} for each of {} replicates",
                 options.replicates
@@ -360,12 +372,42 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Points of a replicate: in the first round and at most.
-fn points(options: &Options, replicates: u32, warnings: &mut Vec<String>) -> Result<(u64, u64)> {
-    let Some(chains) = options.chains else {
-        let most = (options.max_chains / u64::from(replicates)).max(1);
-        let most = 1 << most.min(MOST_POINTS).ilog2();
-        return Ok((PILOT.min(most), most));
+/// The scramble and how many replicates it makes.
+fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scramble, u32) {
+    let scramble = options.scramble.unwrap_or(options.sequence.default_scramble());
+    if options.sequence.varies(scramble) {
+        return (scramble, options.replicates);
+    }
+    warnings.push(format!(
+        "{} without a scramble is the same in every replicate: one is walked, and nothing is known of its error",
+        options.sequence
+    ));
+    (scramble, 1)
+}
+
+/// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
+fn points(
+    options: &Options,
+    replicates: u32,
+    by_norm: impl Fn(bool) -> f64,
+    warnings: &mut Vec<String>,
+) -> Result<(u64, u64)> {
+    let most = MOST_POINTS * u64::from(replicates);
+    let estimated = |rows: bool| match by_norm(rows) {
+        n if n <= most as f64 => Ok(n as u64),
+        n => Err(Error::Invalid(format!(
+            "the a-priori estimate asks for {n:.2e} chains, more than {most}; give a larger --epsilon or their number"
+        ))),
+    };
+    let chains = match options.chains {
+        Count::Grow => {
+            let most = (options.max_chains / u64::from(replicates)).max(1);
+            let most = 1 << most.min(MOST_POINTS).ilog2();
+            return Ok((PILOT.min(most), most));
+        }
+        Count::Number(number) => number,
+        Count::Norm => estimated(false)?,
+        Count::RowNorm => estimated(true)?,
     };
     let each = chains.div_ceil(u64::from(replicates));
     let net = matches!(options.sequence, Sequence::Sobol);
@@ -410,15 +452,6 @@ struct Done {
     jacobi: Option<Jacobi>,
 }
 
-/// A component on its way to its interval.
-struct Growing {
-    component: u32,
-    /// Of each replicate, column by column.
-    sums: Vec<f64>,
-    columns: usize,
-    points: u64,
-}
-
 impl Sides<'_> {
     fn solve(
         &self,
@@ -449,58 +482,35 @@ impl Sides<'_> {
         watch(0, 0)?;
         let (length, cut) = self.length(&controls)?;
         let feed =
-            Feed::new(options.sequence, self.scramble, length, options.seed, options.groups, false)?;
+            Feed::new(options.sequence, self.scramble, length, options.seed, options.groups, options.ahead)?;
         let at = Instant::now();
-        let chains = Chains::new(self.lanes, self.precision, &table, &feed)?;
-        let columns = chains.columns();
+        let mut chains = Chains::new(self.lanes, self.precision, &table, &feed)?;
+        if let Some(grid) = options.grid {
+            chains = chains.on_grid(grid)?;
+        }
         seconds.upload += at.elapsed().as_secs_f64();
 
         let at = Instant::now();
-        let mut growing: Vec<Growing> = self
-            .components
-            .iter()
-            .map(|&component| Growing {
-                component,
-                sums: vec![0.0; self.replicates as usize * columns],
-                columns,
-                points: 0,
-            })
-            .collect();
-        let mut active: Vec<usize> = (0..growing.len()).collect();
-        let (mut end, most) = self.per_replicate;
+        let growth = Growth {
+            components: self.components,
+            replicates: self.replicates,
+            columns: chains.columns(),
+            shared: options.shared,
+            points: self.per_replicate,
+        };
         let mut steps = 0;
-        loop {
-            let tasks: Vec<Task> = active
-                .iter()
-                .flat_map(|&k| {
-                    let row = growing[k].component;
-                    let component = if options.shared { 0 } else { row };
-                    (0..self.replicates).map(move |replicate| Task { row, component, replicate })
-                })
-                .collect();
-            let first = active.first().map_or(0, |&k| growing[k].points);
-            let round = Round { points: (first as u32, end as u32), length, cut };
-            let sums = chains.sums(&tasks, round, watch)?;
-            steps += (end - first) * tasks.len() as u64 * u64::from(length);
-            for (&k, sums) in active.iter().zip(sums.chunks(self.replicates as usize * columns)) {
-                growing[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
-                growing[k].points = end;
-            }
-            if end >= most {
-                break;
-            }
-            active.retain(|&k| {
-                let missed = |(column, control): (usize, &Control)| {
-                    let c = self.result(first_rhs, column, &growing[k], control, &table, length, cut);
-                    c.half_width > self.epsilon
-                };
-                controls.iter().enumerate().any(missed)
-            });
-            if active.is_empty() {
-                break;
-            }
-            end = (2 * end).min(most);
-        }
+        let sums = |tasks: &[Task], points: (u32, u32)| {
+            steps += u64::from(points.1 - points.0) * tasks.len() as u64 * u64::from(length);
+            chains.sums(tasks, Round { points, length, cut }, watch)
+        };
+        let met = |growing: &Growing| {
+            let met = |(column, control): (usize, &Control)| {
+                let c = self.result(first_rhs, column, growing, control, &table, length, cut);
+                c.half_width <= self.epsilon
+            };
+            controls.iter().enumerate().all(met)
+        };
+        let growing = growth.run(sums, met)?;
         seconds.solve += at.elapsed().as_secs_f64();
         let mut components = Vec::with_capacity(growing.len() * controls.len());
         for (column, control) in controls.iter().enumerate() {
@@ -525,7 +535,7 @@ impl Sides<'_> {
     fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
         let rho = self.gate.norm;
         let norm = controls.iter().map(|c| c.norm).fold(0.0, f64::max);
-        if let Some(length) = self.options.length {
+        if let Length::Steps(length) = self.options.length {
             return Ok((length, 0.0));
         }
         if norm == 0.0 {
@@ -538,9 +548,11 @@ impl Sides<'_> {
             )));
         }
         let scale = self.components.iter().map(|&m| self.gate.scale(m as usize)).fold(0.0, f64::max);
-        // v_m ‖r‖ ρ^(T+1) / (1 − ρ) ≤ δ.
-        let exact = (self.delta * (1.0 - rho) / (scale * norm)).ln() / rho.ln();
-        let length = (exact.ceil() - 1.0).max(0.0);
+        let printed = self.options.length == Length::Printed;
+        let length = match printed {
+            true => published::length_as_printed(self.delta, scale * norm, rho),
+            false => published::length(self.delta, scale * norm, rho),
+        };
         if length > f64::from(MOST_LENGTH) {
             return Err(Error::Invalid(format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \
@@ -549,7 +561,8 @@ impl Sides<'_> {
             )));
         }
         // |W| v_s ‖r‖ / (1 − ρ) ≤ δ, where scaled walks carry v_m in the place of v_s ≤ 1.
-        let cut = self.delta * (1.0 - rho) / (norm * if self.gate.scaled { scale } else { 1.0 });
+        let left = if printed { 1.0 } else { 1.0 - rho };
+        let cut = self.delta * left / (norm * if self.gate.scaled { scale } else { 1.0 });
         // Rounded down, and never as large as the weight 1 that chains begin with.
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }
@@ -566,11 +579,9 @@ impl Sides<'_> {
         cut: f32,
     ) -> Component {
         let m = growing.component as usize;
-        let points = growing.points as f64;
         let scale = self.gate.walk_scale(m);
-        let sums = growing.sums.iter().skip(column).step_by(growing.columns);
-        let means: Vec<f64> = sums.map(|s| control.h[m] + scale * s / points).collect();
-        let (estimate, statistical) = student(&means, self.options.confidence);
+        let (estimate, statistical) =
+            growing.interval(column, control.h[m], scale, self.options.confidence);
         let statistical = if control.norm == 0.0 { 0.0 } else { statistical };
         let (truncation, rounding) = self.certain(m, control, table, length, cut, growing.points);
         let bound = Bound { statistical, truncation, rounding };
@@ -630,4 +641,153 @@ impl Sides<'_> {
         let sweeps = (f64::from(control.sweeps) + left.ceil()).max(1.0);
         Some(Jacobi { sweeps, seconds: sweeps * control.sweep_seconds })
     }
+}
+
+/// [`solve`] without any preparation.
+fn unprepared(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
+) -> Result<Solution> {
+    let started = Instant::now();
+    let fail = |reason: String| Err(Error::Invalid(reason));
+    let n = problem.matrix.rows();
+    if n != problem.matrix.columns() {
+        return fail(format!("the matrix has {n} rows and {} columns; give a square one", problem.matrix.columns()));
+    }
+    let [rhs] = problem.rhs else {
+        return fail(format!("--lazy walks for one right-hand side, not {}", problem.rhs.len()));
+    };
+    if rhs.len() != n {
+        return fail(format!("the right-hand side has {} entries and the matrix {n} rows; give as many", rhs.len()));
+    }
+    let given = match options.splitting {
+        Splitting::Auto | Splitting::Jacobi => false,
+        Splitting::Given => true,
+        other => return fail(format!("--lazy has the splittings jacobi and given, not {other}")),
+    };
+    if let Sweeps::Fixed(k @ 1..) = options.sweeps {
+        return fail(format!("--lazy prepares nothing, and {k} sweeps are asked for; leave out one of them"));
+    }
+    if options.grid.is_some() || options.ahead {
+        return fail("--lazy walks in blocks of its own; leave out --groups and --points-ahead".to_owned());
+    }
+    let rough = Rough { matrix: problem.matrix, rhs, given };
+    let mut met = lazy::scout(&rough, problem.components, options.seed)?;
+    let mut warnings = vec![
+        "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and their |f| are no \
+         larger than those that were met"
+            .to_owned(),
+    ];
+    let (scramble, replicates) = replicates(options, &mut warnings);
+    if met.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
+        return fail(format!(
+            "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or leave \
+             out --lazy, which looks for a proof that they converge",
+            met.norm
+        ));
+    }
+    let scale = |met: lazy::Met| if met.norm < 1.0 { met.f / (1.0 - met.norm) } else { f64::INFINITY };
+    let default = if met.f > 0.0 { 1e-3 * scale(met) } else { 1e-3 };
+    let epsilon = options.epsilon.unwrap_or(if default.is_finite() { default } else { 1e-3 * met.f });
+    let delta = options.delta.unwrap_or(0.1 * epsilon);
+    let share = (delta / scale(met)).min(0.5) as f32;
+    let (length, cut) = match options.length {
+        Length::Steps(length) => (f64::from(length), 0.0),
+        _ if met.f == 0.0 => (0.0, 0.0),
+        _ if met.norm == 0.0 => (1.0, 0.0),
+        Length::Bound => (published::length(delta, met.f, met.norm), share),
+        Length::Printed => (published::length_as_printed(delta, met.f, met.norm), share),
+    };
+    if length > f64::from(MOST_LENGTH) {
+        return fail(format!("chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"));
+    }
+    let by_norm = |_: bool| published::chains(epsilon, met.f, met.norm);
+    let length = length as u32;
+    let points_of = points(options, replicates, by_norm, &mut warnings)?;
+    let points = Points::new(options.sequence, scramble, length, options.seed)?;
+    let mut seconds = Seconds { build: started.elapsed().as_secs_f64(), ..Seconds::default() };
+    let at = Instant::now();
+    let chains = LazyChains::new(lanes, precision, rough, &points)?;
+    seconds.upload = at.elapsed().as_secs_f64();
+
+    let at = Instant::now();
+    let growth = Growth {
+        components: problem.components,
+        replicates,
+        columns: 1,
+        shared: options.shared,
+        points: points_of,
+    };
+    let seen = std::cell::Cell::new(met);
+    let mut steps = 0;
+    let u = precision.unit_roundoff();
+    let component = |growing: &Growing| {
+        let met = seen.get();
+        let (estimate, statistical) = growing.interval(0, 0.0, 1.0, options.confidence);
+        let (rho, sum) = (met.norm, scale(met));
+        let truncation = match met.f {
+            0.0 => 0.0,
+            _ => sum * f64::from(cut).max(rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32)),
+        };
+        // Of a step: f, the row's sum of up to 256 entries and the choice by it; and the additions.
+        let rounding = match met.f {
+            0.0 => 0.0,
+            _ => sum * u * (f64::from(length) + 9.0 + 2.0 * 256.0 / (1.0 - rho)),
+        };
+        let bound = Bound { statistical, truncation, rounding };
+        Component {
+            component: growing.component,
+            rhs: 0,
+            estimate,
+            half_width: bound.total(),
+            bound,
+            chains: growing.points * u64::from(replicates),
+            length,
+        }
+    };
+    let sums = |tasks: &[Task], points: (u32, u32)| {
+        steps += u64::from(points.1 - points.0) * tasks.len() as u64 * u64::from(length);
+        let (sums, here) = chains.sums(tasks, Round { points, length, cut }, watch)?;
+        met = met.and(here);
+        seen.set(met);
+        Ok(sums)
+    };
+    let growing = growth.run(sums, |growing| component(growing).half_width <= epsilon)?;
+    seconds.solve = at.elapsed().as_secs_f64();
+    let all: Vec<Component> = growing.iter().map(component).collect();
+    let worst = largest(&all);
+    seconds.download = lanes.iter().map(|lane| lane.transfer_seconds().1).sum();
+    seconds.total = started.elapsed().as_secs_f64();
+    Ok(Solution {
+        status: if worst.total() <= epsilon { Status::Met } else { Status::NotMet },
+        components: all,
+        bound: worst,
+        epsilon,
+        n,
+        nnz: problem.matrix.nnz(),
+        splitting: if given { Splitting::Given } else { Splitting::Jacobi },
+        norm: seen.get().norm,
+        row_norm: (seen.get().norm, 0),
+        products: 0,
+        sweeps: 0,
+        sequence: (options.sequence, scramble),
+        tabled: points.tabled(),
+        replicates,
+        steps,
+        table_bytes: 0,
+        jacobi: None,
+        warnings,
+        seconds,
+    })
+}
+
+/// The bound of the component with the largest half-width.
+fn largest(components: &[Component]) -> Bound {
+    components
+        .iter()
+        .max_by(|a: &&Component, b| a.half_width.total_cmp(&b.half_width))
+        .map_or(Bound { statistical: 0.0, truncation: 0.0, rounding: 0.0 }, |c| c.bound)
 }
