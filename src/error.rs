@@ -34,7 +34,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A system whose random walks would diverge, or vary without bound.
-    #[error("{what}: row {row}, counted from 0, has the sum {sum} of |l_ij|; the spectral radius of {matrix} lies in [{lower:.6}, {upper:.6}]{and}; {remedy}")]
+    #[error(
+        "{what}: row {row}, counted from 0, has the sum {sum} of |l_ij|; the spectral radius of {matrix} lies in [{lower:.6}, {upper:.6}]{and}; {remedy}"
+    )]
     Divergent {
         /// What would happen.
         what: &'static str,

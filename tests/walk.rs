@@ -127,7 +127,12 @@ mod suite {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
         for case in cases() {
             for sweeps in [Sweeps::Fixed(0), Sweeps::Auto] {
-                let options = Options { confidence: 0.9999, chains: Count::Number(16 * 256), sweeps, ..Options::default() };
+                let options = Options {
+                    confidence: 0.9999,
+                    chains: Count::Number(16 * 256),
+                    sweeps,
+                    ..Options::default()
+                };
                 let solution = ask(&lanes, precision, &case, &[0, 7, 30, 48], &options);
                 for c in &solution.components {
                     let error = (c.estimate - case.x[c.component as usize]).abs();
@@ -194,7 +199,9 @@ mod suite {
     pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, checked: bool) {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
         let case = built_in("poisson2d:14,0.9");
-        for sequence in [Sequence::Halton, Sequence::Faure, Sequence::Mtgp32, Sequence::Sobol, Sequence::Philox] {
+        for sequence in
+            [Sequence::Halton, Sequence::Faure, Sequence::Mtgp32, Sequence::Sobol, Sequence::Philox]
+        {
             let options = Options {
                 sequence,
                 confidence: 0.9999,
@@ -225,7 +232,9 @@ mod suite {
     pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checked: bool) {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
         let case = built_in("poisson2d:7,1");
-        for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
+        for (sequence, ahead) in
+            [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)]
+        {
             let options = Options {
                 sequence,
                 ahead,
@@ -281,7 +290,8 @@ mod suite {
 
     pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precision, checked: bool) {
         let one = spec.split(',').next().expect("a device");
-        let (Some(lanes), Some(single)) = (lanes(spec, precision, checked), lanes(one, precision, checked)) else {
+        let (Some(lanes), Some(single)) = (lanes(spec, precision, checked), lanes(one, precision, checked))
+        else {
             return;
         };
         let case = built_in("poisson2d:14,0.9");
@@ -417,7 +427,12 @@ fn errors_fall_as_they_should() {
     let lanes = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
-        let options = Options { sequence, chains: Count::Number(chains), sweeps: Sweeps::Fixed(0), ..Options::default() };
+        let options = Options {
+            sequence,
+            chains: Count::Number(chains),
+            sweeps: Sweeps::Fixed(0),
+            ..Options::default()
+        };
         rmse(&case, &lanes, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
@@ -450,7 +465,13 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let lanes = cpu();
     let case = built_in("poisson2d:14,0.9");
     let base = Options { sweeps: Sweeps::Fixed(0), ..Options::default() };
-    let first = ask(&lanes, F64, &case, &[90, 3], &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() });
+    let first = ask(
+        &lanes,
+        F64,
+        &case,
+        &[90, 3],
+        &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() },
+    );
     assert_eq!(first.status, Status::NotMet);
     assert!(first.components.iter().all(|c| c.chains == 1 << 14));
 
@@ -465,7 +486,13 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 
     // All at once or in rounds: the same points, added in another order.
     let chains = grown.components[0].chains;
-    let at_once = ask(&lanes, F64, &case, &[90], &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base });
+    let at_once = ask(
+        &lanes,
+        F64,
+        &case,
+        &[90],
+        &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base },
+    );
     let (a, b) = (&at_once.components[0], &grown.components[0]);
     assert!((a.estimate - b.estimate).abs() <= a.bound.rounding, "{a:?} {b:?}");
 }
@@ -474,11 +501,19 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 fn systems_without_walks_have_exact_answers() {
     let lanes = cpu();
     let diagonal = CsrMatrix::from_rows(5, 5, |i, row| row.push((i as u32, 2.0 + i as f64)));
-    let case = |rhs: Vec<f64>| Case { name: "diagonal", matrix: diagonal.clone(), rhs, splitting: Splitting::Auto, x: vec![] };
+    let case = |rhs: Vec<f64>| Case {
+        name: "diagonal",
+        matrix: diagonal.clone(),
+        rhs,
+        splitting: Splitting::Auto,
+        x: vec![],
+    };
     let solution = ask(&lanes, F64, &case(vec![1.0; 5]), &[3, 0], &Options::default());
     assert_eq!(solution.status, Status::Met);
     assert_eq!((solution.components[0].component, solution.components[1].component), (3, 0));
-    assert!((solution.components[0].estimate - 0.2).abs() <= solution.components[0].half_width.max(f64::EPSILON));
+    assert!(
+        (solution.components[0].estimate - 0.2).abs() <= solution.components[0].half_width.max(f64::EPSILON)
+    );
     // b = 0: 0 ± 0.
     let solution = ask(&lanes, F64, &case(vec![0.0; 5]), &[1], &Options::default());
     assert_eq!((solution.components[0].estimate, solution.components[0].half_width), (0.0, 0.0));
@@ -492,8 +527,13 @@ fn systems_without_walks_have_exact_answers() {
     };
     let options = Options { length: Length::Steps(0), sweeps: Sweeps::Fixed(0), ..Options::default() };
     let c = ask(&lanes, F64, &one, &[0], &options).components[0].clone();
-    assert!(c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12, "{c:?}");
-    let c = ask(&lanes, F64, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components[0].clone();
+    assert!(
+        c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12,
+        "{c:?}"
+    );
+    let c = ask(&lanes, F64, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components
+        [0]
+    .clone();
     assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
@@ -507,7 +547,8 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
     assert_eq!(odd.components[0].chains, 1600);
     let uneven = of(Options { chains: Count::Number(1000), ..Options::default() });
     assert!(uneven.warnings.iter().any(|w| w.contains("1008 are walked")), "{:?}", uneven.warnings);
-    let plain = of(Options { scramble: Some(Scramble::None), chains: Count::Number(1 << 10), ..Options::default() });
+    let plain =
+        of(Options { scramble: Some(Scramble::None), chains: Count::Number(1 << 10), ..Options::default() });
     assert!(plain.warnings.iter().any(|w| w.contains("without a scramble")), "{:?}", plain.warnings);
     assert!(plain.status == Status::NotMet && plain.components[0].half_width == f64::INFINITY);
     assert!((plain.components[0].estimate - case.x[3]).abs() < 0.01 * size(&case));
@@ -621,7 +662,8 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     // ‖f‖ of b = D is 1 in every entry, the norm 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
-    let base = Options { epsilon: Some(0.5), delta: Some(0.01), sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let base =
+        Options { epsilon: Some(0.5), delta: Some(0.01), sweeps: Sweeps::Fixed(0), ..Options::default() };
     let of = |options: Options| ask(&lanes, F64, &case, &[24, 0], &options).components[0].clone();
     let norm = of(Options { chains: Count::Norm, replicates: 1, ..base.clone() });
     assert_eq!((norm.chains, norm.length), (182, 65));
@@ -629,7 +671,8 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
     // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01; of the two rows the larger counts.
-    let row = ask(&lanes, F64, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
+    let row =
+        ask(&lanes, F64, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
     assert_eq!(row.components[0].chains, 7);
     let error = {
         let rhs = std::slice::from_ref(&case.rhs);
@@ -653,10 +696,14 @@ fn lazy_walks_refuse_what_they_cannot_do() {
     assert!(ask(&poisson, Options::default()).contains("--length"));
     assert!(ask(&poisson, Options { sweeps: Sweeps::Fixed(2), ..Options::default() }).contains("2 sweeps"));
     let steps = Options { length: Length::Steps(20), ..Options::default() };
-    assert!(ask(&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() }).contains("scaled-jacobi"));
+    assert!(
+        ask(&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() })
+            .contains("scaled-jacobi")
+    );
     assert!(ask(&poisson, Options { sequence: Sequence::Halton, ..steps.clone() }).contains("halton"));
     let hole = CsrMatrix::from_rows(2, 2, |i, row| row.push((1 - i as u32, 1.0)));
     assert!(ask(&hole, steps.clone()).contains("no diagonal entry"));
-    let nan = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
+    let nan =
+        CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
     assert!(ask(&nan, steps).contains("finite"));
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::Outcome;
-use crate::io::output::OutputFile;
 use crate::io::npy::NpyWriter;
+use crate::io::output::OutputFile;
 use crate::io::{mtx, npz, write};
 use crate::models::{self, System};
 use crate::report::grouped;
@@ -36,7 +36,10 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         return write_system(args, &system?);
     }
     if args.rhs.is_some() {
-        return Err(Error::Invalid(format!("{}: a chain has no right-hand side; leave out --rhs", args.spec)));
+        return Err(Error::Invalid(format!(
+            "{}: a chain has no right-hand side; leave out --rhs",
+            args.spec
+        )));
     }
     let Some(model) = models::parse(&args.spec) else {
         return Err(Error::Invalid(format!(

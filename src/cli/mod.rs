@@ -142,7 +142,13 @@ impl Common {
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        let options = OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit, cpu_threads: None };
+        let options = OpenOptions {
+            precision,
+            lanes: self.lanes.0,
+            checked: self.checked,
+            memory_limit,
+            cpu_threads: None,
+        };
         open(specs, &options)
     }
 }

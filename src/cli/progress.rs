@@ -28,7 +28,8 @@ impl Progress {
         let unit = self.unit;
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = format!("{{elapsed_precise}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
+            let style =
+                format!("{{elapsed_precise}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
             if let Ok(style) = ProgressStyle::with_template(&style) {
                 bar.set_style(style.progress_chars("=> "));
             }

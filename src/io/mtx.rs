@@ -86,7 +86,9 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
             }
             Some(_) => match text::number(line.bytes) {
                 Some(value) => values.push(value),
-                None => return Err((line.number, format!("{}: expected one finite number", quoted(line.bytes)))),
+                None => {
+                    return Err((line.number, format!("{}: expected one finite number", quoted(line.bytes))));
+                }
             },
         }
     }
@@ -94,7 +96,10 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
         return Err((last, "ends before the size line `rows columns`".into()));
     };
     if values.len() != rows * columns {
-        return Err((last, format!("{} numbers, but the size line promises {rows} times {columns}", values.len())));
+        return Err((
+            last,
+            format!("{} numbers, but the size line promises {rows} times {columns}", values.len()),
+        ));
     }
     if rows == 0 {
         return Ok(vec![Vec::new(); columns]);

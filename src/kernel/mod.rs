@@ -69,7 +69,12 @@ pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels::ALL);
-    kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
+    kernels.extend([
+        &crate::bench::TRIAD,
+        &crate::bench::COPY,
+        &crate::bench::walk::CSR_SWEEP,
+        &crate::lane::SELF_TEST,
+    ]);
     kernels
 }
 

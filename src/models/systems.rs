@@ -1,11 +1,11 @@
 //! Built-in systems A x = b.
 
 use super::Parameters;
+use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::sparse::CsrMatrix;
 use crate::walk::sequence::philox::philox;
 use crate::walk::splitting::MOST_UNKNOWNS;
-use crate::Result;
 
 /// A built-in system.
 #[derive(Debug, Clone)]

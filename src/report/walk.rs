@@ -160,12 +160,18 @@ impl Run<'_> {
         } else if s.replicates < 2 {
             "one replicate has no interval; give a scramble and --replicates 2 or more".to_owned()
         } else if b.truncation > 0.5 * s.epsilon {
-            format!("the truncation alone is bounded by {:.1e}; give a larger --length or a smaller --delta", b.truncation)
+            format!(
+                "the truncation alone is bounded by {:.1e}; give a larger --length or a smaller --delta",
+                b.truncation
+            )
         } else if b.rounding > 0.5 * s.epsilon {
             let remedy = if f32 { "use --precision f64" } else { "use a larger --epsilon or more --sweeps" };
             format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
         } else {
-            format!("the largest is {:.1e}; give more --chains or --max-chains, more --sweeps or a larger --epsilon", b.total())
+            format!(
+                "the largest is {:.1e}; give more --chains or --max-chains, more --sweeps or a larger --epsilon",
+                b.total()
+            )
         }
     }
 }

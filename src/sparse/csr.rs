@@ -40,11 +40,7 @@ impl CsrMatrix {
     }
 
     /// A matrix whose rows `fill` appends, in any order and from any thread; columns of a row ascending, each once.
-    pub fn from_rows(
-        rows: usize,
-        columns: usize,
-        fill: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync,
-    ) -> Self {
+    pub fn from_rows(rows: usize, columns: usize, fill: impl Fn(usize, &mut Vec<(u32, f64)>) + Sync) -> Self {
         let pieces: Vec<(Vec<usize>, Vec<u32>, Vec<f64>)> = (0..rows.div_ceil(BLOCK))
             .into_par_iter()
             .map(|block| {

@@ -180,7 +180,9 @@ impl<'a> Chains<'a> {
     pub fn on_grid(self, grid: Grid) -> Result<Self> {
         grid.kernel()?;
         if self.columns() > 1 {
-            return Err(Error::Invalid("a grid walks for one right-hand side at a time; give one".to_owned()));
+            return Err(Error::Invalid(
+                "a grid walks for one right-hand side at a time; give one".to_owned(),
+            ));
         }
         Ok(Self { grid: Some(grid), ..self })
     }

@@ -106,7 +106,9 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
             let remedy = match splitting {
                 Splitting::Given => "give a matrix L that is smaller",
                 Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
-                _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
+                _ => {
+                    "precondition or reorder the system so that its diagonal dominates, or solve it as a whole"
+                }
             };
             return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy.to_owned()));
         }
@@ -128,7 +130,8 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         let square = self::bounds(
             n,
             |v, out| {
-                split.rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
+                split
+                    .rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
             },
             |i| split.row(i).count() + 5,
         );
@@ -143,7 +146,13 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
                 Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
                 _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
             };
-            return Err(refuse(what, "the second moments", &square, ", and walks converge", remedy.to_owned()));
+            return Err(refuse(
+                what,
+                "the second moments",
+                &square,
+                ", and walks converge",
+                remedy.to_owned(),
+            ));
         }
     }
     Ok(Gate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
@@ -232,11 +241,10 @@ fn down(value: f64, operations: usize) -> f64 {
 
 /// Place and value of the largest element, the first of several.
 fn largest(values: &[f64]) -> (usize, f64) {
-    values
-        .par_iter()
-        .copied()
-        .enumerate()
-        .reduce(|| (usize::MAX, f64::NEG_INFINITY), |a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
+    values.par_iter().copied().enumerate().reduce(
+        || (usize::MAX, f64::NEG_INFINITY),
+        |a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a },
+    )
 }
 
 /// A scalar product whose bits do not depend on the number of threads.

@@ -29,9 +29,13 @@ mod tests {
     #[test]
     fn quantiles_are_those_of_the_tables() {
         // Two-sided 95 %: 12.706, 2.365, 2.131, 1.960; 99 % at 15: 2.947.
-        for (freedom, confidence, wanted) in
-            [(1.0, 0.95, 12.706), (7.0, 0.95, 2.365), (15.0, 0.95, 2.131), (1e6, 0.95, 1.960), (15.0, 0.99, 2.947)]
-        {
+        for (freedom, confidence, wanted) in [
+            (1.0, 0.95, 12.706),
+            (7.0, 0.95, 2.365),
+            (15.0, 0.95, 2.131),
+            (1e6, 0.95, 1.960),
+            (15.0, 0.99, 2.947),
+        ] {
             assert!((quantile(freedom, confidence) - wanted).abs() < 6e-4, "{freedom} {confidence}");
         }
     }

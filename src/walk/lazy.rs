@@ -136,7 +136,8 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                     continue;
                 }
                 let u = coordinates[place * self.walks + i];
-                let aim = T::of(f64::from(u)).plus(T::of(0.5)).times(sum.times(T::of(2.328_306_436_538_696_3e-10)));
+                let aim =
+                    T::of(f64::from(u)).plus(T::of(0.5)).times(sum.times(T::of(2.328_306_436_538_696_3e-10)));
                 let (mut reached, mut next, mut positive) = (T::ZERO, row, true);
                 for e in range {
                     let (column, a) = self.rows.entry(e);
@@ -288,7 +289,10 @@ pub(super) fn scout(rough: &Rough<'_>, rows: &[u32], seed: u64) -> Result<Met> {
             for step in 0..STEPS {
                 let i = row as usize;
                 let entries = || {
-                    rough.range(i).map(|e| rough.entry(e)).filter(|&(j, a)| (rough.given || j != row) && a != 0.0)
+                    rough
+                        .range(i)
+                        .map(|e| rough.entry(e))
+                        .filter(|&(j, a)| (rough.given || j != row) && a != 0.0)
                 };
                 let own = rough.range(i).map(|e| rough.entry(e)).find(|e| e.0 == row);
                 let diagonal = if rough.given { 1.0 } else { own.map_or(0.0, |e| e.1) };
@@ -435,11 +439,15 @@ impl<'a> LazyChains<'a> {
         let told = |done: u64| {
             let walks = u64::from(round.points.1 - round.points.0);
             let all = tasks.len() as u64 * walks * u64::from(round.length);
-            (watch.lock().unwrap_or_else(|e| e.into_inner()))((done * BLOCK as u64 * u64::from(round.length)).min(all), all)
+            (watch.lock().unwrap_or_else(|e| e.into_inner()))(
+                (done * BLOCK as u64 * u64::from(round.length)).min(all),
+                all,
+            )
         };
         let Some(copy) = copy else {
             // Pieces of a tenth of a second or so, between which an interruption is noticed.
-            let piece = ((1u64 << 22) / (BLOCK as u64 * (u64::from(round.length) + 1))).clamp(16, 1 << 16) as usize;
+            let piece =
+                ((1u64 << 22) / (BLOCK as u64 * (u64::from(round.length) + 1))).clamp(16, 1 << 16) as usize;
             for (k, out) in all.chunks_mut(piece).enumerate() {
                 lane.host(|| {
                     out.par_iter_mut().enumerate().for_each(|(i, out)| {

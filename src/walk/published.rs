@@ -43,7 +43,9 @@ impl FromStr for Length {
             ("auto" | "corrected", _) => Ok(Self::Bound),
             ("printed", _) => Ok(Self::Printed),
             (_, Ok(steps)) => Ok(Self::Steps(steps)),
-            _ => Err(Error::Invalid(format!("'{s}' is no length; give a number of steps, corrected or printed"))),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no length; give a number of steps, corrected or printed"
+            ))),
         }
     }
 }
@@ -57,7 +59,9 @@ impl FromStr for Count {
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
             (_, Ok(number)) => Ok(Self::Number(number)),
-            _ => Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm"))),
+            _ => {
+                Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm")))
+            }
         }
     }
 }

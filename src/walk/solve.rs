@@ -330,7 +330,10 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         return fail("no component is asked for; name some, such as --component 0".to_owned());
     }
     if let Some(m) = problem.components.iter().find(|&&m| m as usize >= n) {
-        return fail(format!("component {m} is none of a system of {n} unknowns; they are 0 to {}", n.max(1) - 1));
+        return fail(format!(
+            "component {m} is none of a system of {n} unknowns; they are 0 to {}",
+            n.max(1) - 1
+        ));
     }
     let mut sorted = problem.components.to_vec();
     sorted.sort_unstable();
@@ -580,8 +583,7 @@ impl Sides<'_> {
     ) -> Component {
         let m = growing.component as usize;
         let scale = self.gate.walk_scale(m);
-        let (estimate, statistical) =
-            growing.interval(column, control.h[m], scale, self.options.confidence);
+        let (estimate, statistical) = growing.interval(column, control.h[m], scale, self.options.confidence);
         let statistical = if control.norm == 0.0 { 0.0 } else { statistical };
         let (truncation, rounding) = self.certain(m, control, table, length, cut, growing.points);
         let bound = Bound { statistical, truncation, rounding };
@@ -597,7 +599,15 @@ impl Sides<'_> {
     }
 
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.
-    fn certain(&self, m: usize, control: &Control, table: &Table, length: u32, cut: f32, points: u64) -> (f64, f64) {
+    fn certain(
+        &self,
+        m: usize,
+        control: &Control,
+        table: &Table,
+        length: u32,
+        cut: f32,
+        points: u64,
+    ) -> (f64, f64) {
         let (rho, v) = (self.gate.norm, self.gate.scale(m));
         if control.norm == 0.0 {
             return (0.0, v * f64::EPSILON * control.norms);
@@ -655,13 +665,19 @@ fn unprepared(
     let fail = |reason: String| Err(Error::Invalid(reason));
     let n = problem.matrix.rows();
     if n != problem.matrix.columns() {
-        return fail(format!("the matrix has {n} rows and {} columns; give a square one", problem.matrix.columns()));
+        return fail(format!(
+            "the matrix has {n} rows and {} columns; give a square one",
+            problem.matrix.columns()
+        ));
     }
     let [rhs] = problem.rhs else {
         return fail(format!("--lazy walks for one right-hand side, not {}", problem.rhs.len()));
     };
     if rhs.len() != n {
-        return fail(format!("the right-hand side has {} entries and the matrix {n} rows; give as many", rhs.len()));
+        return fail(format!(
+            "the right-hand side has {} entries and the matrix {n} rows; give as many",
+            rhs.len()
+        ));
     }
     let given = match options.splitting {
         Splitting::Auto | Splitting::Jacobi => false,
@@ -702,7 +718,9 @@ fn unprepared(
         Length::Printed => (published::length_as_printed(delta, met.f, met.norm), share),
     };
     if length > f64::from(MOST_LENGTH) {
-        return fail(format!("chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"));
+        return fail(format!(
+            "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
+        ));
     }
     let by_norm = |_: bool| published::chains(epsilon, met.f, met.norm);
     let length = length as u32;

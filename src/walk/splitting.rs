@@ -148,7 +148,9 @@ impl<'a> Split<'a> {
         }
         let longest = matrix.starts().par_windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
         let split = Self { matrix, diagonal, factor, longest };
-        if let Some(i) = (0..n).into_par_iter().with_min_len(ROWS).find_first(|&i| !split.row_sum(i).is_finite()) {
+        if let Some(i) =
+            (0..n).into_par_iter().with_min_len(ROWS).find_first(|&i| !split.row_sum(i).is_finite())
+        {
             return fail(format!(
                 "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
                  scale the rows of A and b",
@@ -289,16 +291,26 @@ mod tests {
         let jacobi = Splitting::Jacobi;
         assert!(refusal(&[&[(0, 1.0)]], 2, jacobi).contains("1 rows and 2 columns"));
         assert!(refusal(&[], 0, jacobi).contains("no rows"));
-        assert!(refusal(&[&[(0, 1.0)], &[]], 2, jacobi).contains("row 1 of the matrix, counted from 0, is empty"));
-        assert!(refusal(&[&[(0, 1.0)], &[(0, 2.0)]], 2, jacobi).contains("row 1 of the matrix, counted from 0, has no"));
+        assert!(
+            refusal(&[&[(0, 1.0)], &[]], 2, jacobi).contains("row 1 of the matrix, counted from 0, is empty")
+        );
+        assert!(
+            refusal(&[&[(0, 1.0)], &[(0, 2.0)]], 2, jacobi)
+                .contains("row 1 of the matrix, counted from 0, has no")
+        );
         assert!(refusal(&[&[(0, 0.0)]], 1, Splitting::Richardson(1.0)).contains("has 0 on the diagonal"));
-        assert!(refusal(&[&[(0, f64::NAN)]], 1, jacobi).contains("entry (0, 0) of the matrix, counted from 0, is NaN"));
+        assert!(
+            refusal(&[&[(0, f64::NAN)]], 1, jacobi)
+                .contains("entry (0, 0) of the matrix, counted from 0, is NaN")
+        );
         assert!(refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi).contains("do not fit an f64"));
         // What is no splitting of A is no reason to refuse L.
         assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
         let a = matrix(&[&[(0, 2.0)]], 1);
         let split = Split::new(&a, jacobi).unwrap();
-        assert!(split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries and the matrix 1 rows"));
+        assert!(
+            split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries and the matrix 1 rows")
+        );
         assert!(split.constant(&[f64::INFINITY]).unwrap_err().to_string().contains("is inf"));
     }
 

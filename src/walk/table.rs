@@ -102,7 +102,8 @@ impl Table {
         }
         crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
         let top = g.iter().map(|g| gate_norm(gate, g)).fold(0.0, f64::max);
-        let factor = if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
+        let factor =
+            if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
 
         let mut words = vec![0u32; units as usize * UNIT];
         // Records of blocks of rows, as slices of their own.
@@ -125,7 +126,8 @@ impl Table {
                     row.clear();
                     row.extend(split.row(i).map(|(j, l)| (j, l * gate.walk_scale(j as usize) / v)));
                     if let Some(h) = order_by {
-                        let key = |e: &(u32, f64)| h[e.0 as usize] / gate.walk_scale(e.0 as usize) * e.1.signum();
+                        let key =
+                            |e: &(u32, f64)| h[e.0 as usize] / gate.walk_scale(e.0 as usize) * e.1.signum();
                         row.sort_unstable_by(|a, b| key(a).total_cmp(&key(b)).then(a.0.cmp(&b.0)));
                     }
                     let head = match g {
@@ -212,11 +214,16 @@ mod tests {
     /// Shares of a record's entries, their targets and signs.
     fn read(table: &Table, i: usize) -> Vec<(f64, u32, bool)> {
         let words = &table.words[table.place[i] as usize * UNIT..];
-        let (first, most) = if words[HEAD] == 0 { (HEAD + 2, words[HEAD + 1] as usize) } else { (HEAD, LONG) };
+        let (first, most) =
+            if words[HEAD] == 0 { (HEAD + 2, words[HEAD + 1] as usize) } else { (HEAD, LONG) };
         let (mut entries, mut before) = (Vec::new(), 0u64);
         for pair in words[first..].chunks_exact(2).take(most) {
             let behind = if pair[0] == CERTAIN { 1 << 32 } else { u64::from(pair[0]) };
-            entries.push(((behind - before) as f64 / 2f64.powi(32), pair[1] & !(1 << 31), pair[1] >> 31 == 1));
+            entries.push((
+                (behind - before) as f64 / 2f64.powi(32),
+                pair[1] & !(1 << 31),
+                pair[1] >> 31 == 1,
+            ));
             before = behind;
             if pair[0] == CERTAIN {
                 break;
@@ -227,8 +234,12 @@ mod tests {
 
     #[test]
     fn shares_are_those_of_the_entries() {
-        let rows: [&[(u32, f64)]; 4] =
-            [&[(0, 0.1), (2, -0.3), (3, 0.2)], &[], &[(1, -0.5)], &[(0, 1e-30), (1, 0.25), (2, 1e-30), (3, 0.25)]];
+        let rows: [&[(u32, f64)]; 4] = [
+            &[(0, 0.1), (2, -0.3), (3, 0.2)],
+            &[],
+            &[(1, -0.5)],
+            &[(0, 1e-30), (1, 0.25), (2, 1e-30), (3, 0.25)],
+        ];
         let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let g = [0.75, -0.5, 3.0, 0.1];
@@ -237,7 +248,8 @@ mod tests {
         for i in 0..4 {
             let entries = read(&table, i);
             let words = &table.words[table.place[i] as usize * UNIT..];
-            let real = |k: usize| f64::from(f32::from_bits(words[k])) + f64::from(f32::from_bits(words[k + 1]));
+            let real =
+                |k: usize| f64::from(f32::from_bits(words[k])) + f64::from(f32::from_bits(words[k + 1]));
             let sum: f64 = rows[i].iter().map(|e| e.1.abs()).sum();
             assert!((real(0) * 4.0 - g[i]).abs() <= PAIR * g[i].abs(), "g of row {i}");
             assert!((real(2) - sum).abs() <= PAIR * sum, "sum of row {i}");
@@ -271,7 +283,8 @@ mod tests {
         for i in 0..n {
             let entries = read(&table, i);
             assert_eq!(entries.len(), matrix.row(i).0.len(), "row {i}");
-            let keys: Vec<f64> = entries.iter().map(|e| h[row_of(e.1)] * if e.2 { -1.0 } else { 1.0 }).collect();
+            let keys: Vec<f64> =
+                entries.iter().map(|e| h[row_of(e.1)] * if e.2 { -1.0 } else { 1.0 }).collect();
             assert!(keys.is_sorted(), "row {i}: {keys:?}");
         }
     }

@@ -258,7 +258,13 @@ impl CudaLane {
             params.len()
         );
         let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
-        Ok(CudaLaunch { function, group: kernel.group, grid: super::fold(groups, 65_535), params: params.to_vec(), args })
+        Ok(CudaLaunch {
+            function,
+            group: kernel.group,
+            grid: super::fold(groups, 65_535),
+            params: params.to_vec(),
+            args,
+        })
     }
 
     /// Puts launches into the stream as step `step`, and does not wait.

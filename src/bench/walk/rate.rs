@@ -1,11 +1,12 @@
-//! Walks.
+//! Steps a second.
 
 use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Record, Spread};
+use super::record;
 use crate::Result;
+use crate::bench::{Record, Spread};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::models::System;
@@ -66,44 +67,18 @@ pub fn rate(
     // Of a record: its numbers, and on average half of its entries.
     let entries = system.matrix.nnz() as f64 / n as f64 - 1.0;
     let bytes = (steps * (16.0 + 8.0 * (entries + 1.0) / 2.0)) as u64;
+    let more = json!({
+        "chains": each * what.replicates, "length": what.length, "sequence": what.sequence.to_string(),
+        "build_seconds": build, "table_bytes": 4 * table.words.len(),
+    });
+    let case = format!("{} N={} T={} {}", system.name, each * what.replicates, what.length, what.sequence);
     Ok(Record {
-        bench: "walk",
-        case: format!("{} N={} T={} {}", system.name, each * what.replicates, what.length, what.sequence),
-        device: lanes.iter().map(|lane| lane.device().name.clone()).collect::<Vec<_>>().join(" + "),
-        backend: lanes[0].device().backend,
-        precision: precision.to_string(),
-        n,
-        nnz: system.matrix.nnz() as u64,
-        format: "records",
-        lanes: lanes.len(),
-        accumulate: None,
         bytes,
         bytes_moved: (steps * 64.0) as u64,
-        seconds,
         gb_per_s: bytes as f64 / seconds.median / 1e9,
-        copy_gb_per_s: f64::NAN,
         relative_error: (estimate - exact).abs() / exact.abs(),
         repetitions: repeat,
-        terms: None,
         steps_per_s: Some(steps / seconds.median),
-        more: Some(json!({"build_seconds": build, "table_bytes": 4 * table.words.len()})),
+        ..record(lanes, precision, system, case, seconds, more)
     })
-}
-
-/// x by Jacobi's iteration until nothing changes by more than 1e-9 of the largest entry, and the number of sweeps.
-pub fn solution(system: &System) -> Result<(Vec<f64>, u32)> {
-    let split = Split::new(&system.matrix, Splitting::Jacobi)?;
-    let f = split.constant(&system.rhs)?;
-    let (mut x, mut next) = (f.clone(), vec![0.0; f.len()]);
-    for sweep in 1..100_000 {
-        split.sweep(&f, &x, &mut next);
-        let change = x.iter().zip(&next).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        let largest = next.iter().fold(0.0f64, |m, x| m.max(x.abs()));
-        std::mem::swap(&mut x, &mut next);
-        // Far below what walks resolve.
-        if change <= 1e-9 * largest {
-            return Ok((x, sweep));
-        }
-    }
-    Ok((x, 100_000))
 }
