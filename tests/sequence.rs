@@ -123,7 +123,7 @@ mod suite {
         const B: u32 = 11;
         for scramble in [Scramble::None, Scramble::Owen] {
             // A fraction that is a whole number of cells is rounded down, below its cell unless it is 0: its upper end
-            // lies in it.
+            // lies in it. A scrambled one lies so near to an edge with a probability of 10⁻⁵ over all seeds; these do not.
             let cell = |x: u32, cells: u32| ((u64::from(x) + 1) * u64::from(cells) - 1) >> 32;
             let faure = points(Sequence::Faure, scramble, B, 2026);
             let got = rows(&lane, &faure, faure.stream(1, 2), 0, B * B, 0..B);

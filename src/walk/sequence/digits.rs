@@ -35,6 +35,13 @@ pub fn digits_of(number: u32, base: u32) -> ([u32; DIGITS], usize) {
 /// doi:10.1006/jcom.1998.0489.
 #[inline(always)]
 pub fn owen_digits(digits: &[u32; DIGITS], base: u32, key: u32) -> u32 {
+    let (scrambled, count) = scramble(digits, base, key);
+    scrambled[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
+}
+
+/// The scrambled digits, and how many there are.
+#[inline(always)]
+fn scramble(digits: &[u32; DIGITS], base: u32, key: u32) -> ([u32; DIGITS], usize) {
     let below = |word: u32, end: u32| (u64::from(word) * u64::from(end) >> 32) as u32;
     let mut scrambled = [0; DIGITS];
     let (mut hash, mut count, mut reach) = (key, 0, u32::MAX);
@@ -46,7 +53,7 @@ pub fn owen_digits(digits: &[u32; DIGITS], base: u32, key: u32) -> u32 {
         reach /= base;
         count += 1;
     }
-    scrambled[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
+    (scrambled, count)
 }
 
 #[cfg(test)]
@@ -61,15 +68,16 @@ mod tests {
             for key in [0, 0x1234_5678, u32::MAX] {
                 let mut seen = vec![false; power as usize];
                 for number in 0..power {
-                    let cell = |number: u32| {
-                        let y = owen_digits(&digits_of(number, base).0, base, key);
-                        u64::from(y) * u64::from(power) >> 32
+                    let first = |number: u32| {
+                        let (digits, count) = scramble(&digits_of(number, base).0, base, key);
+                        assert!(u64::pow(u64::from(base), count as u32) >= 1 << 32, "32 bits are filled");
+                        digits[..k as usize].iter().fold(0, |y, d| y * base + d)
                     };
-                    let y = cell(number);
+                    let y = first(number);
                     assert!(!std::mem::replace(&mut seen[y as usize], true), "{number} in {base}");
                     let more = u32::MAX / power - 1;
                     let longer = number + power * (number.wrapping_mul(0x9e37_79b9) % more);
-                    assert_eq!(cell(longer), y, "{longer} in {base}");
+                    assert_eq!(first(longer), y, "{longer} in {base}");
                 }
             }
         }
