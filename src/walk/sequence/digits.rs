@@ -42,7 +42,7 @@ pub fn owen_digits(digits: &[u32; DIGITS], base: u32, key: u32) -> u32 {
 /// The scrambled digits, and how many there are.
 #[inline(always)]
 fn scramble(digits: &[u32; DIGITS], base: u32, key: u32) -> ([u32; DIGITS], usize) {
-    let below = |word: u32, end: u32| (u64::from(word) * u64::from(end) >> 32) as u32;
+    let below = |word: u32, end: u32| ((u64::from(word) * u64::from(end)) >> 32) as u32;
     let mut scrambled = [0; DIGITS];
     let (mut hash, mut count, mut reach) = (key, 0, u32::MAX);
     while reach != 0 {
@@ -92,7 +92,7 @@ mod tests {
             let mut counts = vec![0u32; base as usize];
             for key in 0..KEYS {
                 let y = owen_digits(&digits_of(number, base).0, base, super::super::mix_bits(key));
-                counts[(u64::from(y) * u64::from(base) >> 32) as usize] += 1;
+                counts[((u64::from(y) * u64::from(base)) >> 32) as usize] += 1;
             }
             let mean = f64::from(KEYS) / f64::from(base);
             let chi2: f64 = counts.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
