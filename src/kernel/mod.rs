@@ -53,6 +53,7 @@ impl Kernel {
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
     kernels.extend(crate::walk::sequence::KERNELS);
+    kernels.extend(crate::walk::kernels::ALL);
     kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
     kernels
 }

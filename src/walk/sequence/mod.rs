@@ -118,7 +118,7 @@ impl Sequence {
     }
 
     /// The kernel's number for a sequence with random access.
-    fn code(self) -> u32 {
+    pub(crate) fn code(self) -> u32 {
         match self {
             Self::Sobol => 0,
             Self::Halton => 1,
@@ -130,7 +130,7 @@ impl Sequence {
 
 impl Scramble {
     /// The kernel's number.
-    fn code(self) -> u32 {
+    pub(crate) fn code(self) -> u32 {
         match self {
             Self::None => 0,
             Self::Owen => 1,
@@ -157,7 +157,7 @@ fn words(seed: u64) -> [u32; 2] {
 }
 
 impl Stream {
-    fn new(seed: u64, component: u32, replicate: u32) -> Self {
+    pub(crate) fn new(seed: u64, component: u32, replicate: u32) -> Self {
         // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
         let key = philox::philox([u32::MAX, u32::MAX, component, replicate], words(seed))[0];
         Self { component, replicate, key }
@@ -220,6 +220,27 @@ impl Points {
             Sequence::Philox | Sequence::Mtgp32 => (Vec::new(), 0),
         };
         Ok(Self { sequence, scramble, seed, tabled, base, table: Arc::new(table) })
+    }
+
+    /// The points of a kernel's parameters and table.
+    pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
+        Self {
+            sequence: match sequence {
+                0 => Sequence::Sobol,
+                1 => Sequence::Halton,
+                2 => Sequence::Faure,
+                _ => Sequence::Philox,
+            },
+            scramble: match scramble {
+                0 => Scramble::None,
+                1 => Scramble::Owen,
+                _ => Scramble::Shift,
+            },
+            seed: u64::from(key[1]) << 32 | u64::from(key[0]),
+            tabled,
+            base: 0,
+            table: Arc::new(table.to_vec()),
+        }
     }
 
     /// The sequence.
