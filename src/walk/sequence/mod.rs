@@ -535,24 +535,10 @@ impl PointSet {
 
 #[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
 fn sequence<T: Real>(call: &Call<'_>) {
-    let sequence = match call.param(1) {
-        0 => Sequence::Sobol,
-        1 => Sequence::Halton,
-        2 => Sequence::Faure,
-        _ => Sequence::Philox,
-    };
-    let scramble = match call.param(2) {
-        0 => Scramble::None,
-        1 => Scramble::Owen,
-        _ => Scramble::Shift,
-    };
+    let (key, table) = ([call.param(6), call.param(7)], call.read::<u32>(0));
     let points = Points {
-        sequence,
-        scramble,
-        seed: u64::from(call.param(7)) << 32 | u64::from(call.param(6)),
-        tabled: call.param(3),
         base: call.param(4),
-        table: Arc::new(call.read::<u32>(0).to_vec()),
+        ..Points::of_call(call.param(1), call.param(2), call.param(3), key, table)
     };
     let stream = Stream { key: call.param(5), component: call.param(8), replicate: call.param(9) };
     let (first_point, count) = (call.param(10), call.param(11) as usize);
