@@ -119,22 +119,47 @@ fn halton_u32(point: u32, base: u32) -> u32 {
     return y;
 }
 
-// The digits of a number as coefficients of a polynomial, moved by `dimension` and mirrored at the point.
-fn faure_u32(point: u32, dimension: u32, base: u32) -> u32 {
-    var digits: array<u32, 32>;
+// The digits of a number, the last one first; how many there are.
+fn digits_of(number: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
     var count = 0u;
-    for (var rest = point; rest != 0u; rest /= base) {
-        digits[count] = rest % base;
+    for (var rest = number; rest != 0u; rest /= base) {
+        (*digits)[count] = rest % base;
         count++;
     }
-    var y = 0u;
+    return count;
+}
+
+// The digits of a coordinate, the first one first: those of a number, as coefficients of a polynomial that is moved.
+fn faure_digits(point: u32, dimension: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    let count = digits_of(point, base, digits);
     for (var r = 0u; r + 1u < count; r++) {
         for (var c = count - 1u; c > r; c--) {
-            digits[c - 1u] = (digits[c - 1u] + dimension * digits[c]) % base;
+            (*digits)[c - 1u] = ((*digits)[c - 1u] + dimension * (*digits)[c]) % base;
         }
     }
-    for (var r = count; r > 0u; r--) { y = push_digit(digits[r - 1u], y, base); }
+    return count;
+}
+
+// The fraction with these digits.
+fn fraction(count: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    var y = 0u;
+    for (var r = count; r > 0u; r--) { y = push_digit((*digits)[r - 1u], y, base); }
     return y;
+}
+
+// Owen's scramble of digits, of as many as a word holds: a random affine map of each, chosen by those before it.
+fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    var hash = key;
+    var count = 0u;
+    for (var reach = 0xffffffffu; reach != 0u; reach /= base) {
+        let digit = (*digits)[count];
+        let a = 1u + multiply_high(hash, base - 1u);
+        let c = multiply_high(dimension_key(hash, 0u), base);
+        (*digits)[count] = (a * digit + c) % base;
+        hash = dimension_key(hash, digit + 1u);
+        count++;
+    }
+    return fraction(count, base, digits);
 }
 
 // A coordinate of a point.
@@ -148,13 +173,19 @@ fn sequence_u32(point: u32, dimension: u32) -> u32 {
         if p.scramble == 1u { return reverseBits(owen_reversed(x, key)); }
         return reverseBits(x) ^ select(0u, key, p.scramble == 2u);
     }
-    var y = 0u;
+    // An array starts as zeros: digits beyond the number's own.
+    var digits: array<u32, 32>;
     if p.sequence == 1u {
-        y = halton_u32(point, table[dimension >> 2u][dimension & 3u]);
-    } else {
-        y = faure_u32(point, dimension, p.base);
+        let base = table[dimension >> 2u][dimension & 3u];
+        if p.scramble == 1u {
+            digits_of(point, base, &digits);
+            return owen_digits(base, key, &digits);
+        }
+        return halton_u32(point, base) + select(0u, key, p.scramble == 2u);
     }
-    return y + select(0u, key, p.scramble == 2u);
+    let count = faure_digits(point, dimension, p.base, &digits);
+    if p.scramble == 1u { return owen_digits(p.base, key, &digits); }
+    return fraction(count, p.base, &digits) + select(0u, key, p.scramble == 2u);
 }
 
 @compute @workgroup_size(256)

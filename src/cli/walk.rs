@@ -39,7 +39,7 @@ pub(super) struct Walk {
     /// Where the points come from: sobol, halton, faure, philox or mtgp32
     #[arg(long, value_name = "S", default_value = "sobol")]
     sequence: Sequence,
-    /// How replicates differ: owen (sobol), shift or none [default: owen for sobol, shift for halton and faure]
+    /// How replicates differ: owen, shift or none [default: owen; philox and mtgp32 differ by themselves]
     #[arg(long, value_name = "S")]
     scramble: Option<Scramble>,
     /// Chains of a component over all replicates; auto grows their number until epsilon is met; norm and row-norm are

@@ -8,7 +8,8 @@
 //! With the digits as coefficients of a polynomial D(z) = Σ d_c z^c, those of P^j d are the coefficients of D(z + j):
 //! no power of P is needed.
 
-use super::halton::{primes, push_digit};
+use super::digits::{DIGITS, digits_of, push_digit};
+use super::halton::primes;
 
 /// Dimensions with a base below 2¹⁶, so that a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 65_521;
@@ -20,14 +21,8 @@ pub fn base(dimensions: u32) -> u32 {
 
 /// Digits of coordinate `dimension` of a point, the first one first, and how many there are.
 #[inline(always)]
-fn digits(point: u32, dimension: u32, base: u32) -> ([u32; 32], usize) {
-    let mut digits = [0u32; 32];
-    let (mut count, mut rest) = (0, point);
-    while rest != 0 {
-        digits[count] = rest % base;
-        rest /= base;
-        count += 1;
-    }
+pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
+    let (mut digits, count) = digits_of(point, base);
     for r in 0..count {
         for c in (r + 1..count).rev() {
             digits[c - 1] = (digits[c - 1] + dimension * digits[c]) % base;
@@ -97,8 +92,8 @@ mod tests {
                     for r in 0..m {
                         // c! / (r! (c − r)!) · j^(c − r), one c after the other.
                         let (mut binomial, mut shift, mut digit) = (1, 1, 0);
-                        for c in r..m {
-                            digit = (digit + binomial % base * shift % base * number[c]) % base;
+                        for (c, &d) in number.iter().enumerate().skip(r) {
+                            digit = (digit + binomial % base * shift % base * d) % base;
                             binomial = binomial * (c as u128 + 1) / (c as u128 + 1 - r as u128);
                             shift = shift * u128::from(dimension) % base;
                         }

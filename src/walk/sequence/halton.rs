@@ -4,6 +4,8 @@
 //! integrals", Numerische Mathematik 2, 1960, doi:10.1007/BF01386213. Coordinate j of point i is the number i in base
 //! b_j, the j-th prime, with its digits mirrored at the point.
 
+use super::digits::push_digit;
+
 /// Dimensions: the primes below 2¹⁶, for which a digit and half a fraction fit a word.
 pub const DIMENSIONS: u32 = 6542;
 
@@ -19,14 +21,7 @@ pub fn primes() -> impl Iterator<Item = u32> {
     (2..END as u32).filter(move |&i| !composite[i as usize])
 }
 
-/// (digit · 2³² + fraction) / base, rounded down, for digit < base.
-#[inline(always)]
-pub(super) fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
-    ((u64::from(digit) << 32 | u64::from(fraction)) / u64::from(base)) as u32
-}
-
-/// The digits of a number in a base, mirrored at the point: ⌊2³² φ_base(point)⌋, exact, since rounding down commutes
-/// with the division by each digit's base.
+/// The digits of a number in a base, mirrored at the point: ⌊2³² φ_base(point)⌋, exact.
 #[inline(always)]
 pub fn halton(point: u32, base: u32) -> u32 {
     let mut power = 1;

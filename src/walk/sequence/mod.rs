@@ -3,8 +3,8 @@
 //! | [`Sequence`] | source | dimensions | scrambles |
 //! |---|---|---|---|
 //! | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
-//! | [`halton`] | Halton 1960 | 6542 | shift, none |
-//! | [`faure`] | Faure 1982 | 65521 | shift, none |
+//! | [`halton`] | Halton 1960 | 6542 | Owen, shift, none |
+//! | [`faure`] | Faure 1982 | 65521 | Owen, shift, none |
 //! | [`philox`] | Salmon et al. 2011 | 2³² | random by itself |
 //! | [`mtgp32`] | Saito and Matsumoto 2013 | any | random by itself |
 //!
@@ -17,6 +17,7 @@
 //! them on the host, the kernel `sequence` on a lane ([`fill`]); its functions are also part of the walk's kernel.
 //! MTGP32 has no random access: [`mtgp32`] fills a buffer. A [`PointSet`] is a buffer of any of the five.
 
+pub mod digits;
 pub mod faure;
 pub mod halton;
 pub mod mtgp32;
@@ -62,7 +63,7 @@ pub enum Sequence {
 pub enum Scramble {
     /// The sequence itself, the same for all streams.
     None,
-    /// Nested uniform scrambling (Owen 1995; see [`sobol::owen_reversed`]), for Sobol.
+    /// Nested uniform scrambling (Owen 1995): [`sobol::owen_reversed`], and [`digits::owen_digits`] for Halton and Faure.
     Owen,
     /// A random shift of each dimension: of its binary digits for Sobol, modulo 1 for Halton and Faure (R. Cranley,
     /// T. N. L. Patterson, SIAM Journal on Numerical Analysis 13, 1976, doi:10.1137/0713071).
@@ -106,8 +107,7 @@ impl Sequence {
     /// The scramble that its replicates differ by if nothing else is asked for.
     pub fn default_scramble(self) -> Scramble {
         match self {
-            Self::Sobol => Scramble::Owen,
-            Self::Halton | Self::Faure => Scramble::Shift,
+            Self::Sobol | Self::Halton | Self::Faure => Scramble::Owen,
             Self::Philox | Self::Mtgp32 => Scramble::None,
         }
     }
@@ -199,17 +199,12 @@ impl Points {
     /// Points of `dimensions` dimensions. A walk needs one dimension a step.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the sequence does not have that scramble, or no random access.
+    /// [`Error::Invalid`] if the sequence has no random access.
     pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
         if sequence == Sequence::Mtgp32 {
             return Err(Error::Invalid(
                 "mtgp32 has no random access to its numbers; take philox, or a buffer of mtgp32's".into(),
             ));
-        }
-        if scramble == Scramble::Owen && matches!(sequence, Sequence::Halton | Sequence::Faure) {
-            return Err(Error::Invalid(format!(
-                "{sequence} has no scramble owen; take shift or none, or the sequence sobol"
-            )));
         }
         let most = match sequence {
             Sequence::Sobol => sobol::DIMENSIONS,
@@ -292,21 +287,29 @@ impl Points {
                     Scramble::Shift => x.reverse_bits() ^ key,
                 }
             }
-            Sequence::Halton => self.shifted(halton::halton(point, self.table[dimension as usize]), key),
-            _ => self.shifted(faure::faure(point, dimension, self.base), key),
+            Sequence::Halton => {
+                let base = self.table[dimension as usize];
+                match self.scramble {
+                    Scramble::None => halton::halton(point, base),
+                    Scramble::Owen => digits::owen_digits(&digits::digits_of(point, base).0, base, key),
+                    Scramble::Shift => halton::halton(point, base).wrapping_add(key),
+                }
+            }
+            _ => match self.scramble {
+                Scramble::None => faure::faure(point, dimension, self.base),
+                Scramble::Owen => {
+                    digits::owen_digits(&faure::digits(point, dimension, self.base).0, self.base, key)
+                }
+                Scramble::Shift => faure::faure(point, dimension, self.base).wrapping_add(key),
+            },
         }
-    }
-
-    #[inline(always)]
-    fn shifted(&self, value: u32, key: u32) -> u32 {
-        if self.scramble == Scramble::Shift { value.wrapping_add(key) } else { value }
     }
 
     /// Coordinates of consecutive points in some dimensions: `out[d · points + i]` is coordinate
     /// `dimensions.start + d` of point `first_point + i`, where `points` is the length of `out` over the number of
     /// dimensions. Much faster than one [`value`](Self::value) at a time; Sobol is at its best where `first_point` is a
     /// multiple of 16, Philox where the dimensions are whole blocks of four. To be called within a
-    /// [`Body`](crate::lane::cpu::simd::Body), or through [`fill_host`](Self::fill_host).
+    /// [`Body`], or through [`fill_host`](Self::fill_host).
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {
@@ -322,6 +325,11 @@ impl Points {
         for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
             match self.sequence {
                 Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
+                Sequence::Halton | Sequence::Faure if self.scramble == Scramble::Owen => {
+                    for (point, x) in (first_point..=u32::MAX).zip(row) {
+                        *x = self.value(stream, point, dimension);
+                    }
+                }
                 Sequence::Halton => {
                     halton::fill_halton(first_point, self.table[dimension as usize], row);
                     self.shift(stream, dimension, row);
@@ -525,25 +533,12 @@ impl PointSet {
     }
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
 fn sequence<T: Real>(call: &Call<'_>) {
-    let sequence = match call.param(1) {
-        0 => Sequence::Sobol,
-        1 => Sequence::Halton,
-        2 => Sequence::Faure,
-        _ => Sequence::Philox,
-    };
-    let scramble = match call.param(2) {
-        0 => Scramble::None,
-        1 => Scramble::Owen,
-        _ => Scramble::Shift,
-    };
+    let (key, table) = ([call.param(6), call.param(7)], call.read::<u32>(0));
     let points = Points {
-        sequence,
-        scramble,
-        seed: u64::from(call.param(7)) << 32 | u64::from(call.param(6)),
-        tabled: call.param(3),
         base: call.param(4),
-        table: Arc::new(call.read::<u32>(0).to_vec()),
+        ..Points::of_call(call.param(1), call.param(2), call.param(3), key, table)
     };
     let stream = Stream { key: call.param(5), component: call.param(8), replicate: call.param(9) };
     let (first_point, count) = (call.param(10), call.param(11) as usize);

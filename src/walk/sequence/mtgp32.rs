@@ -216,6 +216,7 @@ impl Body for Blocks<'_> {
     }
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
 fn mtgp32<T: Real>(call: &Call<'_>) {
     let groups = call.param(1) as usize;
     let (first_block, dimensions, points) =
