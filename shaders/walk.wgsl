@@ -102,10 +102,10 @@ fn number(high: u32, low: u32) -> real {
     return real(bitcast<f32>(high)) + real(bitcast<f32>(low));
 }
 
-// The target of the entry of a row that the fraction u falls on.
-fn choose(first: u32, u: u32) -> u32 {
+// The target of the entry of a row that the fraction u falls on; `two_first` are the row's first two entries, at `first`.
+fn choose(first: u32, two_first: vec4<u32>, u: u32) -> u32 {
     var at = first;
-    var pair = rows[at];
+    var pair = two_first;
     if pair.x == 0u {
         // A long row: its entries lie behind the pair (0, number of entries), two in 16 bytes.
         var low = 0u;
@@ -133,7 +133,9 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> real {
     var weight = real(1);
     var theta = real(0);
     for (var j = 0u; ; j++) {
+        // Asked for before the point is made, which takes as long as they do.
         let head = rows[at];
+        let two_first = rows[at + 1u];
         theta = fma(weight, number(head.x, head.y), theta);
         if j == p.length { break; }
         weight *= number(head.z, head.w);
@@ -151,7 +153,7 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> real {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];
         }
-        let next = choose(at + 1u, min(u, 0xfffffffeu));
+        let next = choose(at + 1u, two_first, min(u, 0xfffffffeu));
         if (next >> 31u) == 1u { weight = -weight; }
         at = (next & 0x7fffffffu) << 1u;
     }

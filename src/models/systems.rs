@@ -78,7 +78,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     const EXAMPLE: &str = "random-dominant:100000,10,0.8,positive";
     parameters.expect(&["N", "PER_ROW", "RHO", "positive|signed"], EXAMPLE)?;
     let n = parameters.whole(0, "N (number of unknowns)", MOST_UNKNOWNS as u64, EXAMPLE)? as usize;
-    let most = (n as u64 - 1).max(1).min(1 << 16);
+    let most = (n as u64 - 1).clamp(1, 1 << 16);
     let per_row = parameters.whole(1, "PER_ROW (entries of a row off the diagonal)", most, EXAMPLE)? as usize;
     let rho = parameters.share(2, false, EXAMPLE)?;
     let signed = match parameters.values[3] {
@@ -96,7 +96,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
         row.push((i as u32, 0.0));
         while row.len() <= per_row {
             // A column other than i, each as probable: the upper half of a product.
-            let column = (u64::from(next()) * (n as u64 - 1) >> 32) as u32;
+            let column = ((u64::from(next()) * (n as u64 - 1)) >> 32) as u32;
             let column = column + u32::from(column as usize >= i);
             let size = 0.1 + 0.9 * fraction(next());
             if let Err(place) = row.binary_search_by_key(&column, |e| e.0) {

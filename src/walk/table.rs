@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn long_rows_are_whole_and_values_ascend() {
         let n = 300;
-        let value = |i: usize, j: usize| if (i + j) % 3 == 0 { -0.5 } else { 0.25 } / n as f64;
+        let value = |i: usize, j: usize| if (i + j).is_multiple_of(3) { -0.5 } else { 0.25 } / n as f64;
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
             let entries = if i == 7 { n } else { 1 + i % 19 };
             row.extend((0..entries).map(|j| (j as u32, value(i, j))));
