@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::{mtx, npy, npz, text};
+use crate::lane::cpu::expect_memory;
 use crate::sparse::CsrMatrix;
+use crate::walk::splitting::MOST_UNKNOWNS;
 use crate::{Error, Result};
 
 /// The extension in lower case, without `.gz`.
@@ -33,6 +35,15 @@ pub fn read_matrix(path: &Path) -> Result<CsrMatrix> {
             });
         }
     };
+    // A size line must not decide how much memory is taken.
+    let (rows, columns) = (entries.rows, entries.columns);
+    if rows.max(columns) > MOST_UNKNOWNS {
+        let reason = format!("{rows} rows and {columns} columns; at most {MOST_UNKNOWNS} are possible");
+        return Err(Error::File { path: path.into(), reason });
+    }
+    expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
+        format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
+    })?;
     Ok(CsrMatrix::from_entries(&entries))
 }
 
