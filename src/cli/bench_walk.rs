@@ -14,7 +14,7 @@ use crate::report::seconds;
 use crate::walk::sequence::Sequence;
 use crate::{Error, Result};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Walk {
     /// Systems, as in `kolmo walk`
     #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
@@ -93,6 +93,8 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         if args.one_core {
             let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
             let (lanes, precision) = open(&[DeviceSpec::Cpu], &options)?;
+            // Rates do not depend on the number of chains, and one core has its time.
+            let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
             measure(args, &system, &reference, &lanes, precision, &mut records)?;
         }
     }

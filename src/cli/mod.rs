@@ -46,7 +46,7 @@ enum Command {
 }
 
 /// Where and how a command computes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Common {
     /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
     #[arg(long, value_name = "LIST", default_value = "auto")]
