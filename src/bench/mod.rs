@@ -3,6 +3,7 @@
 mod memory;
 mod spmv;
 mod transient;
+pub mod walk;
 
 use serde::Serialize;
 
@@ -92,4 +93,10 @@ pub struct Record {
     /// Multiplications of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terms: Option<u64>,
+    /// Steps of walks a second, from the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_per_s: Option<f64>,
+    /// What else was measured.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub more: Option<serde_json::Value>,
 }

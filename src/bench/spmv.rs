@@ -96,6 +96,8 @@ fn measure<T: Real>(
             relative_error,
             repetitions: repeat,
             terms: None,
+            steps_per_s: None,
+            more: None,
         });
     }
     Ok(records)

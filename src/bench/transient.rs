@@ -85,5 +85,7 @@ pub fn transient(
         relative_error: l1,
         repetitions: repeat,
         terms: Some(solution.terms),
+        steps_per_s: None,
+        more: None,
     })
 }

@@ -20,6 +20,8 @@ pub(super) enum Bench {
     Spmv(Spmv),
     /// Whole solutions, against the same on the CPU
     Transient(Transient),
+    /// Walks: steps a second
+    Walk(super::bench_walk::Walk),
 }
 
 #[derive(Debug, Args)]
@@ -92,6 +94,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
+        Bench::Walk(walk) => return super::bench_walk::run(walk),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -99,7 +102,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) => Vec::new(),
+        Bench::Spmv(_) | Bench::Walk(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -138,6 +141,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
                     }
                 }
             }
+            Bench::Walk(_) => {}
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
                 for &format in formats {

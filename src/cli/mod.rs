@@ -1,12 +1,14 @@
 //! The command line: arguments in, library call, report out.
 
 mod bench;
+mod bench_walk;
 mod devices;
 mod generate;
 mod interrupt;
 mod output;
 mod progress;
 mod transient;
+mod walk;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -32,6 +34,8 @@ struct Cli {
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
     Transient(Box<transient::Transient>),
+    /// Chosen components of x in A x = b, by quasi-random walks
+    Walk(Box<walk::Walk>),
     /// What this build can run on here
     Devices(devices::Devices),
     /// Compare devices on the same work
@@ -42,7 +46,7 @@ enum Command {
 }
 
 /// Where and how a command computes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Common {
     /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
     #[arg(long, value_name = "LIST", default_value = "auto")]
@@ -138,7 +142,14 @@ impl Common {
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        open(specs, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
+        let options = OpenOptions {
+            precision,
+            lanes: self.lanes.0,
+            checked: self.checked,
+            memory_limit,
+            cpu_threads: None,
+        };
+        open(specs, &options)
     }
 }
 
@@ -170,6 +181,7 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     let done = match cli.command {
         Command::Transient(args) => transient::run(&args),
+        Command::Walk(args) => walk::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),

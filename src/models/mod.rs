@@ -1,10 +1,12 @@
 //! Built-in models: chains that are generated row by row from a closed form, so that none has to be stored.
 
 mod birth_death;
+mod systems;
 mod tandem;
 mod wlan;
 
 use birth_death::BirthDeath;
+pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 use wlan::Wlan;
 

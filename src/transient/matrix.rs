@@ -23,7 +23,7 @@ const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 
 /// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
 /// as to use one.
-const MOST_MISSED: f64 = 1.0 / 512.0;
+const MOST_MISSED: f64 = 1.0 / 256.0;
 
 /// Some rows of a part's matrix.
 #[derive(Debug)]

@@ -165,7 +165,7 @@ fn write(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Written<CudaKer
     if module.overrides.iter().next().is_some() || entry.workgroup_size_overrides.is_some() {
         return Err(Refusal::new("override"));
     }
-    if entry.workgroup_size != [Kernel::GROUP, 1, 1] {
+    if entry.workgroup_size != [kernel.group, 1, 1] {
         return Err(Refusal::new(format!("workgroups of {:?}", entry.workgroup_size)));
     }
     let bindings = bindings(&unit)?;

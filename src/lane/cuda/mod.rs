@@ -44,6 +44,7 @@ const SLOTS: usize = 2;
 pub(crate) struct CudaLaunch {
     function: Function,
     grid: (u32, u32),
+    group: u32,
     pub(super) params: Vec<u32>,
     /// Kept alive, as long as the launch may run.
     args: Vec<Arc<Memory>>,
@@ -256,8 +257,14 @@ impl CudaLane {
             args.len(),
             params.len()
         );
-        let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
-        Ok(CudaLaunch { function, grid: super::fold(groups, 65_535), params: params.to_vec(), args })
+        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
+        Ok(CudaLaunch {
+            function,
+            group: kernel.group,
+            grid: super::fold(groups, 65_535),
+            params: params.to_vec(),
+            args,
+        })
     }
 
     /// Puts launches into the stream as step `step`, and does not wait.
@@ -279,7 +286,7 @@ impl CudaLane {
             #[expect(unsafe_code, reason = "a launch")]
             // SAFETY: parameters and pointers are those of the kernel's text (its interface is asserted when the
             // launch is made); the launch keeps its memory, and whoever drops that waits for the device.
-            unsafe { self.stream.launch(launch.function, launch.grid, Kernel::GROUP, arguments) }
+            unsafe { self.stream.launch(launch.function, launch.grid, launch.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
         Ok(())
