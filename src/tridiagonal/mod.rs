@@ -1,0 +1,3 @@
+//! Tridiagonal systems by the partition method.
+
+pub mod lane_count;
