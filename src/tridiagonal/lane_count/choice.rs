@@ -379,10 +379,13 @@ mod tests {
             some.iter_mut().for_each(|size| size.runs[0].error = error * size.runs[0].median);
             some
         };
-        let (steady, noisy) = (noise(0.001), noise(0.02));
+        let lanes = |error: f64| {
+            let some = noise(error);
+            Predictor::fit(Form::Nearest, &some).map(|table| table.lanes(10_000))
+        };
 
-        assert_eq!(Choice::fit(&steady).unwrap().lanes(&steady, 10_000), 2);
-        assert_eq!(Choice::fit(&noisy).unwrap().lanes(&noisy, 10_000), 1);
+        assert_eq!(lanes(0.001), Some(2));
+        assert_eq!(lanes(0.02), Some(1));
     }
 
     #[test]
