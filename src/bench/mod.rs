@@ -2,6 +2,7 @@
 
 mod memory;
 mod spmv;
+mod transfer;
 mod transient;
 
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde::Serialize;
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
+pub use transfer::{CASES as TRANSFERS, transfer};
 pub use transient::{Case, transient};
 
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.

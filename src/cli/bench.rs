@@ -20,6 +20,8 @@ pub(super) enum Bench {
     Spmv(Spmv),
     /// Whole solutions, against the same on the CPU
     Transient(Transient),
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
+    Transfer(super::transfer::Transfer),
 }
 
 #[derive(Debug, Args)]
@@ -78,6 +80,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
+        Bench::Transfer(transfer) => return super::transfer::run(transfer),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -85,7 +88,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) => Vec::new(),
+        Bench::Spmv(_) | Bench::Transfer(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -113,7 +116,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
         match command {
-            Bench::Spmv(_) => {
+            Bench::Spmv(_) | Bench::Transfer(_) => {
                 let width = job.ell_width;
                 records.extend(bench::spmv(
                     &lanes,

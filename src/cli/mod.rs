@@ -6,6 +6,7 @@ mod generate;
 mod interrupt;
 mod output;
 mod progress;
+mod transfer;
 mod transient;
 
 use std::fmt::Display;
@@ -85,15 +86,15 @@ enum PrecisionArg {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Lanes(usize);
+struct Lanes(Option<usize>);
 
 impl FromStr for Lanes {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
         match s {
-            "auto" => Ok(Self(1)),
+            "auto" => Ok(Self(None)),
             s => match s.parse() {
-                Ok(n @ 1..=64) => Ok(Self(n)),
+                Ok(n @ 1..=64) => Ok(Self(Some(n))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
             },
         }
@@ -132,13 +133,18 @@ impl Common {
     }
 
     fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
+        self.open_lanes(specs, self.lanes.0.unwrap_or(1))
+    }
+
+    /// As [`open_all`](Self::open_all), with this number of lanes per device.
+    fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<(Vec<Lane>, Precision)> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,
             PrecisionArg::F64 => Some(Precision::F64),
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        open(specs, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
+        open(specs, &OpenOptions { precision, lanes, checked: self.checked, memory_limit })
     }
 }
 
