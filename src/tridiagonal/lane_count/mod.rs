@@ -32,6 +32,7 @@
 //!   2014, pp. 11-20.
 
 pub mod choice;
+pub mod measure;
 pub mod overlap;
 pub mod published;
 pub mod regression;
