@@ -125,6 +125,7 @@ pub mod models;
 pub mod report;
 pub mod sparse;
 pub mod transient;
+pub mod tridiagonal;
 
 pub use error::{Error, Result};
 
