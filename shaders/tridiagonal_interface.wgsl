@@ -31,6 +31,9 @@ var<workgroup> flag: array<u32, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
+// Small pivots are counted, the bit above says that a row is not dominant.
+fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
+
 @compute @workgroup_size(256)
 fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     let root = real(1u << p.small);
@@ -49,7 +52,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
         let g = real(1) / det;
         let y = vec3<real>(g * fma(-l.z, v0.x, l.x), g * l.y, -g * l.z * v1.x);
         let z = vec3<real>(g * fma(-v0.y, l.x, v0.x), -g * v0.y * l.y, g * v1.x);
-        bad |= flags[unit] | select(0u, 2u, abs(det) <= small);
+        bad = both(bad, flags[unit]) + select(0u, 1u, abs(det) <= small);
         f = vec3<real>(fma(-f.z, z.x, f.x), fma(-f.z, z.y, f.y), -f.z * z.z);
         l = vec3<real>(fma(-v2.x, y.x, v1.y), -v2.x * y.y, fma(-v2.x, y.z, v2.y));
         nodes[3u * unit] = y.xy;
@@ -69,7 +72,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
             let z = vec3<real>(g * fma(-u1[b], u3[a], u0[b]), -g * u1[b] * u4[a], g * u2[b]);
-            flag[b] |= flag[a] | select(0u, 2u, abs(det) <= small);
+            flag[b] = both(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
             u0[b] = fma(-u2[a], z.x, u0[a]);
             u1[b] = fma(-u2[a], z.y, u1[a]);
             u2[b] = -u2[a] * z.z;
@@ -91,7 +94,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     if p.ring == 1u {
         // (1 + u2) x_first + u1 x_last = u0, u5 x_first + (1 + u4) x_last = u3.
         let det = fma(real(1) + r1.x, real(1) + r2.x, -r0.y * r2.y);
-        closing |= select(0u, 2u, abs(det) <= small * (abs(r0.y) + abs(r2.y) + real(1)));
+        closing += select(0u, 1u, abs(det) <= small * (abs(r0.y) + abs(r2.y) + real(1)));
         let g = real(1) / det;
         ends_ = vec2<real>(g * fma(real(1) + r1.x, r1.y, -r2.y * r0.x), g * fma(real(1) + r2.x, r0.x, -r0.y * r1.y));
     }

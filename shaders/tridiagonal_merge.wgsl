@@ -26,6 +26,9 @@ var<workgroup> flag: array<u32, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
+// Small pivots are counted, the bit above says that a row is not dominant.
+fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
+
 @compute @workgroup_size(256)
 fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
@@ -57,7 +60,7 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
             let z = vec3<real>(g * fma(-u1[b], u3[a], u0[b]), -g * u1[b] * u4[a], g * u2[b]);
-            flag[b] |= flag[a] | select(0u, 2u, abs(det) <= small);
+            flag[b] = both(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
             u0[b] = fma(-u2[a], z.x, u0[a]);
             u1[b] = fma(-u2[a], z.y, u1[a]);
             u2[b] = -u2[a] * z.z;

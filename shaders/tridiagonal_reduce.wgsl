@@ -1,7 +1,7 @@
 // A tile of 2048 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i becomes a unit: its first and last unknown as functions
 // of the unknowns next to it, x_first = u0 - u1 x_left - u2 x_right, x_last = u3 - u4 x_left - u5 x_right.
 // A thread eliminates 8 rows downwards, with one division each; a tree of 8 levels joins the 256 units of a workgroup.
-// Reads 4 numbers a row, writes 6 a tile. Flags of a tile: 1 a row is not dominant, 2 a pivot is small.
+// Reads 4 numbers a row, writes 6 a tile. Flags of a tile: its small pivots are counted, bit 31 says that a row is not dominant.
 alias real = f64;
 
 struct Params {
@@ -33,6 +33,9 @@ var<workgroup> u5: array<real, 272>;
 var<workgroup> flag: array<u32, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
+
+// Small pivots are counted, the bit above says that a row is not dominant.
+fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
 
 @compute @workgroup_size(256)
 fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -67,7 +70,7 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
             let inverse = real(1) / pivot;
             let last = vec3<real>(fma(-a, l.x, vd[k >> 1u][k & 1u]) * inverse, -a * l.y * inverse, c * inverse);
             if row + k < p.rows {
-                bad |= select(0u, 1u, abs(b) < rest) | select(0u, 2u, abs(pivot) <= small * (rest + abs(b)));
+                bad = both(bad, select(0u, 0x80000000u, abs(b) < rest)) + select(0u, 1u, abs(pivot) <= small * (rest + abs(b)));
                 f = vec3<real>(fma(-f.z, last.x, f.x), fma(-f.z, last.y, f.y), -f.z * last.z);
                 l = last;
             }
@@ -87,7 +90,7 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
             let z = vec3<real>(g * fma(-u1[b], u3[a], u0[b]), -g * u1[b] * u4[a], g * u2[b]);
-            flag[b] |= flag[a] | select(0u, 2u, abs(det) <= small);
+            flag[b] = both(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
             u0[b] = fma(-u2[a], z.x, u0[a]);
             u1[b] = fma(-u2[a], z.y, u1[a]);
             u2[b] = -u2[a] * z.z;

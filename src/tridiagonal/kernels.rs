@@ -26,10 +26,14 @@ pub const TILE: usize = 2048;
 /// Units that one workgroup joins to one.
 pub const FAN: usize = 256;
 
-/// A row's diagonal is smaller than the sum of its neighbours.
-pub const NOT_DOMINANT: u32 = 1;
-/// A pivot is next to nothing against its row.
-pub const SMALL_PIVOT: u32 = 2;
+/// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
+/// nothing against their row.
+pub const NOT_DOMINANT: u32 = 1 << 31;
+
+/// Flags of two parts.
+pub(super) fn both(a: u32, b: u32) -> u32 {
+    ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
+}
 
 /// Rows that the twins eliminate at the same time, one a vector lane.
 const LANES: usize = 16;
@@ -91,16 +95,16 @@ impl<T: Number> Cut<T> {
 /// `W` runs of rows, eliminated downwards side by side.
 struct Sweep<T, const W: usize> {
     units: [[T; W]; 6],
-    /// Least |b| − |a| − |c| and least |pivot| − small·(|a| + |b| + |c|).
+    /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
     dominance: [T; W],
-    pivot: [T; W],
+    pivots: [T; W],
 }
 
 impl<T: Number, const W: usize> Sweep<T, W> {
     #[inline(always)]
     fn new() -> Self {
         let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
-        Self { units: [zero, zero, minus, zero, minus, zero], dominance: [T::of(1.0); W], pivot: [T::of(1.0); W] }
+        Self { units: [zero, zero, minus, zero, minus, zero], dominance: [T::of(1.0); W], pivots: zero }
     }
 
     /// One more row of each run; gives what it leaves for the way back.
@@ -113,8 +117,8 @@ impl<T: Number, const W: usize> Sweep<T, W> {
             let pivot = fma::<T, LEVEL>(-a, u5[j], b);
             let excess = b.size() - rest;
             self.dominance[j] = if excess < self.dominance[j] { excess } else { self.dominance[j] };
-            let excess = fma::<T, LEVEL>(-small, rest + b.size(), pivot.size());
-            self.pivot[j] = if excess < self.pivot[j] { excess } else { self.pivot[j] };
+            let small = pivot.size() <= small * (rest + b.size());
+            self.pivots[j] = self.pivots[j] + if small { T::of(1.0) } else { T::ZERO };
             let inverse = T::of(1.0) / pivot;
             let e = fma::<T, LEVEL>(-a, u3[j], d) * inverse;
             let g = -a * u4[j] * inverse;
@@ -133,9 +137,9 @@ impl<T: Number, const W: usize> Sweep<T, W> {
     }
 
     fn flags(&self) -> u32 {
-        let below = |values: &[T; W]| !values.iter().all(|&v| v >= T::ZERO);
-        let small = !self.pivot.iter().all(|&v| v > T::ZERO);
-        u32::from(below(&self.dominance)) * NOT_DOMINANT | u32::from(small) * SMALL_PIVOT
+        let loose = !self.dominance.iter().all(|&v| v >= T::ZERO);
+        let count: f64 = self.pivots.iter().map(|v| v.wide()).sum();
+        count as u32 | if loose { NOT_DOMINANT } else { 0 }
     }
 }
 
@@ -201,7 +205,9 @@ impl<T: Number> Body for Down<'_, T> {
         let [left, right] = self.outer;
         if self.rows.d.len() < TILE {
             let back = self.back.0.as_flattened_mut().as_flattened_mut();
-            eliminate_ragged::<T, LEVEL>(self.rows, T::ZERO, |i, row| back[3 * i..3 * i + 3].copy_from_slice(&row));
+            eliminate_ragged::<T, LEVEL>(self.rows, T::ZERO, |i, row| {
+                back[3 * i..3 * i + 3].copy_from_slice(&row)
+            });
             let mut next = right;
             for (x, row) in self.x.iter_mut().zip(back.chunks_exact(3)).rev() {
                 next = fma::<T, LEVEL>(-row[2], next, fma::<T, LEVEL>(-row[1], left, row[0]));
@@ -288,7 +294,7 @@ fn join_runs<T: Number, const LEVEL: u8>(
     for (j, node) in nodes.iter_mut().enumerate() {
         let det;
         (whole, *node, det) = whole.join::<LEVEL>(&sweep.unit(j));
-        *flags |= u32::from(!(det.size() > small)) * SMALL_PIVOT;
+        *flags += u32::from(det.size() <= small);
     }
     (whole, nodes)
 }
@@ -308,7 +314,8 @@ struct Chunk<'a, T> {
 
 impl<'a, T: Number> Chunk<'a, T> {
     fn of(call: &Call<'a>) -> Self {
-        let place = Place { n: call.param(2) as usize, first: call.param(3) as usize, ring: call.param(4) == 1 };
+        let place =
+            Place { n: call.param(2) as usize, first: call.param(3) as usize, ring: call.param(4) == 1 };
         Self { all: [0, 1, 2, 3].map(|binding| call.read::<T>(binding)), rows: call.param(1) as usize, place }
     }
 
@@ -352,7 +359,7 @@ fn join_all<T: Number>(units: &[T], nodes: &mut [T], flags: &[u32], small: T) ->
     let (mut whole, mut bad) = (Unit::EMPTY, 0);
     for ((unit, node), flags) in units.chunks_exact(6).zip(nodes.chunks_exact_mut(6)).zip(flags) {
         let (joined, between, det) = whole.join::<{ crate::lane::cpu::simd::PORTABLE }>(&Unit::of(unit));
-        bad |= flags | u32::from(!(det.size() > small)) * SMALL_PIVOT;
+        bad = both(bad, *flags) + u32::from(det.size() <= small);
         node.copy_from_slice(&between.u);
         whole = joined;
     }
@@ -400,7 +407,7 @@ fn tridiagonal_interface<T: Number>(call: &Call<'_>) {
     if ring {
         let (closed, det) = whole.ring();
         let [_, u1, _, _, _, u5] = whole.u;
-        bad |= u32::from(!(det.size() > small * (u1.size() + u5.size() + T::of(1.0)))) * SMALL_PIVOT;
+        bad += u32::from(det.size() <= small * (u1.size() + u5.size() + T::of(1.0)));
         ends = closed;
     }
     call.write::<T>(5)[..6].copy_from_slice(&whole.u);

@@ -2,4 +2,12 @@
 
 pub mod kernels;
 pub mod partition;
+pub mod pivot;
+pub mod plan;
+mod solve;
+pub mod system;
 pub mod unit;
+
+pub use plan::{Plan, Send, Stages};
+pub use solve::{Method, Options, Pivot, Refine, Solution, Status, solve};
+pub use system::{Residual, System};

@@ -62,8 +62,8 @@ pub struct Share<T> {
     interface: Launch,
     down: Vec<Launch>,
     // What the launches work on.
-    _levels: Vec<Level<T>>,
-    _nodes: Buffer<T>,
+    levels: Vec<Level<T>>,
+    nodes: Buffer<T>,
 }
 
 /// The exponent s of the share 4^−s of its row below which a pivot is small: four times the unit roundoff.
@@ -136,22 +136,15 @@ impl<T: Number> Share<T> {
             flag.arg(),
         ];
         let interface = bind(&INTERFACE, 1, &params, &args)?;
-        Ok(Self {
-            rows,
-            dl,
-            d,
-            du,
-            b,
-            x,
-            ends,
-            root,
-            flag,
-            up,
-            interface,
-            down,
-            _levels: levels,
-            _nodes: nodes,
-        })
+        Ok(Self { rows, dl, d, du, b, x, ends, root, flag, up, interface, down, levels, nodes })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        let rows: u64 = [&self.dl, &self.d, &self.du, &self.b, &self.x].iter().map(|b| b.bytes()).sum();
+        let level = |l: &Level<T>| l.units.bytes() + l.flags.bytes() + l.outer.bytes();
+        let rest = self.ends.bytes() + self.root.bytes() + self.flag.bytes() + self.nodes.bytes();
+        rows + rest + self.levels.iter().map(level).sum::<u64>()
     }
 
     /// What finds all unknowns where nothing lies next to the chunk.
@@ -179,7 +172,7 @@ impl<T: Number> Share<T> {
         Ok(Unit { u })
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and [`SMALL_PIVOT`](super::kernels::SMALL_PIVOT), after stage 1.
+    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots, after stage 1.
     ///
     /// # Errors
     /// If the device is lost.

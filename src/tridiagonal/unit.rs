@@ -7,12 +7,7 @@ use crate::lane::cpu::simd::fused;
 
 /// A precision with its arithmetic.
 pub trait Number:
-    Real
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Neg<Output = Self>
+    Real + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
 {
     /// −1.
     const MINUS_ONE: Self;
@@ -54,8 +49,7 @@ pub struct Unit<T> {
 
 impl<T: Number> Unit<T> {
     /// No row: what it shows to the left is what lies to its right, and the other way round.
-    pub const EMPTY: Self =
-        Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
+    pub const EMPTY: Self = Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
 
     /// From six numbers.
     pub fn of(u: &[T]) -> Self {
