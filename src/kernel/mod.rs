@@ -52,6 +52,7 @@ impl Kernel {
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
+    kernels.extend(crate::tridiagonal::kernels::ALL);
     kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
     kernels
 }

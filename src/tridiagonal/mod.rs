@@ -1,3 +1,14 @@
 //! Tridiagonal systems by the partition method.
 
+pub mod kernels;
 pub mod lane_count;
+pub mod partition;
+pub mod pivot;
+pub mod plan;
+mod solve;
+pub mod system;
+pub mod unit;
+
+pub use plan::{Plan, Send, Stages};
+pub use solve::{Method, Options, Pivot, Refine, Solution, Status, solve};
+pub use system::{Residual, System};
