@@ -1,5 +1,6 @@
 //! Measurements: one job, one lane, both sides in one run.
 
+mod lanes;
 mod memory;
 mod spmv;
 mod transfer;
@@ -7,6 +8,7 @@ mod transient;
 
 use serde::Serialize;
 
+pub use lanes::{lane_times, largest_system};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;

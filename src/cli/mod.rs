@@ -8,6 +8,7 @@ mod output;
 mod progress;
 mod transfer;
 mod transient;
+mod tune;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -35,6 +36,8 @@ enum Command {
     Transient(Box<transient::Transient>),
     /// What this build can run on here
     Devices(devices::Devices),
+    /// Measure how many lanes this machine's devices should use, and keep it
+    Tune(tune::Tune),
     /// Compare devices on the same work
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -177,6 +180,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Transient(args) => transient::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
     };

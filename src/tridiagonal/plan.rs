@@ -101,18 +101,26 @@ impl<'a, T: Number> Plan<'a, T> {
         crate::lane::cpu::expect_memory(5 * rows as u64 * size_of::<T>() as u64, || {
             format!("{batch} systems of {n} rows: dl, d, du, b and x")
         })?;
-        // Threads read eight rows at a time.
-        let size = rows.div_ceil(lanes.len()).next_multiple_of(8);
-        let chunks = (0..rows)
-            .step_by(size)
-            .zip(lanes)
-            .map(|(first, lane)| {
-                let place = Place { n, first, ring: cyclic };
-                Ok(Chunk { lane, first, share: Share::new(lane, size.min(rows - first), place)? })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let chunks = cut(lanes, n, rows, cyclic)?;
         let arrays = std::array::from_fn(|_| vec![T::ZERO; rows]);
         Ok(Self { n, rows, cyclic, chunks, arrays })
+    }
+
+    /// Goes on with one system of the first `n` rows on other lanes, in the memory that is there on the host.
+    ///
+    /// # Errors
+    /// If there is no row, or there are more than the plan was made for; devices' errors, after which the plan must
+    /// be given a shape that fits before it solves again.
+    pub(crate) fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
+        if n == 0 || n > self.arrays[0].len() || lanes.is_empty() {
+            let most = self.arrays[0].len();
+            return Err(Error::Invalid(format!("{n} rows on {} lanes, in a plan for {most}", lanes.len())));
+        }
+        // The devices may hold no more than one of both.
+        self.chunks.clear();
+        (self.n, self.rows, self.cyclic) = (n, n, false);
+        self.chunks = cut(lanes, n, n, false)?;
+        Ok(())
     }
 
     /// Rows of one system.
@@ -132,13 +140,19 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The inputs, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
+        let rows = self.rows;
         let [dl, d, du, b, _] = &mut self.arrays;
-        Inputs { dl, d, du, b }
+        Inputs { dl: &mut dl[..rows], d: &mut d[..rows], du: &mut du[..rows], b: &mut b[..rows] }
+    }
+
+    /// dl, d, du and b, as filled.
+    pub(crate) fn given(&self) -> [&[T]; 4] {
+        std::array::from_fn(|k| &self.arrays[k][..self.rows])
     }
 
     /// The unknowns, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
-        &self.arrays[4]
+        &self.arrays[4][..self.rows]
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all chunks.
@@ -168,7 +182,7 @@ impl<'a, T: Number> Plan<'a, T> {
             chunk.upload(&self.arrays, send)?;
             chunk.lane.launch(&chunk.share.whole(), 0)?;
             let [.., x] = &mut self.arrays;
-            chunk.lane.download(&chunk.share.x, 0, x)?;
+            chunk.lane.download(&chunk.share.x, 0, &mut x[..self.rows])?;
             return Ok(Stages { total: started.elapsed().as_secs_f64(), ..Stages::default() });
         }
         let arrays = &self.arrays;
@@ -271,6 +285,17 @@ impl<T: Number> Chunk<'_, T> {
         }
         Ok(())
     }
+}
+
+/// Chunks of all rows on the lanes, one each while there are rows.
+fn cut<'a, T: Number>(lanes: &'a [Lane], n: usize, rows: usize, ring: bool) -> Result<Vec<Chunk<'a, T>>> {
+    // Threads read eight rows at a time.
+    let size = rows.div_ceil(lanes.len()).next_multiple_of(8);
+    let chunk = |(first, lane): (usize, &'a Lane)| {
+        let place = Place { n, first, ring };
+        Ok(Chunk { lane, first, share: Share::new(lane, size.min(rows - first), place)? })
+    };
+    (0..rows).step_by(size).zip(lanes).map(chunk).collect()
 }
 
 /// Does something on every chunk's lane at the same time, in the order of the chunks where there is only one.
