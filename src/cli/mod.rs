@@ -7,6 +7,7 @@ mod interrupt;
 mod output;
 mod progress;
 mod transient;
+mod tridiagonal;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -32,6 +33,8 @@ struct Cli {
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
     Transient(Box<transient::Transient>),
+    /// Solve tridiagonal systems
+    Tridiagonal(Box<tridiagonal::Tridiagonal>),
     /// What this build can run on here
     Devices(devices::Devices),
     /// Compare devices on the same work
@@ -170,6 +173,7 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     let done = match cli.command {
         Command::Transient(args) => transient::run(&args),
+        Command::Tridiagonal(args) => tridiagonal::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
