@@ -4,10 +4,12 @@ mod bench;
 mod devices;
 mod generate;
 mod interrupt;
+mod lanes;
 mod output;
 mod progress;
 mod transfer;
 mod transient;
+mod tridiagonal;
 mod tune;
 
 use std::fmt::Display;
@@ -34,6 +36,8 @@ struct Cli {
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
     Transient(Box<transient::Transient>),
+    /// Solve tridiagonal systems
+    Tridiagonal(Box<tridiagonal::Tridiagonal>),
     /// What this build can run on here
     Devices(devices::Devices),
     /// Measure how many lanes this machine's devices should use, and keep it
@@ -179,6 +183,7 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     let done = match cli.command {
         Command::Transient(args) => transient::run(&args),
+        Command::Tridiagonal(args) => tridiagonal::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Bench(args) => bench::run(&args),

@@ -11,6 +11,7 @@ pub mod output;
 pub mod srew;
 pub mod text;
 pub mod tra;
+pub mod tridiagonal;
 pub mod umb;
 pub mod write;
 

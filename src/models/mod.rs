@@ -2,10 +2,12 @@
 
 mod birth_death;
 mod tandem;
+mod tridiagonal;
 mod wlan;
 
 use birth_death::BirthDeath;
 use tandem::Tandem;
+pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::chain::Transitions;

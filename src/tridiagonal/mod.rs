@@ -10,5 +10,5 @@ pub mod system;
 pub mod unit;
 
 pub use plan::{Plan, Send, Stages};
-pub use solve::{Method, Options, Pivot, Refine, Solution, Status, solve};
+pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve};
 pub use system::{Residual, System};

@@ -36,9 +36,26 @@ pub enum Refine {
     Steps(u32),
 }
 
+/// Where the interface system is solved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interface {
+    /// On the host, by one sweep.
+    Host,
+    /// On the device, by the same method.
+    Device,
+    /// Where it is faster.
+    #[default]
+    Auto,
+}
+
 /// Settings of [`solve`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// Rows of a block that one thread eliminates; `None`: tiles of 2048 rows that a workgroup shares.
+    pub block: Option<usize>,
+    /// Where the interface system is solved.
+    pub interface: Interface,
     /// Rows that may be exchanged.
     pub pivot: Pivot,
     /// Corrections.
@@ -49,7 +66,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pivot: Pivot::Auto, refine: Refine::Auto, tolerance: 1e-12 }
+        Self {
+            block: None,
+            interface: Interface::Auto,
+            pivot: Pivot::Auto,
+            refine: Refine::Auto,
+            tolerance: 1e-12,
+        }
     }
 }
 
@@ -69,6 +92,8 @@ pub enum Status {
 pub enum Method {
     /// The partition method without pivoting.
     Partition,
+    /// The partition method with scaled partial pivoting.
+    Pivoted,
     /// Elimination with partial pivoting on the host.
     Host,
 }
@@ -90,6 +115,10 @@ pub struct Solution {
     pub small_pivots: u32,
     /// The system and row where the matrix was found singular.
     pub singular: Option<(usize, usize)>,
+    /// Rows of a block or tile.
+    pub block: usize,
+    /// Where the interface system was solved.
+    pub interface: Interface,
     /// What solved it.
     pub method: Method,
     /// Corrections made, the largest number of all right-hand sides.
@@ -199,6 +228,8 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         dominant: flags & NOT_DOMINANT == 0,
         small_pivots: flags & !NOT_DOMINANT,
         singular,
+        block: options.block.unwrap_or(super::kernels::TILE),
+        interface: Interface::Device,
         method: if pivoted { Method::Host } else { Method::Partition },
         refinements,
         stages,
