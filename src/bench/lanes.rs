@@ -5,9 +5,10 @@ use rayon::prelude::*;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::available_memory;
+use crate::tridiagonal::System;
 use crate::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
-use crate::tridiagonal::lane_count::{SizeTimes, StageTimes};
-use crate::tridiagonal::plan::{Plan, Send, Stages};
+use crate::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
+use crate::tridiagonal::plan::{Plan, Send, Stages, convert};
 use crate::tridiagonal::unit::Number;
 use crate::{Error, Result};
 
@@ -82,6 +83,52 @@ fn run<T: Number>(
         all.push(SizeTimes { n, stages: median_stages(&stages), runs });
     }
     Ok(all)
+}
+
+/// Measures `system` on each of `counts` lanes, one lane first; and the relative residual of what came out, the largest
+/// of all counts.
+pub fn system_lane_times(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    counts: &[usize],
+    effort: Effort,
+) -> Result<(Vec<LaneTime>, f64)> {
+    match precision {
+        Precision::F64 => system_times::<f64>(lanes, system, counts, effort),
+        Precision::F32 => system_times::<f32>(lanes, system, counts, effort),
+    }
+}
+
+fn system_times<T: Number>(
+    lanes: &[Lane],
+    system: &System,
+    counts: &[usize],
+    effort: Effort,
+) -> Result<(Vec<LaneTime>, f64)> {
+    system.check()?;
+    let [b, ..] = &system.b[..] else {
+        return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
+    };
+    let mut plan = Plan::<T>::new(&lanes[..1], system.n, system.batch, system.cyclic)?;
+    let inputs = plan.inputs();
+    for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du), (b, inputs.b)]
+    {
+        convert(from, to);
+    }
+    let (mut now, mut worst) = (1, 0.0f64);
+    let mut x = vec![0.0; system.rows()];
+    let runs = measure(counts, effort, &mut |count| {
+        if count != now {
+            convert(plan.x(), &mut x);
+            worst = worst.max(system.residual(b, &x, &mut []).normwise);
+            plan.relane(&lanes[..count])?;
+            now = count;
+        }
+        plan.solve(Send::All).map(|stages| stages.total)
+    })?;
+    convert(plan.x(), &mut x);
+    Ok((runs, worst.max(system.residual(b, &x, &mut []).normwise)))
 }
 
 fn milliseconds(s: &Stages) -> StageTimes {

@@ -8,7 +8,7 @@ mod transient;
 
 use serde::Serialize;
 
-pub use lanes::{lane_times, largest_system};
+pub use lanes::{lane_times, largest_system, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
@@ -16,7 +16,7 @@ pub use transfer::{CASES as TRANSFERS, transfer};
 pub use transient::{Case, transient};
 
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
-fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
+pub(crate) fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
     let one = |lane: &crate::lane::Lane| match lane.device().backend {
         "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
         _ => copy_bandwidth(lane, repeat),

@@ -21,7 +21,7 @@ pub(super) enum Bench {
     /// Whole solutions, against the same on the CPU
     Transient(Transient),
     /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
-    Transfer(super::transfer::Transfer),
+    Transfer(super::bench_transfer::Transfer),
 }
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
-        Bench::Transfer(transfer) => return super::transfer::run(transfer),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));

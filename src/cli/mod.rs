@@ -1,13 +1,14 @@
 //! The command line: arguments in, library call, report out.
 
 mod bench;
+mod bench_lanes;
+mod bench_transfer;
 mod devices;
 mod generate;
 mod interrupt;
 mod lanes;
 mod output;
 mod progress;
-mod transfer;
 mod transient;
 mod tridiagonal;
 mod tune;

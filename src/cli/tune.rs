@@ -57,6 +57,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
             store::VARIABLE
         )));
     };
+    store::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut out = OutputFile::stdout();
@@ -242,7 +243,7 @@ fn table(tuned: &Tuned) -> comfy_table::Table {
     let mut header = vec!["rows".to_owned()];
     header
         .extend(counts.iter().map(|lanes| if *lanes == 1 { "1 lane".to_owned() } else { lanes.to_string() }));
-    header.extend(["best", "auto", "V&I", "sum", "√(sum/τ)", "gain", "auto's"].map(str::to_owned));
+    header.extend(["best", "auto", "V&I 2024", "sum", "√(sum/τ)", "gain", "auto's"].map(str::to_owned));
     table.set_header(header);
     for size in &tuned.sizes {
         let (best, auto) = (size.best(), tuned.lanes(size.n));

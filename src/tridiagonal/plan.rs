@@ -109,17 +109,27 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Goes on with one system of the first `n` rows on other lanes, in the memory that is there on the host.
     ///
     /// # Errors
-    /// If there is no row, or there are more than the plan was made for; devices' errors, after which the plan must
-    /// be given a shape that fits before it solves again.
+    /// If there is no row, or there are more than the plan was made for; devices' errors, as of [`Plan::relane`].
     pub(crate) fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
-        if n == 0 || n > self.arrays[0].len() || lanes.is_empty() {
-            let most = self.arrays[0].len();
-            return Err(Error::Invalid(format!("{n} rows on {} lanes, in a plan for {most}", lanes.len())));
+        let most = self.arrays[0].len();
+        if n == 0 || n > most {
+            return Err(Error::Invalid(format!("{n} rows in a plan that was made for {most}")));
+        }
+        (self.n, self.rows, self.cyclic) = (n, n, false);
+        self.relane(lanes)
+    }
+
+    /// Goes on with the same systems on other lanes.
+    ///
+    /// # Errors
+    /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
+    pub(crate) fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
+        if lanes.is_empty() {
+            return Err(Error::Invalid(format!("{} rows on no lane", self.rows)));
         }
         // The devices may hold no more than one of both.
         self.chunks.clear();
-        (self.n, self.rows, self.cyclic) = (n, n, false);
-        self.chunks = cut(lanes, n, n, false)?;
+        self.chunks = cut(lanes, self.n, self.rows, self.cyclic)?;
         Ok(())
     }
 
@@ -341,7 +351,7 @@ fn interface<T: Number>(units: &[Unit<T>], cyclic: bool) -> Vec<[T; 2]> {
 }
 
 /// Copies numbers of another precision, on all threads.
-pub(super) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+pub(crate) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
     const BLOCK: usize = 1 << 14;
     let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
     blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));

@@ -101,11 +101,18 @@ pub fn folder() -> Option<PathBuf> {
     }
 }
 
+/// An error if nothing can be written to `folder`, which is made where there is none. To be asked before minutes are
+/// spent on measurements.
+pub fn prepare(folder: &Path) -> Result<()> {
+    let made = std::fs::create_dir_all(folder).and_then(|()| tempfile::NamedTempFile::new_in(folder));
+    made.map(drop).map_err(|source| Error::Io { path: folder.to_path_buf(), source })
+}
+
 /// Writes the file of `tuned`, in place of an older one, and says where.
 pub fn save(folder: &Path, tuned: &Tuned) -> Result<PathBuf> {
     let path = folder.join(tuned.key.file());
+    prepare(folder)?;
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         serde_json::to_writer_pretty(&mut file, tuned)?;
         file.write_all(b"\n")?;
@@ -254,6 +261,8 @@ mod tests {
 
         let error = save(&file, &tuned()).unwrap_err().to_string();
 
-        assert!(error.contains("lanes-cuda-big-gpu-2-f64.json"), "{error}");
+        assert!(error.starts_with(&*file.to_string_lossy()), "{error}");
+        assert!(prepare(&file.join("below")).is_err());
+        assert!(prepare(&place.path().join("other")).is_ok());
     }
 }
