@@ -19,7 +19,15 @@ pub static EXPAND: Kernel = kernel!(tridiagonal_expand);
 pub static SOLVE: Kernel = kernel!(tridiagonal_solve);
 
 /// Every kernel of this engine.
-pub static ALL: [&Kernel; 5] = [&REDUCE, &MERGE, &INTERFACE, &EXPAND, &SOLVE];
+pub static ALL: [&Kernel; 7] = [
+    &REDUCE,
+    &MERGE,
+    &INTERFACE,
+    &EXPAND,
+    &SOLVE,
+    &super::block_kernels::BLOCK_REDUCE,
+    &super::block_kernels::BLOCK_SOLVE,
+];
 
 /// Rows of a tile.
 pub const TILE: usize = 2048;
@@ -300,7 +308,7 @@ fn join_runs<T: Number, const LEVEL: u8>(
 }
 
 /// The share of a row below which a pivot is small: 4^−s.
-fn small<T: Number>(s: u32) -> T {
+pub(super) fn small<T: Number>(s: u32) -> T {
     let root = T::of(f64::from(1u32 << s));
     T::of(1.0) / (root * root)
 }

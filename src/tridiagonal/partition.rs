@@ -1,7 +1,7 @@
 //! A chunk of rows on one lane: up to one unit, and from the unknowns next to it down to its own.
 
 use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, REDUCE, SOLVE, TILE};
-use super::unit::{Number, Unit};
+use super::unit::Number;
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane, Launch};
@@ -40,11 +40,9 @@ impl<T: Number> Level<T> {
     }
 }
 
-/// A chunk of rows on a lane.
+/// A chunk's numbers on a lane.
 #[derive(Debug)]
-pub struct Share<T> {
-    /// Number of rows.
-    pub rows: usize,
+pub struct Arrays<T> {
     /// Lower diagonal; its element 0 belongs to the chunk's first row.
     pub dl: Buffer<T>,
     /// Diagonal.
@@ -55,6 +53,34 @@ pub struct Share<T> {
     pub b: Buffer<T>,
     /// Unknowns.
     pub x: Buffer<T>,
+}
+
+impl<T: Number> Arrays<T> {
+    /// Arrays of `rows` rows.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn new(lane: &Lane, rows: usize) -> Result<Self> {
+        // A thread reads and writes its eight rows, whether the last of them exist or not.
+        let padded = rows.next_multiple_of(8);
+        Ok(Self {
+            dl: lane.alloc("the lower diagonal", padded)?,
+            d: lane.alloc("the diagonal", padded)?,
+            du: lane.alloc("the upper diagonal", padded)?,
+            b: lane.alloc("the right-hand side", padded)?,
+            x: lane.alloc("the unknowns", padded)?,
+        })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        [&self.dl, &self.d, &self.du, &self.b, &self.x].iter().map(|b| b.bytes()).sum()
+    }
+}
+
+/// A chunk of rows on a lane, in tiles.
+#[derive(Debug)]
+pub struct Share<T> {
     ends: Buffer<T>,
     root: Buffer<T>,
     flag: Buffer<u32>,
@@ -67,7 +93,7 @@ pub struct Share<T> {
 }
 
 /// The exponent s of the share 4^−s of its row below which a pivot is small: four times the unit roundoff.
-fn small(precision: Precision) -> u32 {
+pub(super) fn exponent(precision: Precision) -> u32 {
     match precision {
         Precision::F64 => 25,
         Precision::F32 => 11,
@@ -75,20 +101,13 @@ fn small(precision: Precision) -> u32 {
 }
 
 impl<T: Number> Share<T> {
-    /// Takes `rows` rows, at least 1, into the memory of a lane.
+    /// Cuts `rows` rows, at least 1, into tiles.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, rows: usize, place: Place) -> Result<Self> {
+    pub fn new(lane: &Lane, rows: usize, place: Place, arrays: &Arrays<T>) -> Result<Self> {
         assert!(rows > 0 && rows < 1 << 31, "a chunk of {rows} rows");
-        // A thread reads and writes its eight rows, whether the last of them exist or not.
-        let padded = rows.next_multiple_of(8);
-        let (dl, d, du) = (
-            lane.alloc("the lower diagonal", padded)?,
-            lane.alloc("the diagonal", padded)?,
-            lane.alloc("the upper diagonal", padded)?,
-        );
-        let (b, x) = (lane.alloc("the right-hand side", padded)?, lane.alloc("the unknowns", padded)?);
+        let Arrays { dl, d, du, b, x } = arrays;
         let (ends, root, flag) = (
             lane.alloc("the interface system", 2)?,
             lane.alloc("the interface system", 6)?,
@@ -101,7 +120,7 @@ impl<T: Number> Share<T> {
 
         let whole = place.first == 0 && place.ring;
         let (n, first) = (place.n as u32, (place.first % place.n) as u32);
-        let small = small(T::PRECISION);
+        let small = exponent(T::PRECISION);
         let groups = |count: usize| count * Kernel::GROUP as usize;
         let bind = |kernel, groups_, params: &[u32], args: &[_]| {
             lane.bind(kernel, T::PRECISION, groups(groups_), params, args)
@@ -136,15 +155,14 @@ impl<T: Number> Share<T> {
             flag.arg(),
         ];
         let interface = bind(&INTERFACE, 1, &params, &args)?;
-        Ok(Self { rows, dl, d, du, b, x, ends, root, flag, up, interface, down, levels, nodes })
+        Ok(Self { ends, root, flag, up, interface, down, levels, nodes })
     }
 
-    /// Bytes on the device.
+    /// Bytes on the device, without the chunk's own arrays.
     pub fn bytes(&self) -> u64 {
-        let rows: u64 = [&self.dl, &self.d, &self.du, &self.b, &self.x].iter().map(|b| b.bytes()).sum();
         let level = |l: &Level<T>| l.units.bytes() + l.flags.bytes() + l.outer.bytes();
         let rest = self.ends.bytes() + self.root.bytes() + self.flag.bytes() + self.nodes.bytes();
-        rows + rest + self.levels.iter().map(level).sum::<u64>()
+        rest + self.levels.iter().map(level).sum::<u64>()
     }
 
     /// What finds all unknowns where nothing lies next to the chunk.
@@ -157,19 +175,19 @@ impl<T: Number> Share<T> {
         self.up.iter().chain([&self.interface]).collect()
     }
 
-    /// Stage 3: from the unknowns next to the chunk, once [`Share::put`] has brought them.
+    /// Stage 3: from the unknowns next to the chunk, once they are in [`Share::ends`].
     pub fn down(&self) -> Vec<&Launch> {
         std::iter::once(&self.interface).chain(&self.down).collect()
     }
 
-    /// The chunk as a unit, after stage 1.
-    ///
-    /// # Errors
-    /// If the device is lost.
-    pub fn unit(&self, lane: &Lane) -> Result<Unit<T>> {
-        let mut u = [T::ZERO; 6];
-        lane.download(&self.root, 0, &mut u)?;
-        Ok(Unit { u })
+    /// The six numbers of the chunk as a [`Unit`](super::unit::Unit), after stage 1.
+    pub fn root(&self) -> &Buffer<T> {
+        &self.root
+    }
+
+    /// Where the unknowns next to the chunk go, before stage 3.
+    pub fn ends(&self) -> &Buffer<T> {
+        &self.ends
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots, after stage 1.
@@ -180,13 +198,5 @@ impl<T: Number> Share<T> {
         let mut flag = [0];
         lane.download(&self.flag, 0, &mut flag)?;
         Ok(flag[0])
-    }
-
-    /// The unknowns next to the chunk, before stage 3.
-    ///
-    /// # Errors
-    /// If the device is lost.
-    pub fn put(&self, lane: &Lane, ends: [T; 2]) -> Result<()> {
-        lane.upload(&ends, &self.ends, 0)
     }
 }

@@ -161,6 +161,26 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
     None
 }
 
+/// Solves an interface system dl, d, du, b; a pivot that is zero is replaced by the least that its row's size allows, so
+/// that the residual of the whole tells what it was worth.
+pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
+    let mut d = d.clone();
+    for _ in 0..16 {
+        let mut x = [b.clone()];
+        match gtsv(dl, &d, du, &mut x) {
+            None => {
+                let [x] = x;
+                return x;
+            }
+            Some(row) => {
+                let size = dl[row].abs().max(d[row].abs()).max(du[row].abs());
+                d[row] += f64::EPSILON * if size > 0.0 { size } else { 1.0 };
+            }
+        }
+    }
+    vec![f64::NAN; d.len()]
+}
+
 /// Solutions for right-hand sides `b`, each of all rows; or the system and row at which a pivot is zero.
 ///
 /// # Errors

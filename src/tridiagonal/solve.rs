@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::kernels::NOT_DOMINANT;
+use super::kernels::{NOT_DOMINANT, both};
 use super::pivot;
-use super::plan::{Plan, Send, Stages, convert};
+use super::plan::{Plan, PlanOptions, Send, Stages, convert};
 use super::system::{Residual, System};
 use super::unit::Number;
-use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::{Error, Result};
 
 /// Which rows may be exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -154,13 +154,37 @@ fn parts(system: &System) -> (usize, usize) {
     if system.cyclic { (1, system.batch) } else { (system.batch, 1) }
 }
 
-fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<Solution> {
+/// One way through the systems: unknowns, what stage 1 found, and what is left.
+struct Pass {
+    x: Vec<Vec<f64>>,
+    flags: u32,
+    residual: Residual,
+    refinements: u32,
+    stages: Stages,
+    device_bytes: u64,
+    chunks: usize,
+}
+
+/// Solves everything in one way; stops after the first system if `stop` does not like what stage 1 finds.
+fn pass<T: Number>(
+    lanes: &[Lane],
+    system: &System,
+    options: &Options,
+    how: &PlanOptions,
+    seconds: &mut f64,
+    stop: impl Fn(u32) -> bool,
+) -> Result<Pass> {
     let (batch, times) = parts(system);
-    let mut plan = Plan::<T>::new(lanes, system.n, batch, system.cyclic)?;
-    let (mut flags, mut stages, mut seconds) = (0, Stages::default(), 0.0);
-    let mut x: Vec<Vec<f64>> = vec![vec![0.0; system.rows()]; system.b.len()];
-    let mut residual = Residual::default();
-    let mut refinements = 0;
+    let mut plan = Plan::<T>::with(lanes, system.n, batch, system.cyclic, how)?;
+    let mut done = Pass {
+        x: vec![vec![0.0; system.rows()]; system.b.len()],
+        flags: 0,
+        residual: Residual::default(),
+        refinements: 0,
+        stages: Stages::default(),
+        device_bytes: plan.device_bytes(),
+        chunks: plan.chunks(),
+    };
     let mut r = vec![0.0; plan.rows()];
     for part in 0..times {
         let here = part * plan.rows()..(part + 1) * plan.rows();
@@ -170,73 +194,112 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         convert(&own.dl, inputs.dl);
         convert(&own.d, inputs.d);
         convert(&own.du, inputs.du);
-        for (k, (b, x)) in own.b.iter().zip(&mut x).enumerate() {
+        for (k, (b, x)) in own.b.iter().zip(&mut done.x).enumerate() {
             let x = &mut x[here.clone()];
             convert(b, plan.inputs().b);
             let at = Instant::now();
             let first = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
-            seconds += at.elapsed().as_secs_f64();
+            *seconds += at.elapsed().as_secs_f64();
             if k == 0 {
-                flags = super::kernels::both(flags, plan.flags()?);
+                done.flags = both(done.flags, plan.flags()?);
                 if part == 0 {
-                    stages = first;
+                    done.stages = first;
                 }
-                if options.pivot == Pivot::Scaled || (options.pivot == Pivot::Auto && flags != 0) {
-                    break;
+                if stop(done.flags) {
+                    return Ok(done);
                 }
             }
             convert(plan.x(), x);
-            let (found, steps) = refine(&mut plan, own, b, x, &mut r, options, &mut seconds)?;
-            residual = residual.max(found);
-            refinements = refinements.max(steps);
+            let (found, steps) = refine(&mut plan, own, b, x, &mut r, options, seconds)?;
+            done.residual = done.residual.max(found);
+            done.refinements = done.refinements.max(steps);
         }
     }
-    let pivoted = match options.pivot {
-        Pivot::Scaled => true,
-        Pivot::Auto => flags != 0 || residual.normwise > options.tolerance,
-        Pivot::None => flags & !NOT_DOMINANT != 0 && !(residual.normwise <= options.tolerance),
+    Ok(done)
+}
+
+/// Rows of a block where rows may be exchanged and nobody says how many.
+const PIVOT_BLOCK: usize = 32;
+/// Rows of a block with the interface on the host where nobody says how many: the seed's.
+const HOST_BLOCK: usize = 10;
+
+fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<Solution> {
+    let mut seconds = 0.0;
+    let host = options.interface == Interface::Host;
+    let plain = PlanOptions {
+        block: options.block.or(host.then_some(HOST_BLOCK)),
+        interface_on_host: host,
+        ..PlanOptions::default()
+    };
+    let pivoted = PlanOptions { block: options.block.or(Some(PIVOT_BLOCK)), pivot: true, ..plain };
+    // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
+    if system.cyclic && plain.block.is_some() {
+        return Err(Error::Invalid(
+            "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
+                .to_owned(),
+        ));
+    }
+    let exchange = !system.cyclic;
+    let bad = |done: &Pass| !(done.residual.normwise <= options.tolerance);
+
+    let (mut method, mut used) = (Method::Partition, plain);
+    let mut done = if options.pivot == Pivot::Scaled && exchange {
+        (method, used) = (Method::Pivoted, pivoted);
+        pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?
+    } else {
+        let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
+        let done = pass::<T>(lanes, system, options, &plain, &mut seconds, stop)?;
+        if stop(done.flags) {
+            (method, used) = (Method::Pivoted, pivoted);
+            let again = pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?;
+            // What the first way says of the rows holds for the second.
+            Pass { flags: (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT), ..again }
+        } else {
+            done
+        }
     };
     let mut singular = None;
-    if pivoted {
+    if bad(&done) {
         let at = Instant::now();
-        let solved = lanes[0].host(|| pivot::solve(system, &system.b));
-        match solved {
-            Ok(solved) => x = solved,
+        match lanes[0].host(|| pivot::solve(system, &system.b)) {
+            Ok(x) => {
+                let residual = lanes[0].host(|| {
+                    let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
+                    residuals.fold(Residual::default(), Residual::max)
+                });
+                if !(residual.normwise >= done.residual.normwise) {
+                    method = Method::Host;
+                    (done.x, done.residual, done.refinements) = (x, residual, 0);
+                }
+            }
             Err(place) => {
                 singular = Some(place);
-                x.iter_mut().for_each(|x| x.fill(f64::NAN));
+                method = Method::Host;
+                done.x.iter_mut().for_each(|x| x.fill(f64::NAN));
+                done.residual = Residual { normwise: f64::INFINITY, componentwise: f64::INFINITY };
             }
         }
         seconds += at.elapsed().as_secs_f64();
-        residual = lanes[0].host(|| {
-            let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
-            residuals.fold(Residual::default(), Residual::max)
-        });
-        refinements = 0;
     }
     let largest =
         |v: &[Vec<f64>]| v.iter().flatten().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
-    let (xs, bs) = (largest(&x), largest(&system.b));
+    let (xs, bs) = (largest(&done.x), largest(&system.b));
     Ok(Solution {
-        status: if residual.normwise <= options.tolerance && singular.is_none() {
-            Status::Met
-        } else {
-            Status::NotMet
-        },
-        residual,
+        status: if bad(&done) { Status::NotMet } else { Status::Met },
+        residual: done.residual,
         growth: if bs > 0.0 { xs / bs } else { 0.0 },
-        dominant: flags & NOT_DOMINANT == 0,
-        small_pivots: flags & !NOT_DOMINANT,
+        dominant: done.flags & NOT_DOMINANT == 0,
+        small_pivots: done.flags & !NOT_DOMINANT,
         singular,
-        block: options.block.unwrap_or(super::kernels::TILE),
-        interface: Interface::Device,
-        method: if pivoted { Method::Host } else { Method::Partition },
-        refinements,
-        stages,
-        device_bytes: plan.device_bytes(),
-        chunks: plan.chunks(),
+        block: used.block.unwrap_or(super::kernels::TILE),
+        interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
+        method,
+        refinements: done.refinements,
+        stages: done.stages,
+        device_bytes: done.device_bytes,
+        chunks: done.chunks,
         solve_seconds: seconds,
-        x,
+        x: done.x,
     })
 }
 
