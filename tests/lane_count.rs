@@ -260,3 +260,55 @@ fn tuning_of_nothing_is_refused_at_once() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("settings"), "{}", run.stderr);
 }
+
+fn lanes_of_a_system(device: &str) {
+    if !here(device) {
+        return;
+    }
+    let place = Place::new();
+
+    let run = kolmo(
+        &place,
+        &format!("bench tridiagonal random:20001 --device {device} --repeat 2 --report r.jsonl"),
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let all = lines(&place.text("r.jsonl"));
+    let lanes: Vec<u64> = all.iter().map(|r| r["lanes"].as_u64().unwrap()).collect();
+    assert_eq!(lanes, [1, 2, 4, 8, 16, 32]);
+    let median = |r: &Value| r["seconds"]["median"].as_f64().unwrap();
+    let fastest = all.iter().min_by(|a, b| median(a).total_cmp(&median(b))).unwrap();
+    for record in &all {
+        for key in ["bench", "case", "device", "backend", "precision", "format", "bytes", "bytes_moved"] {
+            assert!(!record[key].is_null(), "no {key} in {record}");
+        }
+        assert_eq!((&record["n"], &record["nnz"]), (&20_001.into(), &60_001.into()));
+        assert_eq!((&record["resident"], &record["repetitions"]), (&false.into(), &2.into()));
+        assert_eq!(record["lanes_best"], fastest["lanes"]);
+        // Nothing was measured before.
+        assert_eq!((&record["lanes_predicted"], &record["predicted_seconds"]), (&1.into(), &Value::Null));
+        let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
+        assert!(near(&record["rows_per_s"], 20_001.0 / median(record)), "{record}");
+        assert!(near(&record["gain"], median(&all[0]) / median(record)), "{record}");
+        // The relative residual of a dominant system.
+        assert!(record["relative_error"].as_f64().unwrap() < 1e-14, "{record}");
+    }
+    assert!(run.stdout.contains("1.30 x") && run.stdout.contains("auto"), "{}", run.stdout);
+}
+
+#[test]
+fn lanes_of_a_system_on_the_cpu() {
+    lanes_of_a_system("cpu");
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn lanes_of_a_system_on_wgpu() {
+    lanes_of_a_system("wgpu:0");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn lanes_of_a_system_on_cuda() {
+    lanes_of_a_system("cuda:0");
+}

@@ -22,6 +22,8 @@ pub(super) enum Bench {
     Transient(Transient),
     /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
     Transfer(super::bench_transfer::Transfer),
+    /// Tridiagonal systems, host to host, on each number of lanes
+    Tridiagonal(super::bench_lanes::Tridiagonal),
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +83,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
         Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -88,7 +91,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) | Bench::Transfer(_) => Vec::new(),
+        Bench::Spmv(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -116,7 +119,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
         match command {
-            Bench::Spmv(_) | Bench::Transfer(_) => {
+            Bench::Spmv(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => {
                 let width = job.ell_width;
                 records.extend(bench::spmv(
                     &lanes,

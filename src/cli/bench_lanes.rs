@@ -1,9 +1,13 @@
 //! The lanes of `kolmo bench tridiagonal`: each number of them measured, predicted, and the best.
 
+use std::io::Write;
+
+use clap::Args;
 use serde::Serialize;
 
-use super::Common;
+use super::{Common, Outcome, tridiagonal};
 use crate::bench::{Record, Spread, bandwidth, system_lane_times};
+use crate::io::output::OutputFile;
 use crate::lane::DeviceSpec;
 use crate::report::seconds;
 use crate::tridiagonal::System;
@@ -12,6 +16,45 @@ use crate::tridiagonal::lane_count::published::BEST_GAIN;
 use crate::tridiagonal::lane_count::store::{self, Found, Key};
 use crate::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
 use crate::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Tridiagonal {
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N
+    #[arg(default_value = "random:1000000")]
+    system: String,
+    /// Seed of a built-in's random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
+    if args.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let (name, file) = tridiagonal::system(&args.system, false, None, args.seed)?;
+    let mut all = Vec::new();
+    let mut out = OutputFile::stdout();
+    for spec in &args.common.device.0 {
+        super::interrupt::check()?;
+        let some = records(&args.common, spec, &name, &file.system, args.repeat)?;
+        write!(out, "{}", table(&some)).map_err(|e| out.error(e))?;
+        all.extend(some);
+    }
+    if let Some(mut file) = report.take() {
+        for record in &all {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    out.commit()?;
+    Ok(Outcome::Met)
+}
 
 /// Host-to-host solutions on some lanes.
 #[derive(Debug, Clone, Serialize)]
