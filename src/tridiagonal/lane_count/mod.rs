@@ -18,7 +18,7 @@
 //! | T₃ᴴ²ᴰ, T₃ᶜᴼᴹᴾ, T₃ᴰ²ᴴ | `h2d_3`, `comp_3`, `d2h_3` | stage 3 |
 //! | sum | [`StageTimes::sum`] | T₁ᶜᴼᴹᴾ + T₁ᴰ²ᴴ + T₃ᴴ²ᴰ + T₃ᶜᴼᴹᴾ, what overlap can hide |
 //! | num_str | `lanes` | lanes, CUDA streams in the source |
-//! | τ | `lane_cost` | time of creating one lane |
+//! | τ | `lane_cost` | cost of one lane: in the source its creation, here what it adds to a solution, as lanes stay open |
 //!
 //! All times are in milliseconds, the source's unit.
 //!
@@ -125,6 +125,14 @@ impl SizeTimes {
     pub fn best(&self) -> LaneTime {
         let least = self.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median));
         *least.expect("a size was measured on one lane at least")
+    }
+
+    /// τ: what each lane after the first adds to the time of a system that is too small to gain by it.
+    pub fn lane_cost(&self) -> f64 {
+        match &self.runs[..] {
+            [one, .., most] => (most.median - one.median).max(0.0) / (most.lanes - one.lanes) as f64,
+            _ => 0.0,
+        }
     }
 
     /// The time on `lanes` lanes, if it was measured.

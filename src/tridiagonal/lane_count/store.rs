@@ -63,7 +63,9 @@ pub struct Tuned {
     pub driver: String,
     /// Solutions measured of each size and lane count.
     pub repetitions: usize,
-    /// Cost of one lane: what its creation takes.
+    /// What opening one lane takes, once.
+    pub lane_opening: f64,
+    /// τ: what one lane costs in each solution, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
     /// Measurements, sizes ascending.
     pub sizes: Vec<SizeTimes>,
@@ -196,7 +198,8 @@ mod tests {
             key: Key { backend: "cuda".into(), device: "Big GPU (2)".into(), precision: "f64".into() },
             driver: "1.2".into(),
             repetitions: 3,
-            lane_cost: 0.004,
+            lane_opening: 0.1,
+            lane_cost: sizes[0].lane_cost(),
             overlap: overlap::fit(&sizes),
             choice: Choice::fit(&sizes).unwrap(),
             sizes,
