@@ -155,7 +155,7 @@ fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
         let term = |a: T, j: Option<usize>| j.and_then(|j| x.get(j)).map_or(0.0, |x| a.wide() * x.wide());
         term(dl[i], i.checked_sub(1)) + term(d[i], Some(i)) + term(du[i], Some(i + 1)) - b[i].wide()
     };
-    let wrong = |i: &usize| !(residual(*i).abs() <= 64.0 * epsilon);
+    let wrong = |&i: &usize| residual(i).is_nan() || residual(i).abs() > 64.0 * epsilon;
     match (0..x.len()).into_par_iter().find_first(wrong) {
         None => Ok(()),
         Some(i) => Err(Error::Device(format!(

@@ -2,6 +2,8 @@
 //! group, interface system on the host; see [`lane_count`](super). They are facts to test against and to show beside
 //! one's own, never used for a choice.
 
+#![expect(clippy::excessive_precision, reason = "digits as published")]
+
 use super::StageTimes;
 use super::overlap::{Overhead, OverlapModel};
 use super::regression::Line;
