@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE};
-use super::kernels::both;
+use super::kernels::{NOT_DOMINANT, both};
 use super::partition::{Arrays, Place, exponent};
 use super::unit::Number;
 use crate::Result;
@@ -133,15 +133,21 @@ impl<T: Number> BlockShare<T> {
         &self.levels[self.levels.len() - 1].system
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) of the chunk's rows and the number of small pivots, after
-    /// stage 1.
+    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) of the chunk's rows and the number of small pivots of all levels,
+    /// after stage 1.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut flags = vec![0; self.levels[0].flags.len()];
-        lane.download(&self.levels[0].flags, 0, &mut flags)?;
-        Ok(flags.into_iter().fold(0, both))
+        let mut all = 0;
+        for (k, level) in self.levels.iter().enumerate() {
+            let mut flags = vec![0; level.flags.len()];
+            lane.download(&level.flags, 0, &mut flags)?;
+            let own = flags.into_iter().fold(0, both);
+            // Dominance is asked of the chunk's rows alone.
+            all = both(all, if k == 0 { own } else { own & !NOT_DOMINANT });
+        }
+        Ok(all)
     }
 
     /// Where the unknowns of that system, and behind them the one behind the chunk, go before stage 3: an array, a

@@ -14,3 +14,4 @@ pub mod unit;
 pub use plan::{Plan, PlanOptions, Send, Stages};
 pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve};
 pub use system::{Residual, System};
+pub use unit::Number;

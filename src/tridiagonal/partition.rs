@@ -118,7 +118,7 @@ impl<T: Number> Share<T> {
             levels.push(Level::new(lane, last.count.div_ceil(FAN))?);
         }
 
-        let whole = place.first == 0 && place.ring;
+        let whole = place.ring && rows == place.n;
         let (n, first) = (place.n as u32, (place.first % place.n) as u32);
         let small = exponent(T::PRECISION);
         let groups = |count: usize| count * Kernel::GROUP as usize;

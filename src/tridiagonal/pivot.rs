@@ -63,11 +63,12 @@ fn gtsv(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> 
     None
 }
 
-/// A row of a cyclic system while it is eliminated: coefficients of three unknowns in a row and of the last one, and
-/// where its right-hand sides are.
+/// A row of a cyclic system while it is eliminated: coefficients of three unknowns in a row, of the last but one and of
+/// the last one, and where its right-hand sides are.
 #[derive(Clone, Copy)]
 struct Row {
     c: [f64; 3],
+    near: f64,
     last: f64,
     b: usize,
 }
@@ -86,11 +87,11 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
         }
         return dense(&mut a, b, &(0..n).collect::<Vec<_>>(), 0);
     }
-    let mut running = Row { c: [d[0], du[0], 0.0], last: dl[0], b: 0 };
-    let mut bottom = Row { c: [du[n - 1], 0.0, 0.0], last: d[n - 1], b: n - 1 };
+    let mut running = Row { c: [d[0], du[0], 0.0], near: 0.0, last: dl[0], b: 0 };
+    let mut bottom = Row { c: [du[n - 1], 0.0, 0.0], near: dl[n - 1], last: d[n - 1], b: n - 1 };
     let mut pivots: Vec<Row> = Vec::with_capacity(n);
     for i in 0..n - 3 {
-        let next = Row { c: [dl[i + 1], d[i + 1], du[i + 1]], last: 0.0, b: i + 1 };
+        let next = Row { c: [dl[i + 1], d[i + 1], du[i + 1]], near: 0.0, last: 0.0, b: i + 1 };
         let mut rows = [running, next, bottom];
         let largest = (0..3).fold(0, |m, k| if rows[k].c[0].abs() > rows[m].c[0].abs() { k } else { m });
         rows.swap(0, largest);
@@ -101,6 +102,7 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
         for row in &mut rows[1..] {
             let w = row.c[0] / pivot.c[0];
             row.c = [(-w).mul_add(pivot.c[1], row.c[1]), (-w).mul_add(pivot.c[2], row.c[2]), 0.0];
+            row.near = (-w).mul_add(pivot.near, row.near);
             row.last = (-w).mul_add(pivot.last, row.last);
             for b in &mut *b {
                 b[row.b] = (-w).mul_add(b[pivot.b], b[row.b]);
@@ -110,9 +112,9 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
         [running, bottom] = [rows[1], rows[2]];
     }
     let mut a = vec![
-        vec![running.c[0], running.c[1], running.last],
+        vec![running.c[0], running.c[1] + running.near, running.last],
         vec![dl[n - 2], d[n - 2], du[n - 2]],
-        vec![bottom.c[0], bottom.c[1], bottom.last],
+        vec![bottom.c[0], bottom.c[1] + bottom.near, bottom.last],
     ];
     if let Some(row) = dense(&mut a, b, &[running.b, n - 2, bottom.b], n - 3) {
         return Some(row);
@@ -124,8 +126,8 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
             x[n - 3 + k] = b[at];
         }
         for (i, p) in pivots.iter().enumerate().rev() {
-            let s =
-                (-p.c[2]).mul_add(x[i + 2], (-p.c[1]).mul_add(x[i + 1], (-p.last).mul_add(x[n - 1], b[p.b])));
+            let ends = (-p.near).mul_add(x[n - 2], (-p.last).mul_add(x[n - 1], b[p.b]));
+            let s = (-p.c[2]).mul_add(x[i + 2], (-p.c[1]).mul_add(x[i + 1], ends));
             x[i] = s / p.c[0];
         }
         *b = x;
@@ -162,15 +164,15 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
 }
 
 /// Solves an interface system dl, d, du, b; a pivot that is zero is replaced by the least that its row's size allows, so
-/// that the residual of the whole tells what it was worth.
-pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
+/// that the residual of the whole tells what it was worth. How many were, is the second result.
+pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) {
     let mut d = d.clone();
-    for _ in 0..16 {
+    for replaced in 0..16 {
         let mut x = [b.clone()];
         match gtsv(dl, &d, du, &mut x) {
             None => {
                 let [x] = x;
-                return x;
+                return (x, replaced);
             }
             Some(row) => {
                 let size = dl[row].abs().max(d[row].abs()).max(du[row].abs());
@@ -178,7 +180,7 @@ pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
             }
         }
     }
-    vec![f64::NAN; d.len()]
+    (vec![f64::NAN; d.len()], 16)
 }
 
 /// Solutions for right-hand sides `b`, each of all rows; or the system and row at which a pivot is zero.

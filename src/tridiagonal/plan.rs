@@ -81,6 +81,8 @@ pub struct Plan<'a, T> {
     answers: HostArray<T>,
     /// dl, d, du, b and x on the host.
     arrays: [HostArray<T>; 5],
+    /// Pivots that the host had to replace in the interface system.
+    replaced: u32,
 }
 
 #[derive(Debug)]
@@ -177,6 +179,7 @@ impl<'a, T: Number> Plan<'a, T> {
             pieces: host("the interface system", pieces)?,
             answers: host("the interface system", answers)?,
             arrays: [dl?, d?, du?, b?, x?],
+            replaced: 0,
         })
     }
 
@@ -257,7 +260,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
-        self.chunks.iter().try_fold(0, |flags, chunk| {
+        self.chunks.iter().try_fold(self.replaced, |flags, chunk| {
             let own = match &chunk.work {
                 Work::Tiles(share) => share.flags(chunk.lane)?,
                 Work::Blocks(blocks) => blocks.flags(chunk.lane)?,
@@ -430,9 +433,10 @@ impl<'a, T: Number> Plan<'a, T> {
                 }
             }
         }
-        let x = match self.options.pivot {
+        let x;
+        (x, self.replaced) = match self.options.pivot {
             true => pivot::solve_replaced(&system),
-            false => thomas(&system),
+            false => (thomas(&system), 0),
         };
         let mut at = 0usize;
         for chunk in &self.chunks {

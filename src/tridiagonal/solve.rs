@@ -259,7 +259,8 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         }
     };
     let mut singular = None;
-    if bad(&done) {
+    // A matrix that is singular may still have an x with a small residual: a pivot that was replaced asks for proof.
+    if bad(&done) || done.flags & !NOT_DOMINANT != 0 {
         let at = Instant::now();
         match lanes[0].host(|| pivot::solve(system, &system.b)) {
             Ok(x) => {
@@ -267,7 +268,7 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
                     let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
                     residuals.fold(Residual::default(), Residual::max)
                 });
-                if !(residual.normwise >= done.residual.normwise) {
+                if !(residual.normwise >= done.residual.normwise) || bad(&done) {
                     method = Method::Host;
                     (done.x, done.residual, done.refinements) = (x, residual, 0);
                 }
@@ -285,7 +286,7 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         |v: &[Vec<f64>]| v.iter().flatten().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
     let (xs, bs) = (largest(&done.x), largest(&system.b));
     Ok(Solution {
-        status: if bad(&done) { Status::NotMet } else { Status::Met },
+        status: if bad(&done) || singular.is_some() { Status::NotMet } else { Status::Met },
         residual: done.residual,
         growth: if bs > 0.0 { xs / bs } else { 0.0 },
         dominant: done.flags & NOT_DOMINANT == 0,
