@@ -134,7 +134,9 @@ pub(super) fn records(
             gain: runs[0].median / run.median,
             lanes_best: best,
             lanes_predicted: predicted,
-            predicted_seconds: tuned.map(|t| 1e-3 * t.choice.time(&t.sizes, rows, run.lanes)),
+            predicted_seconds: tuned
+                .and_then(|t| t.choice.time(&t.sizes, rows, run.lanes))
+                .map(|ms| 1e-3 * ms),
         }
     };
     Ok(runs.iter().map(record).collect())

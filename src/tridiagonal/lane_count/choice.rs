@@ -169,7 +169,7 @@ impl<'a> Predictor<'a> {
                 // A count that one side was not measured on has the other side's ratio.
                 let (low, high) =
                     (if low.is_finite() { low } else { high }, if high.is_finite() { high } else { low });
-                one * (low + (high - low) * share)
+                if low.is_finite() { one * (low + (high - low) * share) } else { f64::INFINITY }
             }
             _ => one - gain(&self.coefficients, n, lanes),
         }
@@ -252,9 +252,10 @@ impl Choice {
         self.predictor(sizes).lanes(n)
     }
 
-    /// Predicted milliseconds for `n` rows.
-    pub fn time(&self, sizes: &[SizeTimes], n: usize, lanes: usize) -> f64 {
-        self.predictor(sizes).time(n, lanes)
+    /// Predicted milliseconds for `n` rows; none for a number of lanes that was not measured.
+    pub fn time(&self, sizes: &[SizeTimes], n: usize, lanes: usize) -> Option<f64> {
+        let time = self.predictor(sizes).time(n, lanes);
+        (counts(sizes).contains(&lanes) && time.is_finite()).then_some(time)
     }
 
     fn predictor<'a>(&self, sizes: &'a [SizeTimes]) -> Predictor<'a> {
@@ -340,7 +341,8 @@ mod tests {
         }
         for (choice, data) in [(&one, &linear), (&two, &root)] {
             assert!(regrets(choice, data).iter().all(|r| *r <= MARGIN), "{choice:?}");
-            assert!((choice.time(data, 20_000_000, 4) / (0.1 + 400.0) - 1.0).abs() < 0.3);
+            assert!((choice.time(data, 20_000_000, 4).unwrap() / (0.1 + 400.0) - 1.0).abs() < 0.3);
+            assert_eq!(choice.time(data, 20_000_000, 64), None);
         }
     }
 
@@ -396,6 +398,12 @@ mod tests {
         let choice = Choice::fit(&some).unwrap();
 
         assert_eq!(choice.lanes(&some, 50_000_000), 4);
+        some.iter_mut().for_each(|size| size.runs.truncate(2));
+        for form in [Form::Nearest, Form::Interpolated] {
+            let table = Choice { form, ..choice.clone() };
+            assert_eq!(table.lanes(&some, 50_000_000), 2);
+            assert!(table.time(&some, 50_000_000, 2).is_some() && table.time(&some, 50_000_000, 4).is_none());
+        }
         assert_eq!(Choice::fit(&some[..FEWEST_SIZES - 1]), None);
     }
 
