@@ -1,7 +1,8 @@
-// A tile of 2048 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i becomes a unit: its first and last unknown as functions
-// of the unknowns next to it, x_first = u0 - u1 x_left - u2 x_right, x_last = u3 - u4 x_left - u5 x_right.
-// A thread eliminates 8 rows downwards, with one division each; a tree of 8 levels joins the 256 units of a workgroup.
-// Reads 4 numbers a row, writes 6 a tile. Flags of a tile: its small pivots are counted, bit 31 says that a row is not dominant.
+// 128 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i become a unit: its first and last unknown as functions of the unknowns
+// next to it, x_first = u0 - u1 x_left - u2 x_right, x_last = u3 - u4 x_left - u5 x_right.
+// A thread eliminates 4 rows downwards, with one division each; a tree of 5 levels joins 32 threads to a unit.
+// Reads 4 numbers a row, writes 6 a unit. Flags of a unit: its small pivots are counted, bit 31 says that a row is not
+// dominant.
 alias real = f64;
 
 struct Params {
@@ -21,7 +22,8 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read_write> units: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
-const ROWS: u32 = 8u;
+const ROWS: u32 = 4u;      // of a thread
+const THREADS: u32 = 32u;  // of a unit
 
 // Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
 var<workgroup> u0: array<real, 272>;
@@ -50,10 +52,10 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     var bad = 0u;
     if row < p.rows {
         var place = (p.first + row) % p.n;
-        var va: array<vec2<real>, 4>;
-        var vb: array<vec2<real>, 4>;
-        var vc: array<vec2<real>, 4>;
-        var vd: array<vec2<real>, 4>;
+        var va: array<vec2<real>, 2>;
+        var vb: array<vec2<real>, 2>;
+        var vc: array<vec2<real>, 2>;
+        var vd: array<vec2<real>, 2>;
         let pair = row >> 1u;
         for (var k = 0u; k < ROWS / 2u; k++) {
             va[k] = dl[pair + k];
@@ -81,7 +83,7 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     u0[own] = f.x; u1[own] = f.y; u2[own] = f.z;
     u3[own] = l.x; u4[own] = l.y; u5[own] = l.z;
     flag[own] = bad;
-    for (var half = 1u; half < 256u; half <<= 1u) {
+    for (var half = 1u; half < THREADS; half <<= 1u) {
         workgroupBarrier();
         if local < 128u / half {
             let a = slot((2u * local + 1u) * half - 1u);
@@ -100,11 +102,12 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         }
     }
     workgroupBarrier();
-    if local == 0u && row < p.rows {
-        let all = slot(255u);
-        units[3u * tile] = vec2<real>(u0[all], u1[all]);
-        units[3u * tile + 1u] = vec2<real>(u2[all], u3[all]);
-        units[3u * tile + 2u] = vec2<real>(u4[all], u5[all]);
-        flags[tile] = flag[all];
+    let unit = tile * (256u / THREADS) + local;
+    if local < 256u / THREADS && unit * (ROWS * THREADS) < p.rows {
+        let all = slot((local + 1u) * THREADS - 1u);
+        units[3u * unit] = vec2<real>(u0[all], u1[all]);
+        units[3u * unit + 1u] = vec2<real>(u2[all], u3[all]);
+        units[3u * unit + 2u] = vec2<real>(u4[all], u5[all]);
+        flags[unit] = flag[all];
     }
 }

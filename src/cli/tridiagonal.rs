@@ -23,7 +23,7 @@ pub(super) struct Tridiagonal {
     /// Right-hand side: .npy, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
     b: Option<PathBuf>,
-    /// Rows of a block that one thread eliminates (the seed: 10); auto: tiles of 2048 rows
+    /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
     #[arg(long, value_name = "M", default_value = "auto")]
     block: Block,
     /// Where the interface system is solved

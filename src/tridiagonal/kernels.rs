@@ -7,7 +7,7 @@ use crate::kernel::{Kernel, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 
-/// Tiles become units.
+/// Rows become units.
 pub static REDUCE: Kernel = kernel!(tridiagonal_reduce);
 /// Units become units of the next level.
 pub static MERGE: Kernel = kernel!(tridiagonal_merge);
@@ -15,7 +15,7 @@ pub static MERGE: Kernel = kernel!(tridiagonal_merge);
 pub static INTERFACE: Kernel = kernel!(tridiagonal_interface);
 /// From the unknowns next to the next level's units to those next to this level's.
 pub static EXPAND: Kernel = kernel!(tridiagonal_expand);
-/// A tile's unknowns.
+/// The unknowns of units.
 pub static SOLVE: Kernel = kernel!(tridiagonal_solve);
 
 /// Every kernel of this engine.
@@ -29,8 +29,10 @@ pub static ALL: [&Kernel; 7] = [
     &super::block_kernels::BLOCK_SOLVE,
 ];
 
-/// Rows of a tile.
-pub const TILE: usize = 2048;
+/// Rows of a unit.
+pub const UNIT: usize = 128;
+/// Rows of a tile: what one workgroup takes.
+pub const TILE: usize = 1024;
 /// Units that one workgroup joins to one.
 pub const FAN: usize = 256;
 
@@ -43,20 +45,31 @@ pub(super) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
 }
 
-/// Rows that the twins eliminate at the same time, one a vector lane.
+/// Units that the twins eliminate at the same time, one a vector lane.
 const LANES: usize = 16;
-/// Rows of each of them in a tile.
-const RUN: usize = TILE / LANES;
+/// Rows of so many units: what a thread takes at a time.
+const STRIP: usize = LANES * UNIT;
 /// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
 const TURN: usize = 8;
 
-/// What a tile's rows are made of.
+/// What the rows of a strip, or a part of it, are made of.
 #[derive(Clone, Copy)]
 struct Rows<'a, T> {
     dl: &'a [T],
     d: &'a [T],
     du: &'a [T],
     rhs: &'a [T],
+}
+
+impl<'a, T> Rows<'a, T> {
+    fn part(self, here: std::ops::Range<usize>) -> Self {
+        Self {
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            rhs: &self.rhs[here],
+        }
+    }
 }
 
 /// Where a chunk lies in its systems.
@@ -67,40 +80,46 @@ struct Place {
     ring: bool,
 }
 
-/// The ends of diagonals that lie inside of a tile, set to zero.
-struct Cut<T> {
-    dl: [T; TILE],
-    du: [T; TILE],
+/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back: x_i = e − h·x_{i+1}.
+struct Scratch<T> {
+    dl: Box<[T]>,
+    du: Box<[T]>,
+    back: Box<[[[T; LANES]; 2]]>,
 }
 
-impl<T: Number> Cut<T> {
-    /// A copy of the two diagonals, if the tile that begins at `row` holds an end of a system.
-    fn of(rows: Rows<'_, T>, row: usize, place: Place) -> Option<Box<Self>> {
+impl<T: Number> Scratch<T> {
+    fn new() -> Self {
+        let numbers = || vec![T::ZERO; STRIP].into_boxed_slice();
+        Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 2]; UNIT].into_boxed_slice() }
+    }
+
+    /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
+    fn cut(&mut self, rows: Rows<'_, T>, row: usize, place: Place) -> bool {
         let (n, len) = (place.n, rows.d.len());
         let start = (place.first + row) % n;
         if place.ring || (start != 0 && start + len < n) {
-            return None;
+            return false;
         }
-        let mut cut = Box::new(Self { dl: [T::ZERO; TILE], du: [T::ZERO; TILE] });
-        cut.dl[..len].copy_from_slice(rows.dl);
-        cut.du[..len].copy_from_slice(rows.du);
-        // The first row of a system that lies at or behind the tile's first.
+        let (dl, du) = (&mut self.dl[..len], &mut self.du[..len]);
+        dl.copy_from_slice(rows.dl);
+        du.copy_from_slice(rows.du);
+        // The first row of a system that lies at or behind the strip's first.
         let mut at = (n - start) % n;
         if at > 0 && at <= len {
-            cut.du[at - 1] = T::ZERO;
+            du[at - 1] = T::ZERO;
         }
         while at < len {
-            cut.dl[at] = T::ZERO;
+            dl[at] = T::ZERO;
             if at + n <= len {
-                cut.du[at + n - 1] = T::ZERO;
+                du[at + n - 1] = T::ZERO;
             }
             at += n;
         }
-        Some(cut)
+        true
     }
 }
 
-/// `W` runs of rows, eliminated downwards side by side.
+/// `W` units, eliminated downwards side by side.
 struct Sweep<T, const W: usize> {
     units: [[T; W]; 6],
     /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
@@ -112,10 +131,11 @@ impl<T: Number, const W: usize> Sweep<T, W> {
     #[inline(always)]
     fn new() -> Self {
         let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
-        Self { units: [zero, zero, minus, zero, minus, zero], dominance: [T::of(1.0); W], pivots: zero }
+        let units = [zero, zero, minus, zero, minus, zero];
+        Self { units, dominance: [T::of(1.0); W], pivots: zero }
     }
 
-    /// One more row of each run; gives what it leaves for the way back.
+    /// One more row of each unit.
     #[inline(always)]
     fn row<const LEVEL: u8>(&mut self, a: &[T; W], b: &[T; W], c: &[T; W], d: &[T; W], small: T) {
         let [u0, u1, u2, u3, u4, u5] = &mut self.units;
@@ -140,171 +160,146 @@ impl<T: Number, const W: usize> Sweep<T, W> {
         }
     }
 
-    fn unit(&self, j: usize) -> Unit<T> {
-        Unit { u: std::array::from_fn(|k| self.units[k][j]) }
-    }
-
-    fn flags(&self) -> u32 {
-        let loose = !self.dominance.iter().all(|&v| v >= T::ZERO);
-        let count: f64 = self.pivots.iter().map(|v| v.wide()).sum();
-        count as u32 | if loose { NOT_DOMINANT } else { 0 }
+    /// A unit's six numbers and its flags.
+    fn unit(&self, j: usize) -> ([T; 6], u32) {
+        let loose = !(self.dominance[j] >= T::ZERO);
+        let count = self.pivots[j].wide() as u32;
+        (std::array::from_fn(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
     }
 }
 
-/// Rows `at … at + 7` of each run, turned so that one row of all runs is a vector.
+type Turned<T> = [[T; LANES]; TURN];
+
+/// Rows `at … at + 7` of each unit, turned so that one row of all units is a vector.
 #[inline(always)]
 fn turn<T: Number>(source: &[T], at: usize, out: &mut Turned<T>) {
-    let source = &source[..TILE];
+    let source = &source[..STRIP];
     for j in 0..LANES {
-        let run = &source[j * RUN + at..][..TURN];
+        let run = &source[j * UNIT + at..][..TURN];
         for r in 0..TURN {
             out[r][j] = run[r];
         }
     }
 }
 
-type Turned<T> = [[T; LANES]; TURN];
-
-/// What a thread of the CPU lane keeps for the way back through a tile: x_i = e − g·x_left − h·x_{i+1}.
-struct Back<T>(Box<[[[T; LANES]; 3]]>);
-
-impl<T: Number> Back<T> {
-    fn new() -> Self {
-        Self(vec![[[T::ZERO; LANES]; 3]; RUN].into_boxed_slice())
-    }
-}
-
-/// One tile up to its unit.
+/// A strip up to its units.
 struct Up<'a, T> {
     rows: Rows<'a, T>,
     small: T,
-    unit: &'a mut [T],
-    flags: &'a mut u32,
+    units: &'a mut [T],
+    flags: &'a mut [u32],
 }
 
 impl<T: Number> Body for Up<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let (unit, flags) = if self.rows.d.len() == TILE {
-            let sweep = eliminate::<T, LEVEL>(self.rows, self.small, |_, _| {});
-            let mut flags = sweep.flags();
-            let (whole, _) = join_runs::<T, LEVEL>(&sweep, self.small, &mut flags);
-            (whole, flags)
-        } else {
-            let sweep = eliminate_ragged::<T, LEVEL>(self.rows, self.small, |_, _| {});
-            (sweep.unit(0), sweep.flags())
-        };
-        self.unit.copy_from_slice(&unit.u);
-        *self.flags = flags;
+        let Rows { dl, d, du, rhs } = self.rows;
+        let out = self.units.chunks_exact_mut(6).zip(self.flags);
+        if d.len() < STRIP {
+            for (k, (unit, flags)) in out.enumerate() {
+                let mut sweep = Sweep::<T, 1>::new();
+                for i in k * UNIT..d.len().min((k + 1) * UNIT) {
+                    sweep.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
+                }
+                let numbers;
+                (numbers, *flags) = sweep.unit(0);
+                unit.copy_from_slice(&numbers);
+            }
+            return;
+        }
+        let mut sweep = Sweep::<T, LANES>::new();
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn(dl, at, &mut a);
+            turn(d, at, &mut b);
+            turn(du, at, &mut c);
+            turn(rhs, at, &mut r);
+            for k in 0..TURN {
+                sweep.row::<LEVEL>(&a[k], &b[k], &c[k], &r[k], self.small);
+            }
+        }
+        for (j, (unit, flags)) in out.enumerate() {
+            let numbers;
+            (numbers, *flags) = sweep.unit(j);
+            unit.copy_from_slice(&numbers);
+        }
     }
 }
 
-/// One tile down to its unknowns, from those next to it.
+/// A strip down to its unknowns, from those next to its units.
 struct Down<'a, T> {
     rows: Rows<'a, T>,
-    outer: [T; 2],
-    back: &'a mut Back<T>,
+    outer: &'a [T],
+    back: &'a mut [[[T; LANES]; 2]],
     x: &'a mut [T],
+}
+
+/// With the unknown before it known, a row leaves x_i = e − h·x_{i+1}.
+#[inline(always)]
+fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
+    let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
+    *e = fma::<T, LEVEL>(-a, *e, d) * inverse;
+    *h = c * inverse;
 }
 
 impl<T: Number> Body for Down<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let [left, right] = self.outer;
-        if self.rows.d.len() < TILE {
-            let back = self.back.0.as_flattened_mut().as_flattened_mut();
-            eliminate_ragged::<T, LEVEL>(self.rows, T::ZERO, |i, row| {
-                back[3 * i..3 * i + 3].copy_from_slice(&row)
-            });
-            let mut next = right;
-            for (x, row) in self.x.iter_mut().zip(back.chunks_exact(3)).rev() {
-                next = fma::<T, LEVEL>(-row[2], next, fma::<T, LEVEL>(-row[1], left, row[0]));
-                *x = next;
+        let Rows { dl, d, du, rhs } = self.rows;
+        if d.len() < STRIP {
+            let back = self.back.as_flattened_mut().as_flattened_mut();
+            for (k, outer) in self.outer.chunks_exact(2).enumerate() {
+                let here = k * UNIT..d.len().min((k + 1) * UNIT);
+                let (mut e, mut h) = (outer[0], T::ZERO);
+                for (i, back) in here.clone().zip(back.chunks_exact_mut(2)) {
+                    eliminate::<T, LEVEL>(dl[i], d[i], du[i], rhs[i], &mut e, &mut h);
+                    (back[0], back[1]) = (e, h);
+                }
+                let mut next = outer[1];
+                for (x, back) in self.x[here].iter_mut().zip(back.chunks_exact(2)).rev() {
+                    next = fma::<T, LEVEL>(-back[1], next, back[0]);
+                    *x = next;
+                }
             }
             return;
         }
-        let back = &mut self.back.0[..RUN];
-        let sweep = eliminate::<T, LEVEL>(self.rows, T::ZERO, |i, row| back[i] = row);
-        let (_, nodes) = join_runs::<T, LEVEL>(&sweep, T::ZERO, &mut 0);
-        let (mut lefts, mut next) = ([left; LANES], [right; LANES]);
-        let mut after = right;
-        for j in (0..LANES).rev() {
-            next[j] = after;
-            (lefts[j], after) = nodes[j].between::<LEVEL>(left, after);
+        let (back, x) = (&mut self.back[..UNIT], &mut self.x[..STRIP]);
+        let (mut e, mut h, mut next) = ([T::ZERO; LANES], [T::ZERO; LANES], [T::ZERO; LANES]);
+        for j in 0..LANES {
+            (e[j], next[j]) = (self.outer[2 * j], self.outer[2 * j + 1]);
         }
-        let x = &mut self.x[..TILE];
-        let mut turned: Turned<T> = [[T::ZERO; LANES]; TURN];
-        for at in (0..RUN).step_by(TURN).rev() {
-            for r in (0..TURN).rev() {
-                let [e, g, h] = &back[at + r];
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn(dl, at, &mut a);
+            turn(d, at, &mut b);
+            turn(du, at, &mut c);
+            turn(rhs, at, &mut r);
+            for k in 0..TURN {
                 for j in 0..LANES {
-                    next[j] = fma::<T, LEVEL>(-h[j], next[j], fma::<T, LEVEL>(-g[j], lefts[j], e[j]));
+                    eliminate::<T, LEVEL>(a[k][j], b[k][j], c[k][j], r[k][j], &mut e[j], &mut h[j]);
                 }
-                turned[r] = next;
+                back[at + k] = [e, h];
+            }
+        }
+        let mut turned = zero;
+        for at in (0..UNIT).step_by(TURN).rev() {
+            for k in (0..TURN).rev() {
+                let [e, h] = &back[at + k];
+                for j in 0..LANES {
+                    next[j] = fma::<T, LEVEL>(-h[j], next[j], e[j]);
+                }
+                turned[k] = next;
             }
             for j in 0..LANES {
-                let run = &mut x[j * RUN + at..][..TURN];
-                for r in 0..TURN {
-                    run[r] = turned[r][j];
+                let run = &mut x[j * UNIT + at..][..TURN];
+                for k in 0..TURN {
+                    run[k] = turned[k][j];
                 }
             }
         }
     }
-}
-
-/// A whole tile downwards, in runs side by side.
-#[inline(always)]
-fn eliminate<T: Number, const LEVEL: u8>(
-    rows: Rows<'_, T>,
-    small: T,
-    mut keep: impl FnMut(usize, [[T; LANES]; 3]),
-) -> Sweep<T, LANES> {
-    let mut sweep = Sweep::<T, LANES>::new();
-    let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
-    let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
-    for at in (0..RUN).step_by(TURN) {
-        turn(rows.dl, at, &mut a);
-        turn(rows.d, at, &mut b);
-        turn(rows.du, at, &mut c);
-        turn(rows.rhs, at, &mut d);
-        for r in 0..TURN {
-            sweep.row::<LEVEL>(&a[r], &b[r], &c[r], &d[r], small);
-            keep(at + r, [sweep.units[3], sweep.units[4], sweep.units[5]]);
-        }
-    }
-    sweep
-}
-
-/// A tile of any length, one row after the other.
-#[inline(always)]
-fn eliminate_ragged<T: Number, const LEVEL: u8>(
-    rows: Rows<'_, T>,
-    small: T,
-    mut keep: impl FnMut(usize, [T; 3]),
-) -> Sweep<T, 1> {
-    let mut sweep = Sweep::<T, 1>::new();
-    for i in 0..rows.d.len() {
-        sweep.row::<LEVEL>(&[rows.dl[i]], &[rows.d[i]], &[rows.du[i]], &[rows.rhs[i]], small);
-        keep(i, [sweep.units[3][0], sweep.units[4][0], sweep.units[5][0]]);
-    }
-    sweep
-}
-
-/// The runs of a tile as one unit, and what gives the unknowns at the left end of each run.
-#[inline(always)]
-fn join_runs<T: Number, const LEVEL: u8>(
-    sweep: &Sweep<T, LANES>,
-    small: T,
-    flags: &mut u32,
-) -> (Unit<T>, [Unit<T>; LANES]) {
-    let mut nodes = [Unit::EMPTY; LANES];
-    let mut whole = Unit::EMPTY;
-    for (j, node) in nodes.iter_mut().enumerate() {
-        let det;
-        (whole, *node, det) = whole.join::<LEVEL>(&sweep.unit(j));
-        *flags += u32::from(det.size() <= small);
-    }
-    (whole, nodes)
 }
 
 /// The share of a row below which a pivot is small: 4^−s.
@@ -313,9 +308,9 @@ pub(super) fn small<T: Number>(s: u32) -> T {
     T::of(1.0) / (root * root)
 }
 
-/// A chunk's diagonals, by tiles.
+/// A chunk's diagonals, by strips.
 struct Chunk<'a, T> {
-    all: [&'a [T]; 4],
+    all: Rows<'a, T>,
     rows: usize,
     place: Place,
 }
@@ -324,41 +319,43 @@ impl<'a, T: Number> Chunk<'a, T> {
     fn of(call: &Call<'a>) -> Self {
         let place =
             Place { n: call.param(2) as usize, first: call.param(3) as usize, ring: call.param(4) == 1 };
-        Self { all: [0, 1, 2, 3].map(|binding| call.read::<T>(binding)), rows: call.param(1) as usize, place }
+        let [dl, d, du, rhs] = [0, 1, 2, 3].map(|binding| call.read::<T>(binding));
+        Self { all: Rows { dl, d, du, rhs }, rows: call.param(1) as usize, place }
     }
 
-    fn tiles(&self) -> usize {
-        self.rows.div_ceil(TILE)
-    }
-
-    /// Gives `work` a tile whose rows at the ends of systems have no neighbour beyond.
-    fn tile(&self, tile: usize, work: impl FnOnce(Rows<'_, T>)) {
-        let here = tile * TILE..(tile * TILE + TILE).min(self.rows);
-        let [dl, d, du, rhs] = self.all.map(|a| &a[here.clone()]);
-        let rows = Rows { dl, d, du, rhs };
-        match Cut::of(rows, tile * TILE, self.place) {
-            Some(cut) => work(Rows { dl: &cut.dl[..dl.len()], du: &cut.du[..du.len()], ..rows }),
-            None => work(rows),
-        }
+    /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
+    fn strip<'s>(
+        &'s self,
+        strip: usize,
+        scratch: &'s mut Scratch<T>,
+    ) -> (Rows<'s, T>, &'s mut [[[T; LANES]; 2]]) {
+        let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
+        let (first, len) = (here.start, here.len());
+        let rows = self.all.part(here);
+        let cut = scratch.cut(rows, first, self.place);
+        let Scratch { dl, du, back } = scratch;
+        (if cut { Rows { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
     }
 }
 
 fn tridiagonal_reduce<T: Number>(call: &Call<'_>) {
     let chunk = Chunk::<T>::of(call);
-    let small = small(call.param(5));
-    let units = call.write::<T>(4)[..6 * chunk.tiles()].par_chunks_exact_mut(6);
-    units.zip(call.write::<u32>(5)).enumerate().with_min_len(8).for_each(|(tile, (unit, flags))| {
-        chunk.tile(tile, |rows| dispatch(Up { rows, small, unit, flags }));
+    let (small, count) = (small(call.param(5)), chunk.rows.div_ceil(UNIT));
+    let units = call.write::<T>(4)[..6 * count].par_chunks_mut(6 * LANES);
+    let strips = units.zip(call.write::<u32>(5)[..count].par_chunks_mut(LANES));
+    strips.enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
+        let (rows, _) = chunk.strip(strip, scratch);
+        dispatch(Up { rows, small, units, flags });
     });
 }
 
 fn tridiagonal_solve<T: Number>(call: &Call<'_>) {
     let chunk = Chunk::<T>::of(call);
-    let outer = call.read::<T>(4);
-    let x = call.write::<T>(5)[..chunk.rows].par_chunks_mut(TILE);
-    x.enumerate().with_min_len(8).for_each_init(Back::new, |back, (tile, x)| {
-        let outer = [outer[2 * tile], outer[2 * tile + 1]];
-        chunk.tile(tile, |rows| dispatch(Down { rows, outer, back, x }));
+    let outer = call.read::<T>(4)[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let x = call.write::<T>(5)[..chunk.rows].par_chunks_mut(STRIP);
+    x.zip(outer).enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (x, outer))| {
+        let (rows, back) = chunk.strip(strip, scratch);
+        dispatch(Down { rows, outer, back, x });
     });
 }
 

@@ -1,6 +1,6 @@
 //! A chunk of rows on one lane: up to one unit, and from the unknowns next to it down to its own.
 
-use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, REDUCE, SOLVE, TILE};
+use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, REDUCE, SOLVE, TILE, UNIT};
 use super::unit::Number;
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
@@ -61,7 +61,7 @@ impl<T: Number> Arrays<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, rows: usize) -> Result<Self> {
-        // A thread reads and writes its eight rows, whether the last of them exist or not.
+        // A thread reads and writes all rows that it could have, whether the last of them exist or not.
         let padded = rows.next_multiple_of(8);
         Ok(Self {
             dl: lane.alloc("the lower diagonal", padded)?,
@@ -113,7 +113,7 @@ impl<T: Number> Share<T> {
             lane.alloc("the interface system", 6)?,
             lane.alloc("the interface system", 1)?,
         );
-        let mut levels = vec![Level::new(lane, rows.div_ceil(TILE))?];
+        let mut levels = vec![Level::new(lane, rows.div_ceil(UNIT))?];
         while let Some(last) = levels.last().filter(|last| last.count > MOST_UNITS) {
             levels.push(Level::new(lane, last.count.div_ceil(FAN))?);
         }
@@ -125,7 +125,7 @@ impl<T: Number> Share<T> {
         let bind = |kernel, groups_, params: &[u32], args: &[_]| {
             lane.bind(kernel, T::PRECISION, groups(groups_), params, args)
         };
-        let tiles = levels[0].count;
+        let tiles = rows.div_ceil(TILE);
         let params = [0, rows as u32, n, first, u32::from(place.ring), small];
         let rows_args = [dl.arg(), d.arg(), du.arg(), b.arg()];
         let mut args = rows_args.to_vec();

@@ -44,7 +44,7 @@ pub struct Stages {
 /// How a plan works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlanOptions {
-    /// Rows of a block that one thread eliminates, 3 or more; `None`: tiles of 2048 rows, each of one workgroup.
+    /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 32 threads.
     pub block: Option<usize>,
     /// With blocks: whether the interface system goes to the host as it is, instead of being solved on the device.
     pub interface_on_host: bool,

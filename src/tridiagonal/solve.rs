@@ -52,7 +52,7 @@ pub enum Interface {
 /// Settings of [`solve`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Rows of a block that one thread eliminates; `None`: tiles of 2048 rows that a workgroup shares.
+    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 32 threads share.
     pub block: Option<usize>,
     /// Where the interface system is solved.
     pub interface: Interface,
@@ -292,7 +292,7 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         dominant: done.flags & NOT_DOMINANT == 0,
         small_pivots: done.flags & !NOT_DOMINANT,
         singular,
-        block: used.block.unwrap_or(super::kernels::TILE),
+        block: used.block.unwrap_or(super::kernels::UNIT),
         interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
         method,
         refinements: done.refinements,
