@@ -11,8 +11,8 @@ mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
-pub use format::MatrixFormat;
 pub use csr::CsrMatrix;
+pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use width::{Layout, WidthRule};
 
