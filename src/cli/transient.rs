@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -16,7 +17,7 @@ use crate::report;
 use crate::sparse::WidthRule;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::order::Order;
-use crate::transient::split::{Exchange, How};
+use crate::transient::split::{Exchange, How, MOST_HOPS};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve};
 use crate::{Error, Result};
 
@@ -63,6 +64,9 @@ pub(super) struct Transient {
     /// What lanes exchange after a step: halos, or the whole vector
     #[arg(long, value_name = "X", default_value = "halo")]
     exchange: ExchangeArg,
+    /// Steps between two exchanges through the host: auto, by measured latency, or a number
+    #[arg(long, value_name = "N", default_value = "auto")]
+    hops: Hops,
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     parts: usize,
@@ -100,6 +104,20 @@ enum OrderArg {
 enum ExchangeArg {
     Halo,
     Full,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Hops(Option<usize>);
+
+impl FromStr for Hops {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, s.parse()) {
+            ("auto", _) => Ok(Self(None)),
+            (_, Ok(n @ 1..=MOST_HOPS)) => Ok(Self(Some(n))),
+            _ => Err(Error::Invalid(format!("'{s}' is no number of steps; give auto or 1 to {MOST_HOPS}"))),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -152,6 +170,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
                 ExchangeArg::Halo => Exchange::Halo,
                 ExchangeArg::Full => Exchange::Full,
             },
+            hops: args.hops.0,
         },
     };
     match args.matrix_format {

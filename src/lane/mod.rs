@@ -8,6 +8,7 @@ pub mod cpu;
 mod cuda;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod pieces;
+mod port;
 mod self_test;
 mod spec;
 #[cfg(feature = "wgpu")]
@@ -17,6 +18,7 @@ mod wgpu;
 pub(crate) use cuda::{CudaLane, Event};
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
+pub(crate) use port::{Batch, Inbox, Outbox};
 pub(crate) use self_test::SELF_TEST;
 #[cfg(feature = "cli")]
 pub(crate) use spec::quiet_drivers;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Observer;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
+use super::exchange::Stage;
 use super::parts::{Part, Parts};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
@@ -174,7 +175,8 @@ impl<'a, T: Real> Iteration<'a, T> {
             return Ok(Vec::new());
         }
         let mut watch = |done: u64| observer.progress(before + from + done, all);
-        let launches = |lane: usize, source: usize| self.step_launches(lane, targets, source, from);
+        let launches =
+            |lane: usize, source: usize, stage: Stage| self.step_launches(lane, targets, source, from, stage);
         self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
         self.k = to;
         self.now = (self.now + count as usize) % 2;
@@ -233,19 +235,25 @@ impl<'a, T: Real> Iteration<'a, T> {
         }
     }
 
-    /// One step of a lane's parts from x[source], with everything that reads x[source].
+    /// A stage of one step of a lane's parts from x[source]; the last with everything that reads x[source].
     fn step_launches(
         &self,
         lane: usize,
         targets: &[&Target<T>],
         source: usize,
         first_step: u64,
+        stage: Stage,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            let (scalars, acc, window) = self.fused(targets.first().copied(), p);
-            for chunk in &part.chunks {
+            // Accumulators are the owner's.
+            let target = targets.first().copied().filter(|_| stage != Stage::Ghost);
+            let (scalars, acc, window) = self.fused(target, p);
+            for chunk in part.chunks.iter().filter(|chunk| chunk.kind == stage) {
                 launches.push(chunk.step(&self.lanes[lane], part, source, scalars, acc, window.clone())?);
+            }
+            if stage != Stage::Interior {
+                continue;
             }
             for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
                 launches.push(self.accumulate(target, p, source)?);
@@ -397,13 +405,14 @@ impl<T: Real> super::parts::Chunk<T> {
         acc: Arg<'_>,
         window: Range<u64>,
     ) -> Result<Launch> {
+        let (exit, own) = self.place(part);
         let params =
-            [0, window.start as u32, window.end as u32, self.rows as u32, self.first as u32, part.own as u32];
+            [0, window.start as u32, window.end as u32, self.rows as u32, self.first as u32, own as u32];
         let args = [
             self.slices.arg(),
             self.columns.arg(),
             self.values.arg(),
-            part.exit.arg(),
+            exit,
             scalars,
             part.x[source].arg(),
             part.x[1 - source].arg(),

@@ -26,6 +26,7 @@ pub mod bound;
 pub mod chain;
 pub mod csr;
 mod exchange;
+mod hops;
 pub(crate) mod iteration;
 pub mod kernels;
 pub mod order;
@@ -33,11 +34,13 @@ pub mod parts;
 pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
+pub mod region;
 mod solve;
 pub mod split;
 mod stationary;
 mod subdivided;
 mod sweep;
+pub mod timeline;
 
 pub use chain::{Chain, Initial};
 pub use solve::{

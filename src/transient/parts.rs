@@ -11,9 +11,11 @@ use std::ops::Range;
 use super::bound::Survey;
 use super::chain::Transitions;
 use super::kernels::GATHER;
-use super::split::{self, Region};
+use super::region::{Kind, Region};
+use super::split::{self, Path, Split};
+use super::timeline::Timeline;
 use crate::kernel::Real;
-use crate::lane::{Buffer, Lane, Launch};
+use crate::lane::{Arg, Buffer, Inbox, Lane, Launch, Outbox};
 use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
 use crate::{Error, Result};
 
@@ -29,7 +31,7 @@ pub struct Part<T> {
     pub lane: usize,
     /// Global rows.
     pub rows: Range<usize>,
-    /// Length of the left halo: place of the first own row in `x`.
+    /// Place of the first own row in `x`.
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
@@ -44,7 +46,11 @@ pub struct Part<T> {
 /// Some rows of a part's matrix.
 #[derive(Debug)]
 pub struct Chunk<T> {
-    /// First row, in the part's own rows.
+    /// Who wants them.
+    pub kind: Kind,
+    /// Exit rates and place of the first row in `x`, where the rows are not the part's own.
+    ghost: Option<(Buffer<T>, usize)>,
+    /// First row, in the part's own rows; 0 for others.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
@@ -79,6 +85,18 @@ pub struct Link<T> {
     index: Buffer<u32>,
     /// The values side by side, on the owner's lane.
     pub values: Buffer<T>,
+    /// The way through the host, where there is no other: from the owner's lane, and to either iterate of the reader.
+    pub(super) host: Option<(Outbox, [Inbox; 2])>,
+}
+
+impl<T: Real> Chunk<T> {
+    /// Exit rates of these rows from number [`Self::first`] on, and the place in `x` that belongs to number 0.
+    pub fn place<'a>(&'a self, part: &'a Part<T>) -> (Arg<'a>, usize) {
+        match &self.ghost {
+            Some((exit, place)) => (exit.arg(), *place),
+            None => (part.exit.arg(), part.own),
+        }
+    }
 }
 
 /// A chain on its lanes.
@@ -90,6 +108,8 @@ pub struct Parts<T> {
     pub links: Vec<Link<T>>,
     /// What was built.
     pub matrix: MatrixInfo,
+    /// Keeps account of steps with an exchange through the host, if asked to.
+    pub timeline: Option<Timeline>,
 }
 
 /// Facts of a matrix as it was stored.
@@ -109,6 +129,10 @@ pub struct MatrixInfo {
     pub halo: u64,
     /// Number of parts.
     pub parts: usize,
+    /// Steps between two exchanges.
+    pub hops: usize,
+    /// The way of values from lane to lane.
+    pub exchange: Path,
     /// How rows were shared out over lanes; empty for one lane.
     pub plan: Vec<split::LanePlan>,
 }
@@ -123,13 +147,16 @@ impl<T: Real> Parts<T> {
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
-        let (regions, plan) = split::split(lanes, transitions, &survey.lengths, real, how)?;
+        let Split { regions, plan, hops, path } =
+            split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
         let mut matrix = MatrixInfo {
             format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
+            hops,
+            exchange: path,
             plan,
             ..MatrixInfo::default()
         };
@@ -145,47 +172,60 @@ impl<T: Real> Parts<T> {
             let limits = lane.device().limits;
             let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
             let most = host.min(limits.binding / real).min(limits.buffer / real);
-            let slices = region.rows.start / SLICE..region.rows.end.div_ceil(SLICE);
-            let own = Layout {
-                widths: layout.widths[slices.clone()].to_vec(),
-                tails: layout.tails[slices].to_vec(),
-            };
             let mut chunks = Vec::new();
-            for chunk in cut(&own, most) {
-                check_chunk(&own, &chunk, lane, real)?;
-                let first = chunk.start * SLICE;
-                let hyb = lane.host(|| {
-                    Hyb::<T>::build(&own, chunk, region.rows.len(), &|row, entries| {
-                        transitions.incoming(region.rows.start + row, entries);
-                        if !region.halo.is_empty() {
-                            for (column, _) in entries {
-                                *column = region.local(*column);
+            for (rows, kind) in region.pieces(&regions) {
+                let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+                let own = Layout {
+                    widths: layout.widths[slices.clone()].to_vec(),
+                    tails: layout.tails[slices].to_vec(),
+                };
+                for chunk in cut(&own, most) {
+                    check_chunk(&own, &chunk, lane, real)?;
+                    let start = rows.start + chunk.start * SLICE;
+                    let hyb = lane.host(|| {
+                        Hyb::<T>::build(&own, chunk, rows.len(), &|row, entries| {
+                            transitions.incoming(rows.start + row, entries);
+                            if region.len() > region.rows.len() {
+                                for (column, _) in entries {
+                                    *column = region.local(*column);
+                                }
                             }
+                        })
+                    });
+                    matrix.bytes += hyb.bytes();
+                    let ghost = match kind {
+                        Kind::Ghost => {
+                            let exit = &survey.exit[start..start + hyb.rows];
+                            let place = region.local(start as u32) as usize;
+                            Some((lane.alloc_with("the exit rates", exit)?, place))
                         }
-                    })
-                });
-                matrix.bytes += hyb.bytes();
-                chunks.push(Chunk {
-                    first,
-                    rows: hyb.rows,
-                    slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
-                    columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
-                    values: lane.alloc_with("the matrix's values", &hyb.values)?,
-                });
+                        Kind::Boundary | Kind::Interior => None,
+                    };
+                    chunks.push(Chunk {
+                        kind,
+                        first: if ghost.is_some() { 0 } else { start - region.rows.start },
+                        ghost,
+                        rows: hyb.rows,
+                        slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
+                        columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
+                        values: lane.alloc_with("the matrix's values", &hyb.values)?,
+                    });
+                }
             }
             let exit = &survey.exit[region.rows.clone()];
             matrix.bytes += exit.len() as u64 * real;
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
-                own: region.left,
+                own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
                 exit: lane.alloc_with("the exit rates", exit)?,
                 chunks,
                 halos: halos(lane, region, &regions)?,
             });
         }
-        Ok(Self { parts, links: links(lanes, &regions)?, matrix })
+        let links = links(lanes, &parts, &regions, path)?;
+        Ok(Self { parts, links, matrix, timeline: None })
     }
 
     /// The parts of a lane, with their numbers.
@@ -270,7 +310,10 @@ fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) ->
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
     for (owner, other) in regions.iter().enumerate().filter(|(_, other)| other.lane == region.lane) {
-        if let rows @ [first, ..] = region.reads(other) {
+        if other.rows == region.rows {
+            continue;
+        }
+        if let rows @ [first, ..] = &region.takes(other)[..] {
             let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
             let first = region.local(*first) as usize;
             halos.push(Halo { owner, index: lane.alloc_with("a halo", &index)?, first });
@@ -279,20 +322,26 @@ fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> 
     Ok(halos)
 }
 
-fn links<T: Real>(lanes: &[Lane], regions: &[Region]) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(
+    lanes: &[Lane],
+    parts: &[Part<T>],
+    regions: &[Region],
+    path: Path,
+) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     for (to, region) in regions.iter().enumerate() {
         for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
-            if let rows @ [first, ..] = region.reads(other) {
+            if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
-                let lane = &lanes[other.lane];
-                links.push(Link {
-                    from,
-                    to,
-                    first: region.local(*first) as usize,
-                    index: lane.alloc_with("a halo", &index)?,
-                    values: lane.alloc("a halo", index.len())?,
-                });
+                let (lane, first) = (&lanes[other.lane], region.local(*first) as usize);
+                let values = lane.alloc("a halo", index.len())?;
+                let inbox =
+                    |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
+                let host = match path {
+                    Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
+                    Path::None | Path::Peer => None,
+                };
+                links.push(Link { from, to, first, index: lane.alloc_with("a halo", &index)?, values, host });
             }
         }
     }

@@ -3,18 +3,21 @@
 
 use std::ops::Range;
 
-use super::exchange::Launches;
+use super::exchange::{Launches, Stage};
 use super::parts::Parts;
 use crate::Result;
 use crate::kernel::Real;
 use crate::lane::{CudaLane, Event, Lane, Launch, pieces};
 
-/// The streams of the lanes, if they are several and each reaches the memory of every lane that reads of it.
-pub(super) fn streams<'a, T: Real>(parts: &Parts<T>, lanes: &'a [Lane]) -> Option<Vec<&'a CudaLane>> {
-    let streams: Vec<&CudaLane> = lanes.iter().map(Lane::cuda).collect::<Option<_>>()?;
-    let lane = |part: usize| streams[parts.parts[part].lane];
-    (streams.len() > 1 && parts.links.iter().all(|link| lane(link.from).reaches(lane(link.to))))
-        .then_some(streams)
+/// The streams of the lanes, if all have one.
+pub(super) fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
+    lanes.iter().map(Lane::cuda).collect()
+}
+
+/// Whether all lanes are streams, and each reaches the memory of every other.
+pub(super) fn all_reach(lanes: &[Lane]) -> bool {
+    let Some(streams) = streams(lanes) else { return false };
+    streams.iter().all(|one| streams.iter().all(|other| one.reaches(other)))
 }
 
 /// Runs steps as [`Parts::run`] does.
@@ -32,7 +35,8 @@ pub(super) fn run<T: Real>(
     for (parity, work) in work.iter_mut().enumerate() {
         let source = (now + parity + steps.start as usize) % 2;
         for lane in 0..lanes.len() {
-            let mut all = launches(lane, source)?;
+            let mut all = launches(lane, source, Stage::Boundary)?;
+            all.extend(launches(lane, source, Stage::Interior)?);
             all.extend(parts.gathers(lanes, lane, 1 - source)?);
             all.extend(parts.pushes(lanes, lane, 1 - source)?);
             work.push(all);

@@ -313,7 +313,13 @@ fn solve_in<T: Real>(
         }
     }
     if times.iter().any(Option::is_none) {
-        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.split)?;
+        let hops = match options.method {
+            Method::Sweep => options.split.hops,
+            // Its terms are scaled by kernels that know of own rows alone.
+            Method::Subdivided { .. } => Some(1),
+        };
+        let how = How { hops, ..options.split };
+        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - uploaded;

@@ -5,6 +5,7 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
+use super::exchange::Stage;
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
@@ -68,8 +69,12 @@ pub(super) fn run<T: Real>(
             lanes[lane].bind(&SCALE, precision, rows, &params, &[factors[lane].arg(), vector.arg()])
         };
         // Term k: r = P m, m = (αt/k) r, pt = pt + m, three kernels on m in x[source] and r in the other iterate.
-        let term = |lane: usize, source: usize| {
+        let term = |lane: usize, source: usize, stage: Stage| {
             let mut launches = Vec::new();
+            // A term is not ready before it is scaled: all of it goes into the first stage.
+            if stage != Stage::Boundary {
+                return Ok(launches);
+            }
             for (p, part) in parts.of(lane) {
                 let r = &part.x[1 - source];
                 for chunk in &part.chunks {

@@ -2,6 +2,7 @@
 
 mod compile;
 mod driver;
+mod port;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -12,6 +13,7 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
 use driver::{Context, Function, Pinned, Stream};
 pub(crate) use driver::{Event, Memory};
+pub(super) use port::{Inbox, Outbox};
 
 use super::pieces::pieces;
 use super::{Device, Limits, Listing, Program};
