@@ -1,7 +1,9 @@
 //! Measurements: one job, one lane, both sides in one run.
 
 mod memory;
+pub mod seed_table;
 mod spmv;
+mod together;
 mod transient;
 
 use serde::Serialize;
@@ -9,6 +11,7 @@ use serde::Serialize;
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
+pub use together::{PhaseTime, Together};
 pub use transient::{Case, transient};
 
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
@@ -92,4 +95,7 @@ pub struct Record {
     /// Multiplications of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terms: Option<u64>,
+    /// What several lanes spend on each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::together::together;
 use super::{Record, Silent, Spread, bandwidth};
 use crate::Result;
 use crate::kernel::{Precision, Real};
@@ -22,12 +23,13 @@ pub fn spmv(
     case: &str,
     transitions: &dyn Transitions,
     rule: WidthRule,
+    how: How,
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let copy = bandwidth(lanes, repeat)?;
     match precision {
-        Precision::F32 => measure::<f32>(lanes, case, transitions, rule, repeat, copy),
-        Precision::F64 => measure::<f64>(lanes, case, transitions, rule, repeat, copy),
+        Precision::F32 => measure::<f32>(lanes, case, transitions, rule, how, repeat, copy),
+        Precision::F64 => measure::<f64>(lanes, case, transitions, rule, how, repeat, copy),
     }
 }
 
@@ -36,13 +38,14 @@ fn measure<T: Real>(
     case: &str,
     transitions: &dyn Transitions,
     rule: WidthRule,
+    how: How,
     repeat: usize,
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     expect_room::<T>(lanes, transitions)?;
     let survey = lanes[0].host(|| survey::<T>(transitions));
-    let parts = Parts::build(lanes, transitions, &survey, rule, How::default())?;
+    let mut parts = Parts::build(lanes, transitions, &survey, rule, how)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
@@ -95,7 +98,13 @@ fn measure<T: Real>(
             relative_error,
             repetitions: repeat,
             terms: None,
+            together: None,
         });
+    }
+    if lanes.len() > 1 {
+        drop((target, iteration));
+        let steps = ((0.1 / records[0].seconds.median) as u64).clamp(4, STEPS as u64);
+        records[0].together = Some(together(lanes, &mut parts, &survey, &x, steps, repeat)?);
     }
     Ok(records)
 }

@@ -85,5 +85,6 @@ pub fn transient(
         relative_error: l1,
         repetitions: repeat,
         terms: Some(solution.terms),
+        together: None,
     })
 }

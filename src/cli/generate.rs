@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
-    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU
+    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     spec: String,
     /// File to write; its extension is the format: .tra, .mtx or .npz
     #[arg(short, long, value_name = "FILE")]
@@ -26,7 +26,7 @@ pub(super) struct Generate {
 pub(super) fn run(args: &Generate) -> Result<Outcome> {
     let Some(model) = models::parse(&args.spec) else {
         return Err(Error::Invalid(format!(
-            "'{}' is no built-in model; there are wlan:K,S, tandem:C and birth-death:N,LAMBDA,MU",
+            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU and circulant:N,O1,O2,…",
             args.spec
         )));
     };

@@ -6,6 +6,7 @@ mod generate;
 mod interrupt;
 mod output;
 mod progress;
+mod seed_table;
 mod transient;
 
 use std::fmt::Display;

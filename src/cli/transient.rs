@@ -23,7 +23,7 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU
+    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     model: String,
     /// Times, comma-separated; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
@@ -107,7 +107,7 @@ enum ExchangeArg {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Hops(Option<usize>);
+pub(super) struct Hops(pub(super) Option<usize>);
 
 impl FromStr for Hops {
     type Err = Error;

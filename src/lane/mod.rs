@@ -25,8 +25,8 @@ pub(crate) use spec::quiet_drivers;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -84,6 +84,8 @@ struct Budget {
 pub struct Lane {
     queue: Queue,
     budget: Arc<Budget>,
+    /// Bytes a second that it was once measured to move.
+    bandwidth: OnceLock<f64>,
 }
 
 #[derive(Debug)]
@@ -257,7 +259,17 @@ impl Lane {
                 up: AtomicU64::new(0),
                 down: AtomicU64::new(0),
             }),
+            bandwidth: OnceLock::new(),
         }
+    }
+
+    /// Bytes a second that this lane moves, measured when first asked for.
+    pub(crate) fn bandwidth(&self) -> Result<f64> {
+        if let Some(&measured) = self.bandwidth.get() {
+            return Ok(measured);
+        }
+        let measured = crate::bench::triad_bandwidth(self, 32 << 20, 3)? * 1e9;
+        Ok(*self.bandwidth.get_or_init(|| measured))
     }
 
     /// The device behind this lane.

@@ -35,10 +35,10 @@ pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 pub mod region;
-mod solve;
+pub(crate) mod solve;
 pub mod split;
 mod stationary;
-mod subdivided;
+pub(crate) mod subdivided;
 mod sweep;
 pub mod timeline;
 

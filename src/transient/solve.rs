@@ -235,18 +235,18 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 const MOST_ALPHA_T: f64 = 1e13;
 
 /// A chain built on its lane, and what the methods share.
-pub(super) struct Built<'a, T> {
-    pub(super) lanes: &'a [Lane],
-    pub(super) problem: &'a Problem<'a>,
-    pub(super) options: &'a Options,
-    pub(super) survey: Survey<T>,
-    pub(super) parts: Parts<T>,
-    pub(super) initial: Vec<f64>,
+pub(crate) struct Built<'a, T> {
+    pub(crate) lanes: &'a [Lane],
+    pub(crate) problem: &'a Problem<'a>,
+    pub(crate) options: &'a Options,
+    pub(crate) survey: Survey<T>,
+    pub(crate) parts: Parts<T>,
+    pub(crate) initial: Vec<f64>,
 }
 
 impl<T: Real> Built<'_, T> {
     /// αt, α being the inverse of the stored 1/α.
-    pub(super) fn lambda(&self, t: f64) -> f64 {
+    pub(crate) fn lambda(&self, t: f64) -> f64 {
         t / self.survey.inverse_alpha.wide()
     }
 
@@ -408,7 +408,7 @@ fn rest_rewards(problem: &Problem<'_>, initial: &[f64], t: f64) -> Vec<RewardVal
 }
 
 /// The one sweep, or as many as memory for the accumulators asks for.
-fn sweep<T: Real>(
+pub(crate) fn sweep<T: Real>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],

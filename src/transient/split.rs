@@ -162,12 +162,11 @@ fn bandwidths(lanes: &[Lane]) -> Result<Vec<f64>> {
     if lanes.len() == 1 {
         return Ok(vec![1.0]);
     }
-    let measure = |lane: &Lane| crate::bench::triad_bandwidth(lane, 32 << 20, 3).map(|gb| gb * 1e9);
     if lanes.iter().all(|lane| alike(lane.device())) {
         // Equal devices get equal shares: a measurement would only add noise.
-        return Ok(vec![measure(&lanes[0])?; lanes.len()]);
+        return Ok(vec![lanes[0].bandwidth()?; lanes.len()]);
     }
-    lanes.iter().map(measure).collect()
+    lanes.iter().map(Lane::bandwidth).collect()
 }
 
 /// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.

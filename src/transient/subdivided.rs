@@ -21,7 +21,21 @@ fn largest_theta(precision: Precision) -> f64 {
     }
 }
 
-pub(super) fn run<T: Real>(
+/// The number of intervals, and the terms of each.
+fn intervals<T: Real>(built: &Built<'_, T>, theta: f64, lambda: f64) -> (f64, Window) {
+    let intervals = (lambda / theta).ceil().max(1.0);
+    let epsilon = built.options.epsilon;
+    let share = (epsilon - built.rounding(lambda, 3 * lambda as u64)).max(0.5 * epsilon);
+    (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
+}
+
+/// Multiplications for one time.
+pub(crate) fn products<T: Real>(built: &Built<'_, T>, theta: f64, t: f64) -> u64 {
+    let (intervals, window) = intervals(built, theta, built.lambda(t));
+    intervals as u64 * window.right
+}
+
+pub(crate) fn run<T: Real>(
     built: &Built<'_, T>,
     theta: f64,
     which: &[usize],
@@ -53,11 +67,8 @@ pub(super) fn run<T: Real>(
     for &index in which {
         let t = built.problem.times[index];
         let lambda = built.lambda(t);
-        let intervals = (lambda / theta).ceil().max(1.0);
+        let (intervals, window) = intervals(built, theta, lambda);
         let each = lambda / intervals;
-        let share = (built.options.epsilon - built.rounding(lambda, 3 * lambda as u64))
-            .max(0.5 * built.options.epsilon);
-        let window = Window::new(each, (share / intervals).max(1e-300));
         let last = window.right;
 
         // e^{−αt/l} for the interval's end, then (αt/l)/k for the scaling of term k.
