@@ -59,11 +59,9 @@ const HOPS: [Option<usize>; 5] = [None, Some(1), Some(2), Some(3), Some(7)];
 
 #[test]
 fn cpu_lanes_give_the_bits_of_one() {
-    for precision in [F64, F32] {
-        bits_of_one_lane("cpu,cpu", "cpu", precision, &HOPS);
-        bits_of_one_lane("cpu,cpu,cpu", "cpu", precision, &HOPS);
-        bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", precision, &HOPS);
-    }
+    bits_of_one_lane("cpu,cpu", "cpu", F32, &[None, Some(2)]);
+    bits_of_one_lane("cpu,cpu,cpu", "cpu", F64, &HOPS);
+    bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", F64, &[Some(1), Some(4)]);
 }
 
 #[cfg(feature = "wgpu")]

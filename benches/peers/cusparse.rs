@@ -159,12 +159,30 @@ impl Peer {
         // SAFETY: descriptions and scalars live; the buffer has the size that was asked for.
         unsafe {
             ok(sys::cusparseSpMV_bufferSize(
-                self.handle, plain, alpha, self.matrix, self.x, beta, self.y, REAL, algorithm, &mut size,
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                &mut size,
             ))?;
             let buffer = self.stream.alloc_zeros::<u8>(size.max(1))?;
             let room = pointer(&buffer, &self.stream);
             ok(sys::cusparseSpMV_preprocess(
-                self.handle, plain, alpha, self.matrix, self.x, beta, self.y, REAL, algorithm, room,
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                room,
             ))?;
             Ok(buffer)
         }
@@ -179,7 +197,16 @@ impl Peer {
         // SAFETY: as in `prepare`; scalars are read before the call returns (host pointer mode).
         unsafe {
             ok(sys::cusparseSpMV(
-                self.handle, plain, alpha, self.matrix, self.x, beta, self.y, REAL, algorithm, room,
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                room,
             ))
         }
     }
@@ -192,7 +219,9 @@ impl Peer {
     fn scale(&mut self, c: f64) -> Any<()> {
         let (pairs, grid) = ((self.n / 2) as i64, self.grid());
         // SAFETY: the kernel touches n / 2 pairs of a vector of n.
-        unsafe { self.stream.launch_builder(&self.scale).arg(&c).arg(&mut self.out).arg(&pairs).launch(grid)? };
+        unsafe {
+            self.stream.launch_builder(&self.scale).arg(&c).arg(&mut self.out).arg(&pairs).launch(grid)?
+        };
         Ok(())
     }
 
@@ -270,11 +299,14 @@ fn main() -> Any<()> {
 fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     let model = kolmo::models::parse(case).ok_or_else(|| format!("{case} is no built-in model"))??;
     let (transitions, n) = (&*model.transitions, model.transitions.states());
-    let (lanes, _) =
-        open(&[DeviceSpec::Cuda(0)], &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() })?;
+    let (lanes, _) = open(
+        &[DeviceSpec::Cuda(0)],
+        &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
+    )?;
     let ours = spmv(&lanes, Precision::F64, case, transitions, WidthRule::Auto, How::default(), repeat)?;
     drop(lanes);
-    let fused: &Record = ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;
+    let fused: &Record =
+        ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;
 
     let csr = uniformized(transitions);
     let x: Vec<f64> = (0..n).into_par_iter().map(|i| 1.0 + (i % 1013) as f64 / 1013.0).collect();

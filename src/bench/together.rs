@@ -111,6 +111,8 @@ fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
             });
         }
     }
-    all.sort_by(|a, b| (a.lane, a.start).partial_cmp(&(b.lane, b.start)).unwrap_or(std::cmp::Ordering::Equal));
+    all.sort_by(|a, b| {
+        (a.lane, a.start).partial_cmp(&(b.lane, b.start)).unwrap_or(std::cmp::Ordering::Equal)
+    });
     all
 }

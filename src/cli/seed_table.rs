@@ -51,7 +51,9 @@ const COLUMNS: [Column; 5] =
 
 pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     if matches!(args.common.precision, PrecisionArg::F32) {
-        return Err(Error::Invalid("the table of 2012 is in double precision; leave out --precision f32".to_owned()));
+        return Err(Error::Invalid(
+            "the table of 2012 is in double precision; leave out --precision f32".to_owned(),
+        ));
     }
     for &t in &args.times {
         if !(t > 0.0 && t.is_finite()) {
@@ -93,7 +95,10 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
                 Err(e) => return Err(e),
             }
             if !args.common.quiet {
-                say(format_args!("{case}: {}", columns.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")));
+                say(format_args!(
+                    "{case}: {}",
+                    columns.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
+                ));
             }
             Ok(())
         };
@@ -178,12 +183,17 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
         out.push_str(&format!("\nt = {t} ms, alpha t = {alpha_t:.1}\n{table}\n"));
     }
     out.push_str(&format!("\nPublished in 2012, t = 10: {MACHINE}\n{}\n", published_table(&args.sizes)));
-    out.push_str(&format!("\nMemory of one device, and the largest of each of all\n{}\n", capacity(args, cells)));
+    out.push_str(&format!(
+        "\nMemory of one device, and the largest of each of all\n{}\n",
+        capacity(args, cells)
+    ));
     for note in notes {
         out.push_str(&format!("does not fit: {note}\n"));
     }
     if specs.len() == 1 {
-        out.push_str("one device was named: the columns of all need two or more, such as --device cuda:0,cuda:1\n");
+        out.push_str(
+            "one device was named: the columns of all need two or more, such as --device cuda:0,cuda:1\n",
+        );
     }
     out.trim_end().to_owned()
 }
@@ -225,9 +235,8 @@ fn capacity(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
     ]);
     let fits = |b: u64| format!("{}{}", bytes(b), if b > GPU_BYTES { " > 3 GiB" } else { "" });
     for &k in &args.sizes {
-        let of = |column: Column| {
-            cells.iter().find(|c| c.column == column && c.case == format!("wlan:{k},6"))
-        };
+        let of =
+            |column: Column| cells.iter().find(|c| c.column == column && c.case == format!("wlan:{k},6"));
         let Some(any) = COLUMNS.iter().find_map(|&c| of(c)) else { continue };
         let n = any.n as u64;
         let held = |column: Column| of(column).map_or("–".to_owned(), |c| fits(c.device_bytes));

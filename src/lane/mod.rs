@@ -15,7 +15,7 @@ mod spec;
 mod wgpu;
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{CudaLane, Event};
+pub(crate) use cuda::{CudaLane, Event, Side};
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
 pub(crate) use port::{Batch, Inbox, Outbox};

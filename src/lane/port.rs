@@ -120,7 +120,7 @@ impl Lane {
                     }
                 }
                 for &(step, launch) in &batch.launches {
-                    lane.enqueue(&[launch], first + step)?;
+                    lane.enqueue(super::Side::Main, [launch], first + step)?;
                 }
                 for outbox in &batch.departures {
                     match &outbox.0 {

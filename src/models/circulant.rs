@@ -27,7 +27,12 @@ impl Circulant {
     }
 
     /// The states at these distances from `state` on, ascending: those beyond the last wrap around and come first.
-    fn row(&self, state: usize, steps: impl DoubleEndedIterator<Item = usize> + Clone, row: &mut Vec<(u32, f64)>) {
+    fn row(
+        &self,
+        state: usize,
+        steps: impl DoubleEndedIterator<Item = usize> + Clone,
+        row: &mut Vec<(u32, f64)>,
+    ) {
         debug_assert!(state < self.states, "state {state} of {}", self.states);
         let n = self.states;
         let wrapped = steps.clone().filter(|step| state + step >= n).map(|step| state + step - n);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::hops::first_cause;
 use super::parts::{Link, Parts};
-pub(super) use super::region::Kind as Stage;
+use super::region::Kind;
 use super::split::Path;
 use super::timeline::{Clock, Phase};
 use crate::kernel::Real;
@@ -23,8 +23,32 @@ use crate::{Error, Result};
 /// How often the thread that waits for the lanes looks at the watch.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The launches of a stage of a lane's step from x[source] to the other iterate, but for halos. Stages follow each
-/// other: ghosts, boundary, interior.
+/// A part of a step; they follow each other in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Rows of others.
+    Ghosts,
+    /// Rows that others wait for.
+    Boundary,
+    /// All other rows.
+    Interior,
+    /// What needs all rows.
+    Rest,
+}
+
+impl Stage {
+    /// The rows that are computed in it.
+    pub(super) fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Ghosts => Some(Kind::Ghost),
+            Self::Boundary => Some(Kind::Boundary),
+            Self::Interior => Some(Kind::Interior),
+            Self::Rest => None,
+        }
+    }
+}
+
+/// The launches of a stage of a lane's step from x[source] to the other iterate, but for halos.
 pub(super) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
 
 /// A lane's step from x[source].
@@ -34,6 +58,7 @@ struct Step {
     boundary: Vec<Launch>,
     /// The boundary's values side by side.
     packs: Vec<Launch>,
+    /// The interior, the rest, and halos between parts of the lane.
     interior: Vec<Launch>,
 }
 
@@ -58,9 +83,10 @@ impl<T: Real> Parts<T> {
         for lane in 0..lanes.len() {
             let step = |source: usize| -> Result<Step> {
                 let mut interior = launches(lane, source, Stage::Interior)?;
+                interior.extend(launches(lane, source, Stage::Rest)?);
                 interior.extend(self.gathers(lanes, lane, 1 - source)?);
                 Ok(Step {
-                    ghosts: launches(lane, source, Stage::Ghost)?,
+                    ghosts: launches(lane, source, Stage::Ghosts)?,
                     boundary: launches(lane, source, Stage::Boundary)?,
                     packs: self.packs(lanes, lane, 1 - source)?,
                     interior,

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::Observer;
-use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
 use super::exchange::Stage;
+use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
 use super::parts::{Part, Parts};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
@@ -129,7 +129,7 @@ impl<'a, T: Real> Iteration<'a, T> {
     /// An accumulator for each part.
     pub(crate) fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
         let parts = self.parts.parts.iter();
-        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.rows.len())).collect()
+        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.computed.len())).collect()
     }
 
     /// Gives a sum the weights of steps from `first` on.
@@ -247,12 +247,12 @@ impl<'a, T: Real> Iteration<'a, T> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
             // Accumulators are the owner's.
-            let target = targets.first().copied().filter(|_| stage != Stage::Ghost);
+            let target = targets.first().copied().filter(|_| stage != Stage::Ghosts);
             let (scalars, acc, window) = self.fused(target, p);
-            for chunk in part.chunks.iter().filter(|chunk| chunk.kind == stage) {
+            for chunk in part.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
                 launches.push(chunk.step(&self.lanes[lane], part, source, scalars, acc, window.clone())?);
             }
-            if stage != Stage::Interior {
+            if stage != Stage::Rest {
                 continue;
             }
             for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
@@ -265,9 +265,11 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     fn accumulate(&self, target: &Target<T>, part: usize, source: usize) -> Result<Launch> {
         let p = &self.parts.parts[part];
-        let params = [0, target.held.start as u32, p.rows.len() as u32, p.own as u32];
+        // Ghosts of the accumulator are nobody's.
+        let rows = p.computed.len();
+        let params = [0, target.held.start as u32, rows as u32, p.base() as u32];
         let args = [target.scalars[p.lane].arg(), p.x[source].arg(), target.acc[part].arg()];
-        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, p.rows.len(), &params, &args)
+        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, &params, &args)
     }
 
     fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
@@ -365,7 +367,7 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// Copies accumulators to the host, in the order of states.
     pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc[p], 0))
+        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()))
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -405,14 +407,19 @@ impl<T: Real> super::parts::Chunk<T> {
         acc: Arg<'_>,
         window: Range<u64>,
     ) -> Result<Launch> {
-        let (exit, own) = self.place(part);
-        let params =
-            [0, window.start as u32, window.end as u32, self.rows as u32, self.first as u32, own as u32];
+        let params = [
+            0,
+            window.start as u32,
+            window.end as u32,
+            self.rows as u32,
+            self.first as u32,
+            part.base() as u32,
+        ];
         let args = [
             self.slices.arg(),
             self.columns.arg(),
             self.values.arg(),
-            exit,
+            part.exit.arg(),
             scalars,
             part.x[source].arg(),
             part.x[1 - source].arg(),

@@ -15,7 +15,7 @@ use super::region::{Kind, Region};
 use super::split::{self, Path, Split};
 use super::timeline::Timeline;
 use crate::kernel::Real;
-use crate::lane::{Arg, Buffer, Inbox, Lane, Launch, Outbox};
+use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox};
 use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
 use crate::{Error, Result};
 
@@ -29,13 +29,15 @@ const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 pub struct Part<T> {
     /// Its lane.
     pub lane: usize,
-    /// Global rows.
+    /// Its own rows, global.
     pub rows: Range<usize>,
+    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
+    pub computed: Range<usize>,
     /// Place of the first own row in `x`.
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
-    /// Exit rates of the own rows.
+    /// Exit rates of the computed rows.
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
@@ -48,9 +50,7 @@ pub struct Part<T> {
 pub struct Chunk<T> {
     /// Who wants them.
     pub kind: Kind,
-    /// Exit rates and place of the first row in `x`, where the rows are not the part's own.
-    ghost: Option<(Buffer<T>, usize)>,
-    /// First row, in the part's own rows; 0 for others.
+    /// First row, in the part's computed rows.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
@@ -89,13 +89,15 @@ pub struct Link<T> {
     pub(super) host: Option<(Outbox, [Inbox; 2])>,
 }
 
-impl<T: Real> Chunk<T> {
-    /// Exit rates of these rows from number [`Self::first`] on, and the place in `x` that belongs to number 0.
-    pub fn place<'a>(&'a self, part: &'a Part<T>) -> (Arg<'a>, usize) {
-        match &self.ghost {
-            Some((exit, place)) => (exit.arg(), *place),
-            None => (part.exit.arg(), part.own),
-        }
+impl<T> Part<T> {
+    /// Place of the first own row among the computed ones.
+    pub fn ghosts(&self) -> usize {
+        self.rows.start - self.computed.start
+    }
+
+    /// Place of the first computed row in `x`.
+    pub fn base(&self) -> usize {
+        self.own - self.ghosts()
     }
 }
 
@@ -172,39 +174,31 @@ impl<T: Real> Parts<T> {
             let limits = lane.device().limits;
             let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
             let most = host.min(limits.binding / real).min(limits.buffer / real);
+            let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
+            let layout = Layout {
+                widths: layout.widths[slices.clone()].to_vec(),
+                tails: layout.tails[slices].to_vec(),
+            };
+            let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+                transitions.incoming(region.computed.start + row, entries);
+                if region.len() > region.rows.len() {
+                    for (column, _) in entries {
+                        *column = region.local(*column);
+                    }
+                }
+            };
             let mut chunks = Vec::new();
             for (rows, kind) in region.pieces(&regions) {
-                let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
-                let own = Layout {
-                    widths: layout.widths[slices.clone()].to_vec(),
-                    tails: layout.tails[slices].to_vec(),
-                };
-                for chunk in cut(&own, most) {
-                    check_chunk(&own, &chunk, lane, real)?;
-                    let start = rows.start + chunk.start * SLICE;
-                    let hyb = lane.host(|| {
-                        Hyb::<T>::build(&own, chunk, rows.len(), &|row, entries| {
-                            transitions.incoming(rows.start + row, entries);
-                            if region.len() > region.rows.len() {
-                                for (column, _) in entries {
-                                    *column = region.local(*column);
-                                }
-                            }
-                        })
-                    });
+                // Local to the computed rows from here on.
+                let rows = rows.start - region.computed.start..rows.end - region.computed.start;
+                for slices in cut(&layout, rows.start / SLICE..rows.end.div_ceil(SLICE), most) {
+                    check_chunk(&layout, &slices, lane, real)?;
+                    let first = slices.start * SLICE;
+                    let hyb = lane.host(|| Hyb::<T>::build(&layout, slices, region.computed.len(), &row));
                     matrix.bytes += hyb.bytes();
-                    let ghost = match kind {
-                        Kind::Ghost => {
-                            let exit = &survey.exit[start..start + hyb.rows];
-                            let place = region.local(start as u32) as usize;
-                            Some((lane.alloc_with("the exit rates", exit)?, place))
-                        }
-                        Kind::Boundary | Kind::Interior => None,
-                    };
                     chunks.push(Chunk {
                         kind,
-                        first: if ghost.is_some() { 0 } else { start - region.rows.start },
-                        ghost,
+                        first,
                         rows: hyb.rows,
                         slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
                         columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
@@ -212,11 +206,12 @@ impl<T: Real> Parts<T> {
                     });
                 }
             }
-            let exit = &survey.exit[region.rows.clone()];
+            let exit = &survey.exit[region.computed.clone()];
             matrix.bytes += exit.len() as u64 * real;
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
+                computed: region.computed.clone(),
                 own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
                 exit: lane.alloc_with("the exit rates", exit)?,
@@ -322,12 +317,7 @@ fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> 
     Ok(halos)
 }
 
-fn links<T: Real>(
-    lanes: &[Lane],
-    parts: &[Part<T>],
-    regions: &[Region],
-    path: Path,
-) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], regions: &[Region], path: Path) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     for (to, region) in regions.iter().enumerate() {
         for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
@@ -335,8 +325,7 @@ fn links<T: Real>(
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
                 let (lane, first) = (&lanes[other.lane], region.local(*first) as usize);
                 let values = lane.alloc("a halo", index.len())?;
-                let inbox =
-                    |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
+                let inbox = |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
                 let host = match path {
                     Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
                     Path::None | Path::Peer => None,

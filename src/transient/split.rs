@@ -5,8 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::chain::Transitions;
-pub use super::hops::{MOST as MOST_HOPS, Swap};
 use super::hops::{self, Work};
+pub use super::hops::{MOST as MOST_HOPS, Swap};
 use super::region::Region;
 use crate::lane::{Device, Lane};
 use crate::sparse::BLOCK;

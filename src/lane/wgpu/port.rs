@@ -98,4 +98,3 @@ impl WgpuLane {
         self.wait(None, "an exchange")
     }
 }
-
