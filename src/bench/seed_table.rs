@@ -248,7 +248,7 @@ impl<'a> Row<'a> {
             };
             for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
                 let planned = match column.subdivided() {
-                    true => subdivided::products(&built, wanted.theta, t),
+                    true => subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.lambda(t)),
                     false => 0,
                 };
                 let scaled = product * planned as f64;

@@ -76,8 +76,15 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     let (all, _) = args.common.open()?;
     let several = all.len() > 1;
     let specs: Vec<String> = all.iter().map(|lane| lane.device().spec.clone()).collect();
-    let names: Vec<String> = all.iter().map(|lane| lane.device().name.clone()).collect();
     drop(all);
+    let first = &args.common.device.0[..1];
+    let one = || {
+        let (mut lanes, _) = args.common.open_all(first)?;
+        lanes.truncate(1);
+        Ok(lanes)
+    };
+    let name = |lanes: Result<Vec<Lane>>| lanes.map(|lanes| lanes[0].device().name.clone());
+    let names = [name(cpu_lanes(&args.common))?, name(one())?];
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
     for &k in &args.sizes {
         let case = format!("wlan:{k},6");
@@ -103,12 +110,6 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             Ok(())
         };
         measure(&|| Ok(cpu_lanes(&args.common)?), &[Column::Cpu])?;
-        let first = &args.common.device.0[..1];
-        let one = || {
-            let (mut lanes, _) = args.common.open_all(first)?;
-            lanes.truncate(1);
-            Ok(lanes)
-        };
         measure(&one, &[Column::OneSubdivided, Column::One])?;
         if several {
             let all = || args.common.open().map(|(lanes, _)| lanes);
@@ -146,13 +147,14 @@ fn table(head: &[&str]) -> comfy_table::Table {
     table
 }
 
-fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], names: &[String]) -> String {
+fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], names: &[String; 2]) -> String {
     let mut out = format!(
-        "one: {} ({})\nall: {}\nseed: Algorithms 1 and 2 of Karwacki, Bylina, Bylina (FedCSIS 2012); ours: one sweep, \
+        "CPU: {}\none: {} ({})\nall: {}\nseed: Algorithms 1 and 2 of Karwacki, Bylina, Bylina (FedCSIS 2012); ours: one sweep, \
          halos. epsilon = {:e}; seconds of all products, ~ where they are in proportion to fewer; in brackets their \
          number, % the exchange's share.\n",
-        specs[0],
         names[0],
+        specs[0],
+        names[1],
         specs.join(", "),
         args.epsilon
     );
@@ -182,7 +184,7 @@ fn text(args: &SeedTable, cells: &[Cell], notes: &[String], specs: &[String], na
         }
         out.push_str(&format!("\nt = {t} ms, alpha t = {alpha_t:.1}\n{table}\n"));
     }
-    out.push_str(&format!("\nPublished in 2012, t = 10: {MACHINE}\n{}\n", published_table(&args.sizes)));
+    out.push_str(&format!("\nPublished in 2012, t = 10: {MACHINE}\n{}\n", published_table()));
     out.push_str(&format!(
         "\nMemory of one device, and the largest of each of all\n{}\n",
         capacity(args, cells)
@@ -204,9 +206,9 @@ fn cell(c: &Cell) -> String {
     format!("{about}{} [{}]{share}", seconds(c.seconds), c.products)
 }
 
-fn published_table(sizes: &[usize]) -> comfy_table::Table {
+fn published_table() -> comfy_table::Table {
     let mut table = table(&["n/1e6", "nnz/1e6", "CPU s", "one GPU s", "two GPUs s", "CPU/one", "CPU/two"]);
-    for row in sizes.iter().filter_map(|&k| published(k)) {
+    for row in SIZES.iter().filter_map(|&k| published(k)) {
         let Published { n, nnz, cpu, gpu, two_gpus } = row;
         table.add_row([
             n.to_string(),

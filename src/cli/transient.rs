@@ -16,6 +16,7 @@ use crate::models;
 use crate::report;
 use crate::sparse::WidthRule;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
+use crate::transient::capacity;
 use crate::transient::order::Order;
 use crate::transient::split::{Exchange, How, MOST_HOPS};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve};
@@ -79,6 +80,9 @@ pub(super) struct Transient {
     /// Only the K largest probabilities
     #[arg(long, value_name = "K", group = "selection")]
     top: Option<usize>,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -193,7 +197,8 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         )));
     }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
-    let output = args.output.as_deref().map(|path| Named::create(path, table, times.len())).transpose()?;
+    let output = args.output.as_deref().filter(|_| !args.dry_run);
+    let output = output.map(|path| Named::create(path, table, times.len())).transpose()?;
     let report_file = report.map(OutputFile::create).transpose()?;
     let (lanes, precision) = args.common.open()?;
     let mut chain = model(&args.model, args.labels.as_deref())?;
@@ -205,6 +210,24 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     if let Some(name) = &args.absorbing {
         let states = label(&chain.labels, name)?.to_vec();
         chain = chain.absorbing(&states);
+    }
+    if args.dry_run {
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
+        let run = report::plan::Run { model: &chain.name, precision, plan: &plan };
+        if let Some(mut file) = report_file {
+            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+            file.commit()?;
+        }
+        say(run.text().trim_end());
+        // What is missing is an error as it would be without --dry-run.
+        return plan.lanes.iter().try_for_each(|need| need.expect()).map(|()| Outcome::Met);
     }
     let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n)?;
     if !args.common.quiet {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 
+pub mod plan;
 pub mod transient;
 
 /// A device in a report.

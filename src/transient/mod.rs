@@ -23,6 +23,7 @@
 //! price of a steady-state stop, and rounding ([`bound`]).
 
 pub mod bound;
+pub mod capacity;
 pub mod chain;
 pub mod csr;
 mod exchange;

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use super::bound::Survey;
+use super::capacity::{self, Need};
 use super::chain::Transitions;
 use super::kernels::GATHER;
 use super::region::{Kind, Region};
@@ -152,6 +153,8 @@ impl<T: Real> Parts<T> {
         let Split { regions, plan, hops, path } =
             split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
+        // What is missing is said before minutes of building, not after.
+        capacity::needs(lanes, &regions, &layout, real).iter().try_for_each(Need::expect)?;
         let mut matrix = MatrixInfo {
             format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),

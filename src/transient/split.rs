@@ -170,7 +170,7 @@ fn bandwidths(lanes: &[Lane]) -> Result<Vec<f64>> {
 }
 
 /// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
-fn row_bytes(length: u32, real: u64) -> u64 {
+pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }
 

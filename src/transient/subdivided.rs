@@ -5,6 +5,7 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
+use super::bound::Survey;
 use super::exchange::Stage;
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
@@ -22,16 +23,15 @@ fn largest_theta(precision: Precision) -> f64 {
 }
 
 /// The number of intervals, and the terms of each.
-fn intervals<T: Real>(built: &Built<'_, T>, theta: f64, lambda: f64) -> (f64, Window) {
+fn intervals<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> (f64, Window) {
     let intervals = (lambda / theta).ceil().max(1.0);
-    let epsilon = built.options.epsilon;
-    let share = (epsilon - built.rounding(lambda, 3 * lambda as u64)).max(0.5 * epsilon);
+    let share = (epsilon - survey.rounding(lambda, 3 * lambda as u64)).max(0.5 * epsilon);
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
 }
 
 /// Multiplications for one time.
-pub(crate) fn products<T: Real>(built: &Built<'_, T>, theta: f64, t: f64) -> u64 {
-    let (intervals, window) = intervals(built, theta, built.lambda(t));
+pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> u64 {
+    let (intervals, window) = intervals(survey, epsilon, theta, lambda);
     intervals as u64 * window.right
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn run<T: Real>(
     for &index in which {
         let t = built.problem.times[index];
         let lambda = built.lambda(t);
-        let (intervals, window) = intervals(built, theta, lambda);
+        let (intervals, window) = intervals(&built.survey, built.options.epsilon, theta, lambda);
         let each = lambda / intervals;
         let last = window.right;
 
