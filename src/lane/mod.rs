@@ -263,16 +263,21 @@ impl Lane {
         }
     }
 
+    /// Does what is no part of a run: neither its arrays nor its copies count.
+    pub(crate) fn unnoticed<R>(&self, work: impl FnOnce() -> R) -> R {
+        let counters = [&self.budget.peak, &self.budget.up, &self.budget.down];
+        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
+        let done = work();
+        counters.iter().zip(before).for_each(|(counter, value)| counter.store(value, Ordering::Relaxed));
+        done
+    }
+
     /// Bytes a second that this lane moves, measured when first asked for.
     pub(crate) fn bandwidth(&self) -> Result<f64> {
         if let Some(&measured) = self.bandwidth.get() {
             return Ok(measured);
         }
-        // Neither its arrays nor its copies are the run's own.
-        let counters = [&self.budget.peak, &self.budget.up, &self.budget.down];
-        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
-        let measured = crate::bench::triad_bandwidth(self, 32 << 20, 3)? * 1e9;
-        counters.iter().zip(before).for_each(|(counter, value)| counter.store(value, Ordering::Relaxed));
+        let measured = self.unnoticed(|| crate::bench::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
         Ok(*self.bandwidth.get_or_init(|| measured))
     }
 
@@ -503,6 +508,14 @@ impl Lane {
             Queue::Cpu(lane) => lane.install(work),
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => work(),
+        }
+    }
+
+    /// Takes the device away, as a driver that gives up does.
+    #[cfg(all(test, feature = "wgpu"))]
+    pub(crate) fn lose(&self) {
+        if let Queue::Wgpu(lane) = &self.queue {
+            lane.lose();
         }
     }
 

@@ -296,3 +296,59 @@ impl<T: Real> Worker<'_, T> {
         Batch { launches, ..Batch::default() }
     }
 }
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::kernel::Precision;
+    use crate::lane::{DeviceSpec, OpenOptions, open};
+    use crate::transient::{Initial, Observer, Options, Problem, solve};
+
+    /// Loses a lane when the first steps are done, and lets nothing be written.
+    struct Lose<'a>(&'a Lane);
+
+    impl Observer for Lose<'_> {
+        fn progress(&mut self, done: u64, _: u64) -> Result<()> {
+            if done > 0 {
+                self.0.lose();
+            }
+            Ok(())
+        }
+
+        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
+            panic!("a result after the loss of a device");
+        }
+    }
+
+    #[test]
+    fn a_device_lost_in_the_middle_is_named_and_nothing_is_delivered() {
+        for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
+            let specs = vec![DeviceSpec::Wgpu(0); count];
+            let lanes = match open(&specs, &OpenOptions::default()) {
+                Ok((lanes, _)) => lanes,
+                Err(e) => {
+                    let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
+                    assert!(!required.contains("wgpu:0"), "wgpu:0 is required and does not open: {e}");
+                    println!("skipped: wgpu:0 does not open: {e}");
+                    return;
+                }
+            };
+            let chain = crate::models::parse("wlan:3,2").unwrap().unwrap();
+            let problem = Problem {
+                transitions: &*chain.transitions,
+                initial: &Initial::State(0),
+                times: &[1e3],
+                rewards: &[],
+                vectors: true,
+            };
+
+            let error = solve(&lanes, Precision::F64, &problem, &Options::default(), &mut Lose(&lanes[lost]))
+                .unwrap_err();
+
+            assert!(
+                matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),
+                "lane {lost} of {count}: {error}"
+            );
+        }
+    }
+}

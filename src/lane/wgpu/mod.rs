@@ -354,6 +354,11 @@ impl WgpuLane {
         )
     }
 
+    #[cfg(test)]
+    pub(super) fn lose(&self) {
+        self.wgpu.destroy();
+    }
+
     fn encode(&self, program: &Program<'_>, first: u64, steps: u64) -> wgpu::CommandEncoder {
         let mut encoder = self.encoder();
         let launches = (first..first + steps)
@@ -402,7 +407,7 @@ mod tests {
         };
         let buffer = lane.alloc(1024).expect("a small array fits");
 
-        lane.wgpu.destroy();
+        lane.lose();
         let up = lane.upload(&[1; 1024], &buffer, 0).and_then(|()| lane.wait(None, "the test")).unwrap_err();
         let down = lane.download(&buffer, 0, &mut [0; 1024]).unwrap_err();
         let again = lane.alloc(1024).unwrap_err();
