@@ -271,9 +271,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_the_computed_rows_and_the_interior_is_nobody_elses() {
-        let chain = line(6000, 300);
+        let chain = line(12_000, 300);
         for hops in [1, 3] {
-            let all = regions(&chain, &[0, 2048, 4096, 6000], hops);
+            let all = regions(&chain, &[0, 4096, 8192, 12_000], hops);
             for region in &all {
                 let pieces = region.pieces(&all);
                 let mut next = region.computed.start;
