@@ -62,11 +62,11 @@ fn uniformized(transitions: &dyn Transitions) -> Csr {
         .map(|b| {
             let mut block = Csr { starts: Vec::new(), columns: Vec::new(), values: Vec::new() };
             let mut row = Vec::new();
-            for i in b * ROWS..((b + 1) * ROWS).min(n) {
+            for (i, exit) in exit.iter().enumerate().skip(b * ROWS).take(ROWS) {
                 row.clear();
                 transitions.incoming(i, &mut row);
                 row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
-                row.push((i as u32, 1.0 - exit[i] / alpha));
+                row.push((i as u32, 1.0 - exit / alpha));
                 row.sort_unstable_by_key(|&(column, _)| column);
                 block.columns.extend(row.iter().map(|&(column, _)| column as i32));
                 block.values.extend(row.iter().map(|&(_, value)| value));

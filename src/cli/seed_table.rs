@@ -109,7 +109,7 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             }
             Ok(())
         };
-        measure(&|| Ok(cpu_lanes(&args.common)?), &[Column::Cpu])?;
+        measure(&|| cpu_lanes(&args.common), &[Column::Cpu])?;
         measure(&one, &[Column::OneSubdivided, Column::One])?;
         if several {
             let all = || args.common.open().map(|(lanes, _)| lanes);

@@ -3,7 +3,7 @@
 
 use bytemuck::Pod;
 
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(feature = "wgpu")]
 use super::Prepared;
 use super::{Buffer, Lane, Launch, Program, Queue, Store, cpu};
 use crate::Result;
@@ -89,6 +89,8 @@ impl Lane {
     pub(crate) fn enqueue(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         match &self.queue {
             Queue::Cpu(lane) => {
+                // Its boxes are the arrays themselves: filling and collecting is all.
+                let _ = (&batch.arrivals, &batch.departures);
                 for step in batch.launches.chunk_by(|a, b| a.0 == b.0) {
                     let program = Program { cycle: vec![step.iter().map(|&(_, launch)| launch).collect()] };
                     lane.run(&program, first + step[0].0, 1, &mut |_| Ok(()))?;
