@@ -7,7 +7,7 @@
 //! Staging and vectors are made once.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::kernel::Real;
 use crate::lane::{Batch, Inbox, Lane, Launch, Outbox, Program};
 use crate::{Error, Result};
 
-/// How often the thread that waits for the lanes looks at the watch.
+/// How often the thread that waits for the lanes looks at the watch, unless one of them is done.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A part of a step; they follow each other in this order.
@@ -161,23 +161,28 @@ fn together<T: Real>(
         workers[parts.parts[link.to].lane].incoming.push(Incoming { inboxes, receive, back });
     }
     let stop = AtomicBool::new(false);
+    let running = AtomicUsize::new(lanes.len());
     let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (number, (worker, done)) in workers.into_iter().zip(&done).enumerate() {
-            let (steps, stop) = (steps.clone(), &stop);
+            let (steps, stop, running) = (steps.clone(), &stop, &running);
             let mut clock = Clock::new(parts.timeline.as_ref(), number);
+            let waiting = std::thread::current();
             threads.push(scope.spawn(move || {
                 let result = worker.run(steps, now, stop, done, &mut clock);
                 if result.is_err() {
                     stop.store(true, Ordering::Release);
                 }
+                running.fetch_sub(1, Ordering::Release);
+                waiting.unpark();
                 result
             }));
         }
         let mut watched = Ok(());
-        while !threads.iter().all(|t| t.is_finished()) {
-            std::thread::sleep(LOOK.min(Duration::from_micros(200)));
+        // A thread that panicked is finished without having said so.
+        while running.load(Ordering::Acquire) > 0 && !threads.iter().all(|t| t.is_finished()) {
+            std::thread::park_timeout(LOOK);
             let least = done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0);
             if watched.is_ok() {
                 watched = watch(least);
