@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::Observer;
 use super::exchange::Stage;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
 use super::parts::{Part, Parts};
-use crate::kernel::{Kernel, Real};
+use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
@@ -106,8 +108,14 @@ impl<'a, T: Real> Iteration<'a, T> {
     pub(crate) fn start(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
-            let values: Vec<T> = initial[part.rows.clone()].iter().map(|&p| T::of(p)).collect();
-            self.lanes[part.lane].upload(&values, &part.x[0], part.own)?;
+            let (lane, own) = (&self.lanes[part.lane], &initial[part.rows.clone()]);
+            match T::PRECISION {
+                Precision::F64 => lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?,
+                Precision::F32 => {
+                    let values: Vec<T> = own.par_iter().map(|&p| T::of(p)).collect();
+                    lane.upload(&values, &part.x[0], part.own)?;
+                }
+            }
         }
         self.parts.exchange(self.lanes, 0)
     }
@@ -379,12 +387,20 @@ impl<'a, T: Real> Iteration<'a, T> {
     where
         T: 'b,
     {
-        let mut all = Vec::new();
+        let mut all = vec![0.0; self.parts.parts.iter().map(|part| part.rows.len()).sum()];
+        let mut rest = &mut all[..];
         for (p, part) in self.parts.parts.iter().enumerate() {
-            let (buffer, offset) = of(p);
-            let mut own = vec![T::ZERO; part.rows.len()];
-            self.lanes[part.lane].download(buffer, offset, &mut own)?;
-            all.extend(own.iter().map(|p| p.wide()));
+            let (lane, (buffer, offset)) = (&self.lanes[part.lane], of(p));
+            let (own, behind) = rest.split_at_mut(part.rows.len());
+            match T::PRECISION {
+                Precision::F64 => lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?,
+                Precision::F32 => {
+                    let mut values = vec![T::ZERO; own.len()];
+                    lane.download(buffer, offset, &mut values)?;
+                    own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
+                }
+            }
+            rest = behind;
         }
         Ok(all)
     }
