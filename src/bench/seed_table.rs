@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::sparse::WidthRule;
 use crate::transient::bound::{Survey, expect_room, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::order::Order;
@@ -170,8 +169,8 @@ pub struct Row<'a> {
     survey: Survey<f64>,
 }
 
-/// αt of the short runs that a product's time is read off, the first to warm up.
-const SHORT: [f64; 2] = [2.0, 20.0];
+/// αt of the short runs that a product's time is read off: what the second takes longer.
+const SHORT: [f64; 2] = [2.0, 100.0];
 
 impl<'a> Row<'a> {
     /// Looks at `wlan:k,6`.
@@ -184,19 +183,17 @@ impl<'a> Row<'a> {
         Ok(Self { case, k, transitions, survey })
     }
 
-    /// Measures columns that share a matrix on these lanes, at every time.
+    /// Measures a column on these lanes at every time.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; whatever the observer returns.
     pub fn measure(
         &self,
         lanes: &[Lane],
-        columns: &[Column],
+        column: Column,
         wanted: &Wanted<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Cell>> {
-        let full = columns.contains(&Column::SeveralFull);
-        assert!(!full || columns.len() == 1, "columns of one matrix share its exchange");
         let (n, initial) = (self.transitions.states(), Initial::State(0));
         let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.survey.inverse_alpha).collect();
         times.extend(wanted.times);
@@ -207,76 +204,76 @@ impl<'a> Row<'a> {
             rewards: &[],
             vectors: true,
         };
-        let exchange = if full { Exchange::Full } else { Exchange::Halo };
+        let exchange = if column == Column::SeveralFull { Exchange::Full } else { Exchange::Halo };
         let options = Options {
             epsilon: wanted.epsilon,
             order: Order::Natural,
             split: How { exchange, ..How::default() },
             ..Options::default()
         };
-        let parts = Parts::build(lanes, self.transitions, &self.survey, WidthRule::Auto, options.split)?;
+        let parts = Parts::build(lanes, self.transitions, &self.survey, options.width, options.split)?;
         let survey = Survey { lengths: Vec::new(), exit: Vec::new(), ..self.survey.clone() };
         let initial = initial.probabilities(n)?;
         let mut built = Built { lanes, problem: &problem, options: &options, survey, parts, initial };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
-        for &column in columns {
-            let mut run = |built: &Built<'_, f64>, time: usize| {
-                let mut results = vec![None; times.len()];
-                let (at, before) = (Instant::now(), copies(lanes));
-                let products = match column.subdivided() {
-                    true => subdivided::run(built, wanted.theta, &[time], &mut results, observer)?,
-                    false => sweep(built, &[time], &mut results, observer)?,
-                };
-                let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
-                Ok::<_, crate::Error>((seconds.max(0.0), products))
+        let mut run = |built: &Built<'_, f64>, time: usize| {
+            let mut results = vec![None; times.len()];
+            let (at, before) = (Instant::now(), copies(lanes));
+            let products = match column.subdivided() {
+                true => subdivided::run(built, wanted.theta, &[time], &mut results, observer)?,
+                false => sweep(built, &[time], &mut results, observer)?,
             };
-            // A sweep's products differ within and outside of its window: all of them are timed.
-            let probe = if column.subdivided() { 1 } else { SHORT.len() };
-            let mut each = |built: &Built<'_, f64>| {
-                run(built, 0)?;
-                run(built, probe).map(|(seconds, products)| (seconds / products as f64, products))
+            let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
+            Ok::<_, crate::Error>((seconds.max(0.0), products))
+        };
+        // A sweep's products differ within and outside of its window: all of them are timed.
+        let probe = if column.subdivided() { 1 } else { SHORT.len() };
+        let mut each = |built: &Built<'_, f64>| -> Result<(f64, f64, u64)> {
+            run(built, 0)?;
+            let ((short, few), (long, many)) = (run(built, 0)?, run(built, probe)?);
+            let product = (long - short).max(0.0) / (many - few) as f64;
+            Ok(((short - product * few as f64).max(0.0), product, many))
+        };
+        let (before, product, timed) = each(&built)?;
+        let communication_share = if lanes.len() > 1 {
+            let links = std::mem::take(&mut built.parts.links);
+            let alone = each(&built)?.1;
+            built.parts.links = links;
+            Some((1.0 - alone / product).max(0.0))
+        } else {
+            None
+        };
+        for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
+            let planned = match column.subdivided() {
+                true => subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.lambda(t)),
+                false => 0,
             };
-            let (product, timed) = each(&built)?;
-            let communication_share = if lanes.len() > 1 {
-                let links = std::mem::take(&mut built.parts.links);
-                let alone = each(&built)?.0;
-                built.parts.links = links;
-                Some((1.0 - alone / product).max(0.0))
+            let scaled = before + product * planned as f64;
+            let (seconds, products, timed) = if column.subdivided() && scaled > wanted.seconds {
+                (scaled, planned, timed)
             } else {
-                None
+                run(&built, time).map(|(seconds, products)| (seconds, products, products))?
             };
-            for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
-                let planned = match column.subdivided() {
-                    true => subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.lambda(t)),
-                    false => 0,
-                };
-                let scaled = product * planned as f64;
-                let (seconds, products, timed) = if scaled > wanted.seconds {
-                    (scaled, planned, timed)
-                } else {
-                    run(&built, time).map(|(seconds, products)| (seconds, products, products))?
-                };
-                cells.push(Cell {
-                    bench: "seed-table",
-                    case: self.case.clone(),
-                    t,
-                    alpha_t: built.lambda(t),
-                    column,
-                    device: devices.join(" + "),
-                    backend: lanes[0].device().backend,
-                    precision: Precision::F64.to_string(),
-                    n,
-                    nnz: self.survey.nnz,
-                    lanes: lanes.len(),
-                    seconds,
-                    products,
-                    timed,
-                    communication_share,
-                    device_bytes: lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0),
-                    published: published(self.k).and_then(|row| row.of(column)),
-                });
-            }
+            cells.push(Cell {
+                bench: "seed-table",
+                case: self.case.clone(),
+                t,
+                alpha_t: built.lambda(t),
+                column,
+                device: devices.join(" + "),
+                backend: lanes[0].device().backend,
+                precision: Precision::F64.to_string(),
+                n,
+                nnz: self.survey.nnz,
+                lanes: lanes.len(),
+                seconds,
+                products,
+                timed,
+                communication_share,
+                device_bytes: lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0),
+                published: published(self.k).and_then(|row| row.of(column)),
+            });
         }
         Ok(cells)
     }

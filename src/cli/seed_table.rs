@@ -91,30 +91,25 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
         let chain = super::transient::model(&case, None)?;
         let (cpu, _) = cpu(&args.common)?;
         let row = Row::new(&cpu, case.clone(), k, &*chain.transitions)?;
-        let mut measure = |lanes: &dyn Fn() -> Result<Vec<Lane>>, columns: &[Column]| -> Result<()> {
+        let mut measure = |lanes: &dyn Fn() -> Result<Vec<Lane>>, column: Column| -> Result<()> {
             super::interrupt::check()?;
-            match lanes().and_then(|lanes| row.measure(&lanes, columns, &wanted, &mut Silent)) {
+            match lanes().and_then(|lanes| row.measure(&lanes, column, &wanted, &mut Silent)) {
                 Ok(measured) => cells.extend(measured),
-                Err(e @ Error::OutOfMemory { .. }) => {
-                    let columns: Vec<&str> = columns.iter().map(|c| c.name()).collect();
-                    notes.push(format!("{case}, {}: {e}", columns.join(" and ")));
-                }
+                Err(e @ Error::OutOfMemory { .. }) => notes.push(format!("{case}, {}: {e}", column.name())),
                 Err(e) => return Err(e),
             }
             if !args.common.quiet {
-                say(format_args!(
-                    "{case}: {}",
-                    columns.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
-                ));
+                say(format_args!("{case}: {}", column.name()));
             }
             Ok(())
         };
-        measure(&|| cpu_lanes(&args.common), &[Column::Cpu])?;
-        measure(&one, &[Column::OneSubdivided, Column::One])?;
+        measure(&|| cpu_lanes(&args.common), Column::Cpu)?;
+        measure(&one, Column::OneSubdivided)?;
+        measure(&one, Column::One)?;
         if several {
             let all = || args.common.open().map(|(lanes, _)| lanes);
-            measure(&all, &[Column::SeveralFull])?;
-            measure(&all, &[Column::Several])?;
+            measure(&all, Column::SeveralFull)?;
+            measure(&all, Column::Several)?;
         }
     }
     if let Some(mut file) = report.take() {
