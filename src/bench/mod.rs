@@ -72,7 +72,7 @@ pub struct Record {
     /// Entries of the generator, its diagonal included.
     pub nnz: u64,
     /// Format of the matrix.
-    pub format: &'static str,
+    pub format: String,
     /// Lanes.
     pub lanes: usize,
     /// Whether the step serves a time point.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::sparse::MatrixFormat;
 use crate::transient::bound::{Survey, expect_room, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::order::Order;
@@ -207,11 +208,20 @@ impl<'a> Row<'a> {
         let exchange = if column == Column::SeveralFull { Exchange::Full } else { Exchange::Halo };
         let options = Options {
             epsilon: wanted.epsilon,
+            // The algorithm of 2012 has its own format, the sweep the one that moves the fewest bytes.
+            format: if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto },
             order: Order::Natural,
             split: How { exchange, ..How::default() },
             ..Options::default()
         };
-        let parts = Parts::build(lanes, self.transitions, &self.survey, options.width, options.split)?;
+        let parts = Parts::build(
+            lanes,
+            self.transitions,
+            &self.survey,
+            options.width,
+            options.format,
+            options.split,
+        )?;
         let survey = Survey { lengths: Vec::new(), exit: Vec::new(), ..self.survey.clone() };
         let initial = initial.probabilities(n)?;
         let mut built = Built { lanes, problem: &problem, options: &options, survey, parts, initial };

@@ -13,7 +13,7 @@ use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, OpenOptions, open};
 use crate::report::seconds;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
 use crate::transient::split::How;
 use crate::transient::{Method, Observer, Options, Problem, solve};
 use crate::{Error, Result};
@@ -69,8 +69,22 @@ struct Job {
     /// Width of the ELL part
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
+    /// Format of the matrix; all measures every one that the chain fits
+    #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
+    matrix_format: Formats,
     #[command(flatten)]
     common: Common,
+}
+
+/// Formats to measure.
+#[derive(Debug, Clone)]
+struct Formats(Vec<MatrixFormat>);
+
+fn formats(s: &str) -> Result<Formats> {
+    match s {
+        "all" => Ok(Formats(MatrixFormat::STORED.to_vec())),
+        one => one.parse().map(|one| Formats(vec![one])),
+    }
 }
 
 struct Keep(Vec<f64>);
@@ -122,30 +136,34 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         true => vec![&job.common.device.0],
         false => job.common.device.0.chunks(1).collect(),
     };
+    let formats = &job.matrix_format.0;
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
         match command {
             Bench::Spmv(spmv) => {
-                let width = job.ell_width;
-                let how = How { hops: spmv.hops.0, ..How::default() };
-                records.extend(bench::spmv(
-                    &lanes,
-                    precision,
-                    &chain.name,
-                    &*chain.transitions,
-                    width,
-                    how,
-                    job.repeat,
-                )?);
+                let split = How { hops: spmv.hops.0, ..How::default() };
+                for &format in formats {
+                    let options = Options { width: job.ell_width, format, split, ..Options::default() };
+                    let (name, chain) = (&chain.name, &*chain.transitions);
+                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.extend(measured?),
+                    }
+                }
             }
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
-                let options =
-                    Options { epsilon: t.epsilon, width: job.ell_width, method, ..Options::default() };
-                let case =
-                    bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);
+                for &format in formats {
+                    let (epsilon, width) = (t.epsilon, job.ell_width);
+                    let options = Options { epsilon, width, format, method, ..Options::default() };
+                    let case =
+                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    match bench::transient(&lanes, precision, &case, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.push(measured?),
+                    }
+                }
             }
             Bench::SeedTable(_) => unreachable!("it has a table of its own"),
         }
@@ -172,6 +190,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
         "case",
         "device",
         "precision",
+        "format",
         "acc",
         "median",
         "least",
@@ -188,6 +207,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
             r.case.clone(),
             format!("{} ({})", r.device, r.backend),
             r.precision.clone(),
+            r.format.clone(),
             r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
             seconds(r.seconds.median),
             seconds(r.seconds.min),

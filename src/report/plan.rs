@@ -55,13 +55,14 @@ impl Run<'_> {
             };
             let _ = writeln!(
                 out,
-                "memory   {} {}  {} rows, {} entries: {} = matrix {} + vectors {}; {there}",
+                "memory   {} {}  {} rows, {} entries: {} = matrix {} ({}) + vectors {}; {there}",
                 need.device,
                 need.name,
                 grouped(need.rows as u64),
                 grouped(need.entries),
                 bytes(need.total()),
                 bytes(need.matrix),
+                need.format,
                 bytes(need.vectors),
             );
         }

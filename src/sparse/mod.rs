@@ -1,9 +1,16 @@
-//! Sparse matrices in the HYB format: ELL rows in slices of 64, and the rest of long rows row by row.
+//! Sparse matrices in the HYB format, ELL rows in slices of 64 and the rest of long rows row by row, and in formats
+//! that name what repeats in them.
 
+mod compact;
+mod format;
 mod hyb;
+pub mod repetition;
+pub mod tiles;
 mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
+pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
+pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use width::{Layout, WidthRule};
 

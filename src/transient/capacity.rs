@@ -1,13 +1,13 @@
 //! What a chain takes, and what its lanes have, before any work is done.
 
 use super::bound::{Survey, expect_room, survey};
-use super::region::Region;
+use super::parts::with_source;
 use super::solve::{Method, Options, Problem, check, windows};
 use super::split::{LanePlan, Path, row_bytes, split};
 use super::subdivided;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
-use crate::sparse::{HEADER, Layout, SLICE};
+use crate::sparse::Layout;
 use crate::{Error, Result};
 
 /// What a lane is to hold, in bytes.
@@ -21,7 +21,9 @@ pub struct Need {
     pub rows: usize,
     /// Entries of the rows, without the diagonal.
     pub entries: u64,
-    /// The matrix in HYB, exit rates included; a format that names what repeats takes less.
+    /// Format of the matrix.
+    pub format: &'static str,
+    /// The matrix, exit rates included.
     pub matrix: u64,
     /// Two iterates with their halos, and one accumulator.
     pub vectors: u64,
@@ -38,6 +40,13 @@ impl Need {
     /// Whether it is there.
     pub fn fits(&self) -> bool {
         self.free.is_none_or(|free| self.total() <= free)
+    }
+
+    fn add(&mut self, more: Self) {
+        self.rows += more.rows;
+        self.entries += more.entries;
+        self.matrix += more.matrix;
+        self.vectors += more.vectors;
     }
 
     /// An error where it is not.
@@ -59,38 +68,6 @@ impl Need {
             ),
         })
     }
-}
-
-/// Bytes of a region's matrix in HYB, exit rates included.
-fn hyb_bytes(region: &Region, layout: &Layout, real: u64) -> u64 {
-    let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
-    let ell: u64 = layout.widths[slices.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
-    let tails = &layout.tails[slices.clone()];
-    let tail: u64 = tails.iter().map(|&t| u64::from(t)).sum();
-    let pointers = tails.iter().filter(|&&t| t > 0).count() * (SLICE + 1);
-    (ell + tail) * (4 + real)
-        + 4 * (HEADER * slices.len() + pointers) as u64
-        + region.computed.len() as u64 * real
-}
-
-/// What each lane is to hold of these regions.
-pub(super) fn needs(lanes: &[Lane], regions: &[Region], layout: &Layout, real: u64) -> Vec<Need> {
-    let one = |(number, lane): (usize, &Lane)| {
-        let mut need = Need {
-            device: lane.device().spec.clone(),
-            name: lane.device().name.clone(),
-            free: lane.free_bytes(),
-            ..Need::default()
-        };
-        for region in regions.iter().filter(|r| r.lane == number) {
-            need.rows += region.rows.len();
-            need.entries += region.entries;
-            need.matrix += hyb_bytes(region, layout, real);
-            need.vectors += (2 * region.len() + region.computed.len()) as u64 * real;
-        }
-        need
-    };
-    lanes.iter().enumerate().map(one).collect()
 }
 
 /// What a run would take.
@@ -142,6 +119,19 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     let survey = lanes[0].host(|| survey::<T>(transitions));
     let split = split(lanes, transitions, &survey.lengths, real, options.how())?;
     let layout = lanes[0].host(|| Layout::new(&survey.lengths, options.width, real));
+    let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
+    for region in &split.regions {
+        let lane = &lanes[region.lane];
+        let need = with_source(lane, transitions, &survey, &layout, region, &split.regions, |source| {
+            source.plan(options.format)
+        })?;
+        // Parts of one lane add up.
+        match needs.last_mut() {
+            Some(last) if region.lane == at => last.add(need),
+            _ => needs.push(need),
+        }
+        at = region.lane;
+    }
     let step = match &split.plan[..] {
         [] => {
             let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
@@ -153,7 +143,7 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
         n: transitions.states(),
         nnz: survey.nnz,
         alpha: survey.alpha,
-        lanes: needs(lanes, &split.regions, &layout, real),
+        lanes: needs,
         plan: split.plan,
         hops: split.hops,
         exchange: split.path,

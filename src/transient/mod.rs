@@ -30,8 +30,10 @@ mod exchange;
 mod hops;
 pub(crate) mod iteration;
 pub mod kernels;
+pub mod matrix;
 pub mod order;
 pub mod parts;
+mod pattern;
 pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
@@ -39,6 +41,7 @@ pub mod region;
 pub(crate) mod solve;
 pub mod split;
 mod stationary;
+mod step;
 pub(crate) mod subdivided;
 mod sweep;
 pub mod timeline;

@@ -9,21 +9,16 @@
 use std::ops::Range;
 
 use super::bound::Survey;
-use super::capacity::{self, Need};
 use super::chain::Transitions;
-use super::kernels::GATHER;
-use super::region::{Kind, Region};
+use super::kernels::{GATHER, SWEEP_ROWS};
+use super::matrix::{Chunk, MatrixInfo, Source};
+use super::region::Region;
 use super::split::{self, Path, Split};
 use super::timeline::Timeline;
+use crate::Result;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox};
-use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
-use crate::{Error, Result};
-
-/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
-const CHUNK_ENTRIES: u64 = 1 << 26;
-/// The same for devices with memory of their own, where fewer and larger launches count for more.
-const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
+use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
@@ -38,29 +33,12 @@ pub struct Part<T> {
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
-    /// Exit rates of the computed rows.
+    /// Exit rates of the computed rows, unless its patterns hold them.
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
     /// What of its halo lies on its own lane.
     halos: Vec<Halo>,
-}
-
-/// Some rows of a part's matrix.
-#[derive(Debug)]
-pub struct Chunk<T> {
-    /// Who wants them.
-    pub kind: Kind,
-    /// First row, in the part's computed rows.
-    pub first: usize,
-    /// Number of rows.
-    pub rows: usize,
-    /// See [`Hyb`].
-    pub slices: Buffer<u32>,
-    /// See [`Hyb`].
-    pub columns: Buffer<u32>,
-    /// See [`Hyb`].
-    pub values: Buffer<T>,
 }
 
 /// Values of another part that a part reads.
@@ -115,31 +93,6 @@ pub struct Parts<T> {
     pub timeline: Option<Timeline>,
 }
 
-/// Facts of a matrix as it was stored.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct MatrixInfo {
-    /// `hyb`.
-    pub format: &'static str,
-    /// Largest ELL width of a slice.
-    pub ell_width: u32,
-    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
-    pub coo_share: f64,
-    /// Share of ELL elements that are padding.
-    pub padding: f64,
-    /// Bytes of the matrix, the diagonal included.
-    pub bytes: u64,
-    /// Largest number of halo elements of a part, and of parts.
-    pub halo: u64,
-    /// Number of parts.
-    pub parts: usize,
-    /// Steps between two exchanges.
-    pub hops: usize,
-    /// The way of values from lane to lane.
-    pub exchange: Path,
-    /// How rows were shared out over lanes; empty for one lane.
-    pub plan: Vec<split::LanePlan>,
-}
-
 impl<T: Real> Parts<T> {
     /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
@@ -147,16 +100,14 @@ impl<T: Real> Parts<T> {
         transitions: &dyn Transitions,
         survey: &Survey<T>,
         rule: WidthRule,
+        format: MatrixFormat,
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
         let Split { regions, plan, hops, path } =
             split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
-        // What is missing is said before minutes of building, not after.
-        capacity::needs(lanes, &regions, &layout, real).iter().try_for_each(Need::expect)?;
         let mut matrix = MatrixInfo {
-            format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
@@ -172,56 +123,33 @@ impl<T: Real> Parts<T> {
         matrix.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
 
         let mut parts = Vec::with_capacity(regions.len());
+        let mut formats: Vec<&str> = Vec::new();
         for region in &regions {
             let lane = &lanes[region.lane];
-            let limits = lane.device().limits;
-            let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-            let most = host.min(limits.binding / real).min(limits.buffer / real);
-            let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
-            let layout = Layout {
-                widths: layout.widths[slices.clone()].to_vec(),
-                tails: layout.tails[slices].to_vec(),
-            };
-            let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
-                transitions.incoming(region.computed.start + row, entries);
-                if region.len() > region.rows.len() {
-                    for (column, _) in entries {
-                        *column = region.local(*column);
-                    }
-                }
-            };
-            let mut chunks = Vec::new();
-            for (rows, kind) in region.pieces(&regions) {
-                // Local to the computed rows from here on.
-                let rows = rows.start - region.computed.start..rows.end - region.computed.start;
-                for slices in cut(&layout, rows.start / SLICE..rows.end.div_ceil(SLICE), most) {
-                    check_chunk(&layout, &slices, lane, real)?;
-                    let first = slices.start * SLICE;
-                    let hyb = lane.host(|| Hyb::<T>::build(&layout, slices, region.computed.len(), &row));
-                    matrix.bytes += hyb.bytes();
-                    chunks.push(Chunk {
-                        kind,
-                        first,
-                        rows: hyb.rows,
-                        slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
-                        columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
-                        values: lane.alloc_with("the matrix's values", &hyb.values)?,
-                    });
-                }
+            let built = with_source(lane, transitions, survey, &layout, region, &regions, |source| {
+                // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+                let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
+                source.build(if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format })
+            })?;
+            matrix.bytes += built.bytes;
+            matrix.passed_over.extend(built.passed_over);
+            if !formats.contains(&built.format.name()) {
+                formats.push(built.format.name());
             }
-            let exit = &survey.exit[region.computed.clone()];
-            matrix.bytes += exit.len() as u64 * real;
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
                 computed: region.computed.clone(),
                 own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
-                exit: lane.alloc_with("the exit rates", exit)?,
-                chunks,
+                exit: built.exit,
+                chunks: built.chunks,
                 halos: halos(lane, region, &regions)?,
             });
         }
+        matrix.format = formats.join("+");
+        matrix.passed_over.sort_unstable();
+        matrix.passed_over.dedup();
         let links = links(lanes, &parts, &regions, path)?;
         Ok(Self { parts, links, matrix, timeline: None })
     }
@@ -288,21 +216,29 @@ impl<T: Real> Parts<T> {
     }
 }
 
-/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
-/// hundreds of millions of entries does not fit.
-fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) -> Result<()> {
-    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
-    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
-    let limit = (lane.device().limits.binding / real).min(u64::from(u32::MAX) - 1);
-    if entries <= limit {
-        return Ok(());
-    }
-    Err(Error::OutOfMemory {
-        device: lane.device().name.clone(),
-        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
-        asked: entries * (real + 4),
-        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
-    })
+/// Does something with the source of a region's matrix.
+pub(super) fn with_source<T: Real, R>(
+    lane: &Lane,
+    transitions: &dyn Transitions,
+    survey: &Survey<T>,
+    layout: &Layout,
+    region: &Region,
+    regions: &[Region],
+    work: impl FnOnce(&Source<'_, T>) -> R,
+) -> R {
+    let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
+    let layout =
+        Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
+    let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+        transitions.incoming(region.computed.start + row, entries);
+        if region.len() > region.rows.len() {
+            for (column, _) in entries {
+                *column = region.local(*column);
+            }
+        }
+    };
+    let (exit, pieces) = (&survey.exit[region.computed.clone()], region.pieces(regions));
+    work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
 }
 
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {

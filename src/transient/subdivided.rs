@@ -7,6 +7,7 @@
 
 use super::bound::Survey;
 use super::exchange::Stage;
+use super::iteration::Sum;
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
@@ -90,7 +91,8 @@ pub(crate) fn run<T: Real>(
                 let r = &part.x[1 - source];
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
-                    launches.push(chunk.step(&lanes[lane], part, source, scalars, acc, 0..0)?);
+                    let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);

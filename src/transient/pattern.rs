@@ -1,0 +1,259 @@
+//! The CPU twin of the step with row patterns.
+//!
+//! Sixteen neighbouring rows at a time. Patterns of neighbours differ, but the sixteen numbers recur, with the period of
+//! the model's innermost loop; so a tile of rows is worked out once and kept by the thread: the offsets that any of
+//! its rows has, ascending, and for each offset the sixteen values, 0 where a row has none. An offset then is one
+//! contiguous read of x, and nothing is gathered. Zeros change no sum, so the bits are those of one row at a time.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::step::{Rows, SHARED, each, fma, tail};
+use crate::kernel::Real;
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+use crate::sparse::tiles::{Key, PLACES, TILE, place};
+use crate::sparse::{HEADER, SLICE};
+
+/// Most offsets of a tile; one with more is computed row by row.
+const MOST_OFFSETS: usize = 24;
+
+/// What patterns are made of, as the kernel binds it.
+#[derive(Clone, Copy)]
+struct Tables<'a, T> {
+    patterns: &'a [u32],
+    offsets: &'a [u32],
+    values: &'a [T],
+}
+
+impl<T: Real> Tables<'_, T> {
+    /// The (offset, value) of a pattern's ELL part, padding included.
+    #[inline(always)]
+    fn ell(&self, id: u16) -> impl Iterator<Item = (u32, T)> + '_ {
+        let header = &self.patterns[HEADER * (id as usize / SLICE)..][..HEADER];
+        let (start, width) = (header[0] as usize, header[1] as usize);
+        (start..start + width).map(move |group| {
+            let e = SLICE * group + id as usize % SLICE;
+            (self.offsets[e], self.values[e])
+        })
+    }
+
+    /// Where its other entries lie.
+    #[inline(always)]
+    fn coo(&self, id: u16) -> Range<usize> {
+        match self.patterns[HEADER * (id as usize / SLICE) + 2] as usize {
+            0 => 0..0,
+            at => {
+                let at = at + id as usize % SLICE;
+                self.patterns[at] as usize..self.patterns[at + 1] as usize
+            }
+        }
+    }
+}
+
+/// Numbers of patterns, a byte or two each.
+#[derive(Clone, Copy)]
+enum Ids<'a> {
+    Bytes(&'a [u8]),
+    Words(&'a [u16]),
+}
+
+impl Ids<'_> {
+    #[inline(always)]
+    fn at(self, row: usize) -> u16 {
+        match self {
+            Self::Bytes(ids) => u16::from(ids[row]),
+            Self::Words(ids) => ids[row],
+        }
+    }
+
+    #[inline(always)]
+    fn tile(self, row: usize) -> Key {
+        match self {
+            Self::Bytes(ids) => {
+                let ids = &ids[row..][..TILE];
+                std::array::from_fn(|i| u16::from(ids[i]))
+            }
+            Self::Words(ids) => std::array::from_fn(|i| ids[row..][..TILE][i]),
+        }
+    }
+}
+
+/// A tile worked out.
+#[derive(Clone, Copy)]
+struct Tile<T> {
+    key: Key,
+    /// Its place in the offsets and values; its number of offsets, or none if it is computed row by row.
+    region: usize,
+    offsets: Option<usize>,
+    /// Its least and greatest offset.
+    reach: (i32, i32),
+    exit: [T; TILE],
+}
+
+/// The tiles that a thread has met, each at the place that its key is hashed to.
+struct Tiles<T> {
+    /// Which matrix they are of.
+    matrix: u64,
+    places: Vec<Option<Tile<T>>>,
+    offsets: Vec<i32>,
+    values: Vec<[T; TILE]>,
+}
+
+impl<T: Real> Tiles<T> {
+    fn new(matrix: u64) -> Self {
+        Self { matrix, places: vec![None; PLACES], offsets: Vec::new(), values: Vec::new() }
+    }
+
+    /// The tile of these patterns.
+    #[inline(always)]
+    fn find(&mut self, key: &Key, tables: Tables<'_, T>) -> &Tile<T> {
+        let place = place(key);
+        if !matches!(&self.places[place], Some(tile) if tile.key == *key) {
+            self.work_out(place, key, tables);
+        }
+        self.places[place].as_ref().expect("it was just put there")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn work_out(&mut self, place: usize, key: &Key, tables: Tables<'_, T>) {
+        let region = match &self.places[place] {
+            Some(evicted) => evicted.region,
+            None => {
+                let region = self.offsets.len();
+                self.offsets.resize(region + MOST_OFFSETS, 0);
+                self.values.resize(region + MOST_OFFSETS, [T::ZERO; TILE]);
+                region
+            }
+        };
+        let mut tile = Tile { key: *key, region, offsets: None, reach: (0, 0), exit: [T::ZERO; TILE] };
+        let mut all: Vec<i32> = Vec::new();
+        let mut tails = false;
+        let ell = |id: u16| tables.ell(id).filter(|&(_, value)| value != T::ZERO);
+        for &id in key {
+            tails |= !tables.coo(id).is_empty();
+            all.extend(ell(id).map(|(offset, _)| offset as i32));
+        }
+        all.sort_unstable();
+        all.dedup();
+        if !tails && all.len() <= MOST_OFFSETS {
+            let values = &mut self.values[region..][..MOST_OFFSETS];
+            values.fill([T::ZERO; TILE]);
+            for (row, &id) in key.iter().enumerate() {
+                tile.exit[row] = tables.values[id as usize];
+                for (offset, value) in ell(id) {
+                    let at = all.binary_search(&(offset as i32)).expect("it is one of them");
+                    values[at][row] = value;
+                }
+            }
+            self.offsets[region..][..all.len()].copy_from_slice(&all);
+            tile.offsets = Some(all.len());
+            tile.reach = (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0));
+        }
+        self.places[place] = Some(tile);
+    }
+}
+
+thread_local! {
+    /// The tiles of the matrix that this thread saw last.
+    static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+/// Rows of a chunk of patterns.
+struct Patterned<'a, T> {
+    ids: Ids<'a>,
+    tables: Tables<'a, T>,
+    exit_apart: bool,
+    /// First row, and the place of the chunk's row 0 in x.
+    first: usize,
+    base: usize,
+    x: &'a [T],
+    rows: Rows<'a, T>,
+    tiles: &'a mut Tiles<T>,
+}
+
+impl<T: Real> Body for Patterned<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let rows = self.rows.y.len();
+        // Offsets are signed where tiles read x, which holds for all but the longest vectors.
+        let tiled = if self.x.len() <= i32::MAX as usize { rows - rows % TILE } else { 0 };
+        for row in (0..tiled).step_by(TILE) {
+            if !self.tile::<LEVEL>(row) {
+                (row..row + TILE).for_each(|row| self.row::<LEVEL>(row));
+            }
+        }
+        (tiled..rows).for_each(|row| self.row::<LEVEL>(row));
+    }
+}
+
+impl<T: Real> Patterned<'_, T> {
+    /// A tile of rows, unless they have to be computed one by one.
+    #[inline(always)]
+    fn tile<const LEVEL: u8>(&mut self, row: usize) -> bool {
+        let key = self.ids.tile(self.first + row);
+        let tile = self.tiles.find(&key, self.tables);
+        let at = (self.base + self.first + row) as i64;
+        let (least, greatest) = (at + i64::from(tile.reach.0), at + i64::from(tile.reach.1) + TILE as i64);
+        let Some(count) = tile.offsets.filter(|_| least >= 0 && greatest <= self.x.len() as i64) else {
+            return false;
+        };
+        let (region, exit) = (tile.region, tile.exit);
+        let offsets = &self.tiles.offsets[region..][..count];
+        let values = &self.tiles.values[region..][..count];
+        let mut sums = [T::ZERO; TILE];
+        for (&offset, values) in offsets.iter().zip(values) {
+            let x = &self.x[(at + i64::from(offset)) as usize..][..TILE];
+            for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
+                *s = fma::<T, LEVEL>(value, x, *s);
+            }
+        }
+        if self.exit_apart {
+            let exit: [T; TILE] = std::array::from_fn(|r| self.rows.exit[row..][..TILE][r]);
+            self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);
+        } else {
+            self.rows.finish::<LEVEL>(row..row + TILE, &sums, |r| exit[r]);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn row<const LEVEL: u8>(&mut self, row: usize) {
+        let id = self.ids.at(self.first + row);
+        let coo = self.tables.coo(id);
+        let at = (self.base + self.first + row) as u32;
+        let (tables, x) = (self.tables, self.x);
+        let entry = |e: usize| (at.wrapping_add(tables.offsets[e]) as usize, tables.values[e]);
+        let rate = if self.exit_apart { self.rows.exit[row] } else { tables.values[id as usize] };
+        let mut s = T::ZERO;
+        for (offset, value) in tables.ell(id) {
+            s = fma::<T, LEVEL>(value, x[at.wrapping_add(offset) as usize], s);
+        }
+        if !coo.is_empty() {
+            s = s.plus(tail::<T, LEVEL>(coo.start, coo.end, entry, x));
+        }
+        self.rows.finish::<LEVEL>(row..row + 1, &[s], |_| rate);
+    }
+}
+
+pub(super) fn step_pattern<T: Real>(call: &Call<'_>) {
+    let (patterns, values, x) = (call.read::<u32>(1), call.read::<T>(2), call.read::<T>(5));
+    let ids = if call.param(SHARED) == 2 { Ids::Bytes(call.read(0)) } else { Ids::Words(call.read(0)) };
+    let offsets = &patterns[call.param(SHARED + 1) as usize..];
+    let tables = Tables { patterns, offsets, values };
+    let exit_apart = call.param(SHARED + 2) != 0;
+    let base = (call.param(5) + call.param(6)) as usize;
+    let matrix = call.contents(1);
+    // Few large pieces: a thread works tiles out again after another thread's piece.
+    let pieces = 8 * rayon::current_num_threads();
+    let size = (call.param(4) as usize).div_ceil(pieces).next_multiple_of(1024);
+    each(call, size, |first, rows| {
+        let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());
+        let mut tiles =
+            kept.filter(|tiles| tiles.matrix == matrix).unwrap_or_else(|| Box::new(Tiles::new(matrix)));
+        dispatch(Patterned { ids, tables, exit_apart, first, base, x, rows, tiles: &mut tiles });
+        KEPT.set(Some(tiles));
+    });
+}
