@@ -2,7 +2,9 @@
 
 mod lanes;
 mod memory;
+pub mod seed_table;
 mod spmv;
+mod together;
 mod transfer;
 mod transient;
 pub mod walk;
@@ -13,6 +15,7 @@ pub use lanes::{lane_times, largest_system, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
+pub use together::{PhaseTime, Together};
 pub use transfer::{CASES as TRANSFERS, transfer};
 pub use transient::{Case, transient};
 
@@ -103,4 +106,7 @@ pub struct Record {
     /// What else was measured.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub more: Option<serde_json::Value>,
+    /// What several lanes spend on each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
 }

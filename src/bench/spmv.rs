@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::together::together;
 use super::{Record, Silent, Spread, bandwidth};
 use crate::Result;
 use crate::kernel::{Precision, Real};
@@ -41,7 +42,7 @@ fn measure<T: Real>(
     let n = transitions.states();
     expect_room::<T>(lanes, transitions)?;
     let survey = lanes[0].host(|| survey::<T>(transitions));
-    let parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
+    let mut parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
@@ -98,7 +99,13 @@ fn measure<T: Real>(
             terms: None,
             steps_per_s: None,
             more: None,
+            together: None,
         });
+    }
+    if lanes.len() > 1 {
+        drop((target, iteration));
+        let steps = ((0.1 / records[0].seconds.median) as u64).clamp(4, STEPS as u64);
+        records[0].together = Some(together(lanes, &mut parts, &survey, &x, steps, repeat)?);
     }
     Ok(records)
 }

@@ -114,6 +114,7 @@ pub fn transfer(lanes: &[Lane], precision: Precision, bytes: u64, repeat: usize)
         relative_error: 0.0,
         repetitions: repeat,
         terms: None,
+        together: None,
         steps_per_s: None,
         more: None,
     };

@@ -87,5 +87,6 @@ pub fn transient(
         terms: Some(solution.terms),
         steps_per_s: None,
         more: None,
+        together: None,
     })
 }

@@ -128,6 +128,7 @@ pub(super) fn records(
                 relative_error: residual,
                 repetitions: repeat,
                 terms: None,
+                together: None,
                 steps_per_s: None,
                 more: None,
             },

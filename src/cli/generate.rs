@@ -14,9 +14,9 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
-    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU; system: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
-    /// random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N, toeplitz:N,DL,D,DU,
-    /// laplace:N
+    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
+    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N,
+    /// toeplitz:N,DL,D,DU, laplace:N
     spec: String,
     /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx)
     #[arg(short, long, value_name = "FILE")]
@@ -47,8 +47,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     }
     let Some(model) = models::parse(&args.spec) else {
         return Err(Error::Invalid(format!(
-            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, the systems {} and the \
-             tridiagonal systems {}",
+            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
+             systems {} and the tridiagonal systems {}",
             args.spec,
             models::SYSTEMS,
             models::TRIDIAGONAL

@@ -10,6 +10,7 @@ mod interrupt;
 mod lanes;
 mod output;
 mod progress;
+mod seed_table;
 mod transient;
 mod tridiagonal;
 mod tune;

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 
+pub mod plan;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;

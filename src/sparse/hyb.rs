@@ -37,24 +37,25 @@ pub struct Hyb<T> {
 /// Appends the (column, value) pairs of a row, columns ascending.
 pub type RowSource<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
 
-/// Cuts slices into chunks of at most `most_entries` stored entries, at multiples of [`BLOCK`] rows. A single
-/// block may exceed the limit.
-pub fn cut(layout: &Layout, most_entries: u64) -> Vec<Range<usize>> {
+/// Cuts some slices, from the first of a block on, into chunks of at most `most_entries` stored entries, at multiples of
+/// [`BLOCK`] rows. A single block may exceed the limit.
+pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Range<usize>> {
     const SLICES: usize = BLOCK / SLICE;
     let mut chunks = Vec::new();
-    let (mut first, mut held) = (0, 0u64);
-    let blocks = layout.widths.chunks(SLICES).zip(layout.tails.chunks(SLICES));
-    for (block, (widths, tails)) in blocks.enumerate() {
+    let (mut first, mut held) = (slices.start, 0u64);
+    let (widths, tails) = (&layout.widths[slices.clone()], &layout.tails[slices.clone()]);
+    for (block, (widths, tails)) in widths.chunks(SLICES).zip(tails.chunks(SLICES)).enumerate() {
+        let start = slices.start + block * SLICES;
         let entries: u64 = widths.iter().map(|&w| u64::from(w) * SLICE as u64).sum::<u64>()
             + tails.iter().map(|&t| u64::from(t)).sum::<u64>();
         if held + entries > most_entries && held > 0 {
-            chunks.push(first..block * SLICES);
-            (first, held) = (block * SLICES, 0);
+            chunks.push(first..start);
+            (first, held) = (start, 0);
         }
         held += entries;
     }
-    if first < layout.widths.len() {
-        chunks.push(first..layout.widths.len());
+    if first < slices.end {
+        chunks.push(first..slices.end);
     }
     chunks
 }
@@ -336,7 +337,7 @@ mod tests {
         for rule in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(0)] {
             let layout = Layout::new(&lengths, rule, 8);
             for most in [1, 2000, u64::MAX] {
-                let chunks = cut(&layout, most);
+                let chunks = cut(&layout, 0..layout.widths.len(), most);
                 let mut at = 0;
                 for chunk in chunks {
                     assert_eq!(chunk.start * SLICE % BLOCK, 0, "chunks are cut at blocks");

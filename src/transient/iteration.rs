@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::Observer;
+use super::exchange::Stage;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::parts::{Part, Parts};
-use crate::kernel::{Kernel, Real};
+use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
@@ -114,8 +117,14 @@ impl<'a, T: Real> Iteration<'a, T> {
     pub(crate) fn start(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
-            let values: Vec<T> = initial[part.rows.clone()].iter().map(|&p| T::of(p)).collect();
-            self.lanes[part.lane].upload(&values, &part.x[0], part.own)?;
+            let (lane, own) = (&self.lanes[part.lane], &initial[part.rows.clone()]);
+            match T::PRECISION {
+                Precision::F64 => lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?,
+                Precision::F32 => {
+                    let values: Vec<T> = own.par_iter().map(|&p| T::of(p)).collect();
+                    lane.upload(&values, &part.x[0], part.own)?;
+                }
+            }
         }
         self.parts.exchange(self.lanes, 0)
     }
@@ -137,7 +146,7 @@ impl<'a, T: Real> Iteration<'a, T> {
     /// An accumulator for each part.
     pub(crate) fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
         let parts = self.parts.parts.iter();
-        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.rows.len())).collect()
+        parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.computed.len())).collect()
     }
 
     /// Gives a sum the weights of steps from `first` on.
@@ -183,7 +192,9 @@ impl<'a, T: Real> Iteration<'a, T> {
             return Ok(Vec::new());
         }
         let mut watch = |done: u64| observer.progress(before + from + done, all);
-        let launches = |lane: usize, source: usize| self.step_launches(lane, targets, source, from..to);
+        let launches = |lane: usize, source: usize, stage: Stage| {
+            self.step_launches(lane, targets, source, from..to, stage)
+        };
         self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
         self.k = to;
         self.now = (self.now + count as usize) % 2;
@@ -233,21 +244,28 @@ impl<'a, T: Real> Iteration<'a, T> {
         }
     }
 
-    /// One step of a lane's parts from x[source], with everything that reads x[source]. `steps` are those that it
-    /// is taken for; each adds its own term, or leaves it to the one before, so none is added outside of them.
+    /// A stage of one step of a lane's parts from x[source]; the last with everything that reads all of an iterate.
+    /// `steps` are those that it is taken for; each adds its own term, or leaves it to the one before, so none is added
+    /// outside of them.
     fn step_launches(
         &self,
         lane: usize,
         targets: &[&Target<T>],
         source: usize,
         steps: Range<u64>,
+        stage: Stage,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            let (scalars, acc, held) = self.fused(targets.first().copied(), p);
+            // Accumulators are the owner's.
+            let target = targets.first().copied().filter(|_| stage != Stage::Ghosts);
+            let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
-            for chunk in &part.chunks {
+            for chunk in part.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
                 launches.push(chunk.step(&self.lanes[lane], part, source, &sum)?);
+            }
+            if stage != Stage::Rest {
+                continue;
             }
             for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
                 launches.push(self.accumulate(target, p, source, &steps)?);
@@ -265,18 +283,19 @@ impl<'a, T: Real> Iteration<'a, T> {
         steps: &Range<u64>,
     ) -> Result<Launch> {
         let p = &self.parts.parts[part];
-        let window = within(&target.held, steps);
+        // Ghosts of the accumulator are nobody's.
+        let (window, rows) = (within(&target.held, steps), p.computed.len());
         let params = [
             0,
             window.start as u32,
             window.end as u32,
             target.held.start as u32,
-            p.rows.len() as u32,
-            p.own as u32,
+            rows as u32,
+            p.base() as u32,
         ];
         let (x, y) = (&p.x[source], &p.x[1 - source]);
         let args = [target.scalars[p.lane].arg(), x.arg(), y.arg(), target.acc[part].arg()];
-        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, p.rows.len(), &params, &args)
+        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, &params, &args)
     }
 
     fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
@@ -374,7 +393,7 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// Copies accumulators to the host, in the order of states.
     pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc[p], 0))
+        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()))
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -386,12 +405,20 @@ impl<'a, T: Real> Iteration<'a, T> {
     where
         T: 'b,
     {
-        let mut all = Vec::new();
+        let mut all = vec![0.0; self.parts.parts.iter().map(|part| part.rows.len()).sum()];
+        let mut rest = &mut all[..];
         for (p, part) in self.parts.parts.iter().enumerate() {
-            let (buffer, offset) = of(p);
-            let mut own = vec![T::ZERO; part.rows.len()];
-            self.lanes[part.lane].download(buffer, offset, &mut own)?;
-            all.extend(own.iter().map(|p| p.wide()));
+            let (lane, (buffer, offset)) = (&self.lanes[part.lane], of(p));
+            let (own, behind) = rest.split_at_mut(part.rows.len());
+            match T::PRECISION {
+                Precision::F64 => lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?,
+                Precision::F32 => {
+                    let mut values = vec![T::ZERO; own.len()];
+                    lane.download(buffer, offset, &mut values)?;
+                    own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
+                }
+            }
+            rest = behind;
         }
         Ok(all)
     }

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use super::capacity::Need;
 use super::iteration::Sum;
 use super::parts::Part;
-use super::split::{self, Region};
+use super::region::{Kind, Region};
+use super::split::{self, Path};
 use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -28,7 +30,9 @@ const MOST_MISSED: f64 = 1.0 / 256.0;
 /// Some rows of a part's matrix.
 #[derive(Debug)]
 pub struct Chunk<T> {
-    /// First row, in the part's own rows.
+    /// Who wants them.
+    pub kind: Kind,
+    /// First row, in the part's computed rows.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
@@ -85,6 +89,10 @@ pub struct MatrixInfo {
     pub halo: u64,
     /// Number of parts.
     pub parts: usize,
+    /// Steps between two exchanges.
+    pub hops: usize,
+    /// The way of values from lane to lane.
+    pub exchange: Path,
     /// How rows were shared out over lanes; empty for one lane.
     pub plan: Vec<split::LanePlan>,
 }
@@ -103,9 +111,11 @@ pub(super) struct Matrix<T> {
 pub(super) struct Source<'a, T> {
     pub(super) lane: &'a Lane,
     pub(super) region: &'a Region,
+    /// The computed rows in pieces of one kind, global.
+    pub(super) pieces: &'a [(Range<usize>, Kind)],
     pub(super) layout: &'a Layout,
     pub(super) exit: &'a [T],
-    /// Rows of the region, columns local.
+    /// Computed rows of the region, columns local.
     pub(super) row: RowSource<'a>,
 }
 
@@ -117,9 +127,55 @@ enum Choice<T> {
     Pattern(Patterns<T>),
 }
 
+impl<T> Choice<T> {
+    fn format(&self) -> MatrixFormat {
+        match self {
+            Self::Hyb => MatrixFormat::Hyb,
+            Self::Packed(_) => MatrixFormat::Packed,
+            Self::Pair(_) => MatrixFormat::Pair,
+            Self::Pattern(_) => MatrixFormat::Pattern,
+        }
+    }
+}
+
 impl<T: Real> Source<'_, T> {
+    /// What its part is going to take of the lane.
+    ///
+    /// # Errors
+    /// A format that the matrix does not fit, asked for by name.
+    pub(super) fn plan(&self, format: MatrixFormat) -> Result<Need> {
+        let (choice, _) = self.choose(format)?;
+        Ok(self.need(choice.format(), self.bytes(&choice)))
+    }
+
+    fn need(&self, format: MatrixFormat, matrix: u64) -> Need {
+        let (device, real) = (self.lane.device(), T::PRECISION.bytes());
+        Need {
+            device: device.spec.clone(),
+            name: device.name.clone(),
+            rows: self.region.rows.len(),
+            entries: self.region.entries,
+            format: format.name(),
+            matrix,
+            vectors: (2 * self.region.len() + self.region.computed.len()) as u64 * real,
+            free: self.lane.free_bytes(),
+        }
+    }
+
+    /// Bytes of the matrix in a format, exit rates included.
+    fn bytes(&self, choice: &Choice<T>) -> u64 {
+        let real = T::PRECISION.bytes();
+        let (stored, exit) = (self.layout.stored(), self.rows() as u64 * real);
+        match choice {
+            Choice::Hyb => stored * (4 + real) + exit,
+            Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
+            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
+            Choice::Pattern(p) => p.bytes(self.rows(), real),
+        }
+    }
+
     fn rows(&self) -> usize {
-        self.region.rows.len()
+        self.region.computed.len()
     }
 
     /// Builds the matrix in a format on the lane.
@@ -128,49 +184,57 @@ impl<T: Real> Source<'_, T> {
     /// A format that the matrix does not fit, asked for by name; lack of memory.
     pub(super) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
         let (choice, passed_over) = self.choose(format)?;
+        // What is missing is said before minutes of building, not after.
+        self.need(choice.format(), self.bytes(&choice)).expect()?;
         let mut bytes = 0;
         let inside = matches!(&choice, Choice::Pattern(p) if !p.exit_apart);
         let exit = if inside { &self.exit[..self.exit.len().min(1)] } else { self.exit };
         let exit = self.lane.alloc_with("the exit rates", exit)?;
         bytes += exit.bytes();
-        let format = match &choice {
-            Choice::Hyb => MatrixFormat::Hyb,
-            Choice::Packed(_) => MatrixFormat::Packed,
-            Choice::Pair(_) => MatrixFormat::Pair,
-            Choice::Pattern(_) => MatrixFormat::Pattern,
-        };
+        let format = choice.format();
         let mut chunks = Vec::new();
-        for rows in self.cut(&choice)? {
+        for (rows, kind) in self.cut(&choice)? {
             let first = rows.start;
             let (rows, stored) = match &choice {
                 Choice::Pattern(patterns) => (rows.len(), self.patterns(patterns, rows)?),
                 _ => self.slices(&choice, rows)?,
             };
             bytes += stored.bytes();
-            chunks.push(Chunk { first, rows, stored });
+            chunks.push(Chunk { kind, first, rows, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Ranges of rows that are built and bound at once.
-    fn cut(&self, choice: &Choice<T>) -> Result<Vec<Range<usize>>> {
+    /// Ranges of rows that are built and bound at once, each of one kind.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(Range<usize>, Kind)>> {
+        let mut all = Vec::new();
+        for (rows, kind) in self.pieces {
+            // Local to the computed rows.
+            let start = self.region.computed.start;
+            let ranges = self.cut_piece(choice, rows.start - start..rows.end - start)?;
+            all.extend(ranges.into_iter().map(|range| (range, *kind)));
+        }
+        Ok(all)
+    }
+
+    fn cut_piece(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<Vec<Range<usize>>> {
         let (real, limits) = (T::PRECISION.bytes(), self.lane.device().limits);
         let most = limits.binding.min(limits.buffer);
         let entry = match choice {
             Choice::Pattern(p) => {
-                let rows = (most / p.id_bytes()) as usize / BLOCK * BLOCK;
-                let starts = (0..self.rows()).step_by(rows.max(BLOCK));
-                return Ok(starts.map(|first| first..(first + rows.max(BLOCK)).min(self.rows())).collect());
+                let most = ((most / p.id_bytes()) as usize / BLOCK * BLOCK).max(BLOCK);
+                let starts = rows.clone().step_by(most);
+                return Ok(starts.map(|first| first..(first + most).min(rows.end)).collect());
             }
             Choice::Hyb => real,
             Choice::Packed(_) => 4,
             Choice::Pair(_) => 1,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-        let chunks = cut(self.layout, host.min(most / entry));
+        let chunks = cut(self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
         chunks.iter().try_for_each(|chunk| check_chunk(self.layout, chunk, self.lane, entry))?;
-        let rows = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
-        Ok(chunks.into_iter().map(rows).collect())
+        let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
+        Ok(chunks.into_iter().map(whole).collect())
     }
 
     fn slices(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<(usize, Stored<T>)> {
@@ -250,14 +314,6 @@ impl<T: Real> Source<'_, T> {
         let own = self.region.left;
         let rows = repetition::Rows { rows: self.rows(), own, exit: self.exit, width: &width, row: self.row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));
-        let real = T::PRECISION.bytes();
-        let (stored, exit) = (self.layout.stored(), self.rows() as u64 * real);
-        let bytes = |choice: &Choice<T>| match choice {
-            Choice::Hyb => stored * (4 + real) + exit,
-            Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
-            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
-            Choice::Pattern(p) => p.bytes(self.rows(), real),
-        };
         let Repetition { patterns, pairs, values } = found;
         let candidates = [
             (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
@@ -275,7 +331,7 @@ impl<T: Real> Source<'_, T> {
                         passed_over.push(format!("{candidate}: {why}"));
                         continue;
                     }
-                    let bytes = bytes(&choice);
+                    let bytes = self.bytes(&choice);
                     if best.as_ref().is_none_or(|&(_, least)| bytes < least) {
                         best = Some((choice, bytes));
                     }
@@ -346,7 +402,7 @@ impl<T: Real> Chunk<T> {
             sum.weights as u32,
             self.rows as u32,
             self.first as u32,
-            part.own as u32,
+            part.base() as u32,
         ];
         params.extend(own_params);
         let mut args = matrix.to_vec();

@@ -12,10 +12,12 @@ use super::bound::Survey;
 use super::chain::Transitions;
 use super::kernels::{GATHER, SWEEP_ROWS};
 use super::matrix::{Chunk, MatrixInfo, Source};
-use super::split::{self, Region};
+use super::region::Region;
+use super::split::{self, Path, Split};
+use super::timeline::Timeline;
 use crate::Result;
 use crate::kernel::Real;
-use crate::lane::{Buffer, Lane, Launch};
+use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox};
 use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
 
 /// Consecutive rows on a lane.
@@ -23,13 +25,15 @@ use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
 pub struct Part<T> {
     /// Its lane.
     pub lane: usize,
-    /// Global rows.
+    /// Its own rows, global.
     pub rows: Range<usize>,
-    /// Length of the left halo: place of the first own row in `x`.
+    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
+    pub computed: Range<usize>,
+    /// Place of the first own row in `x`.
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
-    /// Exit rates of the own rows, unless its patterns hold them.
+    /// Exit rates of the computed rows, unless its patterns hold them.
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
@@ -60,6 +64,20 @@ pub struct Link<T> {
     index: Buffer<u32>,
     /// The values side by side, on the owner's lane.
     pub values: Buffer<T>,
+    /// The way through the host, where there is no other: from the owner's lane, and to either iterate of the reader.
+    pub(super) host: Option<(Outbox, [Inbox; 2])>,
+}
+
+impl<T> Part<T> {
+    /// Place of the first own row among the computed ones.
+    pub fn ghosts(&self) -> usize {
+        self.rows.start - self.computed.start
+    }
+
+    /// Place of the first computed row in `x`.
+    pub fn base(&self) -> usize {
+        self.own - self.ghosts()
+    }
 }
 
 /// A chain on its lanes.
@@ -71,6 +89,8 @@ pub struct Parts<T> {
     pub links: Vec<Link<T>>,
     /// What was built.
     pub matrix: MatrixInfo,
+    /// Keeps account of steps with an exchange through the host, if asked to.
+    pub timeline: Option<Timeline>,
 }
 
 impl<T: Real> Parts<T> {
@@ -84,12 +104,15 @@ impl<T: Real> Parts<T> {
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
-        let (regions, plan) = split::split(lanes, transitions, &survey.lengths, real, how)?;
+        let Split { regions, plan, hops, path } =
+            split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
         let mut matrix = MatrixInfo {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
+            hops,
+            exchange: path,
             plan,
             ..MatrixInfo::default()
         };
@@ -103,24 +126,11 @@ impl<T: Real> Parts<T> {
         let mut formats: Vec<&str> = Vec::new();
         for region in &regions {
             let lane = &lanes[region.lane];
-            let slices = region.rows.start / SLICE..region.rows.end.div_ceil(SLICE);
-            let layout = Layout {
-                widths: layout.widths[slices.clone()].to_vec(),
-                tails: layout.tails[slices].to_vec(),
-            };
-            let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
-                transitions.incoming(region.rows.start + row, entries);
-                if !region.halo.is_empty() {
-                    for (column, _) in entries {
-                        *column = region.local(*column);
-                    }
-                }
-            };
-            let exit = &survey.exit[region.rows.clone()];
-            // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
-            let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
-            let format = if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format };
-            let built = Source { lane, region, layout: &layout, exit, row: &row }.build(format)?;
+            let built = with_source(lane, transitions, survey, &layout, region, &regions, |source| {
+                // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+                let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
+                source.build(if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format })
+            })?;
             matrix.bytes += built.bytes;
             matrix.passed_over.extend(built.passed_over);
             if !formats.contains(&built.format.name()) {
@@ -129,7 +139,8 @@ impl<T: Real> Parts<T> {
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
-                own: region.left,
+                computed: region.computed.clone(),
+                own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
                 exit: built.exit,
                 chunks: built.chunks,
@@ -139,7 +150,8 @@ impl<T: Real> Parts<T> {
         matrix.format = formats.join("+");
         matrix.passed_over.sort_unstable();
         matrix.passed_over.dedup();
-        Ok(Self { parts, links: links(lanes, &regions)?, matrix })
+        let links = links(lanes, &parts, &regions, path)?;
+        Ok(Self { parts, links, matrix, timeline: None })
     }
 
     /// The parts of a lane, with their numbers.
@@ -204,10 +216,38 @@ impl<T: Real> Parts<T> {
     }
 }
 
+/// Does something with the source of a region's matrix.
+pub(super) fn with_source<T: Real, R>(
+    lane: &Lane,
+    transitions: &dyn Transitions,
+    survey: &Survey<T>,
+    layout: &Layout,
+    region: &Region,
+    regions: &[Region],
+    work: impl FnOnce(&Source<'_, T>) -> R,
+) -> R {
+    let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
+    let layout =
+        Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
+    let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+        transitions.incoming(region.computed.start + row, entries);
+        if region.len() > region.rows.len() {
+            for (column, _) in entries {
+                *column = region.local(*column);
+            }
+        }
+    };
+    let (exit, pieces) = (&survey.exit[region.computed.clone()], region.pieces(regions));
+    work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
+}
+
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
     for (owner, other) in regions.iter().enumerate().filter(|(_, other)| other.lane == region.lane) {
-        if let rows @ [first, ..] = region.reads(other) {
+        if other.rows == region.rows {
+            continue;
+        }
+        if let rows @ [first, ..] = &region.takes(other)[..] {
             let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
             let first = region.local(*first) as usize;
             halos.push(Halo { owner, index: lane.alloc_with("a halo", &index)?, first });
@@ -216,20 +256,20 @@ fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> 
     Ok(halos)
 }
 
-fn links<T: Real>(lanes: &[Lane], regions: &[Region]) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], regions: &[Region], path: Path) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     for (to, region) in regions.iter().enumerate() {
         for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
-            if let rows @ [first, ..] = region.reads(other) {
+            if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
-                let lane = &lanes[other.lane];
-                links.push(Link {
-                    from,
-                    to,
-                    first: region.local(*first) as usize,
-                    index: lane.alloc_with("a halo", &index)?,
-                    values: lane.alloc("a halo", index.len())?,
-                });
+                let (lane, first) = (&lanes[other.lane], region.local(*first) as usize);
+                let values = lane.alloc("a halo", index.len())?;
+                let inbox = |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
+                let host = match path {
+                    Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
+                    Path::None | Path::Peer => None,
+                };
+                links.push(Link { from, to, first, index: lane.alloc_with("a halo", &index)?, values, host });
             }
         }
     }

@@ -52,6 +52,7 @@ fn record(
         relative_error: 0.0,
         repetitions: 1,
         terms: None,
+        together: None,
         steps_per_s: None,
         more: Some(more),
     }
