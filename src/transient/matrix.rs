@@ -224,7 +224,7 @@ impl<T: Real> Source<'_, T> {
             Choice::Pattern(p) => {
                 let most = ((most / p.id_bytes()) as usize / BLOCK * BLOCK).max(BLOCK);
                 let starts = rows.clone().step_by(most);
-                return Ok(starts.map(|first| first..(first + most).min(rows.end)).collect());
+                return Ok(starts.map(|first| first..first.saturating_add(most).min(rows.end)).collect());
             }
             Choice::Hyb => real,
             Choice::Packed(_) => 4,
