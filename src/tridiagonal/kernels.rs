@@ -32,7 +32,7 @@ pub static ALL: [&Kernel; 7] = [
 /// Rows of a unit.
 pub const UNIT: usize = 128;
 /// Rows of a tile: what one workgroup takes.
-pub const TILE: usize = 1024;
+pub const TILE: usize = 2048;
 /// Units that one workgroup joins to one.
 pub const FAN: usize = 256;
 
