@@ -307,7 +307,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
     let (wlan, lanes) = (model("wlan:3,2"), lanes_of("cpu,cpu"));
     for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
-            let split = How { exchange, ..How::default() };
+            let split = How { exchange, hops: Some(1), ..How::default() };
             let options = Options { split, method, order: Order::Natural, ..Options::default() };
             run(&lanes, F64, &*wlan, &Initial::State(0), &[5.0], &options)
         };

@@ -73,17 +73,20 @@ pub fn transient(
         precision: precision.to_string(),
         n: solution.n,
         nnz: solution.nnz,
-        format: solution.matrix.format,
+        format: solution.matrix.format.clone(),
         lanes: lanes.len(),
         accumulate: None,
         bytes,
         bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)
-            + window * 2 * real * solution.n as u64,
+            + window * real * solution.n as u64,
         seconds,
         gb_per_s: bytes as f64 / seconds.median / 1e9,
         copy_gb_per_s: copy,
         relative_error: l1,
         repetitions: repeat,
         terms: Some(solution.terms),
+        steps_per_s: None,
+        more: None,
+        together: None,
     })
 }

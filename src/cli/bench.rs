@@ -1,16 +1,20 @@
 //! `kolmo bench`.
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
 
+use super::seed_table::SeedTable;
+use super::transient::Hops;
 use super::{Common, Outcome, transient};
 use crate::bench::{self, Record};
 use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, OpenOptions, open};
 use crate::report::seconds;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
+use crate::transient::split::How;
 use crate::transient::{Method, Observer, Options, Problem, solve};
 use crate::{Error, Result};
 
@@ -20,12 +24,26 @@ pub(super) enum Bench {
     Spmv(Spmv),
     /// Whole solutions, against the same on the CPU
     Transient(Transient),
+    /// Walks: steps a second
+    Walk(super::bench_walk::Walk),
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
+    Transfer(super::bench_transfer::Transfer),
+    /// Tridiagonal systems, host to host, on each number of lanes
+    Tridiagonal(super::bench_lanes::Tridiagonal),
+    /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
+    SeedTable(SeedTable),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Spmv {
     #[command(flatten)]
     job: Job,
+    /// Steps between two exchanges of devices that share a chain through the host
+    #[arg(long, value_name = "N", default_value = "auto")]
+    hops: Hops,
+    /// Show what each device's thread does between two exchanges
+    #[arg(long)]
+    timeline: bool,
 }
 
 #[derive(Debug, Args)]
@@ -57,8 +75,22 @@ struct Job {
     /// Width of the ELL part
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
+    /// Format of the matrix; all measures every one that the chain fits
+    #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
+    matrix_format: Formats,
     #[command(flatten)]
     common: Common,
+}
+
+/// Formats to measure.
+#[derive(Debug, Clone)]
+struct Formats(Vec<MatrixFormat>);
+
+fn formats(s: &str) -> Result<Formats> {
+    match s {
+        "all" => Ok(Formats(MatrixFormat::STORED.to_vec())),
+        one => one.parse().map(|one| Formats(vec![one])),
+    }
 }
 
 struct Keep(Vec<f64>);
@@ -78,6 +110,10 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
+        Bench::Walk(walk) => return super::bench_walk::run(walk),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
+        Bench::SeedTable(args) => return super::seed_table::run(args),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -85,7 +121,11 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) => Vec::new(),
+        Bench::Spmv(_)
+        | Bench::SeedTable(_)
+        | Bench::Walk(_)
+        | Bench::Transfer(_)
+        | Bench::Tridiagonal(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -109,29 +149,37 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         true => vec![&job.common.device.0],
         false => job.common.device.0.chunks(1).collect(),
     };
+    let formats = &job.matrix_format.0;
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
         match command {
-            Bench::Spmv(_) => {
-                let width = job.ell_width;
-                records.extend(bench::spmv(
-                    &lanes,
-                    precision,
-                    &chain.name,
-                    &*chain.transitions,
-                    width,
-                    job.repeat,
-                )?);
+            Bench::Spmv(spmv) => {
+                let split = How { hops: spmv.hops.0, ..How::default() };
+                for &format in formats {
+                    let options = Options { width: job.ell_width, format, split, ..Options::default() };
+                    let (name, chain) = (&chain.name, &*chain.transitions);
+                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.extend(measured?),
+                    }
+                }
             }
+            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => {}
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
-                let options =
-                    Options { epsilon: t.epsilon, width: job.ell_width, method, ..Options::default() };
-                let case =
-                    bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);
+                for &format in formats {
+                    let (epsilon, width) = (t.epsilon, job.ell_width);
+                    let options = Options { epsilon, width, format, method, ..Options::default() };
+                    let case =
+                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    match bench::transient(&lanes, precision, &case, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.push(measured?),
+                    }
+                }
             }
+            Bench::SeedTable(_) => unreachable!("it has a table of its own"),
         }
     }
     if let Some(mut file) = report.take() {
@@ -142,6 +190,9 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     }
     let mut out = OutputFile::stdout();
     writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
+    if matches!(command, Bench::Spmv(spmv) if spmv.timeline) {
+        writeln!(out, "{}", timeline(&records)).map_err(|e| out.error(e))?;
+    }
     out.commit()?;
     Ok(Outcome::Met)
 }
@@ -153,6 +204,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
         "case",
         "device",
         "precision",
+        "format",
         "acc",
         "median",
         "least",
@@ -169,6 +221,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
             r.case.clone(),
             format!("{} ({})", r.device, r.backend),
             r.precision.clone(),
+            r.format.clone(),
             r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
             seconds(r.seconds.median),
             seconds(r.seconds.min),
@@ -180,4 +233,30 @@ fn table(records: &[Record]) -> comfy_table::Table {
         ]);
     }
     table
+}
+
+/// What the lanes of each record spend on each other.
+fn timeline(records: &[Record]) -> String {
+    let mut text = String::new();
+    for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
+        let _ = writeln!(
+            text,
+            "{} on {} ({}): {} a step, {} without exchange, which costs {:.1} %; an exchange every {} steps",
+            record.case,
+            record.device,
+            record.backend,
+            seconds(record.seconds.median),
+            seconds(together.alone),
+            100.0 * together.communication_share,
+            together.hops,
+        );
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::TableStyle::new());
+        table.set_header(["lane", "phase", "begins after", "takes"]);
+        for p in &together.phases {
+            table.add_row([p.lane.to_string(), p.phase.to_owned(), seconds(p.start), seconds(p.seconds)]);
+        }
+        let _ = writeln!(text, "{table}");
+    }
+    text
 }

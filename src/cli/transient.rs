@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -13,16 +14,17 @@ use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_distribution, srew};
 use crate::models;
 use crate::report;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
+use crate::transient::capacity;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::order::Order;
-use crate::transient::split::{Exchange, How};
+use crate::transient::split::{Exchange, How, MOST_HOPS};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve};
 use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU
+    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     model: String,
     /// Times, comma-separated; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
@@ -54,15 +56,18 @@ pub(super) struct Transient {
     /// Width of the ELL part: auto, cusp, mean, max or a number
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
-    /// Format of the matrix
+    /// Format of the matrix: auto, or hyb, packed, pair, pattern, if the chain repeats itself enough
     #[arg(long, value_name = "F", default_value = "auto")]
-    matrix_format: FormatArg,
+    matrix_format: MatrixFormat,
     /// Order of the states inside; auto tries others where several lanes would exchange much
     #[arg(long, value_name = "O", default_value = "auto")]
     order: OrderArg,
     /// What lanes exchange after a step: halos, or the whole vector
     #[arg(long, value_name = "X", default_value = "halo")]
     exchange: ExchangeArg,
+    /// Steps between two exchanges through the host: auto, by measured latency, or a number
+    #[arg(long, value_name = "N", default_value = "auto")]
+    hops: Hops,
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     parts: usize,
@@ -75,6 +80,9 @@ pub(super) struct Transient {
     /// Only the K largest probabilities
     #[arg(long, value_name = "K", group = "selection")]
     top: Option<usize>,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -102,10 +110,18 @@ enum ExchangeArg {
     Full,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FormatArg {
-    Auto,
-    Hyb,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hops(pub(super) Option<usize>);
+
+impl FromStr for Hops {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, s.parse()) {
+            ("auto", _) => Ok(Self(None)),
+            (_, Ok(n @ 1..=MOST_HOPS)) => Ok(Self(Some(n))),
+            _ => Err(Error::Invalid(format!("'{s}' is no number of steps; give auto or 1 to {MOST_HOPS}"))),
+        }
+    }
 }
 
 /// Reads a chain from a file, or makes a built-in one.
@@ -136,6 +152,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     let options = Options {
         epsilon: args.epsilon,
         width: args.ell_width,
+        format: args.matrix_format,
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
@@ -152,11 +169,9 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
                 ExchangeArg::Halo => Exchange::Halo,
                 ExchangeArg::Full => Exchange::Full,
             },
+            hops: args.hops.0,
         },
     };
-    match args.matrix_format {
-        FormatArg::Auto | FormatArg::Hyb => {}
-    }
     if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
         return Err(Error::Invalid(format!(
             "--epsilon {} must lie between 0 and 1, both excluded",
@@ -174,7 +189,8 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         )));
     }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
-    let output = args.output.as_deref().map(|path| Named::create(path, table, times.len())).transpose()?;
+    let output = args.output.as_deref().filter(|_| !args.dry_run);
+    let output = output.map(|path| Named::create(path, table, times.len())).transpose()?;
     let report_file = report.map(OutputFile::create).transpose()?;
     let (lanes, precision) = args.common.open()?;
     let mut chain = model(&args.model, args.labels.as_deref())?;
@@ -186,6 +202,24 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     if let Some(name) = &args.absorbing {
         let states = label(&chain.labels, name)?.to_vec();
         chain = chain.absorbing(&states);
+    }
+    if args.dry_run {
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
+        let run = report::plan::Run { model: &chain.name, precision, plan: &plan };
+        if let Some(mut file) = report_file {
+            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+            file.commit()?;
+        }
+        say(run.text().trim_end());
+        // What is missing is an error as it would be without --dry-run.
+        return plan.lanes.iter().try_for_each(|need| need.expect()).map(|()| Outcome::Met);
     }
     let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n)?;
     if !args.common.quiet {
@@ -211,7 +245,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors(),
     };
-    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet) };
+    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet, "multiplications") };
     let mut solution = solve(&lanes, precision, &problem, &options, &mut watch)?;
     let Watch { sink, progress } = watch;
     drop(progress);

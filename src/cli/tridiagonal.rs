@@ -164,7 +164,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
     // Opened before the system is read: a mistyped name should not cost the reading of a large file.
     let output = args.output.as_deref().map(OutputFile::create).transpose()?;
     let report_file = report.map(OutputFile::create).transpose()?;
-    let (lanes, precision) = args.common.open()?;
+    let (mut lanes, precision) = args.common.open()?;
     let (name, SystemFile { mut system, shape, has_b }) =
         system(&args.system, args.cyclic, args.b.as_deref(), args.seed)?;
     interrupt::check()?;
@@ -181,6 +181,17 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         say(format_args!(
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
         ));
+    }
+    let lanes_predicted = match args.common.lanes.0 {
+        Some(_) => None,
+        None => {
+            let together = if system.cyclic { system.n } else { system.rows() };
+            Some(super::lanes::predict(&args.common, &lanes, precision, together))
+        }
+    };
+    if let Some(count) = lanes_predicted.filter(|&count| count > 1) {
+        drop(lanes);
+        lanes = args.common.open_lanes(&args.common.device.0, count)?.0;
     }
     let load = started.elapsed().as_secs_f64();
 
@@ -214,7 +225,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         tolerance: args.tolerance,
         devices: report::devices(&lanes, precision),
         lanes: lanes.len(),
-        lanes_predicted: None,
+        lanes_predicted,
         solution: &solution,
         seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
     };

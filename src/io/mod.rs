@@ -9,6 +9,7 @@ pub mod npy;
 pub mod npz;
 pub mod output;
 pub mod srew;
+mod system;
 pub mod text;
 pub mod tra;
 pub mod tridiagonal;
@@ -16,3 +17,4 @@ pub mod umb;
 pub mod write;
 
 pub use model::{read_chain, read_distribution};
+pub use system::{read_matrix, read_rhs};

@@ -11,6 +11,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::generator::{self, MOST_STATES, MatrixEntries};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
@@ -208,11 +209,29 @@ pub(crate) fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, &[u64], 
 /// # Errors
 /// Those of `writer`.
 pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::Result<()> {
-    let n = chain.states();
+    write_csr(writer, chain.states(), &|i, row| chain.outgoing(i, row))
+}
+
+/// Writes a square matrix as `scipy.sparse.load_npz` reads it.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_matrix<W: Write + Seek>(writer: W, matrix: &CsrMatrix) -> io::Result<()> {
+    assert_eq!(matrix.rows(), matrix.columns(), "square matrices are written");
+    write_csr(writer, matrix.rows(), &|i, row| {
+        let (columns, values) = matrix.row(i);
+        row.extend(columns.iter().copied().zip(values.iter().copied()));
+    })
+}
+
+/// Appends the entries of a row.
+type RowOf<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
+
+fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Result<()> {
     let mut indptr = vec![0i64; n + 1];
     indptr[1..].par_iter_mut().enumerate().for_each_init(Vec::new, |row, (state, len)| {
         row.clear();
-        chain.outgoing(state, row);
+        row_of(state, row);
         *len = row.len() as i64;
     });
     for i in 0..n {
@@ -232,7 +251,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
 
     let mut archive = ZipWriter::new(writer);
     start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
-    write_rows(&mut archive, chain, |bytes, &(target, _)| {
+    write_rows(&mut archive, n, row_of, |bytes, &(target, _)| {
         push_index(bytes, u64::from(target));
     })?;
     start(&mut archive, "indptr", index, &[n as u64 + 1], (n as u64 + 1) * index_size)?;
@@ -244,7 +263,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
     start(&mut archive, "shape", "<i8", &[2], 16)?;
     archive.write_all(&[(n as u64).to_le_bytes(); 2].concat())?;
     start(&mut archive, "data", "<f8", &[nnz], nnz * 8)?;
-    write_rows(&mut archive, chain, |bytes, &(_, rate)| {
+    write_rows(&mut archive, n, row_of, |bytes, &(_, rate)| {
         bytes.extend_from_slice(&rate.to_le_bytes());
     })?;
     archive.finish()?.flush()
@@ -267,15 +286,16 @@ fn start<W: Write + Seek>(
 
 fn write_rows(
     writer: &mut impl Write,
-    chain: &dyn Transitions,
+    n: usize,
+    row_of: RowOf<'_>,
     push: impl Fn(&mut Vec<u8>, &(u32, f64)) + Sync,
 ) -> io::Result<()> {
-    write_in_blocks(writer, chain.states(), |states, bytes| {
+    write_in_blocks(writer, n, |states, bytes| {
         let mut row = Vec::new();
         for state in states {
             row.clear();
-            chain.outgoing(state, &mut row);
-            row.iter().for_each(|transition| push(bytes, transition));
+            row_of(state, &mut row);
+            row.iter().for_each(|entry| push(bytes, entry));
         }
     })
 }

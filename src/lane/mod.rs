@@ -9,24 +9,26 @@ mod cuda;
 mod host;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod pieces;
+mod port;
 mod self_test;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::{CudaLane, Event};
+pub(crate) use cuda::{CudaLane, Event, Side};
 pub use host::HostArray;
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
+pub(crate) use port::{Batch, Inbox, Outbox};
 pub(crate) use self_test::SELF_TEST;
 #[cfg(feature = "cli")]
 pub(crate) use spec::quiet_drivers;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -84,6 +86,8 @@ struct Budget {
 pub struct Lane {
     queue: Queue,
     budget: Arc<Budget>,
+    /// Bytes a second that it was once measured to move.
+    bandwidth: OnceLock<f64>,
 }
 
 #[derive(Debug)]
@@ -257,7 +261,26 @@ impl Lane {
                 up: AtomicU64::new(0),
                 down: AtomicU64::new(0),
             }),
+            bandwidth: OnceLock::new(),
         }
+    }
+
+    /// Does what is no part of a run: neither its arrays nor its copies count.
+    pub(crate) fn unnoticed<R>(&self, work: impl FnOnce() -> R) -> R {
+        let counters = [&self.budget.peak, &self.budget.up, &self.budget.down];
+        let before = counters.map(|counter| counter.load(Ordering::Relaxed));
+        let done = work();
+        counters.iter().zip(before).for_each(|(counter, value)| counter.store(value, Ordering::Relaxed));
+        done
+    }
+
+    /// Bytes a second that this lane moves, measured when first asked for.
+    pub(crate) fn bandwidth(&self) -> Result<f64> {
+        if let Some(&measured) = self.bandwidth.get() {
+            return Ok(measured);
+        }
+        let measured = self.unnoticed(|| crate::bench::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
+        Ok(*self.bandwidth.get_or_init(|| measured))
     }
 
     /// The device behind this lane.
@@ -487,6 +510,14 @@ impl Lane {
             Queue::Cpu(lane) => lane.install(work),
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => work(),
+        }
+    }
+
+    /// Takes the device away, as a driver that gives up does.
+    #[cfg(all(test, feature = "wgpu"))]
+    pub(crate) fn lose(&self) {
+        if let Queue::Wgpu(lane) = &self.queue {
+            lane.lose();
         }
     }
 

@@ -66,11 +66,13 @@ pub struct OpenOptions {
     pub checked: bool,
     /// Bytes a device may take.
     pub memory_limit: Option<u64>,
+    /// Threads of a CPU lane; `None` shares out those that there are.
+    pub cpu_threads: Option<usize>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { precision: None, lanes: 1, checked: false, memory_limit: None }
+        Self { precision: None, lanes: 1, checked: false, memory_limit: None, cpu_threads: None }
     }
 }
 
@@ -139,7 +141,7 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
         }
     }
     let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
-    let share = (threads() / cpus.max(1)).max(1);
+    let share = options.cpu_threads.unwrap_or(threads() / cpus.max(1)).max(1);
 
     let mut lanes = Vec::new();
     for spec in &wanted {
@@ -167,24 +169,25 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
             });
         }
     }
-    let without = lanes.iter().find(|lane| !lane.device().f64);
-    let precision = match (options.precision, without) {
-        (Some(Precision::F64), Some(lane)) => {
-            let device = lane.device();
-            return Err(Error::Device(format!(
-                "{} ({}) has no double precision through {}; use --precision f32, or --device cpu",
-                device.spec, device.name, device.backend
-            )));
-        }
-        (Some(precision), _) => precision,
-        (None, Some(_)) => Precision::F32,
-        (None, None) => Precision::F64,
-    };
+    let precision = common(options.precision, lanes.iter().map(Lane::device))?;
     for lane in &lanes {
         super::self_test::run(lane, precision)?;
         lane.forget();
     }
     Ok((lanes, precision))
+}
+
+/// The one precision of a run on these devices: what was asked for, or the best that all have.
+fn common<'a>(wanted: Option<Precision>, mut devices: impl Iterator<Item = &'a Device>) -> Result<Precision> {
+    match (wanted, devices.find(|device| !device.f64)) {
+        (Some(Precision::F64), Some(device)) => Err(Error::Device(format!(
+            "{} ({}) has no double precision through {}; use --precision f32, or --device cpu",
+            device.spec, device.name, device.backend
+        ))),
+        (Some(precision), _) => Ok(precision),
+        (None, Some(_)) => Ok(Precision::F32),
+        (None, None) => Ok(Precision::F64),
+    }
 }
 
 /// The device that `auto` stands for.
@@ -206,4 +209,35 @@ pub(super) fn known() -> String {
     let names: Vec<String> =
         list().iter().map(|l| format!("{} ({})", l.device.spec, l.device.name)).collect();
     format!("there are: {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Limits;
+    use super::*;
+
+    fn device(spec: &str, f64: bool) -> Device {
+        Device {
+            name: format!("the device {spec}"),
+            spec: spec.to_owned(),
+            backend: "metal",
+            software: false,
+            f64,
+            limits: Limits { binding: 1 << 27, buffer: 1 << 28, memory: None, unified: true },
+        }
+    }
+
+    #[test]
+    fn all_lanes_of_a_run_have_one_precision() {
+        let (double, single) = (device("cuda:0", true), device("wgpu:1", false));
+        let of = |wanted, devices: &[&Device]| common(wanted, devices.iter().copied());
+
+        assert_eq!(of(None, &[&double, &double]).unwrap(), Precision::F64);
+        assert_eq!(of(None, &[&double, &single]).unwrap(), Precision::F32);
+        assert_eq!(of(Some(Precision::F32), &[&double, &double]).unwrap(), Precision::F32);
+        let refused = of(Some(Precision::F64), &[&double, &single]).unwrap_err().to_string();
+        for part in ["wgpu:1", "the device wgpu:1", "--precision f32"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
 }

@@ -1,11 +1,15 @@
 //! Built-in models: chains that are generated row by row from a closed form, so that none has to be stored.
 
 mod birth_death;
+mod circulant;
+mod systems;
 mod tandem;
 mod tridiagonal;
 mod wlan;
 
 use birth_death::BirthDeath;
+use circulant::Circulant;
+pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
@@ -36,7 +40,7 @@ impl std::fmt::Debug for Model {
 /// States are numbered by `u32`, and `u32::MAX` marks an empty place in a matrix; the largest chain has one fewer.
 const MAX_STATES: u64 = u32::MAX as u64 - 1;
 
-/// The built-in chain that `spec` names: `wlan:K,S`, `tandem:C` or `birth-death:N,LAMBDA,MU`.
+/// The built-in chain that `spec` names: `wlan:K,S`, `tandem:C`, `birth-death:N,LAMBDA,MU` or `circulant:N,O1,O2,…`.
 ///
 /// `None` when `spec` does not begin with the name of one and a colon: it is then a path.
 /// Parameters that the model does not admit are [`Error::Invalid`].
@@ -54,6 +58,7 @@ pub fn parse(spec: &str) -> Option<Result<Model>> {
         "wlan" => Some(wlan(&parameters)),
         "tandem" => Some(tandem(&parameters)),
         "birth-death" => Some(birth_death(&parameters)),
+        "circulant" => Some(circulant(&parameters)),
         _ => None,
     }
 }
@@ -101,6 +106,27 @@ fn birth_death(parameters: &Parameters) -> Result<Model> {
     Ok(Model {
         name: format!("birth-death:{states},{birth},{death}"),
         transitions: Box::new(BirthDeath::new(states as usize, birth, death)),
+        initial: 0,
+    })
+}
+
+fn circulant(parameters: &Parameters) -> Result<Model> {
+    const EXAMPLE: &str = "circulant:1000,-1,1,30";
+    let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
+    let offsets: std::result::Result<Vec<i64>, _> =
+        parameters.values[1..].iter().map(|o| o.parse::<i32>().map(i64::from)).collect();
+    let steps = "O1,O2,… (steps along the ring)";
+    let offsets = offsets.map_err(|_| parameters.refuse(steps, "whole numbers", EXAMPLE))?;
+    if offsets.is_empty() {
+        return Err(parameters.refuse(steps, "given", EXAMPLE));
+    }
+    let chain = Circulant::new(states as usize, &offsets).map_err(|o| {
+        parameters.refuse(steps, &format!("different modulo N and none 0, unlike {o},"), EXAMPLE)
+    })?;
+    let list: Vec<String> = offsets.iter().map(i64::to_string).collect();
+    Ok(Model {
+        name: format!("circulant:{states},{}", list.join(",")),
+        transitions: Box::new(chain),
         initial: 0,
     })
 }
@@ -234,6 +260,7 @@ mod tests {
             ("wlan:1,1", "wlan:1,1", 52),
             ("tandem:15", "tandem:15", 496),
             ("birth-death:1,2.50,3", "birth-death:1,2.5,3", 1),
+            ("circulant:8,-1, 1,+3", "circulant:8,-1,1,3", 8),
         ] {
             let model = parse(spec).unwrap().unwrap();
             assert_eq!((&model.name[..], model.transitions.states(), model.initial), (name, states, 0));
@@ -273,6 +300,9 @@ mod tests {
             assert!(refusal(spec).contains("for example birth-death:1000,0.9,1"), "{}", refusal(spec));
         }
         assert!(refusal("birth-death:4,1e308,1e308").contains("LAMBDA + MU must be finite"));
+        for spec in ["circulant:8", "circulant:8,1.5", "circulant:8,0", "circulant:8,1,9", "circulant:0,1"] {
+            assert!(refusal(spec).contains("for example circulant:1000,-1,1,30"), "{}", refusal(spec));
+        }
     }
 
     #[test]

@@ -5,8 +5,10 @@ use serde::Serialize;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 
+pub mod plan;
 pub mod transient;
 pub mod tridiagonal;
+pub mod walk;
 
 /// A device in a report.
 #[derive(Debug, Clone, Serialize)]

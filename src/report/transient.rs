@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
 use crate::transient::order::Order;
+use crate::transient::split::Path;
 use crate::transient::{Solution, Status, TimeResult};
 
 /// A run and its answer.
@@ -41,6 +42,7 @@ impl Run<'_> {
             "terms": s.terms,
             "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             "format": s.matrix.format,
+            "passed_over": s.matrix.passed_over,
             "ell_width": s.matrix.ell_width,
             "coo_share": s.matrix.coo_share,
             "padding": s.matrix.padding,
@@ -49,6 +51,8 @@ impl Run<'_> {
             "halo": s.matrix.halo,
             "parts": s.matrix.parts,
             "plan": s.matrix.plan,
+            "exchange": s.matrix.exchange,
+            "hops": s.matrix.hops,
             "order": s.order.name(),
             "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
         })
@@ -81,6 +85,9 @@ impl Run<'_> {
             100.0 * s.matrix.coo_share,
             bytes(s.device_bytes),
         );
+        for why in &s.matrix.passed_over {
+            let _ = writeln!(out, "         not {why}");
+        }
         if s.order != Order::Natural {
             let _ = writeln!(out, "order    {}", s.order.name());
         }
@@ -97,6 +104,7 @@ impl Run<'_> {
                 if lane.communication_share > 0.25 { " (above 25 %: fewer lanes may be faster)" } else { "" }
             );
         }
+        out.push_str(&self.exchange());
         let _ = writeln!(out, "terms    {} multiplications", grouped(s.terms));
         for t in worst(&s.times) {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
@@ -132,6 +140,29 @@ impl Run<'_> {
             }
         }
         out
+    }
+
+    /// The line on how devices exchange values, where they do.
+    fn exchange(&self) -> String {
+        let every = match self.solution.matrix.hops {
+            0 | 1 => "after every step".to_owned(),
+            hops => format!("every {hops} steps, rows of neighbours computed between"),
+        };
+        match self.solution.matrix.exchange {
+            Path::None => String::new(),
+            Path::Peer => format!("exchange stored into each other's memory, {every}\n"),
+            Path::Host(swap) => {
+                let why = match self.devices.iter().all(|d| d.backend == "cuda") {
+                    true => ", as these devices do not reach each other's memory",
+                    false => "",
+                };
+                format!(
+                    "exchange through the host{why}, {every} ({} and {:.1} GB/s measured)\n",
+                    seconds(swap.latency),
+                    swap.rate / 1e9
+                )
+            }
+        }
     }
 
     /// Why the bound is not met, and the remedy.

@@ -38,6 +38,22 @@ pub struct Survey<T> {
     pub step: f64,
 }
 
+impl<T: Real> Survey<T> {
+    /// αt, α being the inverse of the stored 1/α.
+    pub(super) fn lambda(&self, t: f64) -> f64 {
+        t / self.inverse_alpha.wide()
+    }
+
+    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside.
+    pub(super) fn rounding(&self, lambda: f64, len: u64) -> f64 {
+        let u = T::PRECISION.unit_roundoff();
+        // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
+        // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
+        let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
+        self.step * lambda + 2.0 * u + u * len as f64 + drift
+    }
+}
+
 /// Makes sure, before all states are looked at, that there is room for what every run needs: on the host the lengths,
 /// the exit rates and a probability a state; on the lanes, one of which has an even share of the states or more, the
 /// exit rates and two iterates.
@@ -47,7 +63,9 @@ pub struct Survey<T> {
 pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions) -> Result<()> {
     let n = transitions.states() as u64;
     let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
-    lanes[0].expect_room(&what, 3 * number * n / lanes.len() as u64)?;
+    if let [lane, ..] = lanes {
+        lane.expect_room(&what, 3 * number * n / lanes.len() as u64)?;
+    }
     expect_memory(n * (4 + 8 + number), || what)
 }
 

@@ -1,27 +1,69 @@
 //! Steps on several lanes: each lane's thread runs the same loop, and neighbours send one another the values of
 //! their halos through bounded channels.
+//!
+//! A lane is given the rows that others wait for in a batch of their own, and its other rows behind it. While it works
+//! on those, its thread fetches the values of the first, hands them on, and lays what the neighbours hand over where
+//! the lane's next batch finds it: the exchange costs nothing as long as it takes no longer than the other rows.
+//! Staging and vectors are made once.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::parts::Parts;
+use super::hops::first_cause;
+use super::parts::{Link, Parts};
+use super::region::Kind;
+use super::split::Path;
+use super::timeline::{Clock, Phase};
 use crate::kernel::Real;
-use crate::lane::{Lane, Launch, Program};
+use crate::lane::{Batch, Inbox, Lane, Launch, Outbox, Program};
 use crate::{Error, Result};
 
-/// How often the thread that waits for the lanes looks at the watch.
+/// How often the thread that waits for the lanes looks at the watch, unless one of them is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a lane does in a step: its launches, and which iterate they make.
-type Step = (Vec<Launch>, usize);
+/// A part of a step; they follow each other in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Rows of others.
+    Ghosts,
+    /// Rows that others wait for.
+    Boundary,
+    /// All other rows.
+    Interior,
+    /// What needs all rows.
+    Rest,
+}
 
-/// The launches of a lane's step from x[source] to the other iterate, but for halos.
-pub(super) type Launches<'a> = &'a dyn Fn(usize, usize) -> Result<Vec<Launch>>;
+impl Stage {
+    /// The rows that are computed in it.
+    pub(super) fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Ghosts => Some(Kind::Ghost),
+            Self::Boundary => Some(Kind::Boundary),
+            Self::Interior => Some(Kind::Interior),
+            Self::Rest => None,
+        }
+    }
+}
+
+/// The launches of a stage of a lane's step from x[source] to the other iterate, but for halos.
+pub(super) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Launch>>;
+
+/// A lane's step from x[source].
+#[derive(Debug)]
+struct Step {
+    ghosts: Vec<Launch>,
+    boundary: Vec<Launch>,
+    /// The boundary's values side by side.
+    packs: Vec<Launch>,
+    /// The interior, the rest, and halos between parts of the lane.
+    interior: Vec<Launch>,
+}
 
 impl<T: Real> Parts<T> {
-    /// Runs steps on all lanes, the first from x[now], and keeps every halo up to date.
+    /// Runs steps on all lanes, the first from x[now], and leaves every halo up to date.
     pub(super) fn run(
         &self,
         lanes: &[Lane],
@@ -31,65 +73,116 @@ impl<T: Real> Parts<T> {
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
         #[cfg(feature = "cuda")]
-        if let Some(streams) = super::push::streams(self, lanes) {
+        if self.matrix.exchange == Path::Peer
+            && let Some(streams) = super::push::streams(lanes)
+        {
             return super::push::run(self, lanes, &streams, steps, now, launches, watch);
         }
+        // work[lane][source]
         let mut work = Vec::with_capacity(lanes.len());
         for lane in 0..lanes.len() {
-            let mut both = Vec::new();
-            for parity in 0..2 {
-                // Step k reads x[source]; at the first, that is x[now].
-                let source = (now + (parity + steps.start) as usize) % 2;
-                let mut all = launches(lane, source)?;
-                all.extend(self.gathers(lanes, lane, 1 - source)?);
-                all.extend(self.packs(lanes, lane, 1 - source)?);
-                both.push((all, 1 - source));
-            }
-            work.push(both);
+            let step = |source: usize| -> Result<Step> {
+                let mut interior = launches(lane, source, Stage::Interior)?;
+                interior.extend(launches(lane, source, Stage::Rest)?);
+                interior.extend(self.gathers(lanes, lane, 1 - source)?);
+                Ok(Step {
+                    ghosts: launches(lane, source, Stage::Ghosts)?,
+                    boundary: launches(lane, source, Stage::Boundary)?,
+                    packs: self.packs(lanes, lane, 1 - source)?,
+                    interior,
+                })
+            };
+            work.push([step(0)?, step(1)?]);
         }
-        if let ([lane], [both]) = (lanes, &work[..]) {
-            let program = Program { cycle: both.iter().map(|(all, _)| all.iter().collect()).collect() };
+        if let ([lane], [work]) = (lanes, &work[..]) {
+            let all = |k: u64| {
+                let step = &work[(now + (steps.start + k) as usize) % 2];
+                step.boundary.iter().chain(&step.interior).collect()
+            };
+            // Step k is at place k mod 2.
+            let program = Program { cycle: vec![all(0), all(1)] };
             return lane.run(&program, steps.start, steps.end - steps.start, watch);
         }
-        together(lanes, self, &work, steps, watch)
+        debug_assert!(!matches!(self.matrix.exchange, Path::None), "several lanes have a way to each other");
+        together(lanes, self, &work, steps, now, watch)
     }
 }
 
-/// Runs steps on several lanes. `work[lane][k mod 2]` is a lane's step k; its last launches gather the values that
-/// other lanes' parts need into the links' `values`.
+/// A link and its owner's ends of two channels: full vectors go out, empty ones come back.
+struct Outgoing<'a, T> {
+    outbox: &'a Outbox,
+    send: SyncSender<Vec<T>>,
+    back: Receiver<Vec<T>>,
+}
+
+/// The same at the reader's.
+struct Incoming<'a, T> {
+    inboxes: &'a [Inbox; 2],
+    receive: Receiver<Vec<T>>,
+    back: SyncSender<Vec<T>>,
+}
+
+/// What a lane's thread has.
+struct Worker<'a, T> {
+    lane: &'a Lane,
+    work: &'a [Step; 2],
+    outgoing: Vec<Outgoing<'a, T>>,
+    incoming: Vec<Incoming<'a, T>>,
+    hops: u64,
+}
+
+fn host<T>(link: &Link<T>) -> &(Outbox, [Inbox; 2]) {
+    let Some(host) = &link.host else { unreachable!("links through the host have their boxes") };
+    host
+}
+
+/// Runs steps on several lanes. `work[lane][source]` is a lane's step from x[source].
 fn together<T: Real>(
     lanes: &[Lane],
     parts: &Parts<T>,
-    work: &[Vec<Step>],
+    work: &[[Step; 2]],
     steps: Range<u64>,
+    now: usize,
     watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
 ) -> Result<()> {
-    let mut senders: Vec<Vec<Outgoing<T>>> = (0..lanes.len()).map(|_| Vec::new()).collect();
-    let mut receivers: Vec<Vec<Incoming<T>>> = (0..lanes.len()).map(|_| Vec::new()).collect();
-    for (i, link) in parts.links.iter().enumerate() {
-        // One vector in flight and one being read: a lane may be a step ahead of its neighbour.
-        let (send, receive) = sync_channel(1);
-        senders[parts.parts[link.from].lane].push((i, send));
-        receivers[parts.parts[link.to].lane].push((i, receive));
+    let mut workers: Vec<Worker<'_, T>> = Vec::with_capacity(lanes.len());
+    for (lane, work) in lanes.iter().zip(work) {
+        let hops = parts.matrix.hops as u64;
+        workers.push(Worker { lane, work, outgoing: Vec::new(), incoming: Vec::new(), hops });
+    }
+    for link in &parts.links {
+        // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour.
+        let ((send, receive), (back, empty)) = (sync_channel(2), sync_channel(2));
+        for _ in 0..2 {
+            back.send(vec![T::ZERO; link.values.len()]).map_err(|_| Error::Interrupted)?;
+        }
+        let (outbox, inboxes) = host(link);
+        workers[parts.parts[link.from].lane].outgoing.push(Outgoing { outbox, send, back: empty });
+        workers[parts.parts[link.to].lane].incoming.push(Incoming { inboxes, receive, back });
     }
     let stop = AtomicBool::new(false);
+    let running = AtomicUsize::new(lanes.len());
     let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        let ends = senders.into_iter().zip(receivers);
-        for (((lane, work), (senders, receivers)), done) in lanes.iter().zip(work).zip(ends).zip(&done) {
-            let (steps, stop) = (steps.clone(), &stop);
+        for (number, (worker, done)) in workers.into_iter().zip(&done).enumerate() {
+            let (steps, stop, running) = (steps.clone(), &stop, &running);
+            let mut clock = Clock::new(parts.timeline.as_ref(), number);
+            let waiting = std::thread::current();
             threads.push(scope.spawn(move || {
-                let result = work_lane(lane, parts, work, senders, receivers, steps, stop, done);
+                let result = worker.run(steps, now, stop, done, &mut clock);
                 if result.is_err() {
                     stop.store(true, Ordering::Release);
                 }
+                running.fetch_sub(1, Ordering::Release);
+                waiting.unpark();
                 result
             }));
         }
         let mut watched = Ok(());
-        while !threads.iter().all(|t| t.is_finished()) {
-            std::thread::sleep(LOOK.min(Duration::from_micros(200)));
+        // A thread that panicked is finished without having said so.
+        while running.load(Ordering::Acquire) > 0 && !threads.iter().all(|t| t.is_finished()) {
+            std::thread::park_timeout(LOOK);
             let least = done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0);
             if watched.is_ok() {
                 watched = watch(least);
@@ -103,50 +196,164 @@ fn together<T: Real>(
             results.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         watched?;
-        // A lane whose neighbour failed says that it was interrupted; the neighbour's own error says why.
-        let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
-        match first {
-            Some(i) => results.swap_remove(i),
-            None => results.into_iter().collect(),
-        }
+        first_cause(results).map(drop)
     })
 }
 
-/// A link's number and this lane's end of its channel.
-type Outgoing<T> = (usize, SyncSender<Vec<T>>);
-/// The same at the other end.
-type Incoming<T> = (usize, Receiver<Vec<T>>);
-
-#[expect(clippy::too_many_arguments, reason = "a lane's ends of everything that lanes share")]
-fn work_lane<T: Real>(
-    lane: &Lane,
-    parts: &Parts<T>,
-    work: &[Step],
-    senders: Vec<Outgoing<T>>,
-    receivers: Vec<Incoming<T>>,
-    steps: Range<u64>,
-    stop: &AtomicBool,
-    done: &AtomicU64,
-) -> Result<()> {
-    for k in steps.clone() {
-        if stop.load(Ordering::Acquire) {
-            return Err(Error::Interrupted);
-        }
-        let (launches, made) = &work[(k % 2) as usize];
-        lane.launch(&launches.iter().collect::<Vec<_>>(), k)?;
-        for (i, send) in &senders {
-            let link = &parts.links[*i];
-            let mut values = vec![T::ZERO; link.values.len()];
-            lane.download(&link.values, 0, &mut values)?;
-            // A closed channel is a neighbour that has stopped.
-            send.send(values).map_err(|_| Error::Interrupted)?;
-        }
-        for (i, receive) in &receivers {
-            let link = &parts.links[*i];
-            let values = receive.recv().map_err(|_| Error::Interrupted)?;
-            lane.upload(&values, &parts.parts[link.to].x[*made], link.first)?;
-        }
-        done.store(k + 1 - steps.start, Ordering::Relaxed);
+impl<T: Real> Worker<'_, T> {
+    fn run(
+        &self,
+        steps: Range<u64>,
+        now: usize,
+        stop: &AtomicBool,
+        done: &AtomicU64,
+        clock: &mut Clock<'_>,
+    ) -> Result<()> {
+        let result = self.exchanges(steps, now, stop, done, clock);
+        // Whatever happened: nothing that the lane still works on may outlive its staging.
+        let finished = self.lane.finish();
+        result.and(finished)
     }
-    Ok(())
+
+    fn exchanges(
+        &self,
+        steps: Range<u64>,
+        now: usize,
+        stop: &AtomicBool,
+        done: &AtomicU64,
+        clock: &mut Clock<'_>,
+    ) -> Result<()> {
+        let lane = self.lane;
+        // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
+        let ahead = lane.device().backend != "cpu";
+        let (mut k, mut source) = (steps.start, now);
+        let mut arrived = None;
+        while k < steps.end {
+            if stop.load(Ordering::Acquire) {
+                return Err(Error::Interrupted);
+            }
+            let count = self.hops.min(steps.end - k);
+            let last = (source + count as usize - 1) % 2;
+            let (first, second) = (self.first(arrived, source, count), self.second(last));
+            lane.submit(&first, k)?;
+            clock.ended(k, Phase::Boundary);
+            if ahead {
+                lane.submit(&second, k + count - 1)?;
+                clock.ended(k, Phase::Interior);
+            }
+            for link in &self.outgoing {
+                let mut values = link.back.recv().map_err(|_| Error::Interrupted)?;
+                lane.collect(link.outbox, &mut values)?;
+                clock.ended(k, Phase::Fetch);
+                // A closed channel is a neighbour that has stopped.
+                link.send.send(values).map_err(|_| Error::Interrupted)?;
+                clock.ended(k, Phase::Send);
+            }
+            if !ahead {
+                lane.submit(&second, k + count - 1)?;
+                clock.ended(k, Phase::Interior);
+            }
+            for link in &self.incoming {
+                let values = link.receive.recv().map_err(|_| Error::Interrupted)?;
+                clock.ended(k, Phase::Wait);
+                lane.fill(&link.inboxes[1 - last], &values)?;
+                // A neighbour that has sent its last needs the vector no more.
+                let _ = link.back.send(values);
+                clock.ended(k, Phase::Fill);
+            }
+            arrived = Some(1 - last);
+            source = 1 - last;
+            k += count;
+            done.store(k - steps.start, Ordering::Relaxed);
+        }
+        match arrived {
+            Some(which) => lane.submit(&Batch { arrivals: self.arrivals(which), ..Batch::default() }, k),
+            None => Ok(()),
+        }
+    }
+
+    fn arrivals(&self, which: usize) -> Vec<&Inbox> {
+        self.incoming.iter().map(|link| &link.inboxes[which]).collect()
+    }
+
+    /// What arrived in iterate `arrived`, all steps but the last from x[source] on, the last step's boundary, and its
+    /// departure.
+    fn first(&self, arrived: Option<usize>, source: usize, count: u64) -> Batch<'_> {
+        let mut launches = Vec::new();
+        for j in 0..count {
+            let step = &self.work[(source + j as usize) % 2];
+            let all: [&[Launch]; 3] = match j + 1 == count {
+                true => [&step.boundary, &step.packs, &[]],
+                false => [&step.ghosts, &step.boundary, &step.interior],
+            };
+            launches.extend(all.into_iter().flatten().map(|launch| (j, launch)));
+        }
+        Batch {
+            arrivals: arrived.map_or_else(Vec::new, |which| self.arrivals(which)),
+            launches,
+            departures: self.outgoing.iter().map(|link| link.outbox).collect(),
+        }
+    }
+
+    /// The rest of a step from x[source].
+    fn second(&self, source: usize) -> Batch<'_> {
+        let launches = self.work[source].interior.iter().map(|launch| (0, launch)).collect();
+        Batch { launches, ..Batch::default() }
+    }
+}
+
+#[cfg(all(test, feature = "wgpu"))]
+mod tests {
+    use super::*;
+    use crate::kernel::Precision;
+    use crate::lane::{DeviceSpec, OpenOptions, open};
+    use crate::transient::{Initial, Observer, Options, Problem, solve};
+
+    /// Loses a lane when the first steps are done, and lets nothing be written.
+    struct Lose<'a>(&'a Lane);
+
+    impl Observer for Lose<'_> {
+        fn progress(&mut self, done: u64, _: u64) -> Result<()> {
+            if done > 0 {
+                self.0.lose();
+            }
+            Ok(())
+        }
+
+        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
+            panic!("a result after the loss of a device");
+        }
+    }
+
+    #[test]
+    fn a_device_lost_in_the_middle_is_named_and_nothing_is_delivered() {
+        for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
+            let specs = vec![DeviceSpec::Wgpu(0); count];
+            let lanes = match open(&specs, &OpenOptions::default()) {
+                Ok((lanes, _)) => lanes,
+                Err(e) => {
+                    let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
+                    assert!(!required.contains("wgpu:0"), "wgpu:0 is required and does not open: {e}");
+                    println!("skipped: wgpu:0 does not open: {e}");
+                    return;
+                }
+            };
+            let chain = crate::models::parse("wlan:3,2").unwrap().unwrap();
+            let problem = Problem {
+                transitions: &*chain.transitions,
+                initial: &Initial::State(0),
+                times: &[1e3],
+                rewards: &[],
+                vectors: true,
+            };
+
+            let error = solve(&lanes, Precision::F64, &problem, &Options::default(), &mut Lose(&lanes[lost]))
+                .unwrap_err();
+
+            assert!(
+                matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),
+                "lane {lost} of {count}: {error}"
+            );
+        }
+    }
 }

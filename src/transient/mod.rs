@@ -23,21 +23,28 @@
 //! price of a steady-state stop, and rounding ([`bound`]).
 
 pub mod bound;
+pub mod capacity;
 pub mod chain;
 pub mod csr;
 mod exchange;
+mod hops;
 pub(crate) mod iteration;
 pub mod kernels;
+pub mod matrix;
 pub mod order;
 pub mod parts;
+mod pattern;
 pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
-mod solve;
+pub mod region;
+pub(crate) mod solve;
 pub mod split;
 mod stationary;
-mod subdivided;
+mod step;
+pub(crate) mod subdivided;
 mod sweep;
+pub mod timeline;
 
 pub use chain::{Chain, Initial};
 pub use solve::{

@@ -135,9 +135,8 @@ pub(super) fn reorder<'a>(
     }
     // Seconds of the slowest lane's step.
     let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64)> {
-        let (_, plan) = split(lanes, transitions, lengths, real, how)?;
-        let step =
-            plan.iter().map(|lane| lane.compute / (1.0 - lane.communication_share)).fold(0.0, f64::max);
+        let plan = split(lanes, transitions, lengths, real, how)?.plan;
+        let step = plan.iter().map(|lane| lane.step).fold(0.0, f64::max);
         Ok((step, plan.iter().map(|lane| lane.communication_share).fold(0.0, f64::max)))
     };
     let (mut best, share) = predicted(transitions, lengths)?;

@@ -10,50 +10,35 @@ use std::ops::Range;
 
 use super::bound::Survey;
 use super::chain::Transitions;
-use super::kernels::GATHER;
-use super::split::{self, Region};
+use super::kernels::{GATHER, SWEEP_ROWS};
+use super::matrix::{Chunk, MatrixInfo, Source};
+use super::region::Region;
+use super::split::{self, Path, Split};
+use super::timeline::Timeline;
+use crate::Result;
 use crate::kernel::Real;
-use crate::lane::{Buffer, Lane, Launch};
-use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
-use crate::{Error, Result};
-
-/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
-const CHUNK_ENTRIES: u64 = 1 << 26;
-/// The same for devices with memory of their own, where fewer and larger launches count for more.
-const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
+use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox};
+use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
 pub struct Part<T> {
     /// Its lane.
     pub lane: usize,
-    /// Global rows.
+    /// Its own rows, global.
     pub rows: Range<usize>,
-    /// Length of the left halo: place of the first own row in `x`.
+    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
+    pub computed: Range<usize>,
+    /// Place of the first own row in `x`.
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
-    /// Exit rates of the own rows.
+    /// Exit rates of the computed rows, unless its patterns hold them.
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
     /// What of its halo lies on its own lane.
     halos: Vec<Halo>,
-}
-
-/// Some rows of a part's matrix.
-#[derive(Debug)]
-pub struct Chunk<T> {
-    /// First row, in the part's own rows.
-    pub first: usize,
-    /// Number of rows.
-    pub rows: usize,
-    /// See [`Hyb`].
-    pub slices: Buffer<u32>,
-    /// See [`Hyb`].
-    pub columns: Buffer<u32>,
-    /// See [`Hyb`].
-    pub values: Buffer<T>,
 }
 
 /// Values of another part that a part reads.
@@ -79,6 +64,20 @@ pub struct Link<T> {
     index: Buffer<u32>,
     /// The values side by side, on the owner's lane.
     pub values: Buffer<T>,
+    /// The way through the host, where there is no other: from the owner's lane, and to either iterate of the reader.
+    pub(super) host: Option<(Outbox, [Inbox; 2])>,
+}
+
+impl<T> Part<T> {
+    /// Place of the first own row among the computed ones.
+    pub fn ghosts(&self) -> usize {
+        self.rows.start - self.computed.start
+    }
+
+    /// Place of the first computed row in `x`.
+    pub fn base(&self) -> usize {
+        self.own - self.ghosts()
+    }
 }
 
 /// A chain on its lanes.
@@ -90,27 +89,8 @@ pub struct Parts<T> {
     pub links: Vec<Link<T>>,
     /// What was built.
     pub matrix: MatrixInfo,
-}
-
-/// Facts of a matrix as it was stored.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct MatrixInfo {
-    /// `hyb`.
-    pub format: &'static str,
-    /// Largest ELL width of a slice.
-    pub ell_width: u32,
-    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
-    pub coo_share: f64,
-    /// Share of ELL elements that are padding.
-    pub padding: f64,
-    /// Bytes of the matrix, the diagonal included.
-    pub bytes: u64,
-    /// Largest number of halo elements of a part, and of parts.
-    pub halo: u64,
-    /// Number of parts.
-    pub parts: usize,
-    /// How rows were shared out over lanes; empty for one lane.
-    pub plan: Vec<split::LanePlan>,
+    /// Keeps account of steps with an exchange through the host, if asked to.
+    pub timeline: Option<Timeline>,
 }
 
 impl<T: Real> Parts<T> {
@@ -120,16 +100,19 @@ impl<T: Real> Parts<T> {
         transitions: &dyn Transitions,
         survey: &Survey<T>,
         rule: WidthRule,
+        format: MatrixFormat,
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
-        let (regions, plan) = split::split(lanes, transitions, &survey.lengths, real, how)?;
+        let Split { regions, plan, hops, path } =
+            split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
         let mut matrix = MatrixInfo {
-            format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
+            hops,
+            exchange: path,
             plan,
             ..MatrixInfo::default()
         };
@@ -140,52 +123,35 @@ impl<T: Real> Parts<T> {
         matrix.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
 
         let mut parts = Vec::with_capacity(regions.len());
+        let mut formats: Vec<&str> = Vec::new();
         for region in &regions {
             let lane = &lanes[region.lane];
-            let limits = lane.device().limits;
-            let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-            let most = host.min(limits.binding / real).min(limits.buffer / real);
-            let slices = region.rows.start / SLICE..region.rows.end.div_ceil(SLICE);
-            let own = Layout {
-                widths: layout.widths[slices.clone()].to_vec(),
-                tails: layout.tails[slices].to_vec(),
-            };
-            let mut chunks = Vec::new();
-            for chunk in cut(&own, most) {
-                check_chunk(&own, &chunk, lane, real)?;
-                let first = chunk.start * SLICE;
-                let hyb = lane.host(|| {
-                    Hyb::<T>::build(&own, chunk, region.rows.len(), &|row, entries| {
-                        transitions.incoming(region.rows.start + row, entries);
-                        if !region.halo.is_empty() {
-                            for (column, _) in entries {
-                                *column = region.local(*column);
-                            }
-                        }
-                    })
-                });
-                matrix.bytes += hyb.bytes();
-                chunks.push(Chunk {
-                    first,
-                    rows: hyb.rows,
-                    slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
-                    columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
-                    values: lane.alloc_with("the matrix's values", &hyb.values)?,
-                });
+            let built = with_source(lane, transitions, survey, &layout, region, &regions, |source| {
+                // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+                let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
+                source.build(if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format })
+            })?;
+            matrix.bytes += built.bytes;
+            matrix.passed_over.extend(built.passed_over);
+            if !formats.contains(&built.format.name()) {
+                formats.push(built.format.name());
             }
-            let exit = &survey.exit[region.rows.clone()];
-            matrix.bytes += exit.len() as u64 * real;
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
-                own: region.left,
+                computed: region.computed.clone(),
+                own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
-                exit: lane.alloc_with("the exit rates", exit)?,
-                chunks,
+                exit: built.exit,
+                chunks: built.chunks,
                 halos: halos(lane, region, &regions)?,
             });
         }
-        Ok(Self { parts, links: links(lanes, &regions)?, matrix })
+        matrix.format = formats.join("+");
+        matrix.passed_over.sort_unstable();
+        matrix.passed_over.dedup();
+        let links = links(lanes, &parts, &regions, path)?;
+        Ok(Self { parts, links, matrix, timeline: None })
     }
 
     /// The parts of a lane, with their numbers.
@@ -250,27 +216,38 @@ impl<T: Real> Parts<T> {
     }
 }
 
-/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
-/// hundreds of millions of entries does not fit.
-fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) -> Result<()> {
-    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
-    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
-    let limit = (lane.device().limits.binding / real).min(u64::from(u32::MAX) - 1);
-    if entries <= limit {
-        return Ok(());
-    }
-    Err(Error::OutOfMemory {
-        device: lane.device().name.clone(),
-        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
-        asked: entries * (real + 4),
-        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
-    })
+/// Does something with the source of a region's matrix.
+pub(super) fn with_source<T: Real, R>(
+    lane: &Lane,
+    transitions: &dyn Transitions,
+    survey: &Survey<T>,
+    layout: &Layout,
+    region: &Region,
+    regions: &[Region],
+    work: impl FnOnce(&Source<'_, T>) -> R,
+) -> R {
+    let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
+    let layout =
+        Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
+    let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+        transitions.incoming(region.computed.start + row, entries);
+        if region.len() > region.rows.len() {
+            for (column, _) in entries {
+                *column = region.local(*column);
+            }
+        }
+    };
+    let (exit, pieces) = (&survey.exit[region.computed.clone()], region.pieces(regions));
+    work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
 }
 
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
     for (owner, other) in regions.iter().enumerate().filter(|(_, other)| other.lane == region.lane) {
-        if let rows @ [first, ..] = region.reads(other) {
+        if other.rows == region.rows {
+            continue;
+        }
+        if let rows @ [first, ..] = &region.takes(other)[..] {
             let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
             let first = region.local(*first) as usize;
             halos.push(Halo { owner, index: lane.alloc_with("a halo", &index)?, first });
@@ -279,20 +256,20 @@ fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> 
     Ok(halos)
 }
 
-fn links<T: Real>(lanes: &[Lane], regions: &[Region]) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], regions: &[Region], path: Path) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     for (to, region) in regions.iter().enumerate() {
         for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
-            if let rows @ [first, ..] = region.reads(other) {
+            if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
-                let lane = &lanes[other.lane];
-                links.push(Link {
-                    from,
-                    to,
-                    first: region.local(*first) as usize,
-                    index: lane.alloc_with("a halo", &index)?,
-                    values: lane.alloc("a halo", index.len())?,
-                });
+                let (lane, first) = (&lanes[other.lane], region.local(*first) as usize);
+                let values = lane.alloc("a halo", index.len())?;
+                let inbox = |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
+                let host = match path {
+                    Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
+                    Path::None | Path::Peer => None,
+                };
+                links.push(Link { from, to, first, index: lane.alloc_with("a halo", &index)?, values, host });
             }
         }
     }

@@ -1,23 +1,40 @@
-//! Steps on several CUDA lanes: one thread keeps all streams filled, kernels store straight into the neighbours' halos,
-//! and events keep the order.
+//! Steps on several CUDA lanes: one thread keeps all streams filled, kernels store straight into the neighbours' halos
+//! while others compute the interior, and events keep the order.
 
 use std::ops::Range;
 
-use super::exchange::Launches;
+use super::exchange::{Launches, Stage};
 use super::parts::Parts;
 use crate::Result;
 use crate::kernel::Real;
-use crate::lane::{CudaLane, Event, Lane, Launch, pieces};
+use crate::lane::{CudaLane, Event, Lane, Launch, Side, pieces};
 
-/// The streams of the lanes, if they are several and each reaches the memory of every lane that reads of it.
-pub(super) fn streams<'a, T: Real>(parts: &Parts<T>, lanes: &'a [Lane]) -> Option<Vec<&'a CudaLane>> {
-    let streams: Vec<&CudaLane> = lanes.iter().map(Lane::cuda).collect::<Option<_>>()?;
-    let lane = |part: usize| streams[parts.parts[part].lane];
-    (streams.len() > 1 && parts.links.iter().all(|link| lane(link.from).reaches(lane(link.to))))
-        .then_some(streams)
+/// The streams of the lanes, if all have one.
+pub(super) fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
+    lanes.iter().map(Lane::cuda).collect()
+}
+
+/// Whether all lanes are streams, and each reaches the memory of every other.
+pub(super) fn all_reach(lanes: &[Lane]) -> bool {
+    let Some(streams) = streams(lanes) else { return false };
+    streams.iter().all(|one| streams.iter().all(|other| one.reaches(other)))
+}
+
+/// A lane's step from one of the iterates.
+struct Step {
+    boundary: Vec<Launch>,
+    pushes: Vec<Launch>,
+    interior: Vec<Launch>,
+    /// What reads all of both iterates.
+    rest: Vec<Launch>,
 }
 
 /// Runs steps as [`Parts::run`] does.
+///
+/// A lane has two streams. Beside the one that computes the interior, the other computes the rows that neighbours wait
+/// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
+/// stored what they made in it; values are stored when the neighbour, too, has done its step k − 1, which read what they
+/// replace.
 pub(super) fn run<T: Real>(
     parts: &Parts<T>,
     lanes: &[Lane],
@@ -28,14 +45,18 @@ pub(super) fn run<T: Real>(
     watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
 ) -> Result<()> {
     // work[k mod 2][lane]
-    let mut work: [Vec<Vec<Launch>>; 2] = Default::default();
+    let mut work: [Vec<Step>; 2] = Default::default();
     for (parity, work) in work.iter_mut().enumerate() {
         let source = (now + parity + steps.start as usize) % 2;
         for lane in 0..lanes.len() {
-            let mut all = launches(lane, source)?;
-            all.extend(parts.gathers(lanes, lane, 1 - source)?);
-            all.extend(parts.pushes(lanes, lane, 1 - source)?);
-            work.push(all);
+            let mut rest = launches(lane, source, Stage::Rest)?;
+            rest.extend(parts.gathers(lanes, lane, 1 - source)?);
+            work.push(Step {
+                boundary: launches(lane, source, Stage::Boundary)?,
+                pushes: parts.pushes(lanes, lane, 1 - source)?,
+                interior: launches(lane, source, Stage::Interior)?,
+                rest,
+            });
         }
     }
     // Lanes that a lane waits for: those that write its halo before it reads it, and those that still read what it is
@@ -50,29 +71,52 @@ pub(super) fn run<T: Real>(
         list.sort_unstable();
         list.dedup();
     }
-    // Two events a lane, in turn: one is recorded while the other is waited for.
-    let mut events: [Vec<Event>; 2] = Default::default();
-    for events in &mut events {
-        *events = streams.iter().map(|stream| stream.mark()).collect::<Result<_>>()?;
-    }
+    // Two events a stream, in turn: one is recorded while the other is waited for.
+    let marks = || streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<Event>>>();
+    let (main, aside) = ([marks()?, marks()?], [marks()?, marks()?]);
+    let one = |step: u64| -> Result<()> {
+        let (before, after) = ((step % 2) as usize, ((step + 1) % 2) as usize);
+        for (lane, ((stream, work), neighbours)) in
+            streams.iter().zip(&work[before]).zip(&neighbours).enumerate()
+        {
+            stream.after(Side::Aside, &main[before][lane])?;
+            for &other in neighbours {
+                stream.after(Side::Aside, &aside[before][other])?;
+            }
+            stream.enqueue(Side::Aside, &work.boundary, step)?;
+            for &other in neighbours {
+                stream.after(Side::Aside, &main[before][other])?;
+            }
+            stream.enqueue(Side::Aside, &work.pushes, step)?;
+            stream.remark(Side::Aside, &aside[after][lane])?;
+
+            stream.after(Side::Main, &aside[before][lane])?;
+            for &other in neighbours {
+                stream.after(Side::Main, &aside[before][other])?;
+            }
+            stream.enqueue(Side::Main, &work.interior, step)?;
+            if !work.rest.is_empty() {
+                stream.after(Side::Main, &aside[after][lane])?;
+                stream.enqueue(Side::Main, &work.rest, step)?;
+            }
+            stream.remark(Side::Main, &main[after][lane])?;
+        }
+        Ok(())
+    };
     pieces(
         steps.end - steps.start,
         |from, count| {
-            for step in steps.start + from..steps.start + from + count {
-                let (before, after) = (&events[(step % 2) as usize], &events[((step + 1) % 2) as usize]);
-                for ((stream, work), neighbours) in
-                    streams.iter().zip(&work[(step % 2) as usize]).zip(&neighbours)
-                {
-                    for &other in neighbours {
-                        stream.after(&before[other])?;
-                    }
-                    stream.enqueue(&work.iter().collect::<Vec<_>>(), step)?;
+            let end = steps.start + from + count;
+            (steps.start + from..end).try_for_each(one)?;
+            // A piece is done when both streams are, and the neighbours have stored theirs.
+            let last = (end % 2) as usize;
+            let done = |(lane, stream): (usize, &&CudaLane)| {
+                for &other in neighbours[lane].iter().chain([&lane]) {
+                    stream.after(Side::Main, &aside[last][other])?;
                 }
-                for (stream, event) in streams.iter().zip(after) {
-                    stream.remark(event)?;
-                }
-            }
-            streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<_>>>()
+                stream.mark()
+            };
+            streams.iter().enumerate().map(done).collect::<Result<Vec<_>>>()
         },
         |marks| streams.iter().zip(&marks).try_for_each(|(stream, mark)| stream.reached(mark)),
         watch,

@@ -5,15 +5,16 @@ use std::time::Instant;
 use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
 use super::iteration::Iteration;
+use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
-use super::parts::{MatrixInfo, Parts};
+use super::parts::Parts;
 use super::poisson::Window;
 use super::split::How;
 use super::sweep::{Planned, Sweep};
 use super::{stationary, subdivided};
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};
 
 /// What is asked.
@@ -52,6 +53,8 @@ pub struct Options {
     pub epsilon: f64,
     /// Rule for the ELL width.
     pub width: WidthRule,
+    /// Format of the matrix.
+    pub format: MatrixFormat,
     /// Method.
     pub method: Method,
     /// How rows are split over lanes.
@@ -60,11 +63,23 @@ pub struct Options {
     pub order: Order,
 }
 
+impl Options {
+    /// How rows are split for the method.
+    pub(super) fn how(&self) -> How {
+        match self.method {
+            Method::Sweep => self.split,
+            // Its terms are scaled by kernels that know of own rows alone.
+            Method::Subdivided { .. } => How { hops: Some(1), ..self.split },
+        }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
             epsilon: 1e-6,
             width: WidthRule::Auto,
+            format: MatrixFormat::Auto,
             method: Method::Sweep,
             split: How::default(),
             order: Order::Auto,
@@ -200,7 +215,7 @@ pub fn solve(
     }
 }
 
-fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
+pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(Error::Invalid(format!(
@@ -235,28 +250,24 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
 const MOST_ALPHA_T: f64 = 1e13;
 
 /// A chain built on its lane, and what the methods share.
-pub(super) struct Built<'a, T> {
-    pub(super) lanes: &'a [Lane],
-    pub(super) problem: &'a Problem<'a>,
-    pub(super) options: &'a Options,
-    pub(super) survey: Survey<T>,
-    pub(super) parts: Parts<T>,
-    pub(super) initial: Vec<f64>,
+pub(crate) struct Built<'a, T> {
+    pub(crate) lanes: &'a [Lane],
+    pub(crate) problem: &'a Problem<'a>,
+    pub(crate) options: &'a Options,
+    pub(crate) survey: Survey<T>,
+    pub(crate) parts: Parts<T>,
+    pub(crate) initial: Vec<f64>,
 }
 
 impl<T: Real> Built<'_, T> {
     /// αt, α being the inverse of the stored 1/α.
-    pub(super) fn lambda(&self, t: f64) -> f64 {
-        t / self.survey.inverse_alpha.wide()
+    pub(crate) fn lambda(&self, t: f64) -> f64 {
+        self.survey.lambda(t)
     }
 
     /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside.
     pub(super) fn rounding(&self, lambda: f64, len: u64) -> f64 {
-        let u = T::PRECISION.unit_roundoff();
-        // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
-        // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
-        let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
-        self.survey.step * lambda + 2.0 * u + u * len as f64 + drift
+        self.survey.rounding(lambda, len)
     }
 }
 
@@ -291,7 +302,7 @@ fn solve_in<T: Real>(
         nnz: survey.nnz,
         alpha: survey.alpha,
         terms: 0,
-        matrix: MatrixInfo { format: "hyb", parts: 1, ..MatrixInfo::default() },
+        matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
         order: Order::Natural,
         times: Vec::new(),
         device_bytes: 0,
@@ -313,7 +324,8 @@ fn solve_in<T: Real>(
         }
     }
     if times.iter().any(Option::is_none) {
-        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.split)?;
+        let (width, format, how) = (options.width, options.format, options.how());
+        let parts = Parts::build(lanes, problem.transitions, &survey, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - uploaded;
@@ -401,8 +413,19 @@ fn rest_rewards(problem: &Problem<'_>, initial: &[f64], t: f64) -> Vec<RewardVal
     problem.rewards.iter().map(value).collect()
 }
 
+/// The terms that a time takes, and what of ε is left for a stop at the steady state.
+pub(super) fn windows<T: Real>(survey: &Survey<T>, epsilon: f64, lambda: f64) -> (Window, f64) {
+    // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
+    // nothing the bound cannot be met, and half of ε is as good as any share.
+    let len = 12.0 * lambda.sqrt() + 64.0;
+    let left = epsilon - survey.rounding(lambda, len as u64);
+    let left = if left > 0.0 { left } else { 0.5 * epsilon };
+    let share = if lambda > 256.0 { 0.8 } else { 0.999 };
+    (Window::new(lambda, share * left), (1.0 - share) * left)
+}
+
 /// The one sweep, or as many as memory for the accumulators asks for.
-fn sweep<T: Real>(
+pub(crate) fn sweep<T: Real>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
@@ -419,19 +442,14 @@ fn sweep<T: Real>(
                 "time {t} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
             )));
         }
-        // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
-        // nothing the bound cannot be met, and half of ε is as good as any share.
-        let len = 12.0 * lambda.sqrt() + 64.0;
-        let left = epsilon - built.rounding(lambda, len as u64);
-        let left = if left > 0.0 { left } else { 0.5 * epsilon };
-        let share = if lambda > 256.0 { 0.8 } else { 0.999 };
-        let weights = Window::new(lambda, share * left).weights();
+        let (window, steady_allowance) = windows(&built.survey, epsilon, lambda);
+        let weights = window.weights();
         planned.push(Planned {
             index,
             lambda,
             tails: if problem.rewards.is_empty() { Vec::new() } else { weights.tails() },
             weights,
-            steady_allowance: (1.0 - share) * left,
+            steady_allowance,
             steady_state: 0.0,
             normalisation: 0.0,
             rewards: vec![(0.0, 0.0); problem.rewards.len()],

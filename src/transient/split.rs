@@ -1,11 +1,13 @@
 //! Which rows go where: shares of lanes, parts of a lane, halos, and what they will cost.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
 use super::chain::Transitions;
+use super::hops::{self, Work};
+pub use super::hops::{MOST as MOST_HOPS, Swap};
+use super::region::Region;
 use crate::lane::{Device, Lane};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
@@ -27,11 +29,13 @@ pub struct How {
     pub parts: usize,
     /// What lanes exchange.
     pub exchange: Exchange,
+    /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
+    pub hops: Option<usize>,
 }
 
 impl Default for How {
     fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo }
+        Self { parts: 1, exchange: Exchange::Halo, hops: None }
     }
 }
 
@@ -46,49 +50,38 @@ pub struct LanePlan {
     pub entries: u64,
     /// Share of the entries whose columns are the lane's own rows.
     pub local_share: f64,
-    /// Values that it receives in a step.
+    /// Values that it receives in an exchange.
     pub halo: usize,
     /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
     pub compute: f64,
-    /// Predicted share of a step that goes into the exchange.
+    /// Predicted seconds of a step.
+    pub step: f64,
+    /// Predicted share of a step that waits for the exchange, or computes rows of others to make it rarer.
     pub communication_share: f64,
 }
 
-/// Rows of a part, its halo's global rows in ascending order, and how many of them lie left.
+/// Rows on their lanes.
 #[derive(Debug)]
-pub(super) struct Region {
-    pub(super) lane: usize,
-    pub(super) rows: Range<usize>,
-    pub(super) halo: Vec<u32>,
-    pub(super) left: usize,
-    /// Entries, and those whose columns lie in the halo.
-    entries: u64,
-    remote: u64,
+pub(super) struct Split {
+    pub(super) regions: Vec<Region>,
+    pub(super) plan: Vec<LanePlan>,
+    /// Steps between two exchanges.
+    pub(super) hops: usize,
+    /// How lanes exchange.
+    pub(super) path: Path,
 }
 
-impl Region {
-    /// Elements of its vectors.
-    pub(super) fn len(&self) -> usize {
-        self.rows.len() + self.halo.len()
-    }
-
-    /// Place of a global column in its vectors.
-    pub(super) fn local(&self, column: u32) -> u32 {
-        let c = column as usize;
-        (if self.rows.contains(&c) {
-            c - self.rows.start + self.left
-        } else {
-            let place = self.halo.partition_point(|&h| h < column);
-            if place < self.left { place } else { place + self.rows.len() }
-        }) as u32
-    }
-
-    /// What it reads of another region: global rows, a slice of its halo.
-    pub(super) fn reads(&self, other: &Self) -> &[u32] {
-        let first = self.halo.partition_point(|&h| (h as usize) < other.rows.start);
-        let end = self.halo.partition_point(|&h| (h as usize) < other.rows.end);
-        &self.halo[first..end]
-    }
+/// The way that values take from lane to lane.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Path {
+    /// There is nobody to exchange with.
+    #[default]
+    None,
+    /// Kernels store into the memory of another device, or another stream's.
+    Peer,
+    /// Through the host, at a cost that was measured.
+    Host(Swap),
 }
 
 /// Splits the rows of a chain with these row lengths over lanes and their parts.
@@ -101,31 +94,65 @@ pub(super) fn split(
     lengths: &[u32],
     real: u64,
     how: How,
-) -> Result<(Vec<Region>, Vec<LanePlan>)> {
+) -> Result<Split> {
     let n = transitions.states();
     let bandwidths = bandwidths(lanes)?;
+    let largest = |lane: &Lane| {
+        let limits = lane.device().limits;
+        (limits.binding.min(limits.buffer) / real) as usize
+    };
+    let largest: Vec<usize> = lanes.iter().map(largest).collect();
     let mut regions = Vec::new();
     for (lane, rows) in shares(lengths, &bandwidths, real).into_iter().enumerate() {
-        let limits = lanes[lane].device().limits;
-        let largest = (limits.binding.min(limits.buffer) / real) as usize;
         let whole = lanes.len() == 1;
-        let share = Share { transitions, n, lane, rows, largest, whole, how };
+        let share = Share { transitions, n, lane, rows, largest: largest[lane], whole, how };
         let own = share.cut().ok_or_else(|| Error::OutOfMemory {
             device: lanes[lane].device().name.clone(),
             what: format!("a vector of {n} states"),
             asked: n as u64 * real,
             limit: format!(
                 "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
-                limits.binding
+                lanes[lane].device().limits.binding
             ),
         })?;
         regions.extend(own);
     }
-    let plan = match lanes.len() {
-        1 => Vec::new(),
-        _ => plan(lanes, &bandwidths, &regions, real),
+    if lanes.len() == 1 {
+        return Ok(Split { regions, plan: Vec::new(), hops: 1, path: Path::None });
+    }
+    let path = match peers(lanes) {
+        true => Path::Peer,
+        false => Path::Host(hops::measure(lanes)?),
     };
-    Ok((regions, plan))
+    let work = |lane: usize| {
+        let of = regions.iter().filter(|r| r.lane == lane);
+        let bytes = of.map(|r| r.entries * (real + 4) + r.rows.len() as u64 * 5 * real).sum::<u64>();
+        bytes as f64 / bandwidths[lane]
+    };
+    let compute: Vec<f64> = (0..lanes.len()).map(work).collect();
+    let single = (0..lanes.len()).all(|lane| regions.iter().filter(|r| r.lane == lane).count() <= 1);
+    let hops = match path {
+        Path::Host(swap) if single && how.exchange == Exchange::Halo => {
+            let wanted = how.hops.unwrap_or_else(|| {
+                let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real);
+                hops::choose(&regions.iter().map(of).collect::<Vec<_>>(), swap)
+            });
+            hops::deepen(&mut regions, transitions, &largest, wanted)
+        }
+        _ => 1,
+    };
+    let plan = plan(lanes, &compute, &regions, real, how.exchange, hops, path);
+    Ok(Split { regions, plan, hops, path })
+}
+
+/// Whether all lanes reach each other's memory.
+fn peers(lanes: &[Lane]) -> bool {
+    #[cfg(feature = "cuda")]
+    let reach = super::push::all_reach(lanes);
+    #[cfg(not(feature = "cuda"))]
+    let reach = false;
+    let _ = lanes;
+    reach
 }
 
 /// Bytes a second of each lane: measured where several share the rows, since devices may differ.
@@ -135,16 +162,15 @@ fn bandwidths(lanes: &[Lane]) -> Result<Vec<f64>> {
     if lanes.len() == 1 {
         return Ok(vec![1.0]);
     }
-    let measure = |lane: &Lane| crate::bench::triad_bandwidth(lane, 32 << 20, 3).map(|gb| gb * 1e9);
     if lanes.iter().all(|lane| alike(lane.device())) {
         // Equal devices get equal shares: a measurement would only add noise.
-        return Ok(vec![measure(&lanes[0])?; lanes.len()]);
+        return Ok(vec![lanes[0].bandwidth()?; lanes.len()]);
     }
-    lanes.iter().map(measure).collect()
+    lanes.iter().map(Lane::bandwidth).collect()
 }
 
 /// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
-fn row_bytes(length: u32, real: u64) -> u64 {
+pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }
 
@@ -193,10 +219,10 @@ impl Share<'_> {
             return Some(Vec::new());
         }
         if self.whole && self.n <= self.largest && self.how.parts <= 1 {
-            let rows = rows.clone();
             return Some(vec![Region {
                 lane: self.lane,
-                rows,
+                rows: rows.clone(),
+                computed: rows.clone(),
                 halo: Vec::new(),
                 left: 0,
                 entries: 0,
@@ -222,84 +248,53 @@ impl Share<'_> {
 
     /// Finds the halo of some rows.
     fn region(&self, rows: Range<usize>) -> Region {
-        let read: Vec<AtomicU64> = (0..self.n.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let (entries, remote) = rows
-            .clone()
-            .into_par_iter()
-            .with_min_len(4096)
-            .map_init(Vec::new, |row, i| {
-                row.clear();
-                self.transitions.incoming(i, row);
-                let mut remote = 0;
-                for &(column, _) in row.iter().filter(|&&(column, _)| !rows.contains(&(column as usize))) {
-                    remote += 1;
-                    read[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
-                }
-                (row.len() as u64, remote)
-            })
-            .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let halo: Vec<u32> = match self.how.exchange {
-            Exchange::Full => (0..self.n as u32).filter(|&h| !rows.contains(&(h as usize))).collect(),
-            Exchange::Halo => {
-                let mut halo = Vec::new();
-                for (word, bits) in read.iter().enumerate() {
-                    let mut bits = bits.load(Ordering::Relaxed);
-                    while bits != 0 {
-                        halo.push((word * 64) as u32 + bits.trailing_zeros());
-                        bits &= bits - 1;
-                    }
-                }
-                halo
-            }
-        };
-        let left = halo.partition_point(|&h| (h as usize) < rows.start);
-        Region { lane: self.lane, rows, halo, left, entries, remote }
+        let mut region = Region::new(self.transitions, self.lane, rows);
+        if self.how.exchange == Exchange::Full {
+            region.read_all(self.n);
+        }
+        region
     }
 }
 
-/// Seconds that an exchange takes before its first value arrives, and values' bytes a second, between two kinds of
-/// device: streams that store into each other's memory; everything else goes through the host, where a swap between
-/// two adapters was measured at 210 µs and a copy at 10 GB/s.
-fn link_cost(from: &Device, to: &Device) -> (f64, f64) {
-    match (from.backend, to.backend) {
-        ("cuda", "cuda") => (10e-6, 300e9),
-        ("cpu", "cpu") => (20e-6, 5e9),
-        _ => (210e-6, 10e9),
-    }
-}
+/// What lanes that store into each other's memory wait for one another: events, and a first value's way.
+const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9 };
 
-fn plan(lanes: &[Lane], bandwidths: &[f64], regions: &[Region], real: u64) -> Vec<LanePlan> {
+fn plan(
+    lanes: &[Lane],
+    compute: &[f64],
+    regions: &[Region],
+    real: u64,
+    exchange: Exchange,
+    hops: usize,
+    path: Path,
+) -> Vec<LanePlan> {
+    let swap = if let Path::Host(swap) = path { swap } else { PEERS };
     let one = |lane: usize| {
         let own = || regions.iter().filter(move |r| r.lane == lane);
         let entries: u64 = own().map(|r| r.entries).sum();
         let rows: usize = own().map(|r| r.rows.len()).sum();
-        let bytes = entries * (real + 4) + rows as u64 * 5 * real;
-        let compute = bytes as f64 / bandwidths[lane];
-        let (mut halo, mut exchange) = (0, 0.0f64);
-        for other in 0..lanes.len() {
-            let values: usize = match other == lane {
-                true => 0,
-                false => regions
-                    .iter()
-                    .filter(|r| r.lane == other)
-                    .map(|r| own().map(|mine| mine.reads(r).len()).sum::<usize>())
-                    .sum(),
-            };
-            if values > 0 {
-                let (latency, rate) = link_cost(lanes[other].device(), lanes[lane].device());
-                exchange = exchange.max(latency + values as f64 * real as f64 / rate);
-                halo += values;
-            }
-        }
+        let others = || regions.iter().filter(|r| r.lane != lane);
+        let halo: usize = own().map(|mine| others().map(|r| mine.takes(r).len()).sum::<usize>()).sum();
         let remote: u64 = own().map(|r| r.remote).sum();
+        let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
+            / own().count().max(1) as f64;
+        let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
+        let redundant = compute[lane] * ghosts as f64 / rows.max(1) as f64 * (hops - 1) as f64 / hops as f64;
+        let seconds = if halo > 0 { swap.seconds(halo as f64 * real as f64) } else { 0.0 };
+        // Boundary rows come first, and the exchange passes while the interior is computed; the whole vector is ready
+        // only at a step's end.
+        let hidden = if exchange == Exchange::Full { 0.0 } else { interior * compute[lane] };
+        let exposed = (seconds - hidden).max(0.0) / hops as f64;
+        let step = compute[lane] + redundant + exposed;
         LanePlan {
             device: lanes[lane].device().spec.clone(),
             rows,
             entries,
             local_share: 1.0 - remote as f64 / entries.max(1) as f64,
             halo,
-            compute,
-            communication_share: if exchange > 0.0 { exchange / (exchange + compute) } else { 0.0 },
+            compute: compute[lane],
+            step,
+            communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
         }
     };
     (0..lanes.len()).map(one).collect()

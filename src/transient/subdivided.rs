@@ -5,6 +5,9 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
+use super::bound::Survey;
+use super::exchange::Stage;
+use super::iteration::Sum;
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
@@ -20,7 +23,20 @@ fn largest_theta(precision: Precision) -> f64 {
     }
 }
 
-pub(super) fn run<T: Real>(
+/// The number of intervals, and the terms of each.
+fn intervals<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> (f64, Window) {
+    let intervals = (lambda / theta).ceil().max(1.0);
+    let share = (epsilon - survey.rounding(lambda, 3 * lambda as u64)).max(0.5 * epsilon);
+    (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
+}
+
+/// Multiplications for one time.
+pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> u64 {
+    let (intervals, window) = intervals(survey, epsilon, theta, lambda);
+    intervals as u64 * window.right
+}
+
+pub(crate) fn run<T: Real>(
     built: &Built<'_, T>,
     theta: f64,
     which: &[usize],
@@ -52,11 +68,8 @@ pub(super) fn run<T: Real>(
     for &index in which {
         let t = built.problem.times[index];
         let lambda = built.lambda(t);
-        let intervals = (lambda / theta).ceil().max(1.0);
+        let (intervals, window) = intervals(&built.survey, built.options.epsilon, theta, lambda);
         let each = lambda / intervals;
-        let share = (built.options.epsilon - built.rounding(lambda, 3 * lambda as u64))
-            .max(0.5 * built.options.epsilon);
-        let window = Window::new(each, (share / intervals).max(1e-300));
         let last = window.right;
 
         // e^{−αt/l} for the interval's end, then (αt/l)/k for the scaling of term k.
@@ -68,13 +81,18 @@ pub(super) fn run<T: Real>(
             lanes[lane].bind(&SCALE, precision, rows, &params, &[factors[lane].arg(), vector.arg()])
         };
         // Term k: r = P m, m = (αt/k) r, pt = pt + m, three kernels on m in x[source] and r in the other iterate.
-        let term = |lane: usize, source: usize| {
+        let term = |lane: usize, source: usize, stage: Stage| {
             let mut launches = Vec::new();
+            // A term is not ready before it is scaled: all of it goes into the first stage.
+            if stage != Stage::Boundary {
+                return Ok(launches);
+            }
             for (p, part) in parts.of(lane) {
                 let r = &part.x[1 - source];
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
-                    launches.push(chunk.step(&lanes[lane], part, source, scalars, acc, 0..0)?);
+                    let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);

@@ -3,6 +3,7 @@
 pub mod block_kernels;
 pub mod blocks;
 pub mod kernels;
+pub mod lane_count;
 pub mod partition;
 pub mod pivot;
 pub mod plan;

@@ -56,6 +56,18 @@ pub struct PlanOptions {
     pub resident: bool,
 }
 
+impl PlanOptions {
+    fn host_array<T: Number>(&self, lane: &Lane, what: &str, len: usize) -> Result<HostArray<T>> {
+        match self.pageable {
+            true => {
+                crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
+                Ok(HostArray::plain(len))
+            }
+            false => lane.host_array(len),
+        }
+    }
+}
+
 /// Chunks of a system on lanes.
 #[derive(Debug)]
 pub struct Plan<'a, T> {
@@ -154,39 +166,8 @@ impl<'a, T: Number> Plan<'a, T> {
                 "blocks of {block} rows; 3 are needed for something to lie between the ends"
             )));
         }
-        let size = rows.div_ceil(lanes.len()).next_multiple_of(8);
-        let (mut pieces, mut answers) = (0, 0);
-        let chunks = (0..rows)
-            .step_by(size)
-            .zip(lanes)
-            .map(|(first, lane)| {
-                let place = Place { n, first, ring: cyclic };
-                let rows = size.min(rows - first);
-                // One row is no block: its unit says all.
-                let arrays = Arrays::new(lane, rows)?;
-                let work = match options.block {
-                    Some(block) if rows > 1 => {
-                        let cut = Cut { block, host: options.interface_on_host, pivot: options.pivot };
-                        Work::Blocks(BlockShare::new(lane, rows, place, &arrays, cut)?)
-                    }
-                    _ => Work::Tiles(Share::new(lane, rows, place, &arrays)?),
-                };
-                let (piece, answer) = match &work {
-                    Work::Tiles(_) => (6, 2),
-                    Work::Blocks(blocks) => (blocks.top().len(), blocks.top().len() / 4 + 1),
-                };
-                (pieces, answers) = (pieces + piece, answers + answer);
-                let (piece, answer) = (pieces - piece..pieces, answers - answer..answers);
-                Ok(Chunk { lane, first, rows, arrays, work, piece, answer })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let host = |what: &str, len: usize| match options.pageable {
-            true => {
-                crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
-                Ok(HostArray::plain(len))
-            }
-            false => lanes[0].host_array(len),
-        };
+        let (chunks, pieces, answers) = cut(lanes, n, rows, cyclic, options)?;
+        let host = |what: &str, len: usize| options.host_array(&lanes[0], what, len);
         let rows_on_host = if options.resident { 0 } else { rows };
         let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(|what| host(what, rows_on_host));
         Ok(Self {
@@ -200,6 +181,36 @@ impl<'a, T: Number> Plan<'a, T> {
             arrays: [dl?, d?, du?, b?, x?],
             replaced: 0,
         })
+    }
+
+    /// Goes on with one system of the first `n` rows on other lanes, in the memory that is there on the host.
+    ///
+    /// # Errors
+    /// If there is no row, or there are more than the plan was made for; devices' errors, as of [`Plan::relane`].
+    pub(crate) fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
+        let most = self.arrays[0].len();
+        if n == 0 || n > most {
+            return Err(Error::Invalid(format!("{n} rows in a plan that was made for {most}")));
+        }
+        (self.n, self.rows, self.cyclic) = (n, n, false);
+        self.relane(lanes)
+    }
+
+    /// Goes on with the same systems on other lanes.
+    ///
+    /// # Errors
+    /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
+    pub(crate) fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
+        let Some(lane) = lanes.first() else {
+            return Err(Error::Invalid(format!("{} rows on no lane", self.rows)));
+        };
+        // The devices may hold no more than one of both.
+        self.chunks.clear();
+        let (chunks, pieces, answers) = cut(lanes, self.n, self.rows, self.cyclic, &self.options)?;
+        self.pieces = self.options.host_array(lane, "the interface system", pieces)?;
+        self.answers = self.options.host_array(lane, "the interface system", answers)?;
+        self.chunks = chunks;
+        Ok(())
     }
 
     /// Rows of one system.
@@ -224,13 +235,19 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The inputs, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
+        let rows = self.rows;
         let [dl, d, du, b, _] = &mut self.arrays;
-        Inputs { dl, d, du, b }
+        Inputs { dl: &mut dl[..rows], d: &mut d[..rows], du: &mut du[..rows], b: &mut b[..rows] }
+    }
+
+    /// dl, d, du and b, as filled.
+    pub(crate) fn given(&self) -> [&[T]; 4] {
+        std::array::from_fn(|k| &self.arrays[k][..self.rows])
     }
 
     /// The unknowns, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
-        &self.arrays[4]
+        &self.arrays[4][..self.rows]
     }
 
     /// A chunk's arrays on its lane, and its first row: for data that a program brings there by itself.
@@ -298,7 +315,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if let Some((chunk, whole)) = plan.alone() {
             chunk.upload(&plan.arrays, send)?;
             chunk.lane.enqueue(&whole)?;
-            chunk.lane.fetch(&chunk.arrays.x, 0, x)?;
+            chunk.lane.fetch(&chunk.arrays.x, 0, &mut x[..plan.rows])?;
             chunk.lane.finish()?;
             return Ok(0.0);
         }
@@ -498,6 +515,44 @@ impl<T: Number> Chunk<'_, T> {
     }
 }
 
+/// Chunks of all rows on the lanes, one each while there are rows; and the lengths of what they give to the host and
+/// take from it.
+fn cut<'a, T: Number>(
+    lanes: &'a [Lane],
+    n: usize,
+    rows: usize,
+    cyclic: bool,
+    options: &PlanOptions,
+) -> Result<(Vec<Chunk<'a, T>>, usize, usize)> {
+    let size = rows.div_ceil(lanes.len()).next_multiple_of(8);
+    let (mut pieces, mut answers) = (0, 0);
+    let chunks = (0..rows)
+        .step_by(size)
+        .zip(lanes)
+        .map(|(first, lane)| {
+            let place = Place { n, first, ring: cyclic };
+            let rows = size.min(rows - first);
+            // One row is no block: its unit says all.
+            let arrays = Arrays::new(lane, rows)?;
+            let work = match options.block {
+                Some(block) if rows > 1 => {
+                    let cut = Cut { block, host: options.interface_on_host, pivot: options.pivot };
+                    Work::Blocks(BlockShare::new(lane, rows, place, &arrays, cut)?)
+                }
+                _ => Work::Tiles(Share::new(lane, rows, place, &arrays)?),
+            };
+            let (piece, answer) = match &work {
+                Work::Tiles(_) => (6, 2),
+                Work::Blocks(blocks) => (blocks.top().len(), blocks.top().len() / 4 + 1),
+            };
+            (pieces, answers) = (pieces + piece, answers + answer);
+            let (piece, answer) = (pieces - piece..pieces, answers - answer..answers);
+            Ok(Chunk { lane, first, rows, arrays, work, piece, answer })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok((chunks, pieces, answers))
+}
+
 /// Consecutive parts of these lengths.
 fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let part = |length| {
@@ -568,7 +623,7 @@ fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
 }
 
 /// Copies numbers of another precision, on all threads.
-pub(super) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+pub(crate) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
     const BLOCK: usize = 1 << 14;
     let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
     blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));

@@ -113,3 +113,21 @@ fn store(key: &str, code: &[u8]) {
         let _ = file.persist(path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_nvrtc_is_told_what_to_do() {
+        // SAFETY: only looks for the library.
+        if unsafe { sys::is_culib_present() } {
+            println!("skipped: NVRTC is on this machine");
+            return;
+        }
+
+        let why = compile("extern \"C\" __global__ void nothing() {}", "sm_90").unwrap_err();
+
+        assert!(why.contains("NVRTC") && why.contains("install") && why.contains("--device wgpu:N"), "{why}");
+    }
+}

@@ -185,9 +185,13 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new(context: Context) -> Result<Self, DriverError> {
+    /// A stream whose kernels go before those of others, if `first`.
+    pub(super) fn new(context: Context, first: bool) -> Result<Self, DriverError> {
         context.enter()?;
-        Ok(Self { context, stream: raw::stream::create(raw::stream::StreamKind::NonBlocking)? })
+        let (least, greatest) = raw::stream::get_priority_range()?;
+        let priority = if first { greatest } else { least };
+        let stream = raw::stream::create_with_priority(raw::stream::StreamKind::NonBlocking, priority)?;
+        Ok(Self { context, stream })
     }
 
     pub(super) fn synchronize(&self) -> Result<(), DriverError> {

@@ -2,6 +2,7 @@
 
 mod compile;
 mod driver;
+mod port;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -12,6 +13,7 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
 use driver::{Context, Function, Stream};
 pub(crate) use driver::{Event, Memory, Pinned};
+pub(super) use port::{Inbox, Outbox};
 
 use super::pieces::pieces;
 use super::{Device, Limits, Listing, Program};
@@ -25,9 +27,20 @@ pub(crate) struct CudaLane {
     device: Device,
     context: Context,
     stream: Stream,
+    /// For what is to pass by the stream.
+    aside: Stream,
     arch: String,
     functions: Mutex<HashMap<(&'static str, Precision), Function>>,
     staging: Mutex<Staging>,
+}
+
+/// A stream of a lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Side {
+    /// The one that all work goes through.
+    Main,
+    /// The one beside it, whose kernels go first.
+    Aside,
 }
 
 /// Two page-locked buffers, each with the event behind its last transfer.
@@ -44,6 +57,7 @@ const SLOTS: usize = 2;
 pub(crate) struct CudaLaunch {
     function: Function,
     grid: (u32, u32),
+    group: u32,
     pub(super) params: Vec<u32>,
     /// Kept alive, as long as the launch may run.
     args: Vec<Arc<Memory>>,
@@ -120,7 +134,7 @@ impl CudaLane {
         let open = || -> std::result::Result<Self, DriverError> {
             let context = Context::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
-            let stream = Stream::new(context)?;
+            let (stream, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
             let slots = (0..SLOTS).map(|_| {
                 let slot = (Pinned::new(context, SLOT)?, Event::new(context)?);
                 slot.1.record(&stream)?;
@@ -128,7 +142,7 @@ impl CudaLane {
             });
             let staging =
                 Mutex::new(Staging { slots: slots.collect::<std::result::Result<_, DriverError>>()? });
-            Ok(Self { device, context, stream, arch, functions: Mutex::default(), staging })
+            Ok(Self { device, context, stream, aside, arch, functions: Mutex::default(), staging })
         };
         open().map_err(|e| refuse(driver::reason(e)))
     }
@@ -290,12 +304,30 @@ impl CudaLane {
             args.len(),
             params.len()
         );
-        let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
-        Ok(CudaLaunch { function, grid: super::fold(groups, 65_535), params: params.to_vec(), args })
+        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
+        Ok(CudaLaunch {
+            function,
+            group: kernel.group,
+            grid: super::fold(groups, 65_535),
+            params: params.to_vec(),
+            args,
+        })
     }
 
-    /// Puts launches into the stream as step `step`, and does not wait.
-    pub(crate) fn enqueue(&self, launches: &[&super::Launch], step: u64) -> Result<()> {
+    fn side(&self, side: Side) -> &Stream {
+        match side {
+            Side::Main => &self.stream,
+            Side::Aside => &self.aside,
+        }
+    }
+
+    /// Puts launches into a stream as step `step`, and does not wait.
+    pub(crate) fn enqueue<'a>(
+        &self,
+        side: Side,
+        launches: impl IntoIterator<Item = &'a super::Launch>,
+        step: u64,
+    ) -> Result<()> {
         self.enter()?;
         for launch in launches {
             let launch = launch.cuda();
@@ -313,7 +345,7 @@ impl CudaLane {
             #[expect(unsafe_code, reason = "a launch")]
             // SAFETY: parameters and pointers are those of the kernel's text (its interface is asserted when the
             // launch is made); the launch keeps its memory, and whoever drops that waits for the device.
-            unsafe { self.stream.launch(launch.function, launch.grid, Kernel::GROUP, arguments) }
+            unsafe { self.side(side).launch(launch.function, launch.grid, launch.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
         Ok(())
@@ -330,7 +362,7 @@ impl CudaLane {
             count,
             |from, steps| {
                 for step in first + from..first + from + steps {
-                    self.enqueue(program.launches(step), step)?;
+                    self.enqueue(Side::Main, program.launches(step).iter().copied(), step)?;
                 }
                 self.mark()
             },
@@ -349,16 +381,16 @@ impl CudaLane {
         mark().map_err(|e| self.error("an event", e))
     }
 
-    /// Moves an event behind everything that is in the stream now.
-    pub(crate) fn remark(&self, event: &Event) -> Result<()> {
+    /// Moves an event behind everything that is in a stream now.
+    pub(crate) fn remark(&self, side: Side, event: &Event) -> Result<()> {
         self.enter()?;
-        event.record(&self.stream).map_err(|e| self.error("an event", e))
+        event.record(self.side(side)).map_err(|e| self.error("an event", e))
     }
 
-    /// What is put into the stream from now on waits for an event, of this device or another.
-    pub(crate) fn after(&self, event: &Event) -> Result<()> {
+    /// What is put into a stream from now on waits for an event, of this device or another.
+    pub(crate) fn after(&self, side: Side, event: &Event) -> Result<()> {
         self.enter()?;
-        self.stream.wait(event).map_err(|e| self.error("an event", e))
+        self.side(side).wait(event).map_err(|e| self.error("an event", e))
     }
 
     /// Waits for an event.
@@ -366,8 +398,9 @@ impl CudaLane {
         event.synchronize().map_err(|e| self.error("a long loop", e))
     }
 
-    /// Whether kernels of this lane can write the other's memory.
+    /// Whether kernels of this lane can write the other's memory. With `KOLMO_NO_PEER` set none can, so that the way
+    /// through the host can be tried on devices that have a shorter one.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
-        self.context.reach(&other.context)
+        std::env::var_os("KOLMO_NO_PEER").is_none_or(|v| v.is_empty()) && self.context.reach(&other.context)
     }
 }

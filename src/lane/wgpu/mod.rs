@@ -1,6 +1,7 @@
 //! The wgpu lane: one logical device of one adapter, with its queue.
 
 mod adapter;
+mod port;
 mod staging;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use super::pieces::pieces;
 use super::{Device, Program};
 use crate::kernel::{Kernel, Precision, reflect};
 use crate::{Error, Result};
+pub(super) use port::{Inbox, Outbox};
 use staging::Ring;
 
 /// A logical device and its queue.
@@ -327,7 +329,7 @@ impl WgpuLane {
                 self.device.spec, self.device.name, kernel.name
             )));
         }
-        let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
+        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
         Ok(WgpuLaunch {
             pipeline,
             group,
@@ -352,27 +354,39 @@ impl WgpuLane {
         )
     }
 
+    #[cfg(test)]
+    pub(super) fn lose(&self) {
+        self.wgpu.destroy();
+    }
+
     fn encode(&self, program: &Program<'_>, first: u64, steps: u64) -> wgpu::CommandEncoder {
         let mut encoder = self.encoder();
+        let launches = (first..first + steps)
+            .flat_map(|step| program.launches(step).iter().map(move |launch| (step, launch.wgpu())));
+        self.pass(&mut encoder, launches);
+        encoder
+    }
+
+    /// Encodes launches, each with its step.
+    fn pass<'a>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        launches: impl Iterator<Item = (u64, &'a WgpuLaunch)>,
+    ) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         let mut current: Option<*const Pipeline> = None;
-        for step in first..first + steps {
-            for launch in program.launches(step) {
-                let launch = launch.wgpu();
-                let mut params = [0u32; 16];
-                params[..launch.params.len()].copy_from_slice(&launch.params);
-                params[0] = step as u32;
-                if current != Some(Arc::as_ptr(&launch.pipeline)) {
-                    pass.set_pipeline(&launch.pipeline.pipeline);
-                    current = Some(Arc::as_ptr(&launch.pipeline));
-                }
-                pass.set_bind_group(0, &launch.group, &[]);
-                pass.set_immediates(0, bytemuck::cast_slice(&params[..launch.params.len()]));
-                pass.dispatch_workgroups(launch.grid.0, launch.grid.1, 1);
+        for (step, launch) in launches {
+            let mut params = [0u32; 16];
+            params[..launch.params.len()].copy_from_slice(&launch.params);
+            params[0] = step as u32;
+            if current != Some(Arc::as_ptr(&launch.pipeline)) {
+                pass.set_pipeline(&launch.pipeline.pipeline);
+                current = Some(Arc::as_ptr(&launch.pipeline));
             }
+            pass.set_bind_group(0, &launch.group, &[]);
+            pass.set_immediates(0, bytemuck::cast_slice(&params[..launch.params.len()]));
+            pass.dispatch_workgroups(launch.grid.0, launch.grid.1, 1);
         }
-        drop(pass);
-        encoder
     }
 }
 
@@ -393,7 +407,7 @@ mod tests {
         };
         let buffer = lane.alloc(1024).expect("a small array fits");
 
-        lane.wgpu.destroy();
+        lane.lose();
         let up = lane.upload(&[1; 1024], &buffer, 0).and_then(|()| lane.wait(None, "the test")).unwrap_err();
         let down = lane.download(&buffer, 0, &mut [0; 1024]).unwrap_err();
         let again = lane.alloc(1024).unwrap_err();

@@ -13,14 +13,14 @@ const SLOT: u64 = 16 << 20;
 const SLOTS: usize = 2;
 
 const READY: u8 = 0;
-const PENDING: u8 = 1;
+pub(super) const PENDING: u8 = 1;
 const FAILED: u8 = 2;
 
 /// One mapped buffer, or one on its way to being mapped again.
 #[derive(Debug)]
-struct Slot {
-    buffer: Buffer,
-    state: Arc<AtomicU8>,
+pub(super) struct Slot {
+    pub(super) buffer: Buffer,
+    pub(super) state: Arc<AtomicU8>,
 }
 
 /// A ring of slots in one direction.
@@ -30,8 +30,13 @@ pub(super) struct Ring {
 }
 
 impl Slot {
+    pub(super) fn new(lane: &WgpuLane, bytes: u64, usage: BufferUsages) -> Result<Self> {
+        let buffer = lane.create_buffer(bytes, usage, "staging")?;
+        Ok(Self { buffer, state: Arc::new(AtomicU8::new(READY)) })
+    }
+
     /// Asks for the mapping that follows the work submitted so far.
-    fn map(&self, mode: MapMode) {
+    pub(super) fn map(&self, mode: MapMode) {
         self.state.store(PENDING, Ordering::Release);
         let state = self.state.clone();
         self.buffer.map_async(mode, .., move |result| {
@@ -39,7 +44,7 @@ impl Slot {
         });
     }
 
-    fn wait(&self, lane: &WgpuLane) -> Result<()> {
+    pub(super) fn wait(&self, lane: &WgpuLane) -> Result<()> {
         while self.state.load(Ordering::Acquire) == PENDING {
             lane.wait(None, "a transfer")?;
         }
@@ -53,8 +58,7 @@ impl Slot {
 impl Ring {
     fn slots(&mut self, lane: &WgpuLane, usage: BufferUsages) -> Result<&[Slot]> {
         while self.slots.len() < SLOTS {
-            let buffer = lane.create_buffer(SLOT, usage, "staging")?;
-            let slot = Slot { buffer, state: Arc::new(AtomicU8::new(READY)) };
+            let slot = Slot::new(lane, SLOT, usage)?;
             if usage.contains(BufferUsages::MAP_WRITE) {
                 slot.map(MapMode::Write);
             }

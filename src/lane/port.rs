@@ -1,0 +1,183 @@
+//! Values that leave and enter a lane within a long loop: staging that is made once, and batches of work that nobody
+//! waits for.
+
+use bytemuck::Pod;
+
+#[cfg(feature = "wgpu")]
+use super::Prepared;
+use super::{Buffer, Lane, Launch, Program, Queue, Store, cpu};
+use crate::Result;
+
+/// Where the elements of an array arrive on the host.
+#[derive(Debug)]
+pub(crate) struct Outbox(Out);
+
+#[derive(Debug)]
+enum Out {
+    /// The CPU's memory is the host's.
+    Cpu(std::sync::Arc<cpu::Memory>),
+    #[cfg(feature = "wgpu")]
+    Wgpu(super::wgpu::Outbox),
+    #[cfg(feature = "cuda")]
+    Cuda(super::cuda::Outbox),
+}
+
+/// Where elements of the host wait for their place in an array.
+#[derive(Debug)]
+pub(crate) struct Inbox(In);
+
+#[derive(Debug)]
+enum In {
+    Cpu(std::sync::Arc<cpu::Memory>, usize),
+    #[cfg(feature = "wgpu")]
+    Wgpu(super::wgpu::Inbox),
+    #[cfg(feature = "cuda")]
+    Cuda(super::cuda::Inbox),
+}
+
+/// Work for a lane, done in this order.
+#[derive(Debug, Default)]
+pub(crate) struct Batch<'a> {
+    /// Filled boxes to be emptied into their arrays.
+    pub(crate) arrivals: Vec<&'a Inbox>,
+    /// Launches, each with its step counted from the batch's first, ascending.
+    pub(crate) launches: Vec<(u64, &'a Launch)>,
+    /// Boxes to be filled from their arrays.
+    pub(crate) departures: Vec<&'a Outbox>,
+}
+
+impl Lane {
+    /// A box for all elements of `source`.
+    pub(crate) fn outbox<T: Pod>(&self, source: &Buffer<T>) -> Result<Outbox> {
+        Ok(Outbox(match (&self.queue, &source.store) {
+            (Queue::Cpu(_), Store::Cpu(memory)) => Out::Cpu(memory.clone()),
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(buffer)) => {
+                Out::Wgpu(super::wgpu::Outbox::new(lane, buffer, source.bytes())?)
+            }
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => {
+                Out::Cuda(super::cuda::Outbox::new(lane, memory, source.bytes())?)
+            }
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }))
+    }
+
+    /// A box for `len` elements of `target` from element `first` on.
+    pub(crate) fn inbox<T: Pod>(&self, target: &Buffer<T>, first: usize, len: usize) -> Result<Inbox> {
+        assert!(first + len <= target.len, "{len} elements at {first} of {}", target.len);
+        let (at, bytes) = (first * size_of::<T>(), (len * size_of::<T>()) as u64);
+        let _ = bytes;
+        Ok(Inbox(match (&self.queue, &target.store) {
+            (Queue::Cpu(_), Store::Cpu(memory)) => In::Cpu(memory.clone(), at),
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Store::Wgpu(buffer)) => {
+                In::Wgpu(super::wgpu::Inbox::new(lane, buffer, at as u64, bytes)?)
+            }
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => {
+                In::Cuda(super::cuda::Inbox::new(lane, memory, at as u64, bytes)?)
+            }
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => unreachable!("an array is used on the lane that allocated it"),
+        }))
+    }
+
+    /// Gives the lane a batch whose first step is `first`. A device works on it while the host goes on; the CPU has done
+    /// it on return.
+    pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        match &self.queue {
+            Queue::Cpu(lane) => {
+                // Its boxes are the arrays themselves: filling and collecting is all.
+                let _ = (&batch.arrivals, &batch.departures);
+                for step in batch.launches.chunk_by(|a, b| a.0 == b.0) {
+                    let program = Program { cycle: vec![step.iter().map(|&(_, launch)| launch).collect()] };
+                    lane.run(&program, first + step[0].0, 1, &mut |_| Ok(()))?;
+                }
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => {
+                let arrivals = batch.arrivals.iter().map(|inbox| match &inbox.0 {
+                    In::Wgpu(inbox) => inbox,
+                    _ => unreachable!("a box is used on the lane that made it"),
+                });
+                let launches = batch.launches.iter().map(|&(step, launch)| match &launch.0 {
+                    Prepared::Wgpu(launch) => (first + step, launch),
+                    _ => unreachable!("a launch runs on the lane that made it"),
+                });
+                let departures = batch.departures.iter().map(|outbox| match &outbox.0 {
+                    Out::Wgpu(outbox) => outbox,
+                    _ => unreachable!("a box is used on the lane that made it"),
+                });
+                lane.enqueue(arrivals, launches, departures)
+            }
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => {
+                for inbox in &batch.arrivals {
+                    match &inbox.0 {
+                        In::Cuda(inbox) => inbox.deliver(lane)?,
+                        _ => unreachable!("a box is used on the lane that made it"),
+                    }
+                }
+                for &(step, launch) in &batch.launches {
+                    lane.enqueue(super::Side::Main, [launch], first + step)?;
+                }
+                for outbox in &batch.departures {
+                    match &outbox.0 {
+                        Out::Cuda(outbox) => outbox.send(lane)?,
+                        _ => unreachable!("a box is used on the lane that made it"),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the batch that filled a box, and empties it into `values`.
+    pub(crate) fn collect<T: Pod>(&self, outbox: &Outbox, values: &mut [T]) -> Result<()> {
+        let values = bytemuck::cast_slice_mut(values);
+        match (&self.queue, &outbox.0) {
+            (Queue::Cpu(lane), Out::Cpu(memory)) => {
+                lane.download(memory, 0, values);
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Out::Wgpu(outbox)) => outbox.collect(lane, values),
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Out::Cuda(outbox)) => outbox.collect(lane, values),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => unreachable!("a box is used on the lane that made it"),
+        }
+    }
+
+    /// Fills a box, for a later batch to empty.
+    pub(crate) fn fill<T: Pod>(&self, inbox: &Inbox, values: &[T]) -> Result<()> {
+        let values = bytemuck::cast_slice(values);
+        match (&self.queue, &inbox.0) {
+            (Queue::Cpu(lane), In::Cpu(memory, at)) => {
+                lane.upload(values, memory, *at);
+                Ok(())
+            }
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), In::Wgpu(inbox)) => inbox.fill(lane, values),
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), In::Cuda(inbox)) => inbox.fill(lane, values),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => unreachable!("a box is used on the lane that made it"),
+        }
+    }
+
+    /// Waits for everything that the lane was given: what [`Lane::submit`], [`Lane::send`], [`Lane::enqueue`] and
+    /// [`Lane::fetch`] put into its queue.
+    pub(crate) fn finish(&self) -> Result<()> {
+        match &self.queue {
+            Queue::Cpu(_) => Ok(()),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => lane.finish(),
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => lane.finish(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Mapped staging of values that leave and enter a long loop, one buffer a box, made once.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use wgpu::{Buffer, BufferUsages, MapMode, SubmissionIndex};
+
+use super::staging::{PENDING, Slot};
+use super::{WgpuLane, WgpuLaunch, lock};
+use crate::Result;
+
+/// From an array to the host.
+#[derive(Debug)]
+pub(in crate::lane) struct Outbox {
+    source: Buffer,
+    bytes: u64,
+    slot: Slot,
+    /// The submission that filled it.
+    filled: Mutex<Option<SubmissionIndex>>,
+}
+
+/// From the host to a place in an array.
+#[derive(Debug)]
+pub(in crate::lane) struct Inbox {
+    target: Buffer,
+    at: u64,
+    bytes: u64,
+    slot: Slot,
+}
+
+impl Outbox {
+    pub(in crate::lane) fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
+        let slot = Slot::new(lane, bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        Ok(Self { source: source.clone(), bytes, slot, filled: Mutex::default() })
+    }
+
+    pub(in crate::lane) fn collect(&self, lane: &WgpuLane, values: &mut [u8]) -> Result<()> {
+        let filled = lock(&self.filled).take();
+        if self.slot.state.load(Ordering::Acquire) == PENDING && filled.is_some() {
+            lane.wait(filled, "an exchange")?;
+        }
+        self.slot.wait(lane)?;
+        match self.slot.buffer.get_mapped_range(..values.len() as u64) {
+            Ok(view) => values.copy_from_slice(&view),
+            Err(_) => return Err(lane.lost_error("an exchange")),
+        }
+        self.slot.buffer.unmap();
+        Ok(())
+    }
+}
+
+impl Inbox {
+    pub(in crate::lane) fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
+        let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        slot.map(MapMode::Write);
+        Ok(Self { target: target.clone(), at, bytes, slot })
+    }
+
+    pub(in crate::lane) fn fill(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
+        assert_eq!(values.len() as u64, self.bytes, "a box is filled whole");
+        self.slot.wait(lane)?;
+        match self.slot.buffer.get_mapped_range_mut(..self.bytes) {
+            Ok(mut view) => view.copy_from_slice(values),
+            Err(_) => return Err(lane.lost_error("an exchange")),
+        }
+        self.slot.buffer.unmap();
+        Ok(())
+    }
+}
+
+impl WgpuLane {
+    /// Submits arrivals, launches and departures, in this order, and does not wait.
+    pub(in crate::lane) fn enqueue<'a>(
+        &self,
+        arrivals: impl Iterator<Item = &'a Inbox> + Clone,
+        launches: impl Iterator<Item = (u64, &'a WgpuLaunch)>,
+        departures: impl Iterator<Item = &'a Outbox> + Clone,
+    ) -> Result<()> {
+        let mut encoder = self.encoder();
+        for inbox in arrivals.clone() {
+            encoder.copy_buffer_to_buffer(&inbox.slot.buffer, 0, &inbox.target, inbox.at, inbox.bytes);
+        }
+        self.pass(&mut encoder, launches);
+        for outbox in departures.clone() {
+            encoder.copy_buffer_to_buffer(&outbox.source, 0, &outbox.slot.buffer, 0, outbox.bytes);
+        }
+        let index = self.submit(encoder)?;
+        arrivals.for_each(|inbox| inbox.slot.map(MapMode::Write));
+        for outbox in departures {
+            outbox.slot.map(MapMode::Read);
+            *lock(&outbox.filled) = Some(index.clone());
+        }
+        Ok(())
+    }
+
+    /// Waits for everything submitted.
+    pub(in crate::lane) fn finish(&self) -> Result<()> {
+        self.wait(None, "an exchange")
+    }
+}

@@ -1,0 +1,86 @@
+//! A random walk on a ring.
+
+use crate::transient::chain::Transitions;
+
+/// States 0 … N−1; from state i to (i + o) mod N at rate 1 for each offset o. Every row of the generator has the same
+/// number of entries at the same distances, but for the wrap-around: a matrix of one diagonal an offset, that no format
+/// has to pad.
+#[derive(Debug, Clone)]
+pub(super) struct Circulant {
+    states: usize,
+    /// In 1 … N−1, ascending.
+    offsets: Vec<u32>,
+}
+
+impl Circulant {
+    /// The walk on `states` states whose steps are `offsets` mod N, all different and none 0; or the first offset that
+    /// is 0 or equal to another.
+    pub(super) fn new(states: usize, offsets: &[i64]) -> Result<Self, i64> {
+        let mut steps: Vec<(u32, i64)> =
+            offsets.iter().map(|&o| (o.rem_euclid(states as i64) as u32, o)).collect();
+        steps.sort_unstable();
+        let twice = steps.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1);
+        if let Some(o) = steps.first().filter(|(step, _)| *step == 0).map(|&(_, o)| o).or(twice) {
+            return Err(o);
+        }
+        Ok(Self { states, offsets: steps.into_iter().map(|(step, _)| step).collect() })
+    }
+
+    /// The states at these distances from `state` on, ascending: those beyond the last wrap around and come first.
+    fn row(
+        &self,
+        state: usize,
+        steps: impl DoubleEndedIterator<Item = usize> + Clone,
+        row: &mut Vec<(u32, f64)>,
+    ) {
+        debug_assert!(state < self.states, "state {state} of {}", self.states);
+        let n = self.states;
+        let wrapped = steps.clone().filter(|step| state + step >= n).map(|step| state + step - n);
+        let straight = steps.filter(|step| state + step < n).map(|step| state + step);
+        row.extend(wrapped.chain(straight).map(|other| (other as u32, 1.0)));
+    }
+}
+
+impl Transitions for Circulant {
+    fn states(&self) -> usize {
+        self.states
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.row(state, self.offsets.iter().rev().map(|&o| self.states - o as usize), row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.row(state, self.offsets.iter().map(|&o| o as usize), row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_transpose, irreducible};
+    use super::*;
+
+    #[test]
+    fn transitions() {
+        let chain = Circulant::new(10, &[3, -3, 1, -1]).unwrap();
+        let row = |state| {
+            let mut row = Vec::new();
+            chain.outgoing(state, &mut row);
+            row.into_iter().map(|(to, _)| to).collect::<Vec<_>>()
+        };
+        assert_eq!(row(0), [1, 3, 7, 9]);
+        assert_eq!(row(5), [2, 4, 6, 8]);
+        assert_eq!(row(8), [1, 5, 7, 9]);
+        for n in [7, 10, 100] {
+            let chain = Circulant::new(n, &[3, -3, 1, -1, -5]).unwrap();
+            assert_eq!(check_transpose(&chain), 5 * n);
+            assert!(irreducible(&chain));
+        }
+    }
+
+    #[test]
+    fn offsets_that_are_none_or_two_of_a_kind_are_refused() {
+        assert_eq!(Circulant::new(6, &[1, 6]).unwrap_err(), 6);
+        assert_eq!(Circulant::new(6, &[1, 3, -3]).unwrap_err(), 3);
+    }
+}

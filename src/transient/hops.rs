@@ -1,0 +1,193 @@
+//! How many steps lanes take between two exchanges through the host: a swap costs a latency that a step of a small
+//! chain does not hide, and rows that neighbours compute as well make it rarer.
+
+use std::sync::mpsc::sync_channel;
+use std::time::Instant;
+
+use super::chain::Transitions;
+use super::region::{Kind, Region};
+use crate::lane::{Batch, Lane};
+use crate::{Error, Result};
+
+/// Most steps between two exchanges.
+pub const MOST: usize = 64;
+
+/// What an exchange through the host was measured to cost.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Swap {
+    /// Seconds from the end of a step to the values of another lane, were there none.
+    pub latency: f64,
+    /// Bytes a second of the values.
+    pub rate: f64,
+}
+
+impl Swap {
+    /// Seconds of an exchange of so many bytes.
+    pub(super) fn seconds(self, bytes: f64) -> f64 {
+        self.latency + bytes / self.rate
+    }
+}
+
+/// Measures a swap: every lane gives its values to the next, as in the long loop.
+pub(super) fn measure(lanes: &[Lane]) -> Result<Swap> {
+    // A tenth of what is free, where that is little.
+    let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
+    let large = (free / 80).clamp(1 << 8, 1 << 17) as usize;
+    let small = large / (1 << 7);
+    let seconds = |elements: usize| -> Result<f64> {
+        let mut ends: Vec<_> = lanes.iter().map(|_| sync_channel::<Vec<f64>>(1)).collect();
+        let (mut senders, receivers): (Vec<_>, Vec<_>) = ends.drain(..).unzip();
+        senders.rotate_left(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (lanes.iter().zip(senders).zip(receivers))
+                .map(|((lane, send), receive)| {
+                    let rounds = move || -> Result<f64> {
+                        let buffer = lane.alloc::<f64>("a measurement", elements)?;
+                        let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
+                        let departure = Batch { departures: vec![&out], ..Batch::default() };
+                        let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
+                        let mut values = vec![0.0; elements];
+                        let mut rounds = Vec::new();
+                        for _ in 0..12 {
+                            let at = Instant::now();
+                            lane.submit(&departure, 0)?;
+                            lane.collect(&out, &mut values)?;
+                            send.send(values).map_err(|_| Error::Interrupted)?;
+                            values = receive.recv().map_err(|_| Error::Interrupted)?;
+                            lane.fill(&back, &values)?;
+                            lane.submit(&arrival, 0)?;
+                            rounds.push(at.elapsed().as_secs_f64());
+                        }
+                        lane.finish()?;
+                        Ok(crate::bench::Spread::of(rounds).median)
+                    };
+                    scope.spawn(move || lane.unnoticed(rounds))
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            // All results, lest the error of a lane whose neighbour failed hides that of the neighbour.
+            let results: Vec<Result<f64>> = threads.into_iter().map(join).collect();
+            first_cause(results).map(|all| all.into_iter().fold(0.0, f64::max))
+        })
+    };
+    let (latency, with_values) = (seconds(small)?, seconds(large)?);
+    let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
+    Ok(Swap { latency, rate })
+}
+
+/// The results of lanes that depend on one another. A lane whose neighbour failed says that it was interrupted; the
+/// neighbour's own error says why.
+pub(super) fn first_cause<R>(mut results: Vec<Result<R>>) -> Result<Vec<R>> {
+    let first = results.iter().position(|r| matches!(r, Err(e) if !matches!(e, Error::Interrupted)));
+    match first {
+        Some(i) => Err(results.swap_remove(i).err().unwrap_or(Error::Interrupted)),
+        None => results.into_iter().collect(),
+    }
+}
+
+/// What is known of a lane's step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    /// Seconds of its own rows.
+    pub(super) compute: f64,
+    /// Seconds of rows that it computes for one more step without an exchange, in each step but the last.
+    pub(super) ghosts: f64,
+    /// Share of its rows that no other lane waits for.
+    pub(super) interior: f64,
+    /// Bytes that it takes over after one step.
+    pub(super) bytes: f64,
+}
+
+impl Work {
+    pub(super) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
+        let ends = (region.halo.first(), region.halo.last());
+        let hull = match ends {
+            (Some(&first), Some(&last)) => {
+                region.rows.start.saturating_sub(first as usize)
+                    + (last as usize + 1).saturating_sub(region.rows.end)
+            }
+            _ => 0,
+        };
+        let rows = region.rows.len().max(1) as f64;
+        let pieces = region.pieces(regions);
+        let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map_or(0, |(r, _)| r.len());
+        Self {
+            compute,
+            ghosts: compute * hull as f64 / rows,
+            interior: interior as f64 / rows,
+            bytes: (region.len() - region.rows.len()) as f64 * real as f64,
+        }
+    }
+
+    /// Seconds of a step with an exchange every `hops` steps, and of them those that wait for it.
+    pub(super) fn step(self, hops: usize, swap: Swap) -> (f64, f64) {
+        let k = hops as f64;
+        let exchange = swap.seconds(self.bytes * k);
+        let exposed = (exchange - self.interior * self.compute).max(0.0);
+        // The first of k steps computes k − 1 hops of ghosts, and so do the others but the last.
+        let ghosts = (k - 1.0) * (k - 1.0) * self.ghosts;
+        ((k * self.compute + ghosts + exposed) / k, exposed / k)
+    }
+}
+
+/// The number of steps between two exchanges with the shortest predicted step; more than one only for a tenth less.
+pub(super) fn choose(work: &[Work], swap: Swap) -> usize {
+    let slowest = |hops: usize| work.iter().map(|w| w.step(hops, swap).0).fold(0.0, f64::max);
+    let (mut best, mut chosen) = (0.9 * slowest(1), 1);
+    for hops in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST] {
+        let step = slowest(hops);
+        if step < best {
+            (best, chosen) = (step, hops);
+        }
+    }
+    chosen
+}
+
+/// Makes every region fit for `hops` steps without an exchange, or leaves them as they are where that would outgrow
+/// what a lane can bind; returns the number of steps.
+pub(super) fn deepen(
+    regions: &mut [Region],
+    transitions: &dyn Transitions,
+    largest: &[usize],
+    hops: usize,
+) -> usize {
+    if hops <= 1 {
+        return 1;
+    }
+    let mut deep = regions.to_vec();
+    for region in &mut deep {
+        region.deepen(transitions, hops);
+        if region.len() > largest[region.lane] {
+            return 1;
+        }
+    }
+    regions.clone_from_slice(&deep);
+    hops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_chains_exchange_after_every_step_and_small_ones_rarely() {
+        let swap = Swap { latency: 210e-6, rate: 10e9 };
+        let large = Work { compute: 430e-6, ghosts: 8e-6, interior: 0.98, bytes: 757e3 };
+        let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3 };
+
+        assert_eq!(choose(&[large, large], swap), 1);
+        let hops = choose(&[small, small], swap);
+        assert!((4..=32).contains(&hops), "{hops}");
+        assert!(small.step(hops, swap).0 < 0.5 * small.step(1, swap).0);
+    }
+
+    #[test]
+    fn ghosts_as_large_as_a_lanes_share_are_not_worth_it() {
+        let swap = Swap { latency: 50e-6, rate: 10e9 };
+        let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6 };
+
+        assert_eq!(choose(&[dense], swap), 1);
+    }
+}

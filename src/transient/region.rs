@@ -1,0 +1,295 @@
+//! The rows of a part: its own, those that it computes for its neighbours' sake, and those that it only reads.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::chain::Transitions;
+use crate::sparse::BLOCK;
+
+/// Rows of a part and what they read.
+#[derive(Debug, Clone)]
+pub(super) struct Region {
+    pub(super) lane: usize,
+    /// Its own rows.
+    pub(super) rows: Range<usize>,
+    /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
+    /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
+    pub(super) computed: Range<usize>,
+    /// What the computed rows read of others: global rows, ascending.
+    pub(super) halo: Vec<u32>,
+    /// How many of the halo lie before the computed rows.
+    pub(super) left: usize,
+    /// Entries of its own rows, and those whose columns are not its own.
+    pub(super) entries: u64,
+    pub(super) remote: u64,
+}
+
+/// What is special about some rows of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A part of another lane computes them too, or reads them.
+    Boundary,
+    /// No other lane wants them.
+    Interior,
+    /// They belong to another part.
+    Ghost,
+}
+
+impl Region {
+    /// Some rows, with the halo of a single step.
+    pub(super) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
+        let (halo, entries, remote) = reads(transitions, &rows, &rows);
+        let left = halo.partition_point(|&h| (h as usize) < rows.start);
+        Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
+    }
+
+    /// Reads every other row.
+    pub(super) fn read_all(&mut self, n: usize) {
+        self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();
+        self.left = self.computed.start;
+    }
+
+    /// Computes as many rows around its own as `hops` steps without an exchange take.
+    ///
+    /// After the exchange all rows of the vector are right; after step j those that depend on right ones alone. The
+    /// computed rows grow by the hull of what they read, in whole blocks, `hops` − 1 times: after the last step the
+    /// own rows are still right.
+    pub(super) fn deepen(&mut self, transitions: &dyn Transitions, hops: usize) {
+        let n = transitions.states();
+        for _ in 1..hops {
+            let (Some(&first), Some(&last)) = (self.halo.first(), self.halo.last()) else { break };
+            let start = self.computed.start.min(first as usize / BLOCK * BLOCK);
+            let end = self.computed.end.max(((last as usize + 1).next_multiple_of(BLOCK)).min(n));
+            let grown = start..end;
+            for more in [grown.start..self.computed.start, self.computed.end..grown.end] {
+                self.halo.extend(reads(transitions, &more, &grown).0);
+            }
+            self.halo.retain(|&h| !grown.contains(&(h as usize)));
+            self.halo.sort_unstable();
+            self.halo.dedup();
+            self.computed = grown;
+            self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
+        }
+    }
+
+    /// Elements of its vectors.
+    pub(super) fn len(&self) -> usize {
+        self.computed.len() + self.halo.len()
+    }
+
+    /// Place of its first own row in its vectors.
+    pub(super) fn own(&self) -> usize {
+        self.left + self.rows.start - self.computed.start
+    }
+
+    /// Place of a global column in its vectors.
+    pub(super) fn local(&self, column: u32) -> u32 {
+        let c = column as usize;
+        (if self.computed.contains(&c) {
+            c - self.computed.start + self.left
+        } else {
+            let place = self.halo.partition_point(|&h| h < column);
+            if place < self.left { place } else { place + self.computed.len() }
+        }) as u32
+    }
+
+    /// What it takes over from another region: global rows, ascending, side by side in its vectors.
+    pub(super) fn takes(&self, other: &Self) -> Vec<u32> {
+        let of_halo = |side: &[u32]| {
+            let first = side.partition_point(|&h| (h as usize) < other.rows.start);
+            side[first..side.partition_point(|&h| (h as usize) < other.rows.end)].to_vec()
+        };
+        let shared = self.computed.start.max(other.rows.start)..self.computed.end.min(other.rows.end);
+        let mut taken = of_halo(&self.halo[..self.left]);
+        taken.extend(shared.start as u32..shared.end.max(shared.start) as u32);
+        taken.extend(of_halo(&self.halo[self.left..]));
+        taken
+    }
+
+    /// The computed rows in ascending pieces of one kind, cut at multiples of a block. The interior is the longest run
+    /// of own rows that no part of another lane takes over.
+    pub(super) fn pieces(&self, regions: &[Self]) -> Vec<(Range<usize>, Kind)> {
+        let mut taken: Vec<u32> = Vec::new();
+        for other in regions.iter().filter(|other| other.lane != self.lane) {
+            taken.extend(other.takes(self));
+        }
+        taken.par_sort_unstable();
+        let mut interior = self.rows.start..self.rows.start;
+        let mut next = self.rows.start;
+        for end in taken.iter().map(|&t| t as usize).chain([self.rows.end]) {
+            let whole = if end == self.rows.end { end } else { end / BLOCK * BLOCK };
+            let free = next.next_multiple_of(BLOCK)..whole;
+            if free.len() > interior.len() {
+                interior = free;
+            }
+            next = end + 1;
+        }
+        let (own, all) = (&self.rows, &self.computed);
+        let pieces = [
+            (all.start..own.start, Kind::Ghost),
+            (own.start..interior.start, Kind::Boundary),
+            (interior.clone(), Kind::Interior),
+            (interior.end..own.end, Kind::Boundary),
+            (own.end..all.end, Kind::Ghost),
+        ];
+        pieces.into_iter().filter(|(rows, _)| !rows.is_empty()).collect()
+    }
+}
+
+/// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
+fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
+    let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+    let (entries, remote) = rows
+        .clone()
+        .into_par_iter()
+        .with_min_len(4096)
+        .map_init(Vec::new, |row, i| {
+            row.clear();
+            transitions.incoming(i, row);
+            let mut remote = 0;
+            for &(column, _) in row.iter().filter(|&&(column, _)| !own.contains(&(column as usize))) {
+                remote += 1;
+                read[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
+            }
+            (row.len() as u64, remote)
+        })
+        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let mut columns = Vec::new();
+    for (word, bits) in read.iter().enumerate() {
+        let mut bits = bits.load(Ordering::Relaxed);
+        while bits != 0 {
+            columns.push((word * 64) as u32 + bits.trailing_zeros());
+            bits &= bits - 1;
+        }
+    }
+    (columns, entries, remote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::TransitionList;
+    use crate::transient::csr::Csr;
+
+    /// A line of states with steps of one up and of `reach` down.
+    fn line(n: u32, reach: u32) -> Csr {
+        let mut list = TransitionList::default();
+        let mut push = |from, to| {
+            list.from.push(from);
+            list.to.push(to);
+            list.rate.push(1.0);
+        };
+        for i in 0..n {
+            if i + 1 < n {
+                push(i, i + 1);
+            }
+            if i >= reach && reach > 0 {
+                push(i, i - reach);
+            }
+        }
+        Csr::from_list(n as usize, &list).unwrap()
+    }
+
+    fn regions(chain: &Csr, cuts: &[usize], hops: usize) -> Vec<Region> {
+        let part = |(lane, ends): (usize, &[usize])| {
+            let mut region = Region::new(chain, lane, ends[0]..ends[1]);
+            region.deepen(chain, hops);
+            region
+        };
+        cuts.windows(2).enumerate().map(part).collect()
+    }
+
+    /// Follows which places hold the right value: after an exchange all, after a step those that read right ones.
+    fn right_after(chain: &Csr, region: &Region, steps: usize) -> bool {
+        let mut right = vec![true; region.len()];
+        let mut row = Vec::new();
+        for _ in 0..steps {
+            let before = right.clone();
+            for i in region.computed.clone() {
+                row.clear();
+                chain.incoming(i, &mut row);
+                let reads = row.iter().map(|&(column, _)| column).chain([i as u32]);
+                right[region.local(i as u32) as usize] =
+                    reads.fold(true, |all, column| all & before[region.local(column) as usize]);
+            }
+            // What is only read is old after a step.
+            for &h in &region.halo {
+                right[region.local(h) as usize] = false;
+            }
+        }
+        region.rows.clone().all(|i| right[region.local(i as u32) as usize])
+    }
+
+    #[test]
+    fn own_rows_are_right_for_as_many_steps_as_there_are_hops_and_no_longer() {
+        let chain = line(5000, 300);
+        for hops in [1, 2, 3, 5] {
+            for region in regions(&chain, &[0, 1024, 2560, 5000], hops) {
+                assert!(right_after(&chain, &region, hops), "{hops} hops of {:?}", region.rows);
+            }
+        }
+        let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
+        assert!(!right_after(&chain, inner, 2), "one hop does not last two steps");
+    }
+
+    #[test]
+    fn a_chain_that_reads_everything_is_computed_whole() {
+        // State 3 leads to every other.
+        let list = TransitionList {
+            from: (0..1200).map(|_| 3).collect(),
+            to: (0..1200).map(|i| if i < 3 { i } else { i + 1 }).collect(),
+            rate: vec![1.0; 1200],
+        };
+        let chain = Csr::from_list(1201, &list).unwrap();
+        let all = regions(&chain, &[0, 512, 1201], 3);
+
+        assert_eq!(all[1].computed, 0..1201);
+        assert_eq!(all[0].computed, 0..512, "the first part reads only itself");
+        assert!(all.iter().all(|region| right_after(&chain, region, 3)));
+    }
+
+    #[test]
+    fn what_is_taken_over_is_all_that_is_not_own_and_lies_side_by_side() {
+        let chain = line(4000, 500);
+        for hops in [1, 2, 4] {
+            let all = regions(&chain, &[0, 256, 1280, 4000], hops);
+            for region in &all {
+                let mut count = 0;
+                for other in all.iter().filter(|other| other.lane != region.lane) {
+                    let taken = region.takes(other);
+                    assert!(taken.iter().all(|&row| other.rows.contains(&(row as usize))));
+                    let places: Vec<u32> = taken.iter().map(|&row| region.local(row)).collect();
+                    assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "{places:?}");
+                    count += taken.len();
+                }
+                assert_eq!(count, region.len() - region.rows.len());
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_cover_the_computed_rows_and_the_interior_is_nobody_elses() {
+        let chain = line(12_000, 300);
+        for hops in [1, 3] {
+            let all = regions(&chain, &[0, 4096, 8192, 12_000], hops);
+            for region in &all {
+                let pieces = region.pieces(&all);
+                let mut next = region.computed.start;
+                for (rows, kind) in &pieces {
+                    assert_eq!(rows.start, next, "{pieces:?}");
+                    assert!(rows.start.is_multiple_of(BLOCK));
+                    assert_eq!(*kind == Kind::Ghost, !region.rows.contains(&rows.start));
+                    next = rows.end;
+                }
+                assert_eq!(next, region.computed.end);
+                let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map(|(rows, _)| rows);
+                let interior = interior.expect("a band leaves an interior");
+                for other in all.iter().filter(|other| other.lane != region.lane) {
+                    assert!(!other.takes(region).iter().any(|&row| interior.contains(&(row as usize))));
+                }
+            }
+        }
+    }
+}
