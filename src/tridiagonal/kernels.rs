@@ -162,7 +162,7 @@ impl<T: Number, const W: usize> Sweep<T, W> {
 
     /// A unit's six numbers and its flags.
     fn unit(&self, j: usize) -> ([T; 6], u32) {
-        let loose = !(self.dominance[j] >= T::ZERO);
+        let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
         (std::array::from_fn(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
     }
