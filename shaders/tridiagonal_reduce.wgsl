@@ -1,6 +1,6 @@
 // 128 rows a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i become a unit: its first and last unknown as functions of the unknowns
 // next to it, x_first = u0 - u1 x_left - u2 x_right, x_last = u3 - u4 x_left - u5 x_right.
-// A thread eliminates 4 rows downwards, with one division each; a tree of 5 levels joins 32 threads to a unit.
+// A thread eliminates 8 rows downwards, two with one division; a tree of 4 levels joins 16 threads to a unit.
 // Reads 4 numbers a row, writes 6 a unit. Flags of a unit: its small pivots are counted, bit 31 says that a row is not
 // dominant.
 alias real = f64;
@@ -11,7 +11,7 @@ struct Params {
     n: u32,       // rows of one system; several lie one behind the other
     first: u32,   // the chunk's first row, counted inside its system
     ring: u32,    // 1: the system is cyclic, the ends of its diagonals count
-    small: u32,   // pivots of at most 4^-small of their row are flagged
+    small: u32,   // pivots of at most 4^-small of their rows are counted
 }
 var<immediate> p: Params;
 
@@ -22,8 +22,8 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read_write> units: array<vec2<real>>;
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;
 
-const ROWS: u32 = 4u;      // of a thread
-const THREADS: u32 = 32u;  // of a unit
+const ROWS: u32 = 8u;      // of a thread
+const THREADS: u32 = 16u;  // of a unit
 
 // Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
 var<workgroup> u0: array<real, 272>;
@@ -36,8 +36,59 @@ var<workgroup> flag: array<u32, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
+// Two rows a x_before + b x + c x_after = r.
+struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
+
+fn rows_at(row: u32) -> Rows {
+    var two = Rows(dl[row >> 1u], d[row >> 1u], du[row >> 1u], rhs[row >> 1u]);
+    let place = (p.first + row) % p.n;
+    let next = select(place + 1u, 0u, place + 1u == p.n);
+    if p.ring == 0u {
+        if place == 0u { two.a.x = real(0); }
+        if next == 0u { two.a.y = real(0); two.c.x = real(0); }
+        if next + 1u == p.n { two.c.y = real(0); }
+    }
+    // A row behind the last one repeats the unknown that follows it.
+    if row >= p.rows { two.a.x = real(0); two.b.x = real(1); two.c.x = real(-1); two.r.x = real(0); }
+    if row + 1u >= p.rows { two.a.y = real(0); two.b.y = real(1); two.c.y = real(-1); two.r.y = real(0); }
+    return two;
+}
+
+// Both unknowns from x_left and the unknown behind them: x = e.x - e.y x_left - e.z x_behind.
+struct Pair { first: vec3<real>, second: vec3<real>, det: real }
+
+// Eliminates two rows with one division, behind a row that left x_before = l.x - l.y x_left - l.z x_first.
+fn eliminate(l: vec3<real>, two: Rows) -> Pair {
+    let pivot = fma(-two.a.x, l.z, two.b.x);
+    let sum = fma(-two.a.x, l.x, two.r.x);
+    let left = -two.a.x * l.y;
+    let det = fma(pivot, two.b.y, -two.a.y * two.c.x);
+    let g = real(1) / det;
+    return Pair(
+        vec3<real>(fma(two.b.y, sum, -two.c.x * two.r.y) * g, two.b.y * left * g, -two.c.x * two.c.y * g),
+        vec3<real>(fma(pivot, two.r.y, -two.a.y * sum) * g, -two.a.y * left * g, pivot * two.c.y * g),
+        det,
+    );
+}
+
+// The row that is left behind a pair: its second, but for rows that are not there.
+fn behind(l: vec3<real>, pair: Pair, row: u32) -> vec3<real> {
+    return select(select(l, pair.first, row < p.rows), pair.second, row + 1u < p.rows);
+}
+
+// The first unknown, when the pair behind what it was given by is eliminated.
+fn through(f: vec3<real>, pair: Pair) -> vec3<real> {
+    return vec3<real>(fma(-f.z, pair.first.x, f.x), fma(-f.z, pair.first.y, f.y), -f.z * pair.first.z);
+}
+
 // Small pivots are counted, the bit above says that a row is not dominant.
 fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
+
+fn judged(two: Rows, pair: Pair, small: real) -> u32 {
+    let rest = abs(two.a) + abs(two.c);
+    let size = rest + abs(two.b);
+    return select(0u, 0x80000000u, any(abs(two.b) < rest)) + select(0u, 1u, abs(pair.det) <= small * size.x * size.y);
+}
 
 @compute @workgroup_size(256)
 fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -51,33 +102,26 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     var l = vec3<real>(real(0), real(-1), real(0));
     var bad = 0u;
     if row < p.rows {
-        var place = (p.first + row) % p.n;
-        var va: array<vec2<real>, 2>;
-        var vb: array<vec2<real>, 2>;
-        var vc: array<vec2<real>, 2>;
-        var vd: array<vec2<real>, 2>;
-        let pair = row >> 1u;
-        for (var k = 0u; k < ROWS / 2u; k++) {
-            va[k] = dl[pair + k];
-            vb[k] = d[pair + k];
-            vc[k] = du[pair + k];
-            vd[k] = rhs[pair + k];
-        }
-        for (var k = 0u; k < ROWS; k++) {
-            let a = select(va[k >> 1u][k & 1u], real(0), place == 0u && p.ring == 0u);
-            let c = select(vc[k >> 1u][k & 1u], real(0), place + 1u == p.n && p.ring == 0u);
-            let b = vb[k >> 1u][k & 1u];
-            let rest = abs(a) + abs(c);
-            let pivot = fma(-a, l.z, b);
-            let inverse = real(1) / pivot;
-            let last = vec3<real>(fma(-a, l.x, vd[k >> 1u][k & 1u]) * inverse, -a * l.y * inverse, c * inverse);
-            if row + k < p.rows {
-                bad = both(bad, select(0u, 0x80000000u, abs(b) < rest)) + select(0u, 1u, abs(pivot) <= small * (rest + abs(b)));
-                f = vec3<real>(fma(-f.z, last.x, f.x), fma(-f.z, last.y, f.y), -f.z * last.z);
-                l = last;
-            }
-            place = select(place + 1u, 0u, place + 1u == p.n);
-        }
+        let r0 = rows_at(row + 0u);
+        let r1 = rows_at(row + 2u);
+        let r2 = rows_at(row + 4u);
+        let r3 = rows_at(row + 6u);
+        let e0 = eliminate(l, r0);
+        f = through(f, e0);
+        l = behind(l, e0, row + 0u);
+        bad = both(bad, judged(r0, e0, small));
+        let e1 = eliminate(l, r1);
+        f = through(f, e1);
+        l = behind(l, e1, row + 2u);
+        bad = both(bad, judged(r1, e1, small));
+        let e2 = eliminate(l, r2);
+        f = through(f, e2);
+        l = behind(l, e2, row + 4u);
+        bad = both(bad, judged(r2, e2, small));
+        let e3 = eliminate(l, r3);
+        f = through(f, e3);
+        l = behind(l, e3, row + 6u);
+        bad = both(bad, judged(r3, e3, small));
     }
     let own = slot(local);
     u0[own] = f.x; u1[own] = f.y; u2[own] = f.z;

@@ -1,5 +1,5 @@
-// The unknowns of units of 128 rows, from those next to each: x_i = e_i - g_i x_left - h_i x_{i+1}.
-// A thread eliminates its 4 rows again, as tridiagonal_reduce did; the tree joins the threads of a unit, then hands the
+// The unknowns of units of 128 rows, from those next to each: x_i = e_i.x - e_i.y x_left - e_i.z x_behind.
+// A thread eliminates its 8 rows again, as tridiagonal_reduce did; the tree joins the threads of a unit, then hands the
 // unknowns between them down; the thread substitutes backwards. Reads 4 numbers a row and 2 a unit, writes 1 a row.
 alias real = f64;
 
@@ -19,8 +19,8 @@ var<immediate> p: Params;
 @group(0) @binding(4) var<storage, read> outer: array<vec2<real>>;  // x_left and x_right of each unit
 @group(0) @binding(5) var<storage, read_write> x: array<vec2<real>>;
 
-const ROWS: u32 = 4u;      // of a thread
-const THREADS: u32 = 32u;  // of a unit
+const ROWS: u32 = 8u;      // of a thread
+const THREADS: u32 = 16u;  // of a unit
 
 // Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
 var<workgroup> u0: array<real, 272>;
@@ -29,9 +29,62 @@ var<workgroup> u2: array<real, 272>;
 var<workgroup> u3: array<real, 272>;
 var<workgroup> u4: array<real, 272>;
 var<workgroup> u5: array<real, 272>;
-var<workgroup> edges: array<vec2<real>, 8>;
+var<workgroup> edges: array<vec2<real>, 16>;  // x_left and x_right of each unit
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
+
+// Two rows a x_before + b x + c x_after = r.
+struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
+
+fn rows_at(row: u32) -> Rows {
+    var two = Rows(dl[row >> 1u], d[row >> 1u], du[row >> 1u], rhs[row >> 1u]);
+    let place = (p.first + row) % p.n;
+    let next = select(place + 1u, 0u, place + 1u == p.n);
+    if p.ring == 0u {
+        if place == 0u { two.a.x = real(0); }
+        if next == 0u { two.a.y = real(0); two.c.x = real(0); }
+        if next + 1u == p.n { two.c.y = real(0); }
+    }
+    // A row behind the last one repeats the unknown that follows it.
+    if row >= p.rows { two.a.x = real(0); two.b.x = real(1); two.c.x = real(-1); two.r.x = real(0); }
+    if row + 1u >= p.rows { two.a.y = real(0); two.b.y = real(1); two.c.y = real(-1); two.r.y = real(0); }
+    return two;
+}
+
+// Both unknowns from x_left and the unknown behind them: x = e.x - e.y x_left - e.z x_behind.
+struct Pair { first: vec3<real>, second: vec3<real>, det: real }
+
+// Eliminates two rows with one division, behind a row that left x_before = l.x - l.y x_left - l.z x_first.
+fn eliminate(l: vec3<real>, two: Rows) -> Pair {
+    let pivot = fma(-two.a.x, l.z, two.b.x);
+    let sum = fma(-two.a.x, l.x, two.r.x);
+    let left = -two.a.x * l.y;
+    let det = fma(pivot, two.b.y, -two.a.y * two.c.x);
+    let g = real(1) / det;
+    return Pair(
+        vec3<real>(fma(two.b.y, sum, -two.c.x * two.r.y) * g, two.b.y * left * g, -two.c.x * two.c.y * g),
+        vec3<real>(fma(pivot, two.r.y, -two.a.y * sum) * g, -two.a.y * left * g, pivot * two.c.y * g),
+        det,
+    );
+}
+
+// The row that is left behind a pair: its second, but for rows that are not there.
+fn behind(l: vec3<real>, pair: Pair, row: u32) -> vec3<real> {
+    return select(select(l, pair.first, row < p.rows), pair.second, row + 1u < p.rows);
+}
+
+// The first unknown, when the pair behind what it was given by is eliminated.
+fn through(f: vec3<real>, pair: Pair) -> vec3<real> {
+    return vec3<real>(fma(-f.z, pair.first.x, f.x), fma(-f.z, pair.first.y, f.y), -f.z * pair.first.z);
+}
+
+// Writes the unknowns of a pair and gives the first.
+fn back(e: Pair, left: real, next: real, pair: u32) -> real {
+    let first = fma(-e.first.z, next, fma(-e.first.y, left, e.first.x));
+    let second = fma(-e.second.z, next, fma(-e.second.y, left, e.second.x));
+    x[pair] = vec2<real>(first, second);
+    return first;
+}
 
 @compute @workgroup_size(256)
 fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -42,38 +95,30 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     if index >= tiles { return; }
     let tile = tiles - 1u - index;
     let row = (tile * 256u + local) * ROWS;
-    let pair = row >> 1u;
+    // No row yet: x_first is x_right and x_last is x_left.
     var f = vec3<real>(real(0), real(0), real(-1));
     var l = vec3<real>(real(0), real(-1), real(0));
-    var e: array<real, 4>;
-    var g: array<real, 4>;
-    var h: array<real, 4>;
+    var e0: Pair;
+    var e1: Pair;
+    var e2: Pair;
+    var e3: Pair;
     if row < p.rows {
-        var place = (p.first + row) % p.n;
-        var va: array<vec2<real>, 2>;
-        var vb: array<vec2<real>, 2>;
-        var vc: array<vec2<real>, 2>;
-        var vd: array<vec2<real>, 2>;
-        for (var k = 0u; k < ROWS / 2u; k++) {
-            va[k] = dl[pair + k];
-            vb[k] = d[pair + k];
-            vc[k] = du[pair + k];
-            vd[k] = rhs[pair + k];
-        }
-        for (var k = 0u; k < ROWS; k++) {
-            let a = select(va[k >> 1u][k & 1u], real(0), place == 0u && p.ring == 0u);
-            let c = select(vc[k >> 1u][k & 1u], real(0), place + 1u == p.n && p.ring == 0u);
-            let inverse = real(1) / fma(-a, l.z, vb[k >> 1u][k & 1u]);
-            let last = vec3<real>(fma(-a, l.x, vd[k >> 1u][k & 1u]) * inverse, -a * l.y * inverse, c * inverse);
-            // A row behind the last one repeats the unknown that follows it.
-            e[k] = real(0); g[k] = real(0); h[k] = real(-1);
-            if row + k < p.rows {
-                f = vec3<real>(fma(-f.z, last.x, f.x), fma(-f.z, last.y, f.y), -f.z * last.z);
-                l = last;
-                e[k] = last.x; g[k] = last.y; h[k] = last.z;
-            }
-            place = select(place + 1u, 0u, place + 1u == p.n);
-        }
+        let r0 = rows_at(row + 0u);
+        let r1 = rows_at(row + 2u);
+        let r2 = rows_at(row + 4u);
+        let r3 = rows_at(row + 6u);
+        e0 = eliminate(l, r0);
+        f = through(f, e0);
+        l = behind(l, e0, row + 0u);
+        e1 = eliminate(l, r1);
+        f = through(f, e1);
+        l = behind(l, e1, row + 2u);
+        e2 = eliminate(l, r2);
+        f = through(f, e2);
+        l = behind(l, e2, row + 4u);
+        e3 = eliminate(l, r3);
+        f = through(f, e3);
+        l = behind(l, e3, row + 6u);
     }
     let unit = tile * (256u / THREADS) + local;
     if local < 256u / THREADS && unit * (ROWS * THREADS) < p.rows { edges[local] = outer[unit]; }
@@ -124,11 +169,13 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
         var next = ends.y;
         if local % THREADS > 0u { left = u0[slot(local - 1u)]; }
         if local % THREADS < THREADS - 1u { next = u1[slot(local)]; }
-        for (var k = ROWS / 2u; k > 0u; k--) {
-            let hi = 2u * k - 1u;
-            let second = fma(-h[hi], next, fma(-g[hi], left, e[hi]));
-            next = fma(-h[hi - 1u], second, fma(-g[hi - 1u], left, e[hi - 1u]));
-            x[pair + k - 1u] = vec2<real>(next, second);
-        }
+        var pair = (row >> 1u) + 3u;
+        next = back(e3, left, next, pair);
+        pair--;
+        next = back(e2, left, next, pair);
+        pair--;
+        next = back(e1, left, next, pair);
+        pair--;
+        next = back(e0, left, next, pair);
     }
 }

@@ -56,7 +56,7 @@ impl<T: Number> BlockShare<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, rows: usize, place: Place, arrays: &Arrays<T>, cut: Cut) -> Result<Self> {
-        assert!(rows >= 2 && rows < 1 << 31 && cut.block >= 3, "{rows} rows in blocks of {}", cut.block);
+        assert!((2..1 << 31).contains(&rows) && cut.block >= 3, "{rows} rows in blocks of {}", cut.block);
         let mut levels: Vec<Level<T>> = Vec::new();
         let mut count = rows;
         while levels.is_empty() || (!cut.host && count > LEAF) {

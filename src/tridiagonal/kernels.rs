@@ -32,7 +32,7 @@ pub static ALL: [&Kernel; 7] = [
 /// Rows of a unit.
 pub const UNIT: usize = 128;
 /// Rows of a tile: what one workgroup takes.
-pub const TILE: usize = 1024;
+pub const TILE: usize = 2048;
 /// Units that one workgroup joins to one.
 pub const FAN: usize = 256;
 
@@ -162,7 +162,7 @@ impl<T: Number, const W: usize> Sweep<T, W> {
 
     /// A unit's six numbers and its flags.
     fn unit(&self, j: usize) -> ([T; 6], u32) {
-        let loose = !(self.dominance[j] >= T::ZERO);
+        let loose = self.dominance[j] < T::ZERO;
         let count = self.pivots[j].wide() as u32;
         (std::array::from_fn(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
     }

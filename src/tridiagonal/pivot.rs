@@ -148,8 +148,9 @@ fn dense(a: &mut [Vec<f64>], b: &mut [Vec<f64>], at: &[usize], first: usize) -> 
         b.iter_mut().for_each(|b| b.swap(at[i], at[largest]));
         for k in i + 1..n {
             let w = a[k][i] / a[i][i];
-            for j in i..n {
-                a[k][j] = (-w).mul_add(a[i][j], a[k][j]);
+            let (above, below) = a.split_at_mut(k);
+            for (own, pivot) in below[0][i..].iter_mut().zip(&above[i][i..]) {
+                *own = (-w).mul_add(*pivot, *own);
             }
             b.iter_mut().for_each(|b| b[at[k]] = (-w).mul_add(b[at[i]], b[at[k]]));
         }

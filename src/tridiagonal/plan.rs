@@ -98,8 +98,8 @@ struct Chunk<'a, T> {
 
 #[derive(Debug)]
 enum Work<T> {
-    Tiles(Share<T>),
-    Blocks(BlockShare<T>),
+    Tiles(Box<Share<T>>),
+    Blocks(Box<BlockShare<T>>),
 }
 
 /// Which of a plan's inputs a solution brings to the devices.
@@ -147,7 +147,7 @@ impl<'a, T: Number> Plan<'a, T> {
         cyclic: bool,
         options: &PlanOptions,
     ) -> Result<Self> {
-        let rows = n.checked_mul(batch).unwrap_or(usize::MAX);
+        let rows = n.saturating_mul(batch);
         if rows == 0 || lanes.is_empty() {
             return Err(Error::Invalid(format!("{batch} systems of {n} rows on {} lanes", lanes.len())));
         }
@@ -537,9 +537,9 @@ fn cut<'a, T: Number>(
             let work = match options.block {
                 Some(block) if rows > 1 => {
                     let cut = Cut { block, host: options.interface_on_host, pivot: options.pivot };
-                    Work::Blocks(BlockShare::new(lane, rows, place, &arrays, cut)?)
+                    Work::Blocks(Box::new(BlockShare::new(lane, rows, place, &arrays, cut)?))
                 }
-                _ => Work::Tiles(Share::new(lane, rows, place, &arrays)?),
+                _ => Work::Tiles(Box::new(Share::new(lane, rows, place, &arrays)?)),
             };
             let (piece, answer) = match &work {
                 Work::Tiles(_) => (6, 2),

@@ -240,7 +240,8 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         ));
     }
     let exchange = !system.cyclic;
-    let bad = |done: &Pass| !(done.residual.normwise <= options.tolerance);
+    // A residual is a number or infinite.
+    let bad = |done: &Pass| done.residual.normwise > options.tolerance;
 
     let (mut method, mut used) = (Method::Partition, plain);
     let mut done = if options.pivot == Pivot::Scaled && exchange {
@@ -268,7 +269,7 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
                     let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
                     residuals.fold(Residual::default(), Residual::max)
                 });
-                if !(residual.normwise >= done.residual.normwise) || bad(&done) {
+                if residual.normwise < done.residual.normwise || bad(&done) {
                     method = Method::Host;
                     (done.x, done.residual, done.refinements) = (x, residual, 0);
                 }
@@ -337,7 +338,7 @@ fn refine<T: Number>(
         better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + e.wide() / scale));
         let next = system.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
-        if options.refine == Refine::Auto && !(next.normwise < 0.5 * residual.normwise) {
+        if options.refine == Refine::Auto && next.normwise >= 0.5 * residual.normwise {
             if next.normwise < residual.normwise {
                 x.copy_from_slice(&better);
                 residual = next;

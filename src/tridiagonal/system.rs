@@ -229,15 +229,15 @@ impl System {
             let first = s * self.n;
             let block = |from: usize, r: &mut [f64], len: usize| {
                 let mut norms = Norms::default();
-                for k in 0..len {
-                    let i = first + from + k;
+                let mut out = r.iter_mut();
+                for i in first + from..first + from + len {
                     let ((a, left), (c, right)) = self.row(i);
                     let (al, cr, dx) = (a * x[left], c * x[right], self.d[i] * x[i]);
                     // Products are exact but for one rounding each; the sum's rounding is within the measure.
                     let own = (-self.d[i]).mul_add(x[i], (-c).mul_add(x[right], (-a).mul_add(x[left], b[i])));
                     let scale = al.abs() + dx.abs() + cr.abs() + b[i].abs();
-                    if keep {
-                        r[k] = own;
+                    if let Some(r) = out.next() {
+                        *r = own;
                     }
                     norms = norms.join(Norms {
                         r: own.abs(),
