@@ -1,17 +1,31 @@
-// acc_i += w_step x_i. One thread an element. Moves 3 numbers an element.
+// acc_i += w_k x_i, and w_{k+1} y_i with it at even steps. One thread an element. Moves 4 numbers an element every
+// second step.
 alias real = f64;
 
-struct Params { step: u32, window_first: u32, rows: u32, own: u32 }
+struct Params {
+    step: u32,          // number of the step, from 0
+    window_first: u32,  // first step whose term is to be added
+    window_end: u32,    // one past the last
+    weights: u32,       // step of the first weight
+    rows: u32,
+    own: u32,           // place of the first own row in x and y
+}
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> scalars: array<real>;  // 1/alpha, then the window's weights
+@group(0) @binding(0) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
 @group(0) @binding(1) var<storage, read> x: array<real>;
-@group(0) @binding(2) var<storage, read_write> acc: array<real>;
+@group(0) @binding(2) var<storage, read> y: array<real>;        // the iterate after x
+@group(0) @binding(3) var<storage, read_write> acc: array<real>;
 
 @compute @workgroup_size(256)
 fn accumulate(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
               @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 256u + local;
     if i >= p.rows { return; }
-    acc[i] = fma(scalars[1u + p.step - p.window_first], x[p.own + i], acc[i]);
+    let even = (p.step & 1u) == 0u;
+    if p.step < p.window_first || p.step >= p.window_end || !(even || p.step == p.window_first) { return; }
+    let w = 1u + p.step - p.weights;
+    var sum = fma(scalars[w], x[p.own + i], acc[i]);
+    if even && p.step + 1u < p.window_end { sum = fma(scalars[w + 1u], y[p.own + i], sum); }
+    acc[i] = sum;
 }

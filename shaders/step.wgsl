@@ -1,12 +1,13 @@
-// y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, and acc_i += w_step x_i while the Poisson window is open.
-// One thread a row of the HYB matrix. Moves (value + 4) bytes an entry, and 4 numbers a row (E, x, y and, in
-// the window, acc twice); x is gathered once an entry, from cache where rows are neighbours.
+// y_i = x_i + ((R^T x)_i - E_i x_i) / alpha, and the terms w_k x_k of an open Poisson window added to acc.
+// One thread a row of the HYB matrix. Moves (value + 4) bytes an entry, and 3 numbers a row (E, x, y), in the
+// window every second step acc twice; x is gathered once an entry, from cache where rows are neighbours.
 alias real = f64;
 
 struct Params {
     step: u32,          // number of the step, from 0
-    window_first: u32,  // first step whose weight is not zero
+    window_first: u32,  // first step whose term is to be added
     window_end: u32,    // one past the last
+    weights: u32,       // step of the first weight
     rows: u32,          // rows of this chunk
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
@@ -17,7 +18,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 @group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then the window's weights
+@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
 @group(0) @binding(5) var<storage, read> x: array<real>;
 @group(0) @binding(6) var<storage, read_write> y: array<real>;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
@@ -34,7 +35,10 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = p.first_row + row;
     let own = x[p.own + i];
     let rate = exit[i];
-    let open = p.step >= p.window_first && p.step < p.window_end;
+    // An even step adds its own term and, from the number just computed, that of the next.
+    let even = (p.step & 1u) == 0u;
+    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
+    let both = open && even && p.step + 1u < p.window_end;
     var sum = real(0);
     if open { sum = acc[i]; }
 
@@ -71,6 +75,12 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         if t + 2u < tail { p2 = fma(values[t + 2u], x[columns[t + 2u]], p2); }
         s += (p0 + p2) + (p1 + p3);
     }
-    y[p.own + i] = fma(fma(-rate, own, s), scalars[0], own);
-    if open { acc[i] = fma(scalars[1u + p.step - p.window_first], own, sum); }
+    let next = fma(fma(-rate, own, s), scalars[0], own);
+    y[p.own + i] = next;
+    if open {
+        let w = 1u + p.step - p.weights;
+        sum = fma(scalars[w], own, sum);
+        if both { sum = fma(scalars[w + 1u], next, sum); }
+        acc[i] = sum;
+    }
 }

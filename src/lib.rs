@@ -126,6 +126,7 @@ pub mod models;
 pub mod report;
 pub mod sparse;
 pub mod transient;
+pub mod tridiagonal;
 pub mod walk;
 
 pub use error::{Error, Result};

@@ -1,19 +1,23 @@
 //! Measurements: one job, one lane, both sides in one run.
 
+mod lanes;
 mod memory;
 mod spmv;
+mod transfer;
 mod transient;
 pub mod walk;
 
 use serde::Serialize;
 
+pub use lanes::{lane_times, largest_system, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
+pub use transfer::{CASES as TRANSFERS, transfer};
 pub use transient::{Case, transient};
 
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
-fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
+pub(crate) fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
     let one = |lane: &crate::lane::Lane| match lane.device().backend {
         "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
         _ => copy_bandwidth(lane, repeat),
@@ -70,7 +74,7 @@ pub struct Record {
     /// Entries of the generator, its diagonal included.
     pub nnz: u64,
     /// Format of the matrix.
-    pub format: &'static str,
+    pub format: String,
     /// Lanes.
     pub lanes: usize,
     /// Whether the step serves a time point.

@@ -8,12 +8,11 @@ use super::{Record, Silent, Spread, bandwidth};
 use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
-use crate::sparse::WidthRule;
+use crate::transient::Options;
 use crate::transient::bound::{Survey, expect_room, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
-use crate::transient::split::How;
 
 /// Measures the step with and without its accumulator, on lanes that share the rows: two records.
 pub fn spmv(
@@ -21,13 +20,13 @@ pub fn spmv(
     precision: Precision,
     case: &str,
     transitions: &dyn Transitions,
-    rule: WidthRule,
+    options: &Options,
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let copy = bandwidth(lanes, repeat)?;
     match precision {
-        Precision::F32 => measure::<f32>(lanes, case, transitions, rule, repeat, copy),
-        Precision::F64 => measure::<f64>(lanes, case, transitions, rule, repeat, copy),
+        Precision::F32 => measure::<f32>(lanes, case, transitions, options, repeat, copy),
+        Precision::F64 => measure::<f64>(lanes, case, transitions, options, repeat, copy),
     }
 }
 
@@ -35,14 +34,14 @@ fn measure<T: Real>(
     lanes: &[Lane],
     case: &str,
     transitions: &dyn Transitions,
-    rule: WidthRule,
+    options: &Options,
     repeat: usize,
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     expect_room::<T>(lanes, transitions)?;
     let survey = lanes[0].host(|| survey::<T>(transitions));
-    let parts = Parts::build(lanes, transitions, &survey, rule, How::default())?;
+    let parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
@@ -74,6 +73,8 @@ fn measure<T: Real>(
         let real = T::PRECISION.bytes();
         let vectors = real * n as u64 * if accumulate { 4 } else { 2 };
         let bytes = (real + 4) * survey.nnz + vectors;
+        // The accumulator is read and written every second step.
+        let moved = real * n as u64 * if accumulate { 3 } else { 2 };
         let halo: u64 = 2 * parts.matrix.halo * parts.matrix.parts as u64 * real;
         let name = |lane: &Lane| lane.device().name.clone();
         records.push(Record {
@@ -84,11 +85,11 @@ fn measure<T: Real>(
             precision: T::PRECISION.to_string(),
             n,
             nnz: survey.nnz,
-            format: parts.matrix.format,
+            format: parts.matrix.format.clone(),
             lanes: lanes.len(),
             accumulate: Some(accumulate),
             bytes,
-            bytes_moved: parts.matrix.bytes + vectors + halo,
+            bytes_moved: parts.matrix.bytes + moved + halo,
             seconds,
             gb_per_s: bytes as f64 / seconds.median / 1e9,
             copy_gb_per_s: copy,

@@ -10,7 +10,7 @@ use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, OpenOptions, open};
 use crate::report::seconds;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
 use crate::transient::{Method, Observer, Options, Problem, solve};
 use crate::{Error, Result};
 
@@ -22,6 +22,10 @@ pub(super) enum Bench {
     Transient(Transient),
     /// Walks: steps a second
     Walk(super::bench_walk::Walk),
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
+    Transfer(super::bench_transfer::Transfer),
+    /// Tridiagonal systems, host to host, on each number of lanes
+    Tridiagonal(super::bench_lanes::Tridiagonal),
 }
 
 #[derive(Debug, Args)]
@@ -59,8 +63,22 @@ struct Job {
     /// Width of the ELL part
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
+    /// Format of the matrix; all measures every one that the chain fits
+    #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
+    matrix_format: Formats,
     #[command(flatten)]
     common: Common,
+}
+
+/// Formats to measure.
+#[derive(Debug, Clone)]
+struct Formats(Vec<MatrixFormat>);
+
+fn formats(s: &str) -> Result<Formats> {
+    match s {
+        "all" => Ok(Formats(MatrixFormat::STORED.to_vec())),
+        one => one.parse().map(|one| Formats(vec![one])),
+    }
 }
 
 struct Keep(Vec<f64>);
@@ -81,6 +99,8 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
         Bench::Walk(walk) => return super::bench_walk::run(walk),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -88,7 +108,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) | Bench::Walk(_) => Vec::new(),
+        Bench::Spmv(_) | Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -112,29 +132,34 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         true => vec![&job.common.device.0],
         false => job.common.device.0.chunks(1).collect(),
     };
+    let formats = &job.matrix_format.0;
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
         match command {
             Bench::Spmv(_) => {
-                let width = job.ell_width;
-                records.extend(bench::spmv(
-                    &lanes,
-                    precision,
-                    &chain.name,
-                    &*chain.transitions,
-                    width,
-                    job.repeat,
-                )?);
+                for &format in formats {
+                    let options = Options { width: job.ell_width, format, ..Options::default() };
+                    let (name, chain) = (&chain.name, &*chain.transitions);
+                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.extend(measured?),
+                    }
+                }
             }
-            Bench::Walk(_) => {}
+            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => {}
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
-                let options =
-                    Options { epsilon: t.epsilon, width: job.ell_width, method, ..Options::default() };
-                let case =
-                    bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                records.push(bench::transient(&lanes, precision, &case, &options, job.repeat)?);
+                for &format in formats {
+                    let (epsilon, width) = (t.epsilon, job.ell_width);
+                    let options = Options { epsilon, width, format, method, ..Options::default() };
+                    let case =
+                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    match bench::transient(&lanes, precision, &case, &options, job.repeat) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.push(measured?),
+                    }
+                }
             }
         }
     }
@@ -157,6 +182,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
         "case",
         "device",
         "precision",
+        "format",
         "acc",
         "median",
         "least",
@@ -173,6 +199,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
             r.case.clone(),
             format!("{} ({})", r.device, r.backend),
             r.precision.clone(),
+            r.format.clone(),
             r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
             seconds(r.seconds.median),
             seconds(r.seconds.min),

@@ -14,10 +14,11 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
-    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, or system: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
-    /// random-dominant:N,PER_ROW,RHO,positive or …,signed
+    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU; system: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
+    /// random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N, toeplitz:N,DL,D,DU,
+    /// laplace:N
     spec: String,
-    /// File to write; its extension is the format: .tra, .mtx or .npz
+    /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Seed of random systems and right-hand sides
@@ -37,15 +38,20 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     }
     if args.rhs.is_some() {
         return Err(Error::Invalid(format!(
-            "{}: a chain has no right-hand side; leave out --rhs",
+            "{}: a chain or tridiagonal system has no right-hand side of its own file; leave out --rhs",
             args.spec
         )));
     }
+    if let Some(system) = models::tridiagonal(&args.spec, args.seed) {
+        return tridiagonal(args, &system?);
+    }
     let Some(model) = models::parse(&args.spec) else {
         return Err(Error::Invalid(format!(
-            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU and the systems {}",
+            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, the systems {} and the \
+             tridiagonal systems {}",
             args.spec,
-            models::SYSTEMS
+            models::SYSTEMS,
+            models::TRIDIAGONAL
         )));
     };
     let model = model?;
@@ -124,6 +130,35 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
             system.name,
             grouped(system.matrix.rows() as u64),
             grouped(system.matrix.nnz() as u64),
+            args.output.display()
+        ));
+    }
+    Ok(Outcome::Met)
+}
+
+/// Writes a tridiagonal system.
+fn tridiagonal(args: &Generate, made: &models::Tridiagonal) -> Result<Outcome> {
+    let format = match args.output.extension().and_then(|e| e.to_str()) {
+        Some(format @ ("npz" | "csv" | "mtx")) => format,
+        other => {
+            return Err(Error::File {
+                path: args.output.clone(),
+                reason: format!(
+                    "'.{}' is no format that tridiagonal systems are written in; use .npz, .csv or .mtx",
+                    other.unwrap_or("")
+                ),
+            });
+        }
+    };
+    let mut out = OutputFile::create(&args.output)?;
+    crate::io::tridiagonal::write_system(&mut out, format, &made.system).map_err(|e| out.error(e))?;
+    out.commit()?;
+    if !args.quiet {
+        super::say(format_args!(
+            "{}  n = {}{}, written to {}",
+            made.name,
+            grouped(made.system.n as u64),
+            if format == "mtx" { ", without its right-hand side" } else { "" },
             args.output.display()
         ));
     }

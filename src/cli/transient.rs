@@ -13,7 +13,7 @@ use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_distribution, srew};
 use crate::models;
 use crate::report;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::order::Order;
 use crate::transient::split::{Exchange, How};
@@ -54,9 +54,9 @@ pub(super) struct Transient {
     /// Width of the ELL part: auto, cusp, mean, max or a number
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
-    /// Format of the matrix
+    /// Format of the matrix: auto, or hyb, packed, pair, pattern, if the chain repeats itself enough
     #[arg(long, value_name = "F", default_value = "auto")]
-    matrix_format: FormatArg,
+    matrix_format: MatrixFormat,
     /// Order of the states inside; auto tries others where several lanes would exchange much
     #[arg(long, value_name = "O", default_value = "auto")]
     order: OrderArg,
@@ -102,12 +102,6 @@ enum ExchangeArg {
     Full,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum FormatArg {
-    Auto,
-    Hyb,
-}
-
 /// Reads a chain from a file, or makes a built-in one.
 pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     match models::parse(spec) {
@@ -136,6 +130,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
     let options = Options {
         epsilon: args.epsilon,
         width: args.ell_width,
+        format: args.matrix_format,
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
@@ -154,9 +149,6 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             },
         },
     };
-    match args.matrix_format {
-        FormatArg::Auto | FormatArg::Hyb => {}
-    }
     if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
         return Err(Error::Invalid(format!(
             "--epsilon {} must lie between 0 and 1, both excluded",

@@ -12,6 +12,7 @@ pub mod srew;
 mod system;
 pub mod text;
 pub mod tra;
+pub mod tridiagonal;
 pub mod umb;
 pub mod write;
 

@@ -151,6 +151,58 @@ fn read_member<T>(
     read(&mut member, &header, len.min(RESERVED) as usize).map_err(wrong)
 }
 
+/// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
+pub(crate) fn read_arrays(
+    path: &Path,
+    needed: &[&str],
+    wanted: &[&str],
+) -> Result<Vec<Option<super::tridiagonal::Array>>> {
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let fail = |reason: String| Error::File { path: path.into(), reason };
+    let mut archive =
+        ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    let names: Vec<String> =
+        archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect();
+    let mut arrays = Vec::new();
+    for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
+        if !names.iter().any(|n| n == name) {
+            if needed {
+                return Err(fail(format!("no member '{name}', but {}", names.join(", "))));
+            }
+            arrays.push(None);
+            continue;
+        }
+        let wrong = |reason: String| fail(format!("{name}: {reason}"));
+        let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(e.to_string()))?;
+        let header = Header::read(&mut member).map_err(wrong)?;
+        header.expect_c_order().map_err(wrong)?;
+        let len = header.shape.iter().try_fold(1u64, |len, &k| len.checked_mul(k)).unwrap_or(u64::MAX);
+        let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
+        header.floats(&mut member, |value| values.push(value)).map_err(wrong)?;
+        let shape = header.shape.iter().map(|&k| k as usize).collect();
+        arrays.push(Some(super::tridiagonal::Array { shape, values }));
+    }
+    Ok(arrays)
+}
+
+/// Writes arrays as `numpy.load` reads them: name, shape and elements.
+///
+/// # Errors
+/// Those of `writer`.
+pub(crate) fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, &[u64], &[f64])]) -> io::Result<()> {
+    let mut archive = ZipWriter::new(writer);
+    for &(name, shape, values) in arrays {
+        start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
+        write_in_blocks(&mut archive, values.len(), |range, bytes| {
+            values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+        })?;
+    }
+    archive.finish()?.flush()
+}
+
 /// Writes a chain's rates R as `scipy.sparse.load_npz` reads them: CSR, columns ascending, indices of 32 bits where
 /// they suffice, lightly compressed. Every row is asked for three times.
 ///

@@ -22,6 +22,9 @@ pub struct Kernel {
     pub name: &'static str,
     /// The text in double precision.
     pub wgsl: &'static str,
+    /// CUDA: least number of groups that a multiprocessor is to hold at once, where the compiler's own choice of
+    /// registers is a bad one; 0 where it is not.
+    pub cuda_groups: u32,
     /// The CPU twin in single precision.
     pub cpu_f32: fn(&Call<'_>),
     /// The CPU twin in double precision.
@@ -33,6 +36,11 @@ pub struct Kernel {
 impl Kernel {
     /// Threads in a workgroup, the same in the text of every kernel.
     pub const GROUP: u32 = 256;
+
+    /// This kernel with [`Self::cuda_groups`].
+    pub const fn with_cuda_groups(self, cuda_groups: u32) -> Self {
+        Self { cuda_groups, ..self }
+    }
 
     /// The text for a precision.
     pub fn text(&self, precision: Precision) -> String {
@@ -52,7 +60,7 @@ impl Kernel {
 
     /// A kernel for workgroups of another size, whose text has the line `const GROUP = 256u;`.
     pub const fn sized(&self, name: &'static str, group: u32) -> Self {
-        Self { name, wgsl: self.wgsl, cpu_f32: self.cpu_f32, cpu_f64: self.cpu_f64, group }
+        Self { name, group, ..*self }
     }
 
     /// The CPU twin for a precision.
@@ -67,6 +75,7 @@ impl Kernel {
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
+    kernels.extend(crate::tridiagonal::kernels::ALL);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels::ALL);
     kernels.extend([
@@ -84,6 +93,7 @@ macro_rules! kernel {
         $crate::kernel::Kernel {
             name: stringify!($name),
             wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
+            cuda_groups: 0,
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
             group: $crate::kernel::Kernel::GROUP,

@@ -6,6 +6,7 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod host;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod pieces;
 mod self_test;
@@ -15,6 +16,7 @@ mod wgpu;
 
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event};
+pub use host::HostArray;
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;

@@ -3,11 +3,13 @@
 mod birth_death;
 mod systems;
 mod tandem;
+mod tridiagonal;
 mod wlan;
 
 use birth_death::BirthDeath;
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
+pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::chain::Transitions;

@@ -6,6 +6,7 @@ use crate::kernel::Precision;
 use crate::lane::Lane;
 
 pub mod transient;
+pub mod tridiagonal;
 pub mod walk;
 
 /// A device in a report.

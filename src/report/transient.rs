@@ -41,6 +41,7 @@ impl Run<'_> {
             "terms": s.terms,
             "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             "format": s.matrix.format,
+            "passed_over": s.matrix.passed_over,
             "ell_width": s.matrix.ell_width,
             "coo_share": s.matrix.coo_share,
             "padding": s.matrix.padding,
@@ -81,6 +82,9 @@ impl Run<'_> {
             100.0 * s.matrix.coo_share,
             bytes(s.device_bytes),
         );
+        for why in &s.matrix.passed_over {
+            let _ = writeln!(out, "         not {why}");
+        }
         if s.order != Order::Natural {
             let _ = writeln!(out, "order    {}", s.order.name());
         }

@@ -59,34 +59,70 @@ pub fn cut(layout: &Layout, most_entries: u64) -> Vec<Range<usize>> {
     chunks
 }
 
+/// The arrays that entries are written to, whatever an entry is.
+pub(super) trait Store: Send + Sized {
+    /// Takes the first `entries` off.
+    fn split_off(&mut self, entries: usize) -> Self;
+    /// Writes entry `at`: of this row, with this column and value; 0 is padding.
+    fn set(&mut self, at: usize, row: usize, column: u32, value: f64);
+}
+
+struct Plain<'a, T> {
+    columns: &'a mut [u32],
+    values: &'a mut [T],
+}
+
+impl<T: Real> Store for Plain<'_, T> {
+    fn split_off(&mut self, entries: usize) -> Self {
+        Self {
+            columns: self.columns.split_off_mut(..entries).unwrap_or_default(),
+            values: self.values.split_off_mut(..entries).unwrap_or_default(),
+        }
+    }
+
+    fn set(&mut self, at: usize, _: usize, column: u32, value: f64) {
+        self.columns[at] = column;
+        self.values[at] = T::of(value);
+    }
+}
+
+/// The shape of a chunk in slices.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// Slices of the layout.
+    slices: Range<usize>,
+    /// Number of rows.
+    pub(super) rows: usize,
+    /// [`HEADER`] words a slice, and room for COO pointers.
+    pub(super) words: Vec<u32>,
+    /// Elements of the ELL part, padding included.
+    ell: usize,
+    /// All elements.
+    pub(super) entries: usize,
+}
+
 /// The pieces of the arrays that one task fills: some slices.
-struct Task<'a, T> {
+struct Task<'a, S> {
     slices: Range<usize>,
     pointers: &'a mut [u32],
-    ell: (&'a mut [u32], &'a mut [T]),
-    tail: (&'a mut [u32], &'a mut [T]),
+    ell: S,
+    tail: S,
     /// Element number of the first COO entry.
     tail_start: usize,
 }
 
-impl<T: Real> Hyb<T> {
-    /// Builds the rows of the given slices of a matrix of `total` rows. `row` appends (column, value) pairs of a
-    /// row, columns ascending; the lengths must be those that the layout was made from.
+impl Shape {
+    /// The given slices of a matrix of `total` rows.
     ///
     /// # Panics
-    /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
-    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_>) -> Self {
+    /// If the chunk has 2³² entries or more (see [`cut`]).
+    pub(super) fn new(layout: &Layout, slices: Range<usize>, total: usize) -> Self {
         let (widths, tails) = (&layout.widths[slices.clone()], &layout.tails[slices.clone()]);
         let rows = (slices.end * SLICE).min(total) - slices.start * SLICE;
         let ell: usize = widths.iter().map(|&w| w as usize * SLICE).sum();
-        let tail: usize = tails.iter().map(|&t| t as usize).sum();
-        assert!(
-            ell + tail < u32::MAX as usize,
-            "a chunk of {} entries; entries are counted in 32 bits",
-            ell + tail
-        );
+        let entries = ell + tails.iter().map(|&t| t as usize).sum::<usize>();
+        assert!(entries < u32::MAX as usize, "a chunk of {entries} entries; entries are counted in 32 bits");
         let with_tail = tails.iter().filter(|&&t| t > 0).count();
-
         let mut words = vec![0u32; HEADER * widths.len() + (SLICE + 1) * with_tail];
         let (mut start, mut pointers) = (0, HEADER * widths.len());
         for ((header, &width), &tail) in words.chunks_mut(HEADER).zip(widths).zip(tails) {
@@ -96,16 +132,22 @@ impl<T: Real> Hyb<T> {
             start += width;
             pointers += if tail > 0 { SLICE + 1 } else { 0 };
         }
-        let mut columns = vec![0u32; ell + tail];
-        let mut values = vec![T::ZERO; ell + tail];
+        Self { slices, rows, words, ell, entries }
+    }
 
+    /// Writes the entries of all rows, and the COO pointers. `row` appends (column, value) pairs of a row, columns
+    /// ascending.
+    ///
+    /// # Panics
+    /// If a row's length differs from the layout's.
+    pub(super) fn fill<S: Store>(&mut self, layout: &Layout, mut all: S, row: RowSource<'_>) {
         // Some thousands of rows a task, each with its own pieces of every array.
         const SLICES: usize = 64;
+        let (widths, tails) = (&layout.widths[self.slices.clone()], &layout.tails[self.slices.clone()]);
         let mut tasks = Vec::new();
-        let mut pointers = &mut words[HEADER * widths.len()..];
-        let (mut ell_columns, mut tail_columns) = columns.split_at_mut(ell);
-        let (mut ell_values, mut tail_values) = values.split_at_mut(ell);
-        let mut tail_start = ell;
+        let mut pointers = &mut self.words[HEADER * widths.len()..];
+        let mut ell = all.split_off(self.ell);
+        let mut tail_start = self.ell;
         for first in (0..widths.len()).step_by(SLICES) {
             let some = first..(first + SLICES).min(widths.len());
             let here_ell: usize = widths[some.clone()].iter().map(|&w| w as usize * SLICE).sum();
@@ -114,21 +156,28 @@ impl<T: Real> Hyb<T> {
             tasks.push(Task {
                 slices: some,
                 pointers: pointers.split_off_mut(..here_pointers).unwrap_or_default(),
-                ell: (
-                    ell_columns.split_off_mut(..here_ell).unwrap_or_default(),
-                    ell_values.split_off_mut(..here_ell).unwrap_or_default(),
-                ),
-                tail: (
-                    tail_columns.split_off_mut(..here_tail).unwrap_or_default(),
-                    tail_values.split_off_mut(..here_tail).unwrap_or_default(),
-                ),
+                ell: ell.split_off(here_ell),
+                tail: all.split_off(here_tail),
                 tail_start,
             });
             tail_start += here_tail;
         }
-        let base = slices.start * SLICE;
+        let (base, rows) = (self.slices.start * SLICE, self.rows);
         tasks.into_par_iter().for_each(|task| fill(task, widths, tails, base, rows, row));
-        Self { rows, slices: words, columns, values, ell }
+    }
+}
+
+impl<T: Real> Hyb<T> {
+    /// Builds the rows of the given slices of a matrix of `total` rows. `row` appends (column, value) pairs of a
+    /// row, columns ascending; the lengths must be those that the layout was made from.
+    ///
+    /// # Panics
+    /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
+    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_>) -> Self {
+        let mut shape = Shape::new(layout, slices, total);
+        let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
+        shape.fill(layout, Plain { columns: &mut columns, values: &mut values }, row);
+        Self { rows: shape.rows, slices: shape.words, columns, values, ell: shape.ell }
     }
 
     /// Builds a whole matrix from its rows.
@@ -173,54 +222,47 @@ impl<T: Real> Hyb<T> {
     }
 }
 
-fn fill<T: Real>(
-    task: Task<'_, T>,
+fn fill<S: Store>(
+    task: Task<'_, S>,
     widths: &[u32],
     tails: &[u32],
     base: usize,
     rows: usize,
     row: RowSource<'_>,
 ) {
-    let Task { slices, mut pointers, ell: (mut columns, mut values), mut tail, tail_start } = task;
+    let Task { slices, mut pointers, mut ell, mut tail, tail_start } = task;
     let mut next = tail_start;
     let mut entries = Vec::new();
     // A column for the padding of empty rows: one that the row before reads.
     let mut near = 0;
     for slice in slices {
         let width = widths[slice] as usize;
-        let ell_columns = columns.split_off_mut(..width * SLICE).unwrap_or_default();
-        let ell_values = values.split_off_mut(..width * SLICE).unwrap_or_default();
+        let mut ell = ell.split_off(width * SLICE);
         let pointers = match tails[slice] {
             0 => &mut [][..],
             _ => pointers.split_off_mut(..SLICE + 1).unwrap_or_default(),
         };
         let end = next + tails[slice] as usize;
         for lane in 0..SLICE {
+            let place = base + slice * SLICE + lane;
             entries.clear();
             if slice * SLICE + lane < rows {
-                row(base + slice * SLICE + lane, &mut entries);
+                row(place, &mut entries);
             }
             let in_ell = entries.len().min(width);
             near = entries.last().map_or(near, |&(column, _)| column);
             for k in 0..width {
                 let (column, value) = entries.get(k).copied().unwrap_or((near, 0.0));
-                ell_columns[k * SLICE + lane] = column;
-                ell_values[k * SLICE + lane] = T::of(value);
+                ell.set(k * SLICE + lane, place, column, value);
             }
             if !pointers.is_empty() {
                 pointers[lane] = next as u32;
                 for (i, &(column, value)) in entries[in_ell..].iter().enumerate() {
-                    tail.0[next - tail_start + i] = column;
-                    tail.1[next - tail_start + i] = T::of(value);
+                    tail.set(next - tail_start + i, place, column, value);
                 }
                 next += entries.len() - in_ell;
             } else {
-                assert_eq!(
-                    entries.len(),
-                    in_ell,
-                    "row {} is longer than it was",
-                    base + slice * SLICE + lane
-                );
+                assert_eq!(entries.len(), in_ell, "row {place} is longer than it was");
             }
         }
         if let Some(last) = pointers.last_mut() {
@@ -228,7 +270,6 @@ fn fill<T: Real>(
         }
         assert_eq!(next, end, "slice {slice} has as many COO entries as were counted");
     }
-    let _ = &mut tail;
 }
 
 #[cfg(test)]

@@ -1,12 +1,18 @@
-//! Sparse matrices: compressed rows, and the HYB format with ELL rows in slices of 64 and the rest of long rows
-//! row by row.
+//! Sparse matrices: compressed rows; the HYB format, ELL rows in slices of 64 and the rest of long rows row by row; and
+//! formats that name what repeats in them.
 
+mod compact;
 mod csr;
+mod format;
 mod hyb;
+pub mod repetition;
+pub mod tiles;
 mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
+pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
 pub use csr::CsrMatrix;
+pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use width::{Layout, WidthRule};
 

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WidthRule {
     /// For each slice the width that moves the fewest bytes, an entry of the COO part counted twice because its
-    /// row's thread fetches it alone.
+    /// row's thread fetches it alone, and a row that has some four entries more: it is a branch that is guessed wrong.
     #[default]
     Auto,
     /// CUSP's: the smallest width that fewer than a third of the rows, or fewer than 4096 of them, exceed
@@ -131,8 +131,11 @@ fn fewest_bytes(slice: &[u32], value_bytes: u64) -> u32 {
     let longest = slice.iter().copied().max().unwrap_or(0);
     let pointers = 4 * (SLICE as u64 + 1);
     let bytes = |width: u32| {
+        let longer = slice.iter().filter(|&&l| l > width).count() as u64;
         let tail = u64::from(tail(slice, width));
-        u64::from(width) * SLICE as u64 * entry + 2 * tail * entry + if tail > 0 { pointers } else { 0 }
+        u64::from(width) * SLICE as u64 * entry
+            + (2 * tail + 4 * longer) * entry
+            + if tail > 0 { pointers } else { 0 }
     };
     // The cost falls and then rises with the width: stop where it begins to rise. A slice with a few rows of
     // thousands of entries would otherwise be tried at each of them.

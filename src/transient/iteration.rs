@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Observer;
-use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, STEP, SWEEP, SWEEP_ROWS};
+use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::parts::{Part, Parts};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
@@ -26,6 +26,15 @@ pub(crate) struct Target<T> {
     pub(crate) acc: Vec<Buffer<T>>,
     /// Steps whose weights the scalars hold.
     held: Range<u64>,
+}
+
+/// The sum that a step kernel serves: Σ w_k x_k over the steps of its window.
+pub(crate) struct Sum<'a> {
+    /// 1/α, then the weights from step `weights` on.
+    pub(crate) scalars: Arg<'a>,
+    pub(crate) acc: Arg<'a>,
+    pub(crate) window: Range<u64>,
+    pub(crate) weights: u64,
 }
 
 /// One of the last two iterates.
@@ -174,7 +183,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             return Ok(Vec::new());
         }
         let mut watch = |done: u64| observer.progress(before + from + done, all);
-        let launches = |lane: usize, source: usize| self.step_launches(lane, targets, source, from);
+        let launches = |lane: usize, source: usize| self.step_launches(lane, targets, source, from..to);
         self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
         self.k = to;
         self.now = (self.now + count as usize) % 2;
@@ -192,39 +201,30 @@ impl<'a, T: Real> Iteration<'a, T> {
     fn small(&self, targets: &[&Target<T>]) -> bool {
         let [part] = &self.parts.parts[..] else { return false };
         let whole = part.rows.len() <= SWEEP_ROWS && part.chunks.len() == 1;
-        whole && targets.len() <= 1 && self.rewards.is_empty()
+        whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.rewards.is_empty()
     }
 
     /// The launch of the kernel for small chains, and how often it runs to reach step `to`.
     fn small_launch(&self, to: u64, target: Option<&Target<T>>) -> Result<(Launch, u64)> {
         let part = &self.parts.parts[0];
-        let chunk = &part.chunks[0];
-        let (scalars, acc, window) = self.fused(target, 0);
+        let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
+        let (scalars, acc, held) = self.fused(target, 0);
         let params = [
             0,
             self.k as u32,
             SMALL_STEPS as u32,
             to as u32,
-            window.start as u32,
-            window.end as u32,
+            held.start as u32,
+            held.end as u32,
             part.rows.len() as u32,
         ];
         let (x, before) = (part.x[self.now].arg(), part.x[1 - self.now].arg());
-        let args = [
-            chunk.slices.arg(),
-            chunk.columns.arg(),
-            chunk.values.arg(),
-            part.exit.arg(),
-            scalars,
-            x,
-            before,
-            acc,
-        ];
+        let args = [slices, columns, values, part.exit.arg(), scalars, x, before, acc];
         let launch = self.lanes[part.lane].bind(&SWEEP, T::PRECISION, 1, &params, &args)?;
         Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
     }
 
-    /// Weights, accumulator and window of the sum that the step kernel itself serves.
+    /// Weights, accumulator and steps with weights of the sum that the step kernel itself serves.
     fn fused<'b>(&'b self, target: Option<&'b Target<T>>, part: usize) -> (Arg<'b>, Arg<'b>, Range<u64>) {
         let lane = self.parts.parts[part].lane;
         match target {
@@ -233,32 +233,49 @@ impl<'a, T: Real> Iteration<'a, T> {
         }
     }
 
-    /// One step of a lane's parts from x[source], with everything that reads x[source].
+    /// One step of a lane's parts from x[source], with everything that reads x[source]. `steps` are those that it
+    /// is taken for; each adds its own term, or leaves it to the one before, so none is added outside of them.
     fn step_launches(
         &self,
         lane: usize,
         targets: &[&Target<T>],
         source: usize,
-        first_step: u64,
+        steps: Range<u64>,
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            let (scalars, acc, window) = self.fused(targets.first().copied(), p);
+            let (scalars, acc, held) = self.fused(targets.first().copied(), p);
+            let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
             for chunk in &part.chunks {
-                launches.push(chunk.step(&self.lanes[lane], part, source, scalars, acc, window.clone())?);
+                launches.push(chunk.step(&self.lanes[lane], part, source, &sum)?);
             }
             for target in targets.iter().skip(1).filter(|t| !t.acc.is_empty()) {
-                launches.push(self.accumulate(target, p, source)?);
+                launches.push(self.accumulate(target, p, source, &steps)?);
             }
-            launches.extend(self.reward_launches(p, source, first_step)?);
+            launches.extend(self.reward_launches(p, source, steps.start)?);
         }
         Ok(launches)
     }
 
-    fn accumulate(&self, target: &Target<T>, part: usize, source: usize) -> Result<Launch> {
+    fn accumulate(
+        &self,
+        target: &Target<T>,
+        part: usize,
+        source: usize,
+        steps: &Range<u64>,
+    ) -> Result<Launch> {
         let p = &self.parts.parts[part];
-        let params = [0, target.held.start as u32, p.rows.len() as u32, p.own as u32];
-        let args = [target.scalars[p.lane].arg(), p.x[source].arg(), target.acc[part].arg()];
+        let window = within(&target.held, steps);
+        let params = [
+            0,
+            window.start as u32,
+            window.end as u32,
+            target.held.start as u32,
+            p.rows.len() as u32,
+            p.own as u32,
+        ];
+        let (x, y) = (&p.x[source], &p.x[1 - source]);
+        let args = [target.scalars[p.lane].arg(), x.arg(), y.arg(), target.acc[part].arg()];
         self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, p.rows.len(), &params, &args)
     }
 
@@ -305,7 +322,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             return Ok(());
         }
         let source = self.source(which);
-        self.each_part(|p| Ok(vec![self.accumulate(target, p, source)?]))
+        self.each_part(|p| Ok(vec![self.accumulate(target, p, source, &(self.k..self.k + 1))?]))
     }
 
     fn source(&self, which: Which) -> usize {
@@ -386,29 +403,8 @@ fn reward_steps<T: Real>(parts: &Parts<T>, rewards: usize) -> u64 {
     (REWARD_ELEMENTS / (blocks * rewards).max(1)).clamp(1, 4096) as u64
 }
 
-impl<T: Real> super::parts::Chunk<T> {
-    /// The step of these rows from x[source].
-    pub(crate) fn step(
-        &self,
-        lane: &Lane,
-        part: &Part<T>,
-        source: usize,
-        scalars: Arg<'_>,
-        acc: Arg<'_>,
-        window: Range<u64>,
-    ) -> Result<Launch> {
-        let params =
-            [0, window.start as u32, window.end as u32, self.rows as u32, self.first as u32, part.own as u32];
-        let args = [
-            self.slices.arg(),
-            self.columns.arg(),
-            self.values.arg(),
-            part.exit.arg(),
-            scalars,
-            part.x[source].arg(),
-            part.x[1 - source].arg(),
-            acc,
-        ];
-        lane.bind(&STEP, T::PRECISION, self.rows, &params, &args)
-    }
+/// Those of the steps that have a weight.
+fn within(held: &Range<u64>, steps: &Range<u64>) -> Range<u64> {
+    let first = held.start.max(steps.start);
+    first..held.end.min(steps.end).max(first)
 }

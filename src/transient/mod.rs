@@ -28,14 +28,17 @@ pub mod csr;
 mod exchange;
 pub(crate) mod iteration;
 pub mod kernels;
+pub mod matrix;
 pub mod order;
 pub mod parts;
+mod pattern;
 pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 mod solve;
 pub mod split;
 mod stationary;
+mod step;
 mod subdivided;
 mod sweep;
 

@@ -10,17 +10,13 @@ use std::ops::Range;
 
 use super::bound::Survey;
 use super::chain::Transitions;
-use super::kernels::GATHER;
+use super::kernels::{GATHER, SWEEP_ROWS};
+use super::matrix::{Chunk, MatrixInfo, Source};
 use super::split::{self, Region};
+use crate::Result;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
-use crate::sparse::{BLOCK, Hyb, Layout, SLICE, WidthRule, cut};
-use crate::{Error, Result};
-
-/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
-const CHUNK_ENTRIES: u64 = 1 << 26;
-/// The same for devices with memory of their own, where fewer and larger launches count for more.
-const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
+use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
@@ -33,27 +29,12 @@ pub struct Part<T> {
     pub own: usize,
     /// Two iterates, halos included.
     pub x: [Buffer<T>; 2],
-    /// Exit rates of the own rows.
+    /// Exit rates of the own rows, unless its patterns hold them.
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
     /// What of its halo lies on its own lane.
     halos: Vec<Halo>,
-}
-
-/// Some rows of a part's matrix.
-#[derive(Debug)]
-pub struct Chunk<T> {
-    /// First row, in the part's own rows.
-    pub first: usize,
-    /// Number of rows.
-    pub rows: usize,
-    /// See [`Hyb`].
-    pub slices: Buffer<u32>,
-    /// See [`Hyb`].
-    pub columns: Buffer<u32>,
-    /// See [`Hyb`].
-    pub values: Buffer<T>,
 }
 
 /// Values of another part that a part reads.
@@ -92,27 +73,6 @@ pub struct Parts<T> {
     pub matrix: MatrixInfo,
 }
 
-/// Facts of a matrix as it was stored.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct MatrixInfo {
-    /// `hyb`.
-    pub format: &'static str,
-    /// Largest ELL width of a slice.
-    pub ell_width: u32,
-    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
-    pub coo_share: f64,
-    /// Share of ELL elements that are padding.
-    pub padding: f64,
-    /// Bytes of the matrix, the diagonal included.
-    pub bytes: u64,
-    /// Largest number of halo elements of a part, and of parts.
-    pub halo: u64,
-    /// Number of parts.
-    pub parts: usize,
-    /// How rows were shared out over lanes; empty for one lane.
-    pub plan: Vec<split::LanePlan>,
-}
-
 impl<T: Real> Parts<T> {
     /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
@@ -120,13 +80,13 @@ impl<T: Real> Parts<T> {
         transitions: &dyn Transitions,
         survey: &Survey<T>,
         rule: WidthRule,
+        format: MatrixFormat,
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
         let (regions, plan) = split::split(lanes, transitions, &survey.lengths, real, how)?;
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
         let mut matrix = MatrixInfo {
-            format: "hyb",
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
@@ -140,51 +100,45 @@ impl<T: Real> Parts<T> {
         matrix.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
 
         let mut parts = Vec::with_capacity(regions.len());
+        let mut formats: Vec<&str> = Vec::new();
         for region in &regions {
             let lane = &lanes[region.lane];
-            let limits = lane.device().limits;
-            let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-            let most = host.min(limits.binding / real).min(limits.buffer / real);
             let slices = region.rows.start / SLICE..region.rows.end.div_ceil(SLICE);
-            let own = Layout {
+            let layout = Layout {
                 widths: layout.widths[slices.clone()].to_vec(),
                 tails: layout.tails[slices].to_vec(),
             };
-            let mut chunks = Vec::new();
-            for chunk in cut(&own, most) {
-                check_chunk(&own, &chunk, lane, real)?;
-                let first = chunk.start * SLICE;
-                let hyb = lane.host(|| {
-                    Hyb::<T>::build(&own, chunk, region.rows.len(), &|row, entries| {
-                        transitions.incoming(region.rows.start + row, entries);
-                        if !region.halo.is_empty() {
-                            for (column, _) in entries {
-                                *column = region.local(*column);
-                            }
-                        }
-                    })
-                });
-                matrix.bytes += hyb.bytes();
-                chunks.push(Chunk {
-                    first,
-                    rows: hyb.rows,
-                    slices: lane.alloc_with("the matrix's slices", &hyb.slices)?,
-                    columns: lane.alloc_with("the matrix's columns", &hyb.columns)?,
-                    values: lane.alloc_with("the matrix's values", &hyb.values)?,
-                });
-            }
+            let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
+                transitions.incoming(region.rows.start + row, entries);
+                if !region.halo.is_empty() {
+                    for (column, _) in entries {
+                        *column = region.local(*column);
+                    }
+                }
+            };
             let exit = &survey.exit[region.rows.clone()];
-            matrix.bytes += exit.len() as u64 * real;
+            // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+            let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
+            let format = if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format };
+            let built = Source { lane, region, layout: &layout, exit, row: &row }.build(format)?;
+            matrix.bytes += built.bytes;
+            matrix.passed_over.extend(built.passed_over);
+            if !formats.contains(&built.format.name()) {
+                formats.push(built.format.name());
+            }
             parts.push(Part {
                 lane: region.lane,
                 rows: region.rows.clone(),
                 own: region.left,
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
-                exit: lane.alloc_with("the exit rates", exit)?,
-                chunks,
+                exit: built.exit,
+                chunks: built.chunks,
                 halos: halos(lane, region, &regions)?,
             });
         }
+        matrix.format = formats.join("+");
+        matrix.passed_over.sort_unstable();
+        matrix.passed_over.dedup();
         Ok(Self { parts, links: links(lanes, &regions)?, matrix })
     }
 
@@ -248,23 +202,6 @@ impl<T: Real> Parts<T> {
         }
         Ok(())
     }
-}
-
-/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
-/// hundreds of millions of entries does not fit.
-fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, real: u64) -> Result<()> {
-    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
-    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
-    let limit = (lane.device().limits.binding / real).min(u64::from(u32::MAX) - 1);
-    if entries <= limit {
-        return Ok(());
-    }
-    Err(Error::OutOfMemory {
-        device: lane.device().name.clone(),
-        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
-        asked: entries * (real + 4),
-        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
-    })
 }
 
 fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {

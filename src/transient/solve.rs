@@ -5,15 +5,16 @@ use std::time::Instant;
 use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
 use super::iteration::Iteration;
+use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
-use super::parts::{MatrixInfo, Parts};
+use super::parts::Parts;
 use super::poisson::Window;
 use super::split::How;
 use super::sweep::{Planned, Sweep};
 use super::{stationary, subdivided};
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
-use crate::sparse::WidthRule;
+use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};
 
 /// What is asked.
@@ -52,6 +53,8 @@ pub struct Options {
     pub epsilon: f64,
     /// Rule for the ELL width.
     pub width: WidthRule,
+    /// Format of the matrix.
+    pub format: MatrixFormat,
     /// Method.
     pub method: Method,
     /// How rows are split over lanes.
@@ -65,6 +68,7 @@ impl Default for Options {
         Self {
             epsilon: 1e-6,
             width: WidthRule::Auto,
+            format: MatrixFormat::Auto,
             method: Method::Sweep,
             split: How::default(),
             order: Order::Auto,
@@ -291,7 +295,7 @@ fn solve_in<T: Real>(
         nnz: survey.nnz,
         alpha: survey.alpha,
         terms: 0,
-        matrix: MatrixInfo { format: "hyb", parts: 1, ..MatrixInfo::default() },
+        matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
         order: Order::Natural,
         times: Vec::new(),
         device_bytes: 0,
@@ -313,7 +317,8 @@ fn solve_in<T: Real>(
         }
     }
     if times.iter().any(Option::is_none) {
-        let parts = Parts::build(lanes, problem.transitions, &survey, options.width, options.split)?;
+        let Options { width, format, split, .. } = *options;
+        let parts = Parts::build(lanes, problem.transitions, &survey, width, format, split)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - uploaded;

@@ -5,6 +5,7 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
+use super::iteration::Sum;
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
@@ -74,7 +75,8 @@ pub(super) fn run<T: Real>(
                 let r = &part.x[1 - source];
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
-                    launches.push(chunk.step(&lanes[lane], part, source, scalars, acc, 0..0)?);
+                    let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);

@@ -41,7 +41,7 @@ fn record(
         precision: precision.to_string(),
         n: system.matrix.rows(),
         nnz: system.matrix.nnz() as u64,
-        format: "records",
+        format: "records".to_owned(),
         lanes: lanes.len(),
         accumulate: None,
         bytes: 0,

@@ -127,7 +127,7 @@ impl<'a> Body<'a> {
     }
 
     /// The entry point, whose arguments are those variables of the module.
-    pub(super) fn entry(mut self, name: &str, arguments: &[Handle<GlobalVariable>]) -> Written {
+    pub(super) fn entry(mut self, name: &str, groups: u32, arguments: &[Handle<GlobalVariable>]) -> Written {
         let function = self.function_scope()?;
         let mut parameters = Vec::new();
         for &variable in arguments {
@@ -139,7 +139,8 @@ impl<'a> Body<'a> {
             });
         }
         let [group, _, _] = self.unit.module.entry_points[0].workgroup_size;
-        self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group})"));
+        let groups = if groups > 0 { format!(", {groups}") } else { String::new() };
+        self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group}{groups})"));
         self.line(&format!("{name}({}) {{", parameters.join(", ")));
         self.depth += 1;
 

@@ -2,9 +2,11 @@
 
 #![expect(unsafe_code, reason = "device memory of this lane is shared between launches, as on any device")]
 
+pub mod gather;
 pub mod simd;
 
 use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -33,6 +35,14 @@ pub struct CpuLane {
 pub struct Memory {
     bytes: UnsafeCell<MmapMut>,
     len: usize,
+    /// Changes with the host's every write, and differs between all arrays.
+    contents: AtomicU64,
+}
+
+/// A number that was not given out before.
+fn new_contents() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 // SAFETY: the bytes are only touched under the owning lane's `queue` lock, or by one launch whose arguments are
@@ -55,7 +65,7 @@ impl Memory {
         if large {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Self { bytes: UnsafeCell::new(map), len })
+        Ok(Self { bytes: UnsafeCell::new(map), len, contents: new_contents().into() })
     }
 
     /// # Safety
@@ -109,6 +119,12 @@ impl<'a> Call<'a> {
         // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no
         // two bindings of a launch share memory if one is written (asserted when the launch is made).
         bytemuck::cast_slice(unsafe { self.args[binding].bytes() })
+    }
+
+    /// A number that stands for the contents of a binding that no kernel writes: equal contents of one array, and
+    /// different numbers otherwise.
+    pub fn contents(&self, binding: usize) -> u64 {
+        self.args[binding].contents.load(Ordering::Relaxed)
     }
 
     /// A binding that the kernel writes.
@@ -212,6 +228,7 @@ impl CpuLane {
 
     pub(super) fn upload(&self, src: &[u8], dst: &Memory, offset: usize) {
         let _queue = self.lock();
+        dst.contents.store(new_contents(), Ordering::Relaxed);
         // SAFETY: the lock is held.
         let dst = unsafe { dst.bytes_mut() };
         dst[offset..offset + src.len()].copy_from_slice(src);

@@ -1,12 +1,9 @@
-//! Run-time choice of instructions, and the gathers of a slice of ELL rows.
+//! Run-time choice of instructions.
 //!
 //! A body is written once, generic in its [`Level`], and compiled for every level by [`dispatch`]; the level of
 //! this processor is looked up once.
 
-#![expect(
-    unsafe_code,
-    reason = "SIMD intrinsics and functions compiled for a level that the processor was asked for"
-)]
+#![expect(unsafe_code, reason = "functions compiled for a level that the processor was asked for")]
 
 use std::sync::OnceLock;
 
@@ -85,7 +82,6 @@ unsafe fn avx512<B: Body>(body: B) {
 unsafe fn avx2<B: Body>(body: B) {
     body.run::<AVX2>();
 }
-
 /// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T], at: usize) {
@@ -101,158 +97,4 @@ pub fn prefetch<T>(data: &[T], at: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (data, at);
-}
-
-/// Gathers of a slice's columns, the one operation that compilers do not vectorise well by themselves.
-pub trait Gather: Sized {
-    /// `sums[r]` = sum over k of `values[64k + r] · x[columns[64k + r]]`, k ascending, for the 64 rows r of one slice.
-    /// Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x`
-    /// reads its last element. LEVEL must be at most this processor's level.
-    fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [Self; SLICE]);
-}
-
-macro_rules! gather {
-    ($t:ty, $avx512:ident, $avx2:ident) => {
-        impl Gather for $t {
-            #[inline(always)]
-            fn slice_sums<const LEVEL: u8>(
-                columns: &[u32],
-                values: &[Self],
-                x: &[Self],
-                sums: &mut [Self; SLICE],
-            ) {
-                assert!(
-                    columns.len() == values.len() && columns.len() % SLICE == 0 && !x.is_empty(),
-                    "a slice of {} columns, {} values, a vector of {}",
-                    columns.len(),
-                    values.len(),
-                    x.len()
-                );
-                #[cfg(target_arch = "x86_64")]
-                if LEVEL != PORTABLE && x.len() <= i32::MAX as usize {
-                    // SAFETY: the caller runs at a level that this processor has; lengths were checked above, and
-                    // indices are clamped to the last element of x, which fits the gathers' signed 32 bits.
-                    unsafe {
-                        if LEVEL == AVX512 {
-                            x86::$avx512(columns, values, x, sums);
-                        } else {
-                            x86::$avx2(columns, values, x, sums);
-                        }
-                    }
-                    return;
-                }
-                *sums = [0.0; SLICE];
-                let last = x.len() - 1;
-                for (c, v) in columns.chunks_exact(SLICE).zip(values.chunks_exact(SLICE)) {
-                    for ((s, &c), &v) in sums.iter_mut().zip(c).zip(v) {
-                        let x = x[(c as usize).min(last)];
-                        *s = if fused(LEVEL) { v.mul_add(x, *s) } else { v * x + *s };
-                    }
-                }
-            }
-        }
-    };
-}
-gather!(f64, f64_avx512, f64_avx2);
-gather!(f32, f32_avx512, f32_avx2);
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::SLICE;
-    use std::arch::x86_64::*;
-
-    /// One pass of rows over all columns of a slice: `$regs` accumulators of `$lanes` rows each.
-    macro_rules! sums {
-        ($name:ident, $features:literal, $t:ty, $lanes:literal, $regs:literal, $zero:ident, $load:ident,
-         $store:ident, $fma:ident, |$index:ident, $base:ident| $gather:expr, $load_index:expr, $last:expr, $min:ident) => {
-            #[target_feature(enable = $features)]
-            #[inline]
-            pub(super) unsafe fn $name(columns: &[u32], values: &[$t], x: &[$t], sums: &mut [$t; SLICE]) {
-                // SAFETY: every pointer stays inside its slice: k·64 + first + j·lanes + lanes ≤ columns.len() =
-                // values.len(), and gathered indices are at most x.len() − 1.
-                unsafe {
-                    let last = $last(x.len() as i32 - 1);
-                    let $base = x.as_ptr();
-                    let (c, v) = (columns.as_ptr(), values.as_ptr());
-                    let mut first = 0;
-                    while first < SLICE {
-                        let mut acc = [$zero(); $regs];
-                        let mut at = first;
-                        while at < columns.len() {
-                            for (j, a) in acc.iter_mut().enumerate() {
-                                let $index = $min($load_index(c.add(at + j * $lanes).cast()), last);
-                                *a = $fma($load(v.add(at + j * $lanes)), $gather, *a);
-                            }
-                            at += SLICE;
-                        }
-                        for (j, a) in acc.iter().enumerate() {
-                            $store(sums.as_mut_ptr().add(first + j * $lanes), *a);
-                        }
-                        first += $regs * $lanes;
-                    }
-                }
-            }
-        };
-    }
-
-    sums!(
-        f64_avx512,
-        "avx512f,avx512vl,avx2,fma",
-        f64,
-        8,
-        8,
-        _mm512_setzero_pd,
-        _mm512_loadu_pd,
-        _mm512_storeu_pd,
-        _mm512_fmadd_pd,
-        |i, base| _mm512_i32gather_pd::<8>(i, base),
-        _mm256_loadu_si256,
-        _mm256_set1_epi32,
-        _mm256_min_epu32
-    );
-    sums!(
-        f64_avx2,
-        "avx2,fma",
-        f64,
-        4,
-        8,
-        _mm256_setzero_pd,
-        _mm256_loadu_pd,
-        _mm256_storeu_pd,
-        _mm256_fmadd_pd,
-        |i, base| _mm256_i32gather_pd::<8>(base, i),
-        _mm_loadu_si128,
-        _mm_set1_epi32,
-        _mm_min_epu32
-    );
-    sums!(
-        f32_avx512,
-        "avx512f,avx512vl,avx2,fma",
-        f32,
-        16,
-        4,
-        _mm512_setzero_ps,
-        _mm512_loadu_ps,
-        _mm512_storeu_ps,
-        _mm512_fmadd_ps,
-        |i, base| _mm512_i32gather_ps::<4>(i, base),
-        _mm512_loadu_si512,
-        _mm512_set1_epi32,
-        _mm512_min_epu32
-    );
-    sums!(
-        f32_avx2,
-        "avx2,fma",
-        f32,
-        8,
-        8,
-        _mm256_setzero_ps,
-        _mm256_loadu_ps,
-        _mm256_storeu_ps,
-        _mm256_fmadd_ps,
-        |i, base| _mm256_i32gather_ps::<4>(base, i),
-        _mm256_loadu_si256,
-        _mm256_set1_epi32,
-        _mm256_min_epu32
-    );
 }

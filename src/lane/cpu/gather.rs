@@ -1,0 +1,403 @@
+//! The gathers of a slice of ELL rows, the one operation that compilers do not vectorise well by themselves.
+
+#![expect(unsafe_code, reason = "SIMD intrinsics")]
+
+use super::simd::{PORTABLE, SLICE, fused};
+
+#[cfg(target_arch = "x86_64")]
+use super::simd::AVX512;
+
+/// Sums over the entries of 64 rows. In each function `sums[r]` = sum over k of value(64k + r) · x\[column(64k + r)\], k
+/// ascending. Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x` reads its last
+/// element, a number beyond a table the table's last. LEVEL must be at most this processor's level.
+pub trait Gather: Sized {
+    /// Values and columns as they are.
+    fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [Self; SLICE]);
+
+    /// Entries of which the low `bits` bits, at most 31, are a column, the others the number of a value in `table`.
+    fn packed_sums<const LEVEL: u8>(
+        entries: &[u32],
+        bits: u32,
+        table: &[Self],
+        x: &[Self],
+        sums: &mut [Self; SLICE],
+    );
+
+    /// Entries that are the number of a pair (column − r, value), r counted from `base` for the slice's first row.
+    fn pair_sums<const LEVEL: u8>(
+        entries: &[u8],
+        offsets: &[u32],
+        values: &[Self],
+        base: u32,
+        x: &[Self],
+        sums: &mut [Self; SLICE],
+    );
+}
+
+/// Whether indices into an array of this length fit the gathers' signed 32 bits.
+#[cfg(target_arch = "x86_64")]
+fn reachable(len: usize) -> bool {
+    len <= i32::MAX as usize
+}
+
+macro_rules! gather {
+    ($t:ty, $avx512:ident, $avx2:ident) => {
+        impl Gather for $t {
+            #[inline(always)]
+            fn slice_sums<const LEVEL: u8>(
+                columns: &[u32],
+                values: &[Self],
+                x: &[Self],
+                sums: &mut [Self; SLICE],
+            ) {
+                assert!(
+                    columns.len() == values.len() && columns.len() % SLICE == 0 && !x.is_empty(),
+                    "a slice of {} columns, {} values, a vector of {}",
+                    columns.len(),
+                    values.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) {
+                    // SAFETY: the caller runs at a level that this processor has; lengths were checked above, and
+                    // indices are clamped to the last element of x, which fits the gathers' signed 32 bits.
+                    unsafe {
+                        if LEVEL == AVX512 {
+                            x86::$avx512::plain(columns, values, x, sums);
+                        } else {
+                            x86::$avx2::plain(columns, values, x, sums);
+                        }
+                    }
+                    return;
+                }
+                let entry = |e: usize| (columns[e] as usize, values[e]);
+                portable::<Self, LEVEL>(columns.len(), entry, x, sums);
+            }
+
+            #[inline(always)]
+            fn packed_sums<const LEVEL: u8>(
+                entries: &[u32],
+                bits: u32,
+                table: &[Self],
+                x: &[Self],
+                sums: &mut [Self; SLICE],
+            ) {
+                assert!(
+                    entries.len() % SLICE == 0 && bits < 32 && !table.is_empty() && !x.is_empty(),
+                    "a slice of {} entries, {bits} bits, a table of {}, a vector of {}",
+                    entries.len(),
+                    table.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) && reachable(table.len()) {
+                    // SAFETY: as in slice_sums, the table's indices clamped to its last element.
+                    unsafe {
+                        if LEVEL == AVX512 {
+                            x86::$avx512::packed(entries, bits, table, x, sums);
+                        } else {
+                            x86::$avx2::packed(entries, bits, table, x, sums);
+                        }
+                    }
+                    return;
+                }
+                let (mask, last) = ((1u32 << bits) - 1, table.len() - 1);
+                let entry = |e: usize| {
+                    let word = entries[e];
+                    ((word & mask) as usize, table[((word >> bits) as usize).min(last)])
+                };
+                portable::<Self, LEVEL>(entries.len(), entry, x, sums);
+            }
+
+            #[inline(always)]
+            fn pair_sums<const LEVEL: u8>(
+                entries: &[u8],
+                offsets: &[u32],
+                values: &[Self],
+                base: u32,
+                x: &[Self],
+                sums: &mut [Self; SLICE],
+            ) {
+                assert!(
+                    entries.len() % SLICE == 0
+                        && offsets.len() == values.len()
+                        && !values.is_empty()
+                        && !x.is_empty(),
+                    "a slice of {} entries, {} offsets, {} values, a vector of {}",
+                    entries.len(),
+                    offsets.len(),
+                    values.len(),
+                    x.len()
+                );
+                #[cfg(target_arch = "x86_64")]
+                if LEVEL != PORTABLE && reachable(x.len()) && reachable(values.len()) {
+                    // SAFETY: as in slice_sums, the tables' indices clamped to their last element.
+                    unsafe {
+                        if LEVEL == AVX512 {
+                            x86::$avx512::pairs(entries, offsets, values, base, x, sums);
+                        } else {
+                            x86::$avx2::pairs(entries, offsets, values, base, x, sums);
+                        }
+                    }
+                    return;
+                }
+                let last = values.len() - 1;
+                let entry = |e: usize| {
+                    let (id, row) = ((entries[e] as usize).min(last), base.wrapping_add((e % SLICE) as u32));
+                    (row.wrapping_add(offsets[id]) as usize, values[id])
+                };
+                portable::<Self, LEVEL>(entries.len(), entry, x, sums);
+            }
+        }
+    };
+}
+gather!(f64, f64_avx512, f64_avx2);
+gather!(f32, f32_avx512, f32_avx2);
+
+#[inline(always)]
+fn portable<T: crate::kernel::Real, const LEVEL: u8>(
+    entries: usize,
+    entry: impl Fn(usize) -> (usize, T),
+    x: &[T],
+    sums: &mut [T; SLICE],
+) {
+    *sums = [T::ZERO; SLICE];
+    let last = x.len() - 1;
+    for first in (0..entries).step_by(SLICE) {
+        for (r, s) in sums.iter_mut().enumerate() {
+            let (column, value) = entry(first + r);
+            let x = x[column.min(last)];
+            *s = if fused(LEVEL) { T::fma::<true>(value, x, *s) } else { T::fma::<false>(value, x, *s) };
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    /// One pass of rows over all entries of a slice: `$regs` accumulators of `$lanes` rows each.
+    macro_rules! level {
+        ($name:ident, $features:literal, $t:ty, $lanes:literal, $regs:literal, $index:ty, $vector:ty,
+         $zero:ident, $load:ident, $store:ident, $fma:ident, $set:ident, $load_index:ident, $add:ident, $min:ident,
+         $and:ident, $shift:ident, bytes: $load_bytes:expr, gather: $gather:expr, offsets: $offsets:expr,
+         small: $small:literal, tables: |$table:ident| $tables:expr, pick: |$both:ident, $id:ident| $pick:expr) => {
+            pub(super) mod $name {
+                use super::super::SLICE;
+                use std::arch::x86_64::*;
+
+                /// # Safety
+                /// The processor has the features; columns and values are equally many, whole slices; x is not
+                /// empty and has at most 2³¹ − 1 elements.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn plain(
+                    columns: &[u32],
+                    values: &[$t],
+                    x: &[$t],
+                    sums: &mut [$t; SLICE],
+                ) {
+                    let last = $set(x.len() as i32 - 1);
+                    let (c, v, x) = (columns.as_ptr(), values.as_ptr(), x.as_ptr());
+                    // SAFETY: every pointer stays inside its slice, e + lanes ≤ columns.len() = values.len(), and
+                    // gathered indices are at most x.len() − 1.
+                    rows(columns.len(), sums, |e, _, sum| unsafe {
+                        let column = $min($load_index(c.add(e).cast()), last);
+                        $fma($load(v.add(e)), $gather(x, column), sum)
+                    });
+                }
+
+                /// # Safety
+                /// As for `plain`; bits < 32; the table is not empty and has at most 2³¹ − 1 elements.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn packed(
+                    entries: &[u32],
+                    bits: u32,
+                    table: &[$t],
+                    x: &[$t],
+                    sums: &mut [$t; SLICE],
+                ) {
+                    let (last, most) = ($set(x.len() as i32 - 1), $set(table.len() as i32 - 1));
+                    let (mask, bits) = ($set(((1u32 << bits) - 1) as i32), _mm_cvtsi32_si128(bits as i32));
+                    let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
+                    // SAFETY: as in `plain`, and indices into the table are at most its length − 1.
+                    let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
+                    if table.len() <= $small {
+                        // A table of a few registers needs no second gather.
+                        let mut padded = [0.0; $small];
+                        padded[..table.len()].copy_from_slice(table);
+                        let $table = padded.as_ptr();
+                        // SAFETY: the whole of `padded`.
+                        let $both = unsafe { $tables };
+                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                            let word = word(e);
+                            let $id = $shift(word, bits);
+                            $fma($pick, $gather(x, $min($and(word, mask), last)), sum)
+                        });
+                    } else {
+                        rows(entries.len(), sums, |e, _, sum| unsafe {
+                            let word = word(e);
+                            let value = $gather(t, $min($shift(word, bits), most));
+                            $fma(value, $gather(x, $min($and(word, mask), last)), sum)
+                        });
+                    }
+                }
+
+                /// # Safety
+                /// As for `plain`; offsets and values are equally many, at least one and at most 2³¹ − 1.
+                #[target_feature(enable = $features)]
+                #[inline]
+                pub(in super::super) unsafe fn pairs(
+                    entries: &[u8],
+                    offsets: &[u32],
+                    values: &[$t],
+                    base: u32,
+                    x: &[$t],
+                    sums: &mut [$t; SLICE],
+                ) {
+                    let (last, most) = ($set(x.len() as i32 - 1), $set(values.len() as i32 - 1));
+                    let (b, x) = (entries.as_ptr(), x.as_ptr());
+                    let (o, v) = (offsets.as_ptr(), values.as_ptr());
+                    let numbers: [i32; $lanes] = std::array::from_fn(|i| i as i32);
+                    // SAFETY: as in `plain`, and indices into the tables are at most their length − 1.
+                    let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
+                    rows(entries.len(), sums, |e, row, sum| unsafe {
+                        let id = $min($load_bytes(b.add(e)), most);
+                        let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
+                        let column = $min($add(row, $offsets(o.cast(), id)), last);
+                        $fma($gather(v, id), $gather(x, column), sum)
+                    });
+                }
+
+                /// Runs `term(element, row, sum)` over the entries of all rows.
+                #[target_feature(enable = $features)]
+                #[inline]
+                fn rows(
+                    entries: usize,
+                    sums: &mut [$t; SLICE],
+                    term: impl Fn(usize, usize, $vector) -> $vector,
+                ) {
+                    for (first, sums) in
+                        (0..SLICE).step_by($regs * $lanes).zip(sums.chunks_mut($regs * $lanes))
+                    {
+                        let mut acc = [$zero(); $regs];
+                        let mut at = first;
+                        while at < entries {
+                            for (j, a) in acc.iter_mut().enumerate() {
+                                *a = term(at + j * $lanes, first + j * $lanes, *a);
+                            }
+                            at += SLICE;
+                        }
+                        for (a, sums) in acc.iter().zip(sums.chunks_mut($lanes)) {
+                            // SAFETY: `$lanes` numbers.
+                            unsafe { $store(sums.as_mut_ptr(), *a) };
+                        }
+                    }
+                }
+            }
+        };
+    }
+
+    level!(
+        f64_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f64,
+        8,
+        8,
+        __m256i,
+        __m512d,
+        _mm512_setzero_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_fmadd_pd,
+        _mm256_set1_epi32,
+        _mm256_loadu_si256,
+        _mm256_add_epi32,
+        _mm256_min_epu32,
+        _mm256_and_si256,
+        _mm256_srl_epi32,
+        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+        gather: |x: *const f64, i: __m256i| _mm512_i32gather_pd::<8>(i, x),
+        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+        small: 16,
+        tables: |t| (_mm512_loadu_pd(t), _mm512_loadu_pd(t.add(8))),
+        pick: |both, id| _mm512_permutex2var_pd(both.0, _mm512_cvtepu32_epi64(id), both.1)
+    );
+    level!(
+        f64_avx2,
+        "avx2,fma",
+        f64,
+        4,
+        8,
+        __m128i,
+        __m256d,
+        _mm256_setzero_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_fmadd_pd,
+        _mm_set1_epi32,
+        _mm_loadu_si128,
+        _mm_add_epi32,
+        _mm_min_epu32,
+        _mm_and_si128,
+        _mm_srl_epi32,
+        bytes: |b: *const u8| _mm_cvtepu8_epi32(_mm_cvtsi32_si128(b.cast::<i32>().read_unaligned())),
+        gather: |x: *const f64, i: __m128i| _mm256_i32gather_pd::<8>(x, i),
+        offsets: |o: *const i32, i: __m128i| _mm_i32gather_epi32::<4>(o, i),
+        small: 2,
+        tables: |t| (_mm256_set1_pd(*t), _mm256_set1_pd(*t.add(1))),
+        pick: |both, id| {
+            let second = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_sub_epi32(_mm_setzero_si128(), id)));
+            _mm256_blendv_pd(both.0, both.1, second)
+        }
+    );
+    level!(
+        f32_avx512,
+        "avx512f,avx512vl,avx2,fma",
+        f32,
+        16,
+        4,
+        __m512i,
+        __m512,
+        _mm512_setzero_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_fmadd_ps,
+        _mm512_set1_epi32,
+        _mm512_loadu_si512,
+        _mm512_add_epi32,
+        _mm512_min_epu32,
+        _mm512_and_si512,
+        _mm512_srl_epi32,
+        bytes: |b: *const u8| _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast())),
+        gather: |x: *const f32, i: __m512i| _mm512_i32gather_ps::<4>(i, x),
+        offsets: |o: *const i32, i: __m512i| _mm512_i32gather_epi32::<4>(i, o),
+        small: 32,
+        tables: |t| (_mm512_loadu_ps(t), _mm512_loadu_ps(t.add(16))),
+        pick: |both, id| _mm512_permutex2var_ps(both.0, id, both.1)
+    );
+    level!(
+        f32_avx2,
+        "avx2,fma",
+        f32,
+        8,
+        8,
+        __m256i,
+        __m256,
+        _mm256_setzero_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_fmadd_ps,
+        _mm256_set1_epi32,
+        _mm256_loadu_si256,
+        _mm256_add_epi32,
+        _mm256_min_epu32,
+        _mm256_and_si256,
+        _mm256_srl_epi32,
+        bytes: |b: *const u8| _mm256_cvtepu8_epi32(_mm_loadl_epi64(b.cast())),
+        gather: |x: *const f32, i: __m256i| _mm256_i32gather_ps::<4>(x, i),
+        offsets: |o: *const i32, i: __m256i| _mm256_i32gather_epi32::<4>(o, i),
+        small: 8,
+        tables: |t| _mm256_loadu_ps(t),
+        pick: |both, id| _mm256_permutevar8x32_ps(both, id)
+    );
+}

@@ -1,0 +1,427 @@
+//! What repeats in the rows of a matrix: whole rows, pairs (column − row, value), values.
+//!
+//! One pass over the rows, in parallel. A row whose list of pairs was seen before costs a comparison or a lookup;
+//! only new lists are looked into. Each kind is given up as soon as there is more of it than can be named.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
+use rayon::prelude::*;
+
+use super::{RowSource, SLICE};
+use crate::kernel::Real;
+
+/// Patterns that two bytes name.
+pub const MOST_PATTERNS: usize = 1 << 16;
+/// Entries of a pattern's ELL part that its word can tell.
+const MOST_ELL: u64 = 255;
+/// Pairs that a byte names.
+pub const MOST_PAIRS: usize = 1 << 8;
+
+type Set<K> = IndexSet<K, FixedState>;
+
+/// Why a kind cannot be named, for people.
+pub type TooMany = String;
+
+/// What repeats in some rows.
+#[derive(Debug)]
+pub struct Repetition<T> {
+    /// Rows by their patterns.
+    pub patterns: Result<Patterns<T>, TooMany>,
+    /// Distinct pairs (column − row modulo 2³², value), after (0, 0).
+    pub pairs: Result<Vec<(u32, T)>, TooMany>,
+    /// Distinct values, after 0.
+    pub values: Result<Vec<T>, TooMany>,
+}
+
+/// Every row as the number of its pattern.
+#[derive(Debug)]
+pub struct Patterns<T> {
+    /// One number a row.
+    pub ids: Vec<u16>,
+    /// Number of patterns.
+    pub count: usize,
+    /// A word a pattern: 512·start + 256·(whether it has COO entries) + number n of its ELL entries, which are elements
+    /// 64·(start + k) + id mod 64, k < n, so that threads of neighbouring rows read neighbouring elements where their
+    /// patterns have neighbouring numbers. If any has COO entries, one more pointer than there are patterns to them.
+    /// Then the offset, column minus row modulo 2³², of each element.
+    pub words: Vec<u32>,
+    /// The exit rate of each pattern, or 0 if it lies apart, padded to whole slices; then the values.
+    pub values: Vec<T>,
+    /// Whether exit rates would make too many patterns, or more than they save.
+    pub exit_apart: bool,
+}
+
+impl<T> Patterns<T> {
+    /// Bytes that a step moves for `rows` rows: numbers, tables, and exit rates that lie apart.
+    pub fn bytes(&self, rows: usize, real: u64) -> u64 {
+        let apart = if self.exit_apart { rows as u64 * real } else { 0 };
+        rows as u64 * self.id_bytes() + 4 * self.words.len() as u64 + self.values.len() as u64 * real + apart
+    }
+
+    /// Place of the pointers in `words`.
+    pub fn pointers(&self) -> usize {
+        self.count
+    }
+
+    /// Place of the offsets in `words`: as many as values.
+    pub fn offsets(&self) -> usize {
+        self.words.len() - self.values.len()
+    }
+
+    /// Bytes of a pattern's number.
+    pub fn id_bytes(&self) -> u64 {
+        if self.count <= 256 { 1 } else { 2 }
+    }
+}
+
+/// Rows to look at.
+pub struct Rows<'a, T> {
+    /// Number of rows.
+    pub rows: usize,
+    /// Place of row 0 in the vector that columns count in.
+    pub own: usize,
+    /// Exit rates.
+    pub exit: &'a [T],
+    /// Most entries of each row's ELL part, which a pattern is told by as well: it fixes the order of additions.
+    pub width: &'a (dyn Fn(usize) -> u32 + Sync),
+    /// The rows.
+    pub row: RowSource<'a>,
+}
+
+/// What may be given up by all tasks once one has too many.
+#[derive(Default)]
+struct Over {
+    patterns: AtomicBool,
+    exits: AtomicBool,
+    pairs: AtomicBool,
+    values: AtomicBool,
+}
+
+/// What one task found in its rows.
+struct Found<'a> {
+    over: &'a Over,
+    most_values: usize,
+    /// Lists: the ELL part's length, then offset and bits of the value of each entry.
+    lists: Set<Box<[u64]>>,
+    /// (list, bits of the exit rate).
+    full: Set<(u32, u64)>,
+    /// Number of each row's list, or of its list and exit rate while these can be named.
+    ids: Vec<u16>,
+    full_ids: bool,
+    pairs: Set<(u32, u64)>,
+    values: Set<u64>,
+    /// Number, list and exit rate of the last row.
+    last: (u16, Vec<u64>, u64),
+}
+
+/// Looks for what repeats; `most_values` distinct values can be named.
+pub fn find<T: Real>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
+    let over = Over::default();
+    let tasks = (rows.rows >> 16).clamp(1, 4 * rayon::current_num_threads());
+    let cut = |task: usize| rows.rows * task / tasks;
+    let found: Vec<Found<'_>> = (0..tasks)
+        .into_par_iter()
+        .map(|task| Found::look(rows, cut(task)..cut(task + 1), most_values, &over))
+        .collect();
+
+    let mut pairs = Set::default();
+    let mut values = Set::default();
+    pairs.insert((0, 0f64.to_bits()));
+    values.insert(0f64.to_bits());
+    for f in &found {
+        pairs.extend(f.pairs.iter().copied());
+        values.extend(f.values.iter().copied());
+    }
+    let pairs = match pairs.len() > MOST_PAIRS || given_up(&over.pairs) {
+        true => Err(format!("more than {MOST_PAIRS} pairs (column − row, value)")),
+        false => Ok(pairs.iter().map(|&(o, v)| (o, T::of(f64::from_bits(v)))).collect()),
+    };
+    let values = match values.len() > most_values || given_up(&over.values) {
+        true => Err(format!("more than {most_values} distinct rates")),
+        false => Ok(values.iter().map(|&v| T::of(f64::from_bits(v))).collect()),
+    };
+    let patterns = match given_up(&over.patterns) {
+        true => Err(format!("more than {MOST_PATTERNS} different rows")),
+        false => patterns(&found, rows.rows, given_up(&over.exits)),
+    };
+    Repetition { patterns, pairs, values }
+}
+
+fn given_up(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}
+
+fn give_up(flag: &AtomicBool) {
+    flag.store(true, Ordering::Relaxed);
+}
+
+impl<'a> Found<'a> {
+    fn look<T: Real>(rows: &Rows<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
+        let mut found = Self {
+            over,
+            most_values,
+            lists: Set::default(),
+            full: Set::default(),
+            ids: Vec::with_capacity(here.len()),
+            full_ids: true,
+            pairs: Set::default(),
+            values: Set::default(),
+            last: (0, Vec::new(), 0),
+        };
+        let (mut entries, mut list) = (Vec::new(), Vec::new());
+        for row in here {
+            entries.clear();
+            (rows.row)(row, &mut entries);
+            list.clear();
+            list.push(u64::from((rows.width)(row).min(entries.len() as u32)));
+            let place = (rows.own + row) as u32;
+            for &(column, value) in &entries {
+                let bits = T::of(value).wide().to_bits();
+                list.extend([u64::from(column.wrapping_sub(place)), bits]);
+            }
+            if given_up(&over.patterns) || !found.known(&list, rows.exit[row].wide().to_bits()) {
+                found.examine(&list);
+            }
+        }
+        found
+    }
+
+    /// Numbers a row; whether a row had this list before.
+    fn known(&mut self, list: &[u64], exit: u64) -> bool {
+        if list == self.last.1 && (exit == self.last.2 || !self.full_ids) {
+            self.ids.push(self.last.0);
+            return true;
+        }
+        let (number, new) = match self.lists.get_index_of(list) {
+            Some(number) => (number, false),
+            None => self.lists.insert_full(list.into()),
+        };
+        if number >= MOST_PATTERNS {
+            give_up(&self.over.patterns);
+            (self.lists, self.full, self.ids) = (Set::default(), Set::default(), Vec::new());
+            return false;
+        }
+        let mut id = number;
+        if self.full_ids {
+            id = self.full.insert_full((number as u32, exit)).0;
+            if id >= MOST_PATTERNS || given_up(&self.over.exits) {
+                give_up(&self.over.exits);
+                let full = std::mem::take(&mut self.full);
+                self.ids.iter_mut().for_each(|id| *id = full[*id as usize].0 as u16);
+                self.full_ids = false;
+                id = number;
+            }
+        }
+        self.ids.push(id as u16);
+        let (last, last_list, last_exit) = &mut self.last;
+        (*last, *last_exit) = (id as u16, exit);
+        last_list.clear();
+        last_list.extend_from_slice(list);
+        !new
+    }
+
+    /// Looks into a row's pairs and values.
+    fn examine(&mut self, list: &[u64]) {
+        for pair in list[1..].chunks_exact(2) {
+            if !given_up(&self.over.pairs) {
+                self.pairs.insert((pair[0] as u32, pair[1]));
+                if self.pairs.len() > MOST_PAIRS {
+                    give_up(&self.over.pairs);
+                }
+            }
+            if !given_up(&self.over.values) {
+                self.values.insert(pair[1]);
+                if self.values.len() > self.most_values {
+                    give_up(&self.over.values);
+                }
+            }
+        }
+    }
+}
+
+/// Puts the tasks' patterns together, in the order of the rows.
+fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Result<Patterns<T>, TooMany> {
+    let mut lists: Set<&[u64]> = Set::default();
+    let mut full: Set<(u32, u64)> = Set::default();
+    let mut maps = Vec::with_capacity(found.len());
+    for f in found {
+        let list_map: Vec<u32> = f.lists.iter().map(|list| lists.insert_full(list).0 as u32).collect();
+        if exits_over {
+            maps.push(match f.full_ids {
+                true => f.full.iter().map(|&(list, _)| list_map[list as usize]).collect(),
+                false => list_map,
+            });
+        } else {
+            maps.push(
+                f.full
+                    .iter()
+                    .map(|&(list, exit)| full.insert_full((list_map[list as usize], exit)).0 as u32)
+                    .collect(),
+            );
+        }
+        if lists.len() > MOST_PATTERNS {
+            return Err(format!("more than {MOST_PATTERNS} different rows"));
+        }
+    }
+    if let Some(list) = lists.iter().find(|list| list[0] > MOST_ELL) {
+        return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));
+    }
+    let with_exit = |full: &Set<(u32, u64)>| {
+        full.iter().map(|&(list, exit)| (lists[list as usize], exit)).collect::<Vec<_>>()
+    };
+    let mut table = table::<T>(&with_exit(&full), false);
+    let alone: Vec<_> = lists.iter().map(|&list| (list, 0)).collect();
+    let apart = self::table::<T>(&alone, true);
+    let real = T::PRECISION.bytes();
+    if exits_over || full.len() > MOST_PATTERNS || apart.bytes(rows, real) < table.bytes(rows, real) {
+        if !exits_over {
+            let to_list = |id: &mut u32| *id = full[*id as usize].0;
+            maps.iter_mut().for_each(|map: &mut Vec<u32>| map.iter_mut().for_each(to_list));
+        }
+        table = apart;
+    }
+    table.ids = vec![0; rows];
+    let mut at = 0;
+    for (f, map) in found.iter().zip(&maps) {
+        let out = &mut table.ids[at..at + f.ids.len()];
+        out.par_iter_mut()
+            .zip(&f.ids)
+            .with_min_len(1 << 16)
+            .for_each(|(out, &id)| *out = map[id as usize] as u16);
+        at += f.ids.len();
+    }
+    Ok(table)
+}
+
+/// The tables of these (list, bits of the exit rate), no rows yet.
+fn table<T: Real>(patterns: &[(&[u64], u64)], exit_apart: bool) -> Patterns<T> {
+    let slices = patterns.len().div_ceil(SLICE);
+    // Groups of 64 elements: those of the exit rates come first.
+    let mut values = vec![T::ZERO; SLICE * slices];
+    for (value, &(_, exit)) in values.iter_mut().zip(patterns) {
+        *value = T::of(f64::from_bits(exit));
+    }
+    let mut offsets = vec![0u32; values.len()];
+    let mut words = Vec::with_capacity(patterns.len());
+    for slice in patterns.chunks(SLICE) {
+        let start = values.len();
+        let width = slice.iter().map(|(list, _)| list[0] as usize).max().unwrap_or(0);
+        values.resize(start + width * SLICE, T::ZERO);
+        offsets.resize(values.len(), 0);
+        for (lane, (list, _)) in slice.iter().enumerate() {
+            let (ell, coo) = list[1..].split_at(2 * list[0] as usize);
+            words.push((start / SLICE) as u32 * 512 + u32::from(!coo.is_empty()) * 256 + list[0] as u32);
+            for (k, entry) in ell.chunks_exact(2).enumerate() {
+                offsets[start + k * SLICE + lane] = entry[0] as u32;
+                values[start + k * SLICE + lane] = T::of(f64::from_bits(entry[1]));
+            }
+        }
+    }
+    let coo = |list: &[u64]| 1 + 2 * list[0] as usize..list.len();
+    if patterns.iter().any(|(list, _)| !coo(list).is_empty()) {
+        for (list, _) in patterns {
+            words.push(values.len() as u32);
+            for entry in list[coo(list)].chunks_exact(2) {
+                offsets.push(entry[0] as u32);
+                values.push(T::of(f64::from_bits(entry[1])));
+            }
+        }
+        words.push(values.len() as u32);
+    }
+    words.append(&mut offsets);
+    Patterns { ids: Vec::new(), count: patterns.len(), words, values, exit_apart }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at rows given as lists, in an ELL part of width 2.
+    fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
+        let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
+        find(&Rows { rows: rows.len(), own: 0, exit, width: &|_| 2, row: &row }, most_values)
+    }
+
+    /// The rows as patterns tell them: (ELL part, COO part, exit rate), entries of value 0 left out.
+    #[expect(clippy::type_complexity, reason = "a row is what it is")]
+    fn restore(p: &Patterns<f64>, rows: usize) -> Vec<(Vec<(u32, f64)>, Vec<(u32, f64)>, f64)> {
+        let row = |i: usize| {
+            let id = p.ids[i] as usize;
+            let (start, has_coo, ell) = (p.words[id] / 512, p.words[id] & 256 != 0, p.words[id] % 256);
+            let entry = |e: usize| (p.words[p.offsets() + e].wrapping_add(i as u32), p.values[e]);
+            let ell = (0..ell).map(|k| entry(SLICE * (start + k) as usize + id % SLICE));
+            let pointer = |id: usize| p.words[p.pointers() + id] as usize;
+            let coo = if has_coo { pointer(id)..pointer(id + 1) } else { 0..0 };
+            let stored = |(_, value): &(u32, f64)| *value != 0.0;
+            (ell.filter(stored).collect(), coo.map(entry).collect(), p.values[id])
+        };
+        (0..rows).map(row).collect()
+    }
+
+    #[test]
+    fn rows_are_restored_from_their_patterns() {
+        let n = 300_000u32;
+        let rows: Vec<Vec<(u32, f64)>> = (0..n)
+            .map(|i| {
+                let mut row = Vec::new();
+                if i > 0 && i % 5 != 0 {
+                    row.push((i - 1, 2.0));
+                }
+                if i + 9 < n {
+                    row.extend([(i + 7, 0.5), (i + 9, f64::from(i % 3 + 1))]);
+                }
+                row
+            })
+            .collect();
+        let exit: Vec<f64> = (0..n).map(|i| f64::from(i % 4)).collect();
+
+        let found = look(&rows, &exit, 100);
+
+        let patterns = found.patterns.unwrap();
+        assert!(!patterns.exit_apart);
+        assert_eq!(patterns.id_bytes(), 1);
+        for (i, (ell, coo, rate)) in restore(&patterns, rows.len()).into_iter().enumerate() {
+            assert_eq!(rate, exit[i], "row {i}");
+            let (expected, rest) = rows[i].split_at(rows[i].len().min(2));
+            assert_eq!((&ell[..], &coo[..]), (expected, rest), "row {i}");
+        }
+        assert_eq!(found.values.unwrap().len(), 5, "0, 0.5, 1, 2 and 3");
+        let minus_one = u32::MAX;
+        assert_eq!(
+            found.pairs.unwrap(),
+            [(0, 0.0), (7, 0.5), (9, 1.0), (minus_one, 2.0), (9, 2.0), (9, 3.0)]
+        );
+    }
+
+    #[test]
+    fn exit_rates_that_differ_everywhere_lie_apart() {
+        let rows: Vec<Vec<(u32, f64)>> = (0..200_000u32).map(|i| vec![(i + 1, 1.0)]).collect();
+        let exit: Vec<f64> = (0..rows.len()).map(|i| i as f64).collect();
+
+        let patterns = look(&rows, &exit, 100).patterns.unwrap();
+
+        assert!(patterns.exit_apart);
+        assert_eq!((patterns.count, patterns.id_bytes()), (1, 1));
+        assert!(patterns.ids.iter().all(|&id| id == 0) && patterns.ids.len() == rows.len());
+    }
+
+    #[test]
+    fn what_cannot_be_named_is_given_up() {
+        // 65 537 rows that all differ, with 300 pairs of 300 values.
+        let rows: Vec<Vec<(u32, f64)>> =
+            (0..65_537u32).map(|i| vec![(i, f64::from(i % 300 + 1)), (i + 1 + i / 300, 1.0)]).collect();
+        let exit = vec![1.0; rows.len()];
+
+        let found = look(&rows, &exit, 300);
+
+        assert!(found.patterns.unwrap_err().contains("65536"));
+        assert!(found.pairs.unwrap_err().contains("256"));
+        assert!(found.values.unwrap_err().contains("300"), "301 with 0");
+        let exactly = look(&rows[..65_536], &exit[..65_536], 301);
+        assert_eq!(exactly.patterns.unwrap().count, 65_536);
+        assert_eq!(exactly.values.unwrap().len(), 301);
+    }
+}

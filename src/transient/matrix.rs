@@ -1,0 +1,381 @@
+//! The matrix of a part: which format it takes, and its chunks on the lane.
+
+use std::ops::Range;
+
+use super::iteration::Sum;
+use super::parts::Part;
+use super::split::{self, Region};
+use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use crate::kernel::{Kernel, Real};
+use crate::lane::{Arg, Buffer, Lane, Launch};
+use crate::sparse::repetition::{self, Patterns, Repetition};
+use crate::sparse::tiles;
+use crate::sparse::{
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits,
+    cut,
+};
+use crate::{Error, Result};
+
+/// Largest chunk built at once on the host, in entries: bounds what building takes beside the result.
+const CHUNK_ENTRIES: u64 = 1 << 26;
+/// The same for devices with memory of their own, where fewer and larger launches count for more.
+const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
+
+/// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
+/// as to use one.
+const MOST_MISSED: f64 = 1.0 / 256.0;
+
+/// Some rows of a part's matrix.
+#[derive(Debug)]
+pub struct Chunk<T> {
+    /// First row, in the part's own rows.
+    pub first: usize,
+    /// Number of rows.
+    pub rows: usize,
+    stored: Stored<T>,
+}
+
+/// A chunk's arrays.
+#[derive(Debug)]
+enum Stored<T> {
+    Hyb {
+        slices: Buffer<u32>,
+        columns: Buffer<u32>,
+        values: Buffer<T>,
+    },
+    Packed {
+        slices: Buffer<u32>,
+        entries: Buffer<u32>,
+        values: Buffer<T>,
+        column_bits: u32,
+    },
+    Pair {
+        slices: Buffer<u32>,
+        entries: Buffer<u32>,
+        values: Buffer<T>,
+        offsets: u32,
+    },
+    Pattern {
+        ids: Buffer<u32>,
+        patterns: Buffer<u32>,
+        values: Buffer<T>,
+        ids_log: u32,
+        pointers: u32,
+        offsets: u32,
+        apart: bool,
+    },
+}
+
+/// Facts of a matrix as it was stored.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct MatrixInfo {
+    /// `hyb`, `packed`, `pair` or `pattern`; several joined by `+` where parts differ.
+    pub format: String,
+    /// Why formats with fewer bytes were not taken.
+    pub passed_over: Vec<String>,
+    /// Largest ELL width of a slice.
+    pub ell_width: u32,
+    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
+    pub coo_share: f64,
+    /// Share of ELL elements that are padding.
+    pub padding: f64,
+    /// Bytes of the matrix, the diagonal included.
+    pub bytes: u64,
+    /// Largest number of halo elements of a part, and of parts.
+    pub halo: u64,
+    /// Number of parts.
+    pub parts: usize,
+    /// How rows were shared out over lanes; empty for one lane.
+    pub plan: Vec<split::LanePlan>,
+}
+
+/// A part's matrix, built.
+pub(super) struct Matrix<T> {
+    pub(super) chunks: Vec<Chunk<T>>,
+    /// Exit rates of the rows, or one number in their place where patterns hold them.
+    pub(super) exit: Buffer<T>,
+    pub(super) format: MatrixFormat,
+    pub(super) passed_over: Vec<String>,
+    pub(super) bytes: u64,
+}
+
+/// The rows of a part, and how its vectors are laid out.
+pub(super) struct Source<'a, T> {
+    pub(super) lane: &'a Lane,
+    pub(super) region: &'a Region,
+    pub(super) layout: &'a Layout,
+    pub(super) exit: &'a [T],
+    /// Rows of the region, columns local.
+    pub(super) row: RowSource<'a>,
+}
+
+/// What a matrix may be stored in, and what that takes.
+enum Choice<T> {
+    Hyb,
+    Packed(Dictionary<T>),
+    Pair(PairTable<T>),
+    Pattern(Patterns<T>),
+}
+
+impl<T: Real> Source<'_, T> {
+    fn rows(&self) -> usize {
+        self.region.rows.len()
+    }
+
+    /// Builds the matrix in a format on the lane.
+    ///
+    /// # Errors
+    /// A format that the matrix does not fit, asked for by name; lack of memory.
+    pub(super) fn build(&self, format: MatrixFormat) -> Result<Matrix<T>> {
+        let (choice, passed_over) = self.choose(format)?;
+        let mut bytes = 0;
+        let inside = matches!(&choice, Choice::Pattern(p) if !p.exit_apart);
+        let exit = if inside { &self.exit[..self.exit.len().min(1)] } else { self.exit };
+        let exit = self.lane.alloc_with("the exit rates", exit)?;
+        bytes += exit.bytes();
+        let format = match &choice {
+            Choice::Hyb => MatrixFormat::Hyb,
+            Choice::Packed(_) => MatrixFormat::Packed,
+            Choice::Pair(_) => MatrixFormat::Pair,
+            Choice::Pattern(_) => MatrixFormat::Pattern,
+        };
+        let mut chunks = Vec::new();
+        for rows in self.cut(&choice)? {
+            let first = rows.start;
+            let (rows, stored) = match &choice {
+                Choice::Pattern(patterns) => (rows.len(), self.patterns(patterns, rows)?),
+                _ => self.slices(&choice, rows)?,
+            };
+            bytes += stored.bytes();
+            chunks.push(Chunk { first, rows, stored });
+        }
+        Ok(Matrix { chunks, exit, format, passed_over, bytes })
+    }
+
+    /// Ranges of rows that are built and bound at once.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<Range<usize>>> {
+        let (real, limits) = (T::PRECISION.bytes(), self.lane.device().limits);
+        let most = limits.binding.min(limits.buffer);
+        let entry = match choice {
+            Choice::Pattern(p) => {
+                let rows = (most / p.id_bytes()) as usize / BLOCK * BLOCK;
+                let starts = (0..self.rows()).step_by(rows.max(BLOCK));
+                return Ok(starts.map(|first| first..(first + rows.max(BLOCK)).min(self.rows())).collect());
+            }
+            Choice::Hyb => real,
+            Choice::Packed(_) => 4,
+            Choice::Pair(_) => 1,
+        };
+        let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
+        let chunks = cut(self.layout, host.min(most / entry));
+        chunks.iter().try_for_each(|chunk| check_chunk(self.layout, chunk, self.lane, entry))?;
+        let rows = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
+        Ok(chunks.into_iter().map(rows).collect())
+    }
+
+    fn slices(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<(usize, Stored<T>)> {
+        let (layout, total, row) = (self.layout, self.rows(), self.row);
+        let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+        let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
+        const SLICES: &str = "the matrix's slices";
+        const ENTRIES: &str = "the matrix's entries";
+        Ok(match choice {
+            Choice::Packed(dictionary) => {
+                let column_bits = column_bits(self.region.len());
+                let packed =
+                    self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
+                let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
+                let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
+                (packed.rows, Stored::Packed { slices, entries, values, column_bits })
+            }
+            Choice::Pair(table) => {
+                let own = self.region.left;
+                let mut pairs = self.lane.host(|| Pairs::build(layout, slices, total, own, table, row));
+                let offsets = pairs.slices.len() as u32;
+                pairs.slices.extend(&table.offsets);
+                let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
+                let values = self.lane.alloc_with("distinct rates", &table.values)?;
+                (pairs.rows, Stored::Pair { slices, entries, values, offsets })
+            }
+            _ => {
+                let hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
+                let columns = put("the matrix's columns", &hyb.columns)?;
+                let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
+                (hyb.rows, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+            }
+        })
+    }
+
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<Stored<T>> {
+        let ids = &patterns.ids[rows];
+        let (words, ids_log) = match patterns.id_bytes() {
+            1 => (words::<u8>(ids.iter().map(|&id| id as u8), 4), 2),
+            _ => (words::<u16>(ids.iter().copied(), 2), 1),
+        };
+        Ok(Stored::Pattern {
+            ids: self.lane.alloc_with("the rows' patterns", &words)?,
+            patterns: self.lane.alloc_with("patterns", &patterns.words)?,
+            values: self.lane.alloc_with("patterns", &patterns.values)?,
+            ids_log,
+            pointers: patterns.pointers() as u32,
+            offsets: patterns.offsets() as u32,
+            apart: patterns.exit_apart,
+        })
+    }
+
+    /// Why this lane is slower with a format than with the next, although that moves more bytes.
+    fn slow(&self, choice: &Choice<T>) -> Option<String> {
+        if self.lane.device().backend != "cpu" {
+            return None;
+        }
+        match choice {
+            // A pair costs two lookups beside the gather of x: more than its bytes save.
+            Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
+            Choice::Pattern(p) => {
+                let missed = tiles::missed(&p.ids);
+                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
+            }
+            _ => None,
+        }
+    }
+
+    /// The format asked for, or that which moves the fewest bytes, and why smaller ones were passed over.
+    fn choose(&self, format: MatrixFormat) -> Result<(Choice<T>, Vec<String>)> {
+        if format == MatrixFormat::Hyb {
+            return Ok((Choice::Hyb, Vec::new()));
+        }
+        let bits = column_bits(self.region.len());
+        let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
+        let width = |row: usize| self.layout.widths[row / SLICE];
+        let own = self.region.left;
+        let rows = repetition::Rows { rows: self.rows(), own, exit: self.exit, width: &width, row: self.row };
+        let found = self.lane.host(|| repetition::find(&rows, most_values));
+        let real = T::PRECISION.bytes();
+        let (stored, exit) = (self.layout.stored(), self.rows() as u64 * real);
+        let bytes = |choice: &Choice<T>| match choice {
+            Choice::Hyb => stored * (4 + real) + exit,
+            Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
+            Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
+            Choice::Pattern(p) => p.bytes(self.rows(), real),
+        };
+        let Repetition { patterns, pairs, values } = found;
+        let candidates = [
+            (MatrixFormat::Pattern, patterns.map(Choice::Pattern)),
+            (MatrixFormat::Pair, pairs.map(|pairs| Choice::Pair(PairTable::new(&pairs)))),
+            (MatrixFormat::Packed, values.map(|values| Choice::Packed(Dictionary::new(values)))),
+            (MatrixFormat::Hyb, Ok(Choice::Hyb)),
+        ];
+        let mut best: Option<(Choice<T>, u64)> = None;
+        let mut passed_over = Vec::new();
+        for (candidate, choice) in candidates {
+            match choice {
+                Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
+                Ok(choice) => {
+                    if let Some(why) = self.slow(&choice) {
+                        passed_over.push(format!("{candidate}: {why}"));
+                        continue;
+                    }
+                    let bytes = bytes(&choice);
+                    if best.as_ref().is_none_or(|&(_, least)| bytes < least) {
+                        best = Some((choice, bytes));
+                    }
+                }
+                Err(why) if candidate == format => {
+                    return Err(Error::Invalid(format!(
+                        "--matrix-format {format}: {} rows have {why}; give auto, or a format that needs less repetition",
+                        self.rows()
+                    )));
+                }
+                Err(why) => passed_over.push(format!("{candidate}: {why}")),
+            }
+        }
+        let (choice, _) = best.expect("HYB stores every matrix");
+        Ok((choice, passed_over))
+    }
+}
+
+/// Numbers, `per` of them a word.
+fn words<I: bytemuck::Pod + Default>(ids: impl ExactSizeIterator<Item = I>, per: usize) -> Vec<u32> {
+    let mut words = vec![0u32; ids.len().div_ceil(per)];
+    for (out, id) in bytemuck::cast_slice_mut::<u32, I>(&mut words).iter_mut().zip(ids) {
+        *out = id;
+    }
+    words
+}
+
+impl<T: Real> Stored<T> {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
+            Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
+                slices.bytes() + entries.bytes() + values.bytes()
+            }
+            Self::Pattern { ids, patterns, values, .. } => ids.bytes() + patterns.bytes() + values.bytes(),
+        }
+    }
+
+    /// The step's kernel, its first three arguments, and its parameters behind those that all formats share.
+    fn kernel(&self) -> (&'static Kernel, [Arg<'_>; 3], Vec<u32>) {
+        match self {
+            Self::Hyb { slices, columns, values } => {
+                (&STEP, [slices.arg(), columns.arg(), values.arg()], Vec::new())
+            }
+            Self::Packed { slices, entries, values, column_bits } => {
+                (&STEP_PACKED, [slices.arg(), entries.arg(), values.arg()], vec![*column_bits])
+            }
+            Self::Pair { slices, entries, values, offsets } => {
+                (&STEP_PAIR, [slices.arg(), entries.arg(), values.arg()], vec![*offsets])
+            }
+            Self::Pattern { ids, patterns, values, ids_log, pointers, offsets, apart } => (
+                &STEP_PATTERN,
+                [ids.arg(), patterns.arg(), values.arg()],
+                vec![*ids_log, *pointers, *offsets, u32::from(*apart)],
+            ),
+        }
+    }
+}
+
+impl<T: Real> Chunk<T> {
+    /// The step of these rows from x[source].
+    pub(crate) fn step(&self, lane: &Lane, part: &Part<T>, source: usize, sum: &Sum<'_>) -> Result<Launch> {
+        let (kernel, matrix, own_params) = self.stored.kernel();
+        let mut params = vec![
+            0,
+            sum.window.start as u32,
+            sum.window.end as u32,
+            sum.weights as u32,
+            self.rows as u32,
+            self.first as u32,
+            part.own as u32,
+        ];
+        params.extend(own_params);
+        let mut args = matrix.to_vec();
+        args.extend([part.exit.arg(), sum.scalars, part.x[source].arg(), part.x[1 - source].arg(), sum.acc]);
+        lane.bind(kernel, T::PRECISION, self.rows, &params, &args)
+    }
+
+    /// Slices, columns and values, if these rows are stored in HYB.
+    pub(crate) fn hyb(&self) -> Option<[Arg<'_>; 3]> {
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => Some([slices.arg(), columns.arg(), values.arg()]),
+            _ => None,
+        }
+    }
+}
+
+/// Entries are numbered in 32 bits on a device, and a chunk is at least one block of rows: a chain with rows of
+/// hundreds of millions of entries does not fit.
+fn check_chunk(layout: &Layout, chunk: &Range<usize>, lane: &Lane, entry: u64) -> Result<()> {
+    let ell: u64 = layout.widths[chunk.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
+    let entries = ell + layout.tails[chunk.clone()].iter().map(|&t| u64::from(t)).sum::<u64>();
+    let limit = (lane.device().limits.binding / entry).min(u64::from(u32::MAX) - 1);
+    if entries <= limit {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        device: lane.device().name.clone(),
+        what: format!("the rows from {} on, {entries} entries in {BLOCK} rows", chunk.start * SLICE),
+        asked: entries * (entry + 4),
+        limit: format!("it takes {limit} entries at a time; use a smaller --ell-width, or --device cpu"),
+    })
+}

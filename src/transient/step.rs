@@ -1,0 +1,328 @@
+//! The step y = x + (Qᵀx)/α in every format of the matrix, and its CPU twins.
+//!
+//! | kernel | an entry of the matrix |
+//! |---|---|
+//! | [`STEP`] | column and value |
+//! | [`STEP_PACKED`] | one word: column, number of the value |
+//! | [`STEP_PAIR`] | one byte: number of a pair (column − row, value) |
+//! | [`STEP_PATTERN`] | none: a row is the number of a list of such pairs |
+//!
+//! All add the same numbers in the same order, so on a lane every format gives the same bits: the ELL entries of
+//! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
+//! wait for each of them.
+
+use rayon::prelude::*;
+
+use super::pattern::step_pattern;
+use crate::kernel::{Kernel, Real, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
+use crate::sparse::HEADER;
+
+/// One step with a matrix in HYB.
+pub static STEP: Kernel = kernel!(step).with_cuda_groups(6);
+/// One step with a packed matrix.
+pub static STEP_PACKED: Kernel = kernel!(step_packed);
+/// One step with a matrix of pairs.
+pub static STEP_PAIR: Kernel = kernel!(step_pair);
+/// One step with a matrix of row patterns.
+pub static STEP_PATTERN: Kernel = kernel!(step_pattern);
+
+/// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, the
+/// chunk's rows, the first of them, and the place of the part's first row in x.
+pub(super) const SHARED: usize = 7;
+
+/// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
+pub(super) trait Matrix<T: Real>: Copy + Sync {
+    /// `sums[r]` = the ELL entries of row r of a slice times x.
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]);
+    /// Where the COO entries of each row of a slice begin and end, if it has some.
+    fn tails(&self, slice: usize) -> Option<&[u32]>;
+    /// Column and value of a COO entry of this row.
+    fn coo(&self, row: usize, entry: usize) -> (usize, T);
+}
+
+fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
+    let pointers = slices[HEADER * slice + 2] as usize;
+    (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
+}
+
+fn ell(slices: &[u32], slice: usize) -> std::ops::Range<usize> {
+    let header = &slices[HEADER * slice..];
+    let (start, width) = (header[0] as usize * SLICE, header[1] as usize * SLICE);
+    start..start + width
+}
+
+/// See [`crate::sparse::Hyb`].
+#[derive(Clone, Copy)]
+pub(super) struct Plain<'a, T> {
+    pub(super) slices: &'a [u32],
+    pub(super) columns: &'a [u32],
+    pub(super) values: &'a [T],
+}
+
+impl<T: Real> Matrix<T> for Plain<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+        let ell = ell(self.slices, slice);
+        T::slice_sums::<LEVEL>(&self.columns[ell.clone()], &self.values[ell], x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+        (self.columns[entry] as usize, self.values[entry])
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Packed<'a, T> {
+    slices: &'a [u32],
+    entries: &'a [u32],
+    values: &'a [T],
+    column_bits: u32,
+}
+
+impl<T: Real> Matrix<T> for Packed<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+        let entries = &self.entries[ell(self.slices, slice)];
+        T::packed_sums::<LEVEL>(entries, self.column_bits, self.values, x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
+        let word = self.entries[entry];
+        let column = word & ((1 << self.column_bits) - 1);
+        (column as usize, self.values[(word >> self.column_bits) as usize])
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Pair<'a, T> {
+    slices: &'a [u32],
+    entries: &'a [u8],
+    values: &'a [T],
+    offsets: &'a [u32],
+    /// Place of the chunk's first row in x.
+    base: u32,
+}
+
+impl<T: Real> Matrix<T> for Pair<'_, T> {
+    #[inline(always)]
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+        let entries = &self.entries[ell(self.slices, slice)];
+        let base = self.base.wrapping_add((slice * SLICE) as u32);
+        T::pair_sums::<LEVEL>(entries, self.offsets, self.values, base, x, sums);
+    }
+
+    #[inline(always)]
+    fn tails(&self, slice: usize) -> Option<&[u32]> {
+        tails(self.slices, slice)
+    }
+
+    #[inline(always)]
+    fn coo(&self, row: usize, entry: usize) -> (usize, T) {
+        let id = self.entries[entry] as usize;
+        let column = self.base.wrapping_add(row as u32).wrapping_add(self.offsets[id]);
+        (column as usize, self.values[id])
+    }
+}
+
+/// Some rows of a step's vectors.
+pub(super) struct Rows<'a, T> {
+    /// E, x of these rows themselves, y, and the accumulator with the weights of x and, where they are added
+    /// together, of y.
+    pub(super) exit: &'a [T],
+    pub(super) own: &'a [T],
+    pub(super) y: &'a mut [T],
+    pub(super) acc: Option<(&'a mut [T], T, Option<T>)>,
+    pub(super) inverse_alpha: T,
+}
+
+impl<T: Real> Rows<'_, T> {
+    /// What follows the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
+    #[inline(always)]
+    pub(super) fn finish<const LEVEL: u8>(
+        &mut self,
+        here: std::ops::Range<usize>,
+        sums: &[T],
+        exit: impl Fn(usize) -> T,
+    ) {
+        let own = &self.own[here.clone()];
+        let y = &mut self.y[here.clone()];
+        for (i, ((y, &s), &own)) in y.iter_mut().zip(sums).zip(own).enumerate() {
+            let change = fma::<T, LEVEL>(exit(i).times(T::of(-1.0)), own, s);
+            *y = fma::<T, LEVEL>(change, self.inverse_alpha, own);
+        }
+        match &mut self.acc {
+            Some((acc, weight, None)) => {
+                for (acc, &own) in acc[here].iter_mut().zip(own) {
+                    *acc = fma::<T, LEVEL>(*weight, own, *acc);
+                }
+            }
+            Some((acc, weight, Some(next))) => {
+                for ((acc, &own), &y) in acc[here].iter_mut().zip(own).zip(&*y) {
+                    *acc = fma::<T, LEVEL>(*next, y, fma::<T, LEVEL>(*weight, own, *acc));
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// The rows from `first` on, a multiple of a slice, of a chunk in slices.
+pub(super) struct Sliced<'a, T, M> {
+    pub(super) matrix: M,
+    pub(super) first: usize,
+    pub(super) x: &'a [T],
+    pub(super) rows: Rows<'a, T>,
+}
+
+impl<T: Real, M: Matrix<T>> Body for Sliced<'_, T, M> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let mut sums = [T::ZERO; SLICE];
+        let rows = self.rows.y.len();
+        for start in (0..rows).step_by(SLICE) {
+            let slice = (self.first + start) / SLICE;
+            self.matrix.ell::<LEVEL>(slice, self.x, &mut sums);
+            if let Some(pointers) = self.matrix.tails(slice) {
+                for (r, (s, ends)) in sums.iter_mut().zip(pointers.windows(2)).enumerate() {
+                    let (entry, end) = (ends[0] as usize, ends[1] as usize);
+                    if entry < end {
+                        let coo = |e: usize| self.matrix.coo(self.first + start + r, e);
+                        *s = s.plus(tail::<T, LEVEL>(entry, end, coo, self.x));
+                    }
+                }
+            }
+            let here = start..(start + SLICE).min(rows);
+            let exit = &self.rows.exit[here.clone()];
+            self.rows.finish::<LEVEL>(here, &sums, |i| exit[i]);
+        }
+    }
+}
+
+/// The sum of a row's COO entries.
+#[inline(always)]
+pub(super) fn tail<T: Real, const LEVEL: u8>(
+    mut entry: usize,
+    end: usize,
+    coo: impl Fn(usize) -> (usize, T),
+    x: &[T],
+) -> T {
+    let mut p = [T::ZERO; 4];
+    let add = |entry: usize, p: &mut T| {
+        let (column, value) = coo(entry);
+        *p = fma::<T, LEVEL>(value, x[column], *p);
+    };
+    while entry + 4 <= end {
+        for (i, p) in p.iter_mut().enumerate() {
+            add(entry + i, p);
+        }
+        entry += 4;
+    }
+    // Not a loop, which would keep the sums in memory.
+    if entry < end {
+        add(entry, &mut p[0]);
+    }
+    if entry + 1 < end {
+        add(entry + 1, &mut p[1]);
+    }
+    if entry + 2 < end {
+        add(entry + 2, &mut p[2]);
+    }
+    p[0].plus(p[2]).plus(p[1].plus(p[3]))
+}
+
+#[inline(always)]
+pub(super) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
+    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
+}
+
+fn step<T: Real>(call: &Call<'_>) {
+    let (slices, columns, values) = (call.read(0), call.read(1), call.read::<T>(2));
+    sliced(call, Plain { slices, columns, values });
+}
+
+fn step_packed<T: Real>(call: &Call<'_>) {
+    let (slices, entries, values) = (call.read(0), call.read(1), call.read::<T>(2));
+    sliced(call, Packed { slices, entries, values, column_bits: call.param(SHARED) });
+}
+
+fn step_pair<T: Real>(call: &Call<'_>) {
+    let (slices, entries, values) = (call.read::<u32>(0), call.read(1), call.read::<T>(2));
+    let (slices, offsets) = slices.split_at(call.param(SHARED) as usize);
+    let offsets = &offsets[..values.len()];
+    sliced(call, Pair { slices, entries, values, offsets, base: call.param(5) + call.param(6) });
+}
+
+fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>) {
+    let x = call.read::<T>(5);
+    each(call, BLOCK, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+}
+
+/// Rows that a thread takes at a time.
+const BLOCK: usize = 1024;
+
+/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads.
+pub(super) fn each<T: Real>(call: &Call<'_>, size: usize, body: impl Fn(usize, Rows<'_, T>) + Sync) {
+    let (exit, scalars, x) = (call.read::<T>(3), call.read::<T>(4), call.read::<T>(5));
+    let (rows, first_row, own) = (call.param(4) as usize, call.param(5) as usize, call.param(6) as usize);
+    // Where E lies in the matrix itself there is only something that stands in its place.
+    let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
+    let own_x = &x[own + first_row..][..rows];
+    let y = &mut call.write::<T>(6)[own + first_row..][..rows];
+    let block = |first: usize, y: &mut [T], acc: Option<(&mut [T], T, Option<T>)>| {
+        let here = first..first + y.len();
+        let exit = exit.get(here.clone()).unwrap_or_default();
+        body(first, Rows { exit, own: &own_x[here], y, acc, inverse_alpha: scalars[0] });
+    };
+    match terms(call) {
+        Some(terms) => {
+            let (weight, next) = terms.weights(scalars);
+            let acc = &mut call.write::<T>(7)[first_row..][..rows];
+            if call.parallel() {
+                let both = y.par_chunks_mut(size).zip(acc.par_chunks_mut(size)).enumerate();
+                both.for_each(|(i, (y, acc))| block(i * size, y, Some((acc, weight, next))));
+            } else {
+                block(0, y, Some((acc, weight, next)));
+            }
+        }
+        None if call.parallel() => {
+            y.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
+        }
+        None => block(0, y, None),
+    }
+}
+
+/// The terms that a step adds to its sum: its own, and with it the next where an accumulator can take both at once.
+pub(super) struct Terms {
+    weight: usize,
+    both: bool,
+}
+
+impl Terms {
+    /// The weights, from those behind 1/α.
+    pub(super) fn weights<T: Real>(&self, scalars: &[T]) -> (T, Option<T>) {
+        (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
+    }
+}
+
+/// The terms of the call's step: even steps take the next one's too, odd ones their own only where the step before
+/// did not.
+pub(super) fn terms(call: &Call<'_>) -> Option<Terms> {
+    let (k, first, end, weights) = (call.param(0), call.param(1), call.param(2), call.param(3));
+    let even = k % 2 == 0;
+    let open = (first..end).contains(&k) && (even || k == first);
+    open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < end })
+}
