@@ -25,7 +25,8 @@ pub const SYSTEMS: &str =
 /// The built-in system that `spec` names, its random numbers chosen by `seed`; `None` when it names none.
 ///
 /// # Errors
-/// [`Error::Invalid`] for parameters that it does not admit, [`Error::OutOfMemory`] for more than there is room for.
+/// [`Invalid`](crate::Error::Invalid) for parameters that it does not admit, [`OutOfMemory`](crate::Error::OutOfMemory) for more
+/// than there is room for.
 ///
 /// ```
 /// let system = kolmo::models::system("poisson2d:3,0.9", 0).unwrap()?;

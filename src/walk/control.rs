@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use super::gate::Gate;
 use super::splitting::Split;
 use crate::{Error, Result};
@@ -13,6 +15,9 @@ use crate::{Error, Result};
 pub const MOST_AUTO: u32 = 8;
 /// Sweeps that can be asked for.
 pub const MOST: u32 = 100_000;
+
+/// Rows that one thread works on at a time.
+const ROWS: usize = 1024;
 
 /// Number of sweeps K.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,20 +84,30 @@ impl Control {
             sweep_seconds: 0.0,
             rate: gate.norm,
         };
-        let zero = vec![0.0; if most > 0 { f.len() } else { 0 }];
-        let mut next = zero.clone();
+        let mut next = vec![0.0; if most > 0 { f.len() } else { 0 }];
         let from = Instant::now();
         while control.sweeps < most {
             if control.norm == 0.0 || (auto && control.norm / (1.0 - gate.norm) <= enough) {
                 break;
             }
-            // One pass: what L makes of r, and r's share of h.
-            split.sweep(&zero, &control.r, &mut next);
-            add(&mut control.h, &control.r);
+            // One pass: what L makes of r, r's share of h, and the norm.
+            let r = &control.r;
+            let rows = |(block, (next, h)): (usize, (&mut [f64], &mut [f64]))| {
+                let mut norm = 0.0f64;
+                for (k, (next, h)) in next.iter_mut().zip(h).enumerate() {
+                    let i = block * ROWS + k;
+                    *next = split.row(i).map(|(j, l)| l * r[j as usize]).sum();
+                    *h += r[i];
+                    norm = norm.max(next.abs() / gate.scale(i));
+                }
+                norm
+            };
+            let blocks = next.par_chunks_mut(ROWS).zip(control.h.par_chunks_mut(ROWS)).enumerate();
+            let norm = blocks.map(rows).reduce(|| 0.0, f64::max);
             std::mem::swap(&mut control.r, &mut next);
             control.sweeps += 1;
             control.norms += control.norm;
-            let before = std::mem::replace(&mut control.norm, gate.scaled_norm(&control.r));
+            let before = std::mem::replace(&mut control.norm, norm);
             control.rate = control.norm / before;
         }
         if control.sweeps > 0 {
@@ -100,11 +115,6 @@ impl Control {
         }
         control
     }
-}
-
-fn add(sum: &mut [f64], term: &[f64]) {
-    use rayon::prelude::*;
-    sum.par_iter_mut().zip(term).with_min_len(4096).for_each(|(s, t)| *s += t);
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ use crate::{Error, Result};
 
 /// Elements added in one piece, so that sums do not depend on the number of threads.
 const PIECE: usize = 4096;
-/// Products with |L| that a solve may take.
+/// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
+/// is known of the boundary by one point.
 const SOLVE_PRODUCTS: usize = 600;
+const EDGES: usize = 2;
 /// Solves that sharpen a bound.
 const SOLVES: usize = 3;
 /// Products of the shifted power iteration.
@@ -77,7 +79,7 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
     let n = split.unknowns();
     let mut sums = vec![0.0; n];
     // Rounding of a sum of d terms, and of the terms: (d + 3) u.
-    split.rows(&mut sums, |i| up(split.row_sum(i), split.row(i).count() + 3));
+    split.rows(&mut sums, |i| up(split.row_sum(i), split.entries(i) + 3));
     let (worst_row, row_norm) = largest(&sums);
     let auto = wanted == Splitting::Auto;
     let splitting = match (auto, row_norm < 1.0) {
@@ -100,7 +102,7 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         and,
         remedy,
     };
-    let bounds = bounds(n, |v, out| split.absolute(v, out), |i| split.row(i).count() + 3);
+    let bounds = bounds(n, |v, out| split.absolute(v, out), |i| split.entries(i) + 3);
     if bounds.upper >= 1.0 {
         if bounds.lower >= 1.0 {
             let remedy = match splitting {
@@ -133,7 +135,7 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
                 split
                     .rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
             },
-            |i| split.row(i).count() + 5,
+            |i| split.entries(i) + 5,
         );
         products += square.products;
         if square.upper >= 1.0 && (square.lower >= 1.0 || !force) {
@@ -178,7 +180,7 @@ pub fn bounds(
     // right = 1 first, then the last v, which is inverse iteration.
     let mut right = vec![1.0; n];
     for round in 0..SOLVES {
-        let (v, used) = solve(&product, &right, SOLVE_PRODUCTS);
+        let (v, used) = solve(&product, &right, SOLVE_PRODUCTS + EDGES * n.isqrt());
         products += used;
         let top = v.par_iter().copied().reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {

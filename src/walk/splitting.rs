@@ -87,6 +87,9 @@ pub struct Split<'a> {
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: Vec<f64>,
     longest: usize,
+    /// Σ_j |l_ij| and the number of entries, of each row of L.
+    sums: Vec<f64>,
+    counts: Vec<u32>,
 }
 
 impl<'a> Split<'a> {
@@ -110,47 +113,52 @@ impl<'a> Split<'a> {
         if n > MOST_UNKNOWNS {
             return fail(format!("the matrix has {n} rows; at most {MOST_UNKNOWNS} are possible"));
         }
-        if let Some(e) = matrix.value().par_iter().position_first(|v| !v.is_finite()) {
-            let row = matrix.starts().partition_point(|&s| s <= e) - 1;
-            return fail(format!(
-                "entry ({row}, {}) of the matrix, counted from 0, is {}; entries are finite numbers",
-                matrix.column()[e],
-                matrix.value()[e]
-            ));
-        }
-        let (diagonal, factor) = match splitting {
-            Splitting::Given => (Diagonal::Kept, vec![1.0; n]),
-            Splitting::Richardson(w) => (Diagonal::Richardson(w), vec![-w; n]),
-            _ => {
-                let factor: Vec<f64> =
-                    (0..n).into_par_iter().with_min_len(ROWS).map(|i| -1.0 / diagonal(matrix, i)).collect();
-                (Diagonal::None, factor)
-            }
+        let jacobi = !matches!(splitting, Splitting::Given | Splitting::Richardson(_));
+        let (diagonal, constant) = match splitting {
+            Splitting::Given => (Diagonal::Kept, 1.0),
+            Splitting::Richardson(w) => (Diagonal::Richardson(w), -w),
+            _ => (Diagonal::None, 0.0),
         };
-        // A missing diagonal entry divides by zero here, and makes l_ii = 1 there.
-        let wrong = match diagonal {
-            Diagonal::Kept => None,
-            Diagonal::None => factor.par_iter().position_first(|f| f.is_infinite()),
-            Diagonal::Richardson(_) => {
-                (0..n).into_par_iter().find_first(|&i| self::diagonal(matrix, i) == 0.0)
+        // What is asked of rows is asked in two passes over the matrix; which row is to blame, only where one is.
+        let sound = |i: usize| {
+            let (columns, values) = matrix.row(i);
+            let (mut own, mut finite) = (0.0, true);
+            for (&j, &v) in columns.iter().zip(values) {
+                finite &= v.is_finite();
+                if j as usize == i {
+                    own = v;
+                }
             }
+            (if jacobi { -1.0 / own } else { constant }, finite && (diagonal == Diagonal::Kept || own != 0.0))
         };
-        if let Some(i) = wrong {
-            let what = match matrix.row(i).0 {
-                [] => "is empty, so the matrix is singular",
-                columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
-                _ => "has no diagonal entry",
-            };
-            return fail(format!(
-                "row {i} of the matrix, counted from 0, {what}; a splitting needs every diagonal entry: exchange rows so \
-                 that large entries lie there, or give L and f themselves with --splitting given"
-            ));
+        let mut factor = vec![0.0; n];
+        let all = factor.par_chunks_mut(ROWS).enumerate().map(|(block, factor)| {
+            let mut all = true;
+            for (k, factor) in factor.iter_mut().enumerate() {
+                let (here, sound) = sound(block * ROWS + k);
+                *factor = here;
+                all &= sound;
+            }
+            all
+        });
+        if !all.reduce(|| true, |a, b| a && b) {
+            return Err(blame(matrix));
         }
         let longest = matrix.starts().par_windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-        let split = Self { matrix, diagonal, factor, longest };
-        if let Some(i) =
-            (0..n).into_par_iter().with_min_len(ROWS).find_first(|&i| !split.row_sum(i).is_finite())
-        {
+        let mut split = Self { matrix, diagonal, factor, longest, sums: Vec::new(), counts: Vec::new() };
+        let (mut sums, mut counts) = (vec![0.0; n], vec![0u32; n]);
+        sums.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate().for_each(
+            |(block, (sums, counts))| {
+                for (k, (sum, count)) in sums.iter_mut().zip(counts).enumerate() {
+                    for (_, l) in split.row(block * ROWS + k) {
+                        *sum += l.abs();
+                        *count += 1;
+                    }
+                }
+            },
+        );
+        (split.sums, split.counts) = (sums, counts);
+        if let Some(i) = split.sums.par_iter().position_first(|s| !s.is_finite()) {
             return fail(format!(
                 "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
                  scale the rows of A and b",
@@ -222,7 +230,12 @@ impl<'a> Split<'a> {
 
     /// Σ_j |l_ij|.
     pub fn row_sum(&self, i: usize) -> f64 {
-        self.row(i).map(|(_, l)| l.abs()).sum()
+        self.sums[i]
+    }
+
+    /// Entries of row i of L that are not zero.
+    pub fn entries(&self, i: usize) -> usize {
+        self.counts[i] as usize
     }
 
     /// out = f + L h.
@@ -244,6 +257,28 @@ impl<'a> Split<'a> {
             }
         });
     }
+}
+
+/// The error of the first entry that is not finite, or else of the first row without a diagonal entry.
+fn blame(matrix: &CsrMatrix) -> Error {
+    if let Some(e) = matrix.value().iter().position(|v| !v.is_finite()) {
+        let row = matrix.starts().partition_point(|&s| s <= e) - 1;
+        return Error::Invalid(format!(
+            "entry ({row}, {}) of the matrix, counted from 0, is {}; entries are finite numbers",
+            matrix.column()[e],
+            matrix.value()[e]
+        ));
+    }
+    let i = (0..matrix.rows()).find(|&i| diagonal(matrix, i) == 0.0).unwrap_or(0);
+    let what = match matrix.row(i).0 {
+        [] => "is empty, so the matrix is singular",
+        columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
+        _ => "has no diagonal entry",
+    };
+    Error::Invalid(format!(
+        "row {i} of the matrix, counted from 0, {what}; a splitting needs every diagonal entry: exchange rows so that \
+         large entries lie there, or give L and f themselves with --splitting given"
+    ))
 }
 
 /// a_ii, 0 where there is none.

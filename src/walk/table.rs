@@ -82,7 +82,7 @@ impl Table {
         let mut place = vec![0u32; n];
         place.par_chunks_mut(ROWS).enumerate().for_each(|(block, place)| {
             for (k, units) in place.iter_mut().enumerate() {
-                let entries = split.row(block * ROWS + k).count();
+                let entries = split.entries(block * ROWS + k);
                 *units = (HEAD + 2 * entries.max(1) + 2 * usize::from(entries > LONG)).div_ceil(UNIT) as u32;
             }
         });
@@ -124,11 +124,13 @@ impl Table {
                     let at = (place[i] as usize - base) * UNIT;
                     let v = gate.walk_scale(i);
                     row.clear();
-                    row.extend(split.row(i).map(|(j, l)| (j, l * gate.walk_scale(j as usize) / v)));
-                    if let Some(h) = order_by {
-                        let key =
-                            |e: &(u32, f64)| h[e.0 as usize] / gate.walk_scale(e.0 as usize) * e.1.signum();
-                        row.sort_unstable_by(|a, b| key(a).total_cmp(&key(b)).then(a.0.cmp(&b.0)));
+                    row.extend(split.row(i).map(|(j, l)| {
+                        let scale = gate.walk_scale(j as usize);
+                        let key = order_by.map_or(0.0, |h| h[j as usize] / scale * l.signum());
+                        (key, j, l * scale / v)
+                    }));
+                    if order_by.is_some() {
+                        row.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
                     }
                     let head = match g {
                         [g] => pair(g[i] / v / factor),
@@ -153,9 +155,9 @@ fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
     g.par_iter().enumerate().map(|(i, g)| g.abs() / gate.walk_scale(i)).reduce(|| 0.0, f64::max)
 }
 
-/// Writes the record of row i and returns Σ_j | |l_ij| − p_ij s |.
-fn record(row: &[(u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &mut [u32]) -> f64 {
-    let sum: f64 = row.iter().map(|e| e.1.abs()).sum();
+/// Writes the record of row i, whose entries are (key, column, value), and returns Σ_j | |l_ij| − p_ij s |.
+fn record(row: &[(f64, u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &mut [u32]) -> f64 {
+    let sum: f64 = row.iter().map(|e| e.2.abs()).sum();
     words[..2].copy_from_slice(&head);
     words[2..4].copy_from_slice(&pair(sum));
     let d = row.len();
@@ -170,7 +172,7 @@ fn record(row: &[(u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &m
         at += 2;
     }
     let (mut before, mut partial, mut error) = (0u64, 0.0, 0.0);
-    for (k, &(j, l)) in row.iter().enumerate() {
+    for (k, &(_, j, l)) in row.iter().enumerate() {
         partial += l.abs();
         let behind = if k + 1 == d {
             1 << 32

@@ -60,15 +60,36 @@ struct OnLane<T> {
 }
 
 impl<T: Real> OnLane<T> {
-    fn new(lane: &Lane, n: usize, row: impl Fn(usize) -> Vec<(u32, f64)> + Sync + Send) -> Result<Self> {
-        let rows: Vec<Vec<(u32, f64)>> = (0..n).into_par_iter().map(row).collect();
-        let mut starts = vec![0u32];
-        starts.extend(rows.iter().scan(0, |end, row| {
-            *end += row.len() as u32;
-            Some(*end)
-        }));
-        let columns: Vec<u32> = rows.iter().flatten().map(|e| e.0).collect();
-        let values: Vec<T> = rows.iter().flatten().map(|e| T::of(e.1)).collect();
+    /// Rows of `entries` entries each, which `row` gives in order.
+    fn new<I: Iterator<Item = (u32, f64)>>(
+        lane: &Lane,
+        n: usize,
+        entries: impl Fn(usize) -> usize + Sync,
+        row: impl Fn(usize) -> I + Sync,
+    ) -> Result<Self> {
+        const ROWS: usize = 1024;
+        let mut starts = vec![0u32; n + 1];
+        for i in 0..n {
+            starts[i + 1] = starts[i] + entries(i) as u32;
+        }
+        let nnz = starts[n] as usize;
+        let (mut columns, mut values) = (vec![0u32; nnz], vec![T::ZERO; nnz]);
+        let (mut rest_columns, mut rest_values) = (&mut columns[..], &mut values[..]);
+        let mut blocks = Vec::new();
+        for first in (0..n).step_by(ROWS) {
+            let count = (starts[n.min(first + ROWS)] - starts[first]) as usize;
+            let (columns, behind) = rest_columns.split_at_mut(count);
+            rest_columns = behind;
+            let (values, behind) = rest_values.split_at_mut(count);
+            rest_values = behind;
+            blocks.push((first, columns, values));
+        }
+        blocks.into_par_iter().for_each(|(first, columns, values)| {
+            let entries = (first..n.min(first + ROWS)).flat_map(&row);
+            for ((c, v), (j, value)) in columns.iter_mut().zip(values).zip(entries) {
+                (*c, *v) = (j, T::of(value));
+            }
+        });
         Ok(Self {
             starts: lane.alloc_with("starts of rows", &starts)?,
             columns: lane.alloc_with("columns", &columns)?,
@@ -111,7 +132,7 @@ pub(super) fn jacobi<T: Real>(
     const SWEEPS: u32 = 8;
     let n = split.unknowns();
     let from = Instant::now();
-    let matrix = OnLane::<T>::new(lane, n, |i| split.row(i).collect())?;
+    let matrix = OnLane::<T>::new(lane, n, |i| split.entries(i), |i| split.row(i))?;
     let start: Vec<T> = f.par_iter().map(|&f| T::of(f)).collect();
     let (f, x, y) = (lane.alloc_with("f", &start)?, lane.alloc_with("x", &start)?, lane.alloc::<T>("y", n)?);
     let upload = from.elapsed().as_secs_f64();
@@ -162,11 +183,17 @@ pub(super) fn conjugate_gradients<T: Real>(
     }
     let from = Instant::now();
     let scale: Vec<f64> = (0..n).into_par_iter().map(|i| 1.0 / entry(i, i as u32).sqrt()).collect();
-    let matrix = OnLane::<T>::new(lane, n, |i| {
-        let (columns, values) = a.row(i);
-        columns.iter().zip(values).map(|(&j, &v)| (j, v * scale[i] * scale[j as usize])).collect()
-    })?;
-    let right: Vec<T> = b.iter().zip(&scale).map(|(b, s)| T::of(b * s)).collect();
+    let matrix = OnLane::<T>::new(
+        lane,
+        n,
+        |i| a.row(i).0.len(),
+        |i| {
+            let (columns, values) = a.row(i);
+            let (own, scale) = (scale[i], &scale);
+            columns.iter().zip(values).map(move |(&j, &v)| (j, v * own * scale[j as usize]))
+        },
+    )?;
+    let right: Vec<T> = b.par_iter().zip(&scale).map(|(b, s)| T::of(b * s)).collect();
     let zero = lane.alloc::<T>("zero", n)?;
     let x = lane.alloc::<T>("x", n)?;
     let (r, d) = (lane.alloc_with("r", &right)?, lane.alloc_with("p", &right)?);
