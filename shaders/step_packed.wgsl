@@ -25,7 +25,7 @@ var<immediate> p: Params;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 // One entry's share.
-fn add(word: u32, sum: real) -> real {
+fn add_packed(word: u32, sum: real) -> real {
     return fma(values[word >> p.column_bits], x[word & ((1u << p.column_bits) - 1u)], sum);
 }
 
@@ -65,21 +65,21 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         s = fma(v1, x1, fma(v0, x0, s));
         e += 128u;
     }
-    if e < end { s = add(entries[e], s); }
+    if e < end { s = add_packed(entries[e], s); }
     if pointers != 0u {
         var t = slices[pointers + (row & 63u)];
         let tail = slices[pointers + (row & 63u) + 1u];
         // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
         var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
         for (; t + 4u <= tail; t += 4u) {
-            p0 = add(entries[t], p0);
-            p1 = add(entries[t + 1u], p1);
-            p2 = add(entries[t + 2u], p2);
-            p3 = add(entries[t + 3u], p3);
+            p0 = add_packed(entries[t], p0);
+            p1 = add_packed(entries[t + 1u], p1);
+            p2 = add_packed(entries[t + 2u], p2);
+            p3 = add_packed(entries[t + 3u], p3);
         }
-        if t < tail { p0 = add(entries[t], p0); }
-        if t + 1u < tail { p1 = add(entries[t + 1u], p1); }
-        if t + 2u < tail { p2 = add(entries[t + 2u], p2); }
+        if t < tail { p0 = add_packed(entries[t], p0); }
+        if t + 1u < tail { p1 = add_packed(entries[t + 1u], p1); }
+        if t + 2u < tail { p2 = add_packed(entries[t + 2u], p2); }
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);

@@ -30,7 +30,7 @@ fn pair(e: u32) -> u32 {
 }
 
 // One entry's share, in the row of x[base].
-fn add(base: u32, e: u32, sum: real) -> real {
+fn add_pair(base: u32, e: u32, sum: real) -> real {
     let id = pair(e);
     return fma(values[id], x[base + slices[p.offsets + id]], sum);
 }
@@ -69,21 +69,21 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         s = fma(values[i1], x1, fma(values[i0], x0, s));
         e += 128u;
     }
-    if e < end { s = add(base, e, s); }
+    if e < end { s = add_pair(base, e, s); }
     if pointers != 0u {
         var t = slices[pointers + (row & 63u)];
         let tail = slices[pointers + (row & 63u) + 1u];
         // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
         var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
         for (; t + 4u <= tail; t += 4u) {
-            p0 = add(base, t, p0);
-            p1 = add(base, t + 1u, p1);
-            p2 = add(base, t + 2u, p2);
-            p3 = add(base, t + 3u, p3);
+            p0 = add_pair(base, t, p0);
+            p1 = add_pair(base, t + 1u, p1);
+            p2 = add_pair(base, t + 2u, p2);
+            p3 = add_pair(base, t + 3u, p3);
         }
-        if t < tail { p0 = add(base, t, p0); }
-        if t + 1u < tail { p1 = add(base, t + 1u, p1); }
-        if t + 2u < tail { p2 = add(base, t + 2u, p2); }
+        if t < tail { p0 = add_pair(base, t, p0); }
+        if t + 1u < tail { p1 = add_pair(base, t + 1u, p1); }
+        if t + 2u < tail { p2 = add_pair(base, t + 2u, p2); }
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);

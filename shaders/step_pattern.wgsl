@@ -29,7 +29,7 @@ var<immediate> p: Params;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 // One entry's share, in the row of x[base].
-fn add(base: u32, e: u32, sum: real) -> real {
+fn add_pattern(base: u32, e: u32, sum: real) -> real {
     return fma(values[e], x[base + patterns[p.offsets + e]], sum);
 }
 
@@ -73,21 +73,21 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
         s = fma(v1, x1, fma(v0, x0, s));
         e += 128u;
     }
-    if e < end { s = add(base, e, s); }
+    if e < end { s = add_pattern(base, e, s); }
     if (word & 256u) != 0u {
         var t = patterns[p.pointers + id];
         let tail = patterns[p.pointers + id + 1u];
         // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
         var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
         for (; t + 4u <= tail; t += 4u) {
-            p0 = add(base, t, p0);
-            p1 = add(base, t + 1u, p1);
-            p2 = add(base, t + 2u, p2);
-            p3 = add(base, t + 3u, p3);
+            p0 = add_pattern(base, t, p0);
+            p1 = add_pattern(base, t + 1u, p1);
+            p2 = add_pattern(base, t + 2u, p2);
+            p3 = add_pattern(base, t + 3u, p3);
         }
-        if t < tail { p0 = add(base, t, p0); }
-        if t + 1u < tail { p1 = add(base, t + 1u, p1); }
-        if t + 2u < tail { p2 = add(base, t + 2u, p2); }
+        if t < tail { p0 = add_pattern(base, t, p0); }
+        if t + 1u < tail { p1 = add_pattern(base, t + 1u, p1); }
+        if t + 2u < tail { p2 = add_pattern(base, t + 2u, p2); }
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);

@@ -34,7 +34,7 @@ fn say(line: &str) {
 }
 
 fn kernel(name: &'static str, wgsl: String) -> Kernel {
-    Kernel { name, wgsl: wgsl.leak(), ..*all()[0] }
+    Kernel { name, wgsl: wgsl.leak(), cuda_groups: 0, ..*all()[0] }
 }
 
 fn translated(wgsl: &str) -> Result<CudaKernel, Unsupported> {
@@ -147,10 +147,12 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
             assert_eq!(cuda.entry, kernel.name);
             assert_eq!(cuda.bindings, interface.read_only, "bindings of {}", kernel.name);
             assert_eq!(4 * cuda.params as u32, interface.param_bytes, "parameters of {}", kernel.name);
-            let head = format!(
-                "extern \"C\" __global__ void __launch_bounds__(256)\n{}(const Params_t",
-                kernel.name
-            );
+            let groups = match kernel.cuda_groups {
+                0 => String::new(),
+                groups => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),
+            };
+            let bounds = format!("__launch_bounds__({}{groups})", kernel.group);
+            let head = format!("extern \"C\" __global__ void {bounds}\n{}(const Params_t", kernel.name);
             assert_eq!(cuda.text.matches(&head).count(), 1, "{}", cuda.text);
             let pointers =
                 cuda.text.split(&head).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_default();

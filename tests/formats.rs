@@ -142,7 +142,7 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
         solution.matrix
     };
 
-    assert_eq!(taken(&*model("wlan:20,6")).format, "pattern");
+    assert_eq!(taken(&*model("birth-death:50000,1,2")).format, "pattern");
     // So small that tiles hardly recur.
     assert_eq!(taken(&*model("wlan:3,2")).format, "packed");
     let packed = taken(&irregular(5000, 7));

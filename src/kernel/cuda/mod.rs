@@ -57,8 +57,16 @@ use function::Body;
 use types::Unit;
 
 /// Options for NVRTC that the text relies on: floating point as IEEE 754 has it, nothing contracted.
-pub const OPTIONS: [&str; 5] =
-    ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
+///
+/// A value that WGSL computes and does not use (177) is no mistake of the text's.
+pub const OPTIONS: [&str; 6] = [
+    "--std=c++17",
+    "--fmad=false",
+    "--ftz=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--diag-suppress=177",
+];
 
 /// What WGSL means where CUDA C++ means something else: the beginning of every text.
 const PRELUDE: &str = include_str!("prelude.cuh");
