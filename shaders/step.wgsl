@@ -35,12 +35,6 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let i = p.first_row + row;
     let own = x[p.own + i];
     let rate = exit[i];
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    var sum = real(0);
-    if open { sum = acc[i]; }
 
     // Four entries at a time, every load before the first use: what limits this kernel is how much it has in
     // flight.
@@ -77,9 +71,13 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
     y[p.own + i] = next;
+    // An even step adds its own term and, from the number just computed, that of the next.
+    let even = (p.step & 1u) == 0u;
+    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
+    let both = open && even && p.step + 1u < p.window_end;
     if open {
         let w = 1u + p.step - p.weights;
-        sum = fma(scalars[w], own, sum);
+        var sum = fma(scalars[w], own, acc[i]);
         if both { sum = fma(scalars[w + 1u], next, sum); }
         acc[i] = sum;
     }

@@ -48,14 +48,6 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     var e = ((word >> 9u) << 6u) + (id & 63u);
     let end = e + ((word & 255u) << 6u);
     let own = x[base];
-    var rate = values[id];
-    if p.exit_apart != 0u { rate = exit[i]; }
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    var sum = real(0);
-    if open { sum = acc[i]; }
 
     // Every load of four entries before the first use.
     var s = real(0);
@@ -90,11 +82,17 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
         if t + 2u < tail { p2 = add_pattern(base, t + 2u, p2); }
         s += (p0 + p2) + (p1 + p3);
     }
+    var rate = values[id];
+    if p.exit_apart != 0u { rate = exit[i]; }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    y[p.own + i] = next;
+    y[base] = next;
+    // An even step adds its own term and, from the number just computed, that of the next.
+    let even = (p.step & 1u) == 0u;
+    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
+    let both = open && even && p.step + 1u < p.window_end;
     if open {
         let w = 1u + p.step - p.weights;
-        sum = fma(scalars[w], own, sum);
+        var sum = fma(scalars[w], own, acc[i]);
         if both { sum = fma(scalars[w + 1u], next, sum); }
         acc[i] = sum;
     }

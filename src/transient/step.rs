@@ -24,9 +24,9 @@ pub static STEP: Kernel = kernel!(step).with_cuda_groups(6);
 /// One step with a packed matrix.
 pub static STEP_PACKED: Kernel = kernel!(step_packed);
 /// One step with a matrix of pairs.
-pub static STEP_PAIR: Kernel = kernel!(step_pair);
+pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
 /// One step with a matrix of row patterns.
-pub static STEP_PATTERN: Kernel = kernel!(step_pattern);
+pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(8);
 
 /// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, the
 /// chunk's rows, the first of them, and the place of the part's first row in x.
