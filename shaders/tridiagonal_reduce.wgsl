@@ -11,7 +11,7 @@ struct Params {
     n: u32,       // rows of one system; several lie one behind the other
     first: u32,   // the chunk's first row, counted inside its system
     ring: u32,    // 1: the system is cyclic, the ends of its diagonals count
-    small: u32,   // pivots of at most 4^-small of their rows are counted
+    small: u32,   // pivots of at most 4^-small of their row are flagged
 }
 var<immediate> p: Params;
 
@@ -36,58 +36,24 @@ var<workgroup> flag: array<u32, 272>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
-// Two rows a x_before + b x + c x_after = r.
-struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
+// Small pivots are counted, the bit above says that a row is not dominant.
+fn both_flags(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
 
-fn rows_at(row: u32) -> Rows {
-    var two = Rows(dl[row >> 1u], d[row >> 1u], du[row >> 1u], rhs[row >> 1u]);
-    let place = (p.first + row) % p.n;
-    let next = select(place + 1u, 0u, place + 1u == p.n);
-    if p.ring == 0u {
-        if place == 0u { two.a.x = real(0); }
-        if next == 0u { two.a.y = real(0); two.c.x = real(0); }
-        if next + 1u == p.n { two.c.y = real(0); }
-    }
-    // A row behind the last one repeats the unknown that follows it.
-    if row >= p.rows { two.a.x = real(0); two.b.x = real(1); two.c.x = real(-1); two.r.x = real(0); }
-    if row + 1u >= p.rows { two.a.y = real(0); two.b.y = real(1); two.c.y = real(-1); two.r.y = real(0); }
-    return two;
-}
+// Two rows a, b, c | r, eliminated with one division behind a row x_before = l.x - l.y x_left - l.z x_first: what gives
+// them from x_left and the unknown behind them.
+struct Pair { first: vec3<real>, second: vec3<real>, pivot: real, det: real }
 
-// Both unknowns from x_left and the unknown behind them: x = e.x - e.y x_left - e.z x_behind.
-struct Pair { first: vec3<real>, second: vec3<real>, det: real }
-
-// Eliminates two rows with one division, behind a row that left x_before = l.x - l.y x_left - l.z x_first.
-fn eliminate(l: vec3<real>, two: Rows) -> Pair {
-    let pivot = fma(-two.a.x, l.z, two.b.x);
-    let sum = fma(-two.a.x, l.x, two.r.x);
-    let left = -two.a.x * l.y;
-    let det = fma(pivot, two.b.y, -two.a.y * two.c.x);
+fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real>) -> Pair {
+    let pivot = fma(-a.x, l.z, b.x);
+    let sum = fma(-a.x, l.x, r.x);
+    let left = -a.x * l.y;
+    let det = fma(pivot, b.y, -a.y * c.x);
     let g = real(1) / det;
     return Pair(
-        vec3<real>(fma(two.b.y, sum, -two.c.x * two.r.y) * g, two.b.y * left * g, -two.c.x * two.c.y * g),
-        vec3<real>(fma(pivot, two.r.y, -two.a.y * sum) * g, -two.a.y * left * g, pivot * two.c.y * g),
-        det,
+        vec3<real>(fma(b.y, sum, -c.x * r.y) * g, b.y * left * g, -c.x * c.y * g),
+        vec3<real>(fma(pivot, r.y, -a.y * sum) * g, -a.y * left * g, pivot * c.y * g),
+        pivot, det,
     );
-}
-
-// The row that is left behind a pair: its second, but for rows that are not there.
-fn behind(l: vec3<real>, pair: Pair, row: u32) -> vec3<real> {
-    return select(select(l, pair.first, row < p.rows), pair.second, row + 1u < p.rows);
-}
-
-// The first unknown, when the pair behind what it was given by is eliminated.
-fn through(f: vec3<real>, pair: Pair) -> vec3<real> {
-    return vec3<real>(fma(-f.z, pair.first.x, f.x), fma(-f.z, pair.first.y, f.y), -f.z * pair.first.z);
-}
-
-// Small pivots are counted, the bit above says that a row is not dominant.
-fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
-
-fn judged(two: Rows, pair: Pair, small: real) -> u32 {
-    let rest = abs(two.a) + abs(two.c);
-    let size = rest + abs(two.b);
-    return select(0u, 0x80000000u, any(abs(two.b) < rest)) + select(0u, 1u, abs(pair.det) <= small * size.x * size.y);
 }
 
 @compute @workgroup_size(256)
@@ -102,26 +68,97 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     var l = vec3<real>(real(0), real(-1), real(0));
     var bad = 0u;
     if row < p.rows {
-        let r0 = rows_at(row + 0u);
-        let r1 = rows_at(row + 2u);
-        let r2 = rows_at(row + 4u);
-        let r3 = rows_at(row + 6u);
-        let e0 = eliminate(l, r0);
-        f = through(f, e0);
-        l = behind(l, e0, row + 0u);
-        bad = both(bad, judged(r0, e0, small));
-        let e1 = eliminate(l, r1);
-        f = through(f, e1);
-        l = behind(l, e1, row + 2u);
-        bad = both(bad, judged(r1, e1, small));
-        let e2 = eliminate(l, r2);
-        f = through(f, e2);
-        l = behind(l, e2, row + 4u);
-        bad = both(bad, judged(r2, e2, small));
-        let e3 = eliminate(l, r3);
-        f = through(f, e3);
-        l = behind(l, e3, row + 6u);
-        bad = both(bad, judged(r3, e3, small));
+        let pair = row >> 1u;
+        let a0 = dl[pair + 0u]; let b0 = d[pair + 0u]; let c0 = du[pair + 0u]; let d0 = rhs[pair + 0u];
+        let a1 = dl[pair + 1u]; let b1 = d[pair + 1u]; let c1 = du[pair + 1u]; let d1 = rhs[pair + 1u];
+        let a2 = dl[pair + 2u]; let b2 = d[pair + 2u]; let c2 = du[pair + 2u]; let d2 = rhs[pair + 2u];
+        let a3 = dl[pair + 3u]; let b3 = d[pair + 3u]; let c3 = du[pair + 3u]; let d3 = rhs[pair + 3u];
+        let cut = p.ring == 0u;
+        var place = (p.first + row) % p.n;
+        {
+            var a = a0; var b = b0; var c = c0; var r = d0;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 0u < p.rows;
+            let in1 = row + 1u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            let rest = abs(a) + abs(c);
+            let weight = abs(b) + rest;
+            bad = both_flags(bad, select(0u, 0x80000000u, any(abs(b) < rest)))
+                + select(0u, 1u, abs(both.det) <= small * weight.x * weight.y);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+        }
+        {
+            var a = a1; var b = b1; var c = c1; var r = d1;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 2u < p.rows;
+            let in1 = row + 3u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            let rest = abs(a) + abs(c);
+            let weight = abs(b) + rest;
+            bad = both_flags(bad, select(0u, 0x80000000u, any(abs(b) < rest)))
+                + select(0u, 1u, abs(both.det) <= small * weight.x * weight.y);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+        }
+        {
+            var a = a2; var b = b2; var c = c2; var r = d2;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 4u < p.rows;
+            let in1 = row + 5u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            let rest = abs(a) + abs(c);
+            let weight = abs(b) + rest;
+            bad = both_flags(bad, select(0u, 0x80000000u, any(abs(b) < rest)))
+                + select(0u, 1u, abs(both.det) <= small * weight.x * weight.y);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+        }
+        {
+            var a = a3; var b = b3; var c = c3; var r = d3;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 6u < p.rows;
+            let in1 = row + 7u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            let rest = abs(a) + abs(c);
+            let weight = abs(b) + rest;
+            bad = both_flags(bad, select(0u, 0x80000000u, any(abs(b) < rest)))
+                + select(0u, 1u, abs(both.det) <= small * weight.x * weight.y);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+        }
     }
     let own = slot(local);
     u0[own] = f.x; u1[own] = f.y; u2[own] = f.z;
@@ -136,7 +173,7 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
             let z = vec3<real>(g * fma(-u1[b], u3[a], u0[b]), -g * u1[b] * u4[a], g * u2[b]);
-            flag[b] = both(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
+            flag[b] = both_flags(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
             u0[b] = fma(-u2[a], z.x, u0[a]);
             u1[b] = fma(-u2[a], z.y, u1[a]);
             u2[b] = -u2[a] * z.z;

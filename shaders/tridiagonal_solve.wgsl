@@ -29,61 +29,25 @@ var<workgroup> u2: array<real, 272>;
 var<workgroup> u3: array<real, 272>;
 var<workgroup> u4: array<real, 272>;
 var<workgroup> u5: array<real, 272>;
-var<workgroup> edges: array<vec2<real>, 16>;  // x_left and x_right of each unit
+var<workgroup> edges: array<vec2<real>, 16>;
 
 fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 
-// Two rows a x_before + b x + c x_after = r.
-struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
+// Two rows a, b, c | r, eliminated with one division behind a row x_before = l.x - l.y x_left - l.z x_first: what gives
+// them from x_left and the unknown behind them.
+struct Pair { first: vec3<real>, second: vec3<real>, pivot: real, det: real }
 
-fn rows_at(row: u32) -> Rows {
-    var two = Rows(dl[row >> 1u], d[row >> 1u], du[row >> 1u], rhs[row >> 1u]);
-    let place = (p.first + row) % p.n;
-    let next = select(place + 1u, 0u, place + 1u == p.n);
-    if p.ring == 0u {
-        if place == 0u { two.a.x = real(0); }
-        if next == 0u { two.a.y = real(0); two.c.x = real(0); }
-        if next + 1u == p.n { two.c.y = real(0); }
-    }
-    // A row behind the last one repeats the unknown that follows it.
-    if row >= p.rows { two.a.x = real(0); two.b.x = real(1); two.c.x = real(-1); two.r.x = real(0); }
-    if row + 1u >= p.rows { two.a.y = real(0); two.b.y = real(1); two.c.y = real(-1); two.r.y = real(0); }
-    return two;
-}
-
-// Both unknowns from x_left and the unknown behind them: x = e.x - e.y x_left - e.z x_behind.
-struct Pair { first: vec3<real>, second: vec3<real>, det: real }
-
-// Eliminates two rows with one division, behind a row that left x_before = l.x - l.y x_left - l.z x_first.
-fn eliminate(l: vec3<real>, two: Rows) -> Pair {
-    let pivot = fma(-two.a.x, l.z, two.b.x);
-    let sum = fma(-two.a.x, l.x, two.r.x);
-    let left = -two.a.x * l.y;
-    let det = fma(pivot, two.b.y, -two.a.y * two.c.x);
+fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real>) -> Pair {
+    let pivot = fma(-a.x, l.z, b.x);
+    let sum = fma(-a.x, l.x, r.x);
+    let left = -a.x * l.y;
+    let det = fma(pivot, b.y, -a.y * c.x);
     let g = real(1) / det;
     return Pair(
-        vec3<real>(fma(two.b.y, sum, -two.c.x * two.r.y) * g, two.b.y * left * g, -two.c.x * two.c.y * g),
-        vec3<real>(fma(pivot, two.r.y, -two.a.y * sum) * g, -two.a.y * left * g, pivot * two.c.y * g),
-        det,
+        vec3<real>(fma(b.y, sum, -c.x * r.y) * g, b.y * left * g, -c.x * c.y * g),
+        vec3<real>(fma(pivot, r.y, -a.y * sum) * g, -a.y * left * g, pivot * c.y * g),
+        pivot, det,
     );
-}
-
-// The row that is left behind a pair: its second, but for rows that are not there.
-fn behind(l: vec3<real>, pair: Pair, row: u32) -> vec3<real> {
-    return select(select(l, pair.first, row < p.rows), pair.second, row + 1u < p.rows);
-}
-
-// The first unknown, when the pair behind what it was given by is eliminated.
-fn through(f: vec3<real>, pair: Pair) -> vec3<real> {
-    return vec3<real>(fma(-f.z, pair.first.x, f.x), fma(-f.z, pair.first.y, f.y), -f.z * pair.first.z);
-}
-
-// Writes the unknowns of a pair and gives the first.
-fn back(e: Pair, left: real, next: real, pair: u32) -> real {
-    let first = fma(-e.first.z, next, fma(-e.first.y, left, e.first.x));
-    let second = fma(-e.second.z, next, fma(-e.second.y, left, e.second.x));
-    x[pair] = vec2<real>(first, second);
-    return first;
 }
 
 @compute @workgroup_size(256)
@@ -95,30 +59,92 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     if index >= tiles { return; }
     let tile = tiles - 1u - index;
     let row = (tile * 256u + local) * ROWS;
-    // No row yet: x_first is x_right and x_last is x_left.
+    let pair = row >> 1u;
     var f = vec3<real>(real(0), real(0), real(-1));
     var l = vec3<real>(real(0), real(-1), real(0));
-    var e0: Pair;
-    var e1: Pair;
-    var e2: Pair;
-    var e3: Pair;
+    var first0 = vec3<real>(); var second0 = vec3<real>();
+    var first1 = vec3<real>(); var second1 = vec3<real>();
+    var first2 = vec3<real>(); var second2 = vec3<real>();
+    var first3 = vec3<real>(); var second3 = vec3<real>();
     if row < p.rows {
-        let r0 = rows_at(row + 0u);
-        let r1 = rows_at(row + 2u);
-        let r2 = rows_at(row + 4u);
-        let r3 = rows_at(row + 6u);
-        e0 = eliminate(l, r0);
-        f = through(f, e0);
-        l = behind(l, e0, row + 0u);
-        e1 = eliminate(l, r1);
-        f = through(f, e1);
-        l = behind(l, e1, row + 2u);
-        e2 = eliminate(l, r2);
-        f = through(f, e2);
-        l = behind(l, e2, row + 4u);
-        e3 = eliminate(l, r3);
-        f = through(f, e3);
-        l = behind(l, e3, row + 6u);
+        let a0 = dl[pair + 0u]; let b0 = d[pair + 0u]; let c0 = du[pair + 0u]; let d0 = rhs[pair + 0u];
+        let a1 = dl[pair + 1u]; let b1 = d[pair + 1u]; let c1 = du[pair + 1u]; let d1 = rhs[pair + 1u];
+        let a2 = dl[pair + 2u]; let b2 = d[pair + 2u]; let c2 = du[pair + 2u]; let d2 = rhs[pair + 2u];
+        let a3 = dl[pair + 3u]; let b3 = d[pair + 3u]; let c3 = du[pair + 3u]; let d3 = rhs[pair + 3u];
+        let cut = p.ring == 0u;
+        var place = (p.first + row) % p.n;
+        {
+            var a = a0; var b = b0; var c = c0; var r = d0;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 0u < p.rows;
+            let in1 = row + 1u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+            first0 = both.first; second0 = both.second;
+        }
+        {
+            var a = a1; var b = b1; var c = c1; var r = d1;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 2u < p.rows;
+            let in1 = row + 3u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+            first1 = both.first; second1 = both.second;
+        }
+        {
+            var a = a2; var b = b2; var c = c2; var r = d2;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 4u < p.rows;
+            let in1 = row + 5u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+            first2 = both.first; second2 = both.second;
+        }
+        {
+            var a = a3; var b = b3; var c = c3; var r = d3;
+            let last0 = place + 1u == p.n;
+            let place1 = select(place + 1u, 0u, last0);
+            let last1 = place1 + 1u == p.n;
+            let in0 = row + 6u < p.rows;
+            let in1 = row + 7u < p.rows;
+            // A row behind the last one repeats the unknown that follows it.
+            a = select(a, vec2<real>(), vec2<bool>((place == 0u && cut) || !in0, (place1 == 0u && cut) || !in1));
+            c = select(c, vec2<real>(), vec2<bool>(last0 && cut, last1 && cut));
+            if !in1 { b.y = real(1); c.y = real(-1); r.y = real(0); }
+            if !in0 { b.x = real(1); c.x = real(-1); r.x = real(0); }
+            place = select(place1 + 1u, 0u, last1);
+            let both = eliminate(l, a, b, c, r);
+            f = vec3<real>(fma(-f.z, both.first.x, f.x), fma(-f.z, both.first.y, f.y), -f.z * both.first.z);
+            l = select(select(l, both.first, in0), both.second, in1);
+            first3 = both.first; second3 = both.second;
+        }
     }
     let unit = tile * (256u / THREADS) + local;
     if local < 256u / THREADS && unit * (ROWS * THREADS) < p.rows { edges[local] = outer[unit]; }
@@ -169,13 +195,17 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
         var next = ends.y;
         if local % THREADS > 0u { left = u0[slot(local - 1u)]; }
         if local % THREADS < THREADS - 1u { next = u1[slot(local)]; }
-        var pair = (row >> 1u) + 3u;
-        next = back(e3, left, next, pair);
-        pair--;
-        next = back(e2, left, next, pair);
-        pair--;
-        next = back(e1, left, next, pair);
-        pair--;
-        next = back(e0, left, next, pair);
+        let y3 = fma(-second3.z, next, fma(-second3.y, left, second3.x));
+        next = fma(-first3.z, next, fma(-first3.y, left, first3.x));
+        x[pair + 3u] = vec2<real>(next, y3);
+        let y2 = fma(-second2.z, next, fma(-second2.y, left, second2.x));
+        next = fma(-first2.z, next, fma(-first2.y, left, first2.x));
+        x[pair + 2u] = vec2<real>(next, y2);
+        let y1 = fma(-second1.z, next, fma(-second1.y, left, second1.x));
+        next = fma(-first1.z, next, fma(-first1.y, left, first1.x));
+        x[pair + 1u] = vec2<real>(next, y1);
+        let y0 = fma(-second0.z, next, fma(-second0.y, left, second0.x));
+        next = fma(-first0.z, next, fma(-first0.y, left, first0.x));
+        x[pair + 0u] = vec2<real>(next, y0);
     }
 }

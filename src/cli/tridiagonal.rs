@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub(super) struct Tridiagonal {
     /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N
     system: String,
-    /// Right-hand side: .npy, or text with one number a line
+    /// Right-hand sides: .npy, .mtx, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
     b: Option<PathBuf>,
     /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share

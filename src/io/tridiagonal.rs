@@ -127,7 +127,7 @@ fn assemble(dl: Array, d: Array, du: Array, b: Option<Array>, cyclic: bool) -> R
     Ok((system, shape))
 }
 
-/// Reads the array of `-b`: `.npy` of any shape, or text with one number a line.
+/// Reads the array of `-b`: `.npy` of any shape, the columns of a `.mtx`, or text with one number a line.
 ///
 /// # Errors
 /// Whatever the format's reader finds.
@@ -145,6 +145,12 @@ pub fn read_array(path: &Path) -> Result<Array> {
                 Ok(Array { shape, values })
             };
             read(&mut reader).map_err(|reason| Error::File { path: path.into(), reason })
+        }
+        "mtx" => {
+            let columns = mtx::read_columns(path)?;
+            let (n, rhs) = (columns.first().map_or(0, Vec::len), columns.len());
+            let values = (0..n).flat_map(|i| columns.iter().map(move |c| c[i])).collect();
+            Ok(Array { shape: if rhs == 1 { vec![n] } else { vec![n, rhs] }, values })
         }
         _ => {
             let values = text::read_vector(path)?;

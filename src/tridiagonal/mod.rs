@@ -1,4 +1,54 @@
-//! Tridiagonal systems by the partition method.
+//! Tridiagonal systems by the partition method, on devices and from the host through several lanes.
+//!
+//! # Problem
+//! a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i for i = 0 … n−1; a_0 and c_{n−1} are not used, or, in a cyclic system, belong
+//! to x_{n−1} and x_0. One system or many of equal size ([`System`]), any number of right-hand sides.
+//!
+//! # Method
+//! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
+//! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3).
+//!
+//! * **Units** ([`partition`], [`unit`]): a run of 128 rows says x_first = u0 − u1·x_left − u2·x_right and x_last = u3 −
+//!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, of 256 units,
+//!   of all of them, and of the lanes' chunks are joined in the same way, and a tree has no more than a few levels. Each
+//!   row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
+//! * **Blocks** ([`blocks`]): one thread a block, the interface system as rows. With scaled partial pivoting for systems
+//!   that are not dominant, and with the block of 10 rows and the sweep on the host as first published.
+//! * A cyclic system closes the ring of its one unit, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last =
+//!   u3; many systems lie one behind the other, and where one ends a coefficient is zero.
+//!
+//! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
+//! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
+//! eliminates with partial pivoting on the host ([`pivot`]), which also says what is singular.
+//!
+//! | symbol | identifier | published (Veneva, Imamura 2024) |
+//! |---|---|---|
+//! | n, m | [`System::n`], [`PlanOptions::block`] | SLAE size, sub-system size |
+//! | T₁H2D, T₁COMP, T₁D2H | [`Stages::upload`], [`Stages::reduce`], [`Stages::units_down`] | stage 1 |
+//! | T₂H | [`Stages::interface`] | stage 2 |
+//! | T₃H2D, T₃COMP, T₃D2H | [`Stages::ends_up`], [`Stages::solve`], [`Stages::download`] | stage 3 |
+//! | num_str | lanes of a [`Plan`] | number of streams |
+//!
+//! # Example
+//! ```
+//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::tridiagonal::{Options, Status, System, solve};
+//!
+//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let n = 1000;
+//! let system = System::new(vec![-1.0; n], vec![4.0; n], vec![-1.0; n], vec![2.0; n])?;
+//! let solution = solve(&lanes, precision, &system, &Options::default())?;
+//! assert_eq!(solution.status, Status::Met);
+//! // Far from the ends every unknown is 2 / (4 − 1 − 1) = 1.
+//! assert!((solution.x[0][n / 2] - 1.0).abs() < 1e-14);
+//! # Ok::<(), kolmo::Error>(())
+//! ```
+//!
+//! # Sources
+//! * T. M. Austin, M. Berndt, J. D. Moulton, "A memory efficient parallel tridiagonal solver", preprint, 2004.
+//! * C. Klein, R. Strzodka, scaled partial pivoting inside of partitions, ACM TOPC 10(1), 2023, doi:10.1145/3580373.
+//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
+//!   partition method", MMCP 2024.
 
 pub mod block_kernels;
 pub mod blocks;
