@@ -44,7 +44,7 @@ fn size(a: real, b: real, c: real) -> real { return max(abs(a), max(abs(b), abs(
 // v x_kept + u x_i + w x_{i+1} = r, the row that runs through a block.
 struct Running { v: real, u: real, w: real, r: real, size: real, bad: u32 }
 
-fn eliminate(s: Running, next: Row, small: real) -> Running {
+fn eliminate_block(s: Running, next: Row, small: real) -> Running {
     let own = size(next.a, next.b, next.c);
     let exchange = p.pivot == 1u && abs(next.a) * s.size > abs(s.u) * own;
     let pv = select(s.v, real(0), exchange);
@@ -85,7 +85,7 @@ fn tridiagonal_block_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(nu
         for (var i = start + 2u; i < end; i++) {
             let next = row(i);
             loose = loose || abs(next.b) < abs(next.a) + abs(next.c);
-            s = eliminate(s, next, small);
+            s = eliminate_block(s, next, small);
         }
         let low = 2u * block + 1u;
         let count = 2u * p.blocks;
@@ -100,7 +100,7 @@ fn tridiagonal_block_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(nu
         s = Running(tail.c, tail.b, tail.a, tail.d, size(tail.a, tail.b, tail.c), 0u);
         for (var i = end - 2u; i > start; i--) {
             let next = row(i - 1u);
-            s = eliminate(s, Row(next.c, next.b, next.a, next.d), small);
+            s = eliminate_block(s, Row(next.c, next.b, next.a, next.d), small);
         }
         above[low - 1u] = s.w;
         above[count + low - 1u] = s.u;

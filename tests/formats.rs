@@ -144,7 +144,7 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
 
     assert_eq!(taken(&*model("birth-death:50000,1,2")).format, "pattern");
     // So small that tiles hardly recur.
-    assert_eq!(taken(&*model("wlan:3,2")).format, "packed");
+    assert_eq!(taken(&*model("wlan:6,4")).format, "packed");
     let packed = taken(&irregular(5000, 7));
     assert_eq!(packed.format, "packed");
     assert!(packed.passed_over.iter().any(|why| why.starts_with("pair: more than 256")), "{packed:?}");
