@@ -1,7 +1,7 @@
 // The step of `step`, each row of its matrix one number of 8 or 16 bits: its pattern, a list of pairs
 // (column - row, value) and, where that pays, E. One thread a row. Moves 1 or 2 bytes a row, and 2 or 3 numbers
-// (x, y, E if apart), in the window every second step acc twice; x is gathered once an entry. Patterns are rows of
-// a small HYB matrix that stays in cache; those of neighbouring rows as a rule lie side by side.
+// (x, y, E if apart), in the window every second step acc twice; x is gathered once an entry. Patterns lie in
+// tables that stay in cache, those of neighbouring rows as a rule side by side.
 alias real = f64;
 
 struct Params {
@@ -13,13 +13,14 @@ struct Params {
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
     ids_log: u32,       // binary logarithm of the pattern numbers in a word, 1 or 2
-    offsets: u32,       // place of the offsets in patterns
+    pointers: u32,      // place of the COO pointers in patterns
+    offsets: u32,       // and of the offsets
     exit_apart: u32,    // whether E is an array of its own
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
-@group(0) @binding(1) var<storage, read> patterns: array<u32>;  // headers, COO pointers, then offsets
+@group(0) @binding(1) var<storage, read> patterns: array<u32>;  // a word each, COO pointers, then offsets
 @group(0) @binding(2) var<storage, read> values: array<real>;   // E of each pattern, then values
 @group(0) @binding(3) var<storage, read> exit: array<real>;
 @group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
@@ -42,10 +43,10 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     let bits = 32u >> p.ids_log;
     let place = row & ((1u << p.ids_log) - 1u);
     let id = (ids[row >> p.ids_log] >> (place * bits)) & ((1u << bits) - 1u);
-    let header = 3u * (id >> 6u);
-    var e = (patterns[header] << 6u) + (id & 63u);
-    let end = e + (patterns[header + 1u] << 6u);
-    let pointers = patterns[header + 2u];
+    // Start of its entries in groups of 64, whether it has COO entries, number of the others.
+    let word = patterns[id];
+    var e = ((word >> 9u) << 6u) + (id & 63u);
+    let end = e + ((word & 255u) << 6u);
     let own = x[base];
     var rate = values[id];
     if p.exit_apart != 0u { rate = exit[i]; }
@@ -73,9 +74,9 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
         e += 128u;
     }
     if e < end { s = add(base, e, s); }
-    if pointers != 0u {
-        var t = patterns[pointers + (id & 63u)];
-        let tail = patterns[pointers + (id & 63u) + 1u];
+    if (word & 256u) != 0u {
+        var t = patterns[p.pointers + id];
+        let tail = patterns[p.pointers + id + 1u];
         // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
         var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
         for (; t + 4u <= tail; t += 4u) {

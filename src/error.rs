@@ -33,6 +33,28 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A system whose random walks would diverge, or vary without bound.
+    #[error(
+        "{what}: row {row}, counted from 0, has the sum {sum} of |l_ij|; the spectral radius of {matrix} lies in [{lower:.6}, {upper:.6}]{and}; {remedy}"
+    )]
+    Divergent {
+        /// What would happen.
+        what: &'static str,
+        /// The row of L with the largest sum.
+        row: usize,
+        /// That sum.
+        sum: f64,
+        /// The matrix whose spectral radius decides.
+        matrix: &'static str,
+        /// Bounds of it.
+        lower: f64,
+        /// Bounds of it.
+        upper: f64,
+        /// What follows from the bounds.
+        and: &'static str,
+        /// What to do.
+        remedy: String,
+    },
     /// A chain, distribution or option that has no answer.
     #[error("{0}")]
     Invalid(String),

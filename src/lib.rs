@@ -43,6 +43,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
+//! | [`walk`] | chosen components of A x = b by quasi-random walks, with intervals |
 //! | [`lane`] | devices: [`lane::open`] makes the [`Lane`](lane::Lane) that a run works on |
 //! | [`sparse`] | the HYB format (ELL + COO) |
 //! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
@@ -125,6 +126,8 @@ pub mod models;
 pub mod report;
 pub mod sparse;
 pub mod transient;
+pub mod tridiagonal;
+pub mod walk;
 
 pub use error::{Error, Result};
 

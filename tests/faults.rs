@@ -77,12 +77,12 @@ mod commands {
     fn a_dry_run_of_what_does_not_fit_fails_as_the_run_itself() {
         let place = Place::new();
         let line =
-            "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 500kB --dry-run --report r.json";
+            "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
 
         let run = place.kolmo(line);
 
         assert_eq!(run.code, 2, "{}", run.stderr);
-        for part in ["does NOT fit", "500000 bytes are free", "--device"] {
+        for part in ["does NOT fit", "250000 bytes are free", "--device"] {
             assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
         }
         assert_eq!(place.json("r.json")["fits"], false);

@@ -61,7 +61,7 @@ fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
 }
 
 fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
-    Kernel { name: kernel.name, wgsl: wgsl.leak(), cpu_f32: kernel.cpu_f32, cpu_f64: kernel.cpu_f64 }
+    Kernel { wgsl: wgsl.leak(), ..*kernel }
 }
 
 /// Writes past the test harness, which keeps what passing tests print to itself.
@@ -729,4 +729,55 @@ fn no_kernel_is_registered_twice() {
         "names of {:?}",
         kernels.iter().map(|k| k.name).collect::<Vec<_>>()
     );
+}
+
+/// The functions of a text but for its entry point: name, and all from `fn` to the brace that ends it.
+fn functions(wgsl: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    for (at, _) in wgsl.match_indices("\nfn ") {
+        let text = &wgsl[at + 1..];
+        if wgsl[..at].ends_with("@workgroup_size(256)") {
+            continue;
+        }
+        let end = text.find("\n}\n").map_or(text.len(), |end| end + 2);
+        // One line holds all of a short one.
+        let line = text.find('\n').unwrap_or(text.len());
+        let text = if text[..line].ends_with('}') { &text[..line] } else { &text[..end] };
+        found.push((text[3..].split('(').next().unwrap_or_default(), text));
+    }
+    found
+}
+
+/// WGSL has no includes: a function that several kernels need is copied, and the copies stay copies.
+#[test]
+fn functions_of_one_name_have_one_text() {
+    fn differing(kernels: &[&Kernel]) -> Vec<String> {
+        let mut first = std::collections::BTreeMap::new();
+        let mut wrong = Vec::new();
+        for kernel in kernels {
+            for (name, text) in functions(kernel.wgsl) {
+                let (other, known) = *first.entry(name).or_insert((kernel.name, text));
+                if text != known {
+                    wrong.push(format!("{name} in shaders/{}.wgsl and shaders/{other}.wgsl", kernel.name));
+                }
+            }
+        }
+        wrong
+    }
+    let kernels = all();
+    assert_eq!(differing(&kernels), Vec::<String>::new(), "functions with two texts");
+
+    let names: Vec<_> = functions(kernel_named("sequence").wgsl).iter().map(|f| f.0).collect();
+    assert!(names.contains(&"philox") && names.contains(&"push_digit"), "{names:?}");
+    assert!(!names.contains(&"sequence"), "the entry point has the kernel's own text");
+    let sequence = kernel_named("sequence");
+    let changed = with_text(sequence, sequence.wgsl.replace("0x7feb352du", "0x7feb352fu"));
+    assert_eq!(
+        differing(&[sequence, &changed]),
+        ["mix_bits in shaders/sequence.wgsl and shaders/sequence.wgsl"]
+    );
+}
+
+fn kernel_named(name: &str) -> &'static Kernel {
+    all().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"))
 }

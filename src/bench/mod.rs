@@ -1,21 +1,26 @@
 //! Measurements: one job, one lane, both sides in one run.
 
+mod lanes;
 mod memory;
 pub mod seed_table;
 mod spmv;
 mod together;
+mod transfer;
 mod transient;
+pub mod walk;
 
 use serde::Serialize;
 
+pub use lanes::{lane_times, largest_system, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
 pub use together::{PhaseTime, Together};
+pub use transfer::{CASES as TRANSFERS, transfer};
 pub use transient::{Case, transient};
 
 /// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
-fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
+pub(crate) fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
     let one = |lane: &crate::lane::Lane| match lane.device().backend {
         "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
         _ => copy_bandwidth(lane, repeat),
@@ -98,4 +103,10 @@ pub struct Record {
     /// What several lanes spend on each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
+    /// Steps of walks a second, from the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_per_s: Option<f64>,
+    /// What else was measured.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub more: Option<serde_json::Value>,
 }

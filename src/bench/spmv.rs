@@ -98,6 +98,8 @@ fn measure<T: Real>(
             repetitions: repeat,
             terms: None,
             together: None,
+            steps_per_s: None,
+            more: None,
         });
     }
     if lanes.len() > 1 {

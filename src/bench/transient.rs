@@ -86,5 +86,7 @@ pub fn transient(
         repetitions: repeat,
         terms: Some(solution.terms),
         together: None,
+        steps_per_s: None,
+        more: None,
     })
 }

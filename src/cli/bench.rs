@@ -26,6 +26,12 @@ pub(super) enum Bench {
     Transient(Transient),
     /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
     SeedTable(SeedTable),
+    /// Walks: steps a second
+    Walk(super::bench_walk::Walk),
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
+    Transfer(super::bench_transfer::Transfer),
+    /// Tridiagonal systems, host to host, on each number of lanes
+    Tridiagonal(super::bench_lanes::Tridiagonal),
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +111,9 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
         Bench::SeedTable(args) => return super::seed_table::run(args),
+        Bench::Walk(walk) => return super::bench_walk::run(walk),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -112,7 +121,11 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
-        Bench::Spmv(_) | Bench::SeedTable(_) => Vec::new(),
+        Bench::Spmv(_)
+        | Bench::SeedTable(_)
+        | Bench::Walk(_)
+        | Bench::Transfer(_)
+        | Bench::Tridiagonal(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
@@ -152,6 +165,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
                     }
                 }
             }
+            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => {}
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
                 for &format in formats {

@@ -1,13 +1,20 @@
 //! The command line: arguments in, library call, report out.
 
 mod bench;
+mod bench_lanes;
+mod bench_transfer;
+mod bench_walk;
 mod devices;
 mod generate;
 mod interrupt;
+mod lanes;
 mod output;
 mod progress;
 mod seed_table;
 mod transient;
+mod tridiagonal;
+mod tune;
+mod walk;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -33,8 +40,14 @@ struct Cli {
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
     Transient(Box<transient::Transient>),
+    /// Chosen components of x in A x = b, by quasi-random walks
+    Walk(Box<walk::Walk>),
+    /// Solve tridiagonal systems
+    Tridiagonal(Box<tridiagonal::Tridiagonal>),
     /// What this build can run on here
     Devices(devices::Devices),
+    /// Measure how many lanes this machine's devices should use, and keep it
+    Tune(tune::Tune),
     /// Compare devices on the same work
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -43,7 +56,7 @@ enum Command {
 }
 
 /// Where and how a command computes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Common {
     /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
     #[arg(long, value_name = "LIST", default_value = "auto")]
@@ -86,15 +99,15 @@ enum PrecisionArg {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Lanes(usize);
+struct Lanes(Option<usize>);
 
 impl FromStr for Lanes {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
         match s {
-            "auto" => Ok(Self(1)),
+            "auto" => Ok(Self(None)),
             s => match s.parse() {
-                Ok(n @ 1..=64) => Ok(Self(n)),
+                Ok(n @ 1..=64) => Ok(Self(Some(n))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
             },
         }
@@ -133,13 +146,20 @@ impl Common {
     }
 
     fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
+        self.open_lanes(specs, self.lanes.0.unwrap_or(1))
+    }
+
+    /// As [`open_all`](Self::open_all), with this number of lanes per device.
+    fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<(Vec<Lane>, Precision)> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,
             PrecisionArg::F64 => Some(Precision::F64),
             PrecisionArg::F32 => Some(Precision::F32),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        open(specs, &OpenOptions { precision, lanes: self.lanes.0, checked: self.checked, memory_limit })
+        let options =
+            OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
+        open(specs, &options)
     }
 }
 
@@ -171,7 +191,10 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     let done = match cli.command {
         Command::Transient(args) => transient::run(&args),
+        Command::Walk(args) => walk::run(&args),
+        Command::Tridiagonal(args) => tridiagonal::run(&args),
         Command::Devices(args) => devices::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
     };

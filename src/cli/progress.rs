@@ -10,12 +10,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(super) struct Progress {
     started: Instant,
     shown: bool,
+    /// What is counted.
+    unit: &'static str,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    pub(super) fn new(quiet: bool) -> Self {
-        Self { started: Instant::now(), shown: !quiet && std::io::stderr().is_terminal(), bar: None }
+    pub(super) fn new(quiet: bool, unit: &'static str) -> Self {
+        Self { started: Instant::now(), shown: !quiet && std::io::stderr().is_terminal(), unit, bar: None }
     }
 
     /// `done` of `all`; an `all` of 0 is not known.
@@ -23,10 +25,12 @@ impl Progress {
         if !self.shown || self.started.elapsed() < Duration::from_secs(1) {
             return;
         }
+        let unit = self.unit;
         let bar = self.bar.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = "{elapsed_precise} [{bar:30}] {pos}/{len} multiplications, {per_sec}, {eta} left";
-            if let Ok(style) = ProgressStyle::with_template(style) {
+            let style =
+                format!("{{elapsed_precise}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
+            if let Ok(style) = ProgressStyle::with_template(&style) {
                 bar.set_style(style.progress_chars("=> "));
             }
             bar

@@ -245,7 +245,7 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors(),
     };
-    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet) };
+    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet, "multiplications") };
     let mut solution = solve(&lanes, precision, &problem, &options, &mut watch)?;
     let Watch { sink, progress } = watch;
     drop(progress);

@@ -9,9 +9,12 @@ pub mod npy;
 pub mod npz;
 pub mod output;
 pub mod srew;
+mod system;
 pub mod text;
 pub mod tra;
+pub mod tridiagonal;
 pub mod umb;
 pub mod write;
 
 pub use model::{read_chain, read_distribution};
+pub use system::{read_matrix, read_rhs};

@@ -7,7 +7,8 @@ use rayon::prelude::*;
 
 use super::generator::{self, MOST_STATES, MatrixEntries};
 use super::text;
-use super::write::{count_transitions, write_transitions};
+use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
@@ -32,6 +33,78 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     let path = path.as_ref();
     parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
+}
+
+/// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
+/// `coordinate` ones, whose other entries are 0.
+///
+/// # Errors
+/// As [`read_matrix`].
+pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
+    let path = path.as_ref();
+    let bytes = text::read(path)?;
+    let (first, _) = next_line(&bytes);
+    let words: Vec<String> = words(first).map(|w| String::from_utf8_lossy(w).to_ascii_lowercase()).collect();
+    if words.get(2).map(String::as_str) == Some("array") {
+        return parse_array(&bytes, &words).map_err(|(line, reason)| text::error(path, line, reason));
+    }
+    let matrix = parse(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
+    crate::lane::cpu::expect_memory(8 * matrix.rows as u64 * matrix.columns as u64, || {
+        format!("{}: {} columns of {} numbers", path.display(), matrix.columns, matrix.rows)
+    })?;
+    let mut columns = vec![vec![0.0; matrix.rows]; matrix.columns];
+    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        columns[j as usize][i as usize] += x;
+    }
+    Ok(columns)
+}
+
+/// A dense matrix, one number a line, by columns.
+fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble> {
+    let banner: Vec<&str> = banner.iter().map(String::as_str).collect();
+    let &["%%matrixmarket", "matrix", "array", "real" | "integer", "general"] = &banner[..] else {
+        return Err((1, "expected `%%MatrixMarket matrix array real general` (or integer)".into()));
+    };
+    let mut size: Option<(usize, usize)> = None;
+    let mut values: Vec<f64> = Vec::new();
+    let mut last = 1;
+    for line in text::Lines::new(bytes).skip(1) {
+        last = line.number;
+        if is_comment(line.bytes) {
+            continue;
+        }
+        match size {
+            None => {
+                let sizes: Option<Vec<u64>> = words(line.bytes).map(integer).collect();
+                let Some(&[rows, columns]) = sizes.as_deref() else {
+                    return Err((line.number, format!("{}: expected `rows columns`", quoted(line.bytes))));
+                };
+                if rows.checked_mul(columns).is_none_or(|all| all > MOST_STATES) {
+                    return Err((line.number, format!("{rows} rows and {columns} columns are too many")));
+                }
+                size = Some((rows as usize, columns as usize));
+            }
+            Some(_) => match text::number(line.bytes) {
+                Some(value) => values.push(value),
+                None => {
+                    return Err((line.number, format!("{}: expected one finite number", quoted(line.bytes))));
+                }
+            },
+        }
+    }
+    let Some((rows, columns)) = size else {
+        return Err((last, "ends before the size line `rows columns`".into()));
+    };
+    if values.len() != rows * columns {
+        return Err((
+            last,
+            format!("{} numbers, but the size line promises {rows} times {columns}", values.len()),
+        ));
+    }
+    if rows == 0 {
+        return Ok(vec![Vec::new(); columns]);
+    }
+    Ok(values.chunks_exact(rows).map(<[f64]>::to_vec).collect())
 }
 
 /// The lines, counted from 1, where an entry stands, row and column from 0: for the message about duplicates.
@@ -65,6 +138,28 @@ pub fn write_chain<W: Write + ?Sized>(writer: &mut W, chain: &dyn Transitions) -
     writeln!(writer, "% Entry (i, j) is the rate from state i to state j.")?;
     writeln!(writer, "{n} {n} {}", count_transitions(chain))?;
     write_transitions(writer, chain, 1)
+}
+
+/// Writes a matrix: `coordinate real general`, row by row.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_matrix<W: Write + ?Sized>(writer: &mut W, matrix: &CsrMatrix) -> io::Result<()> {
+    writeln!(writer, "%%MatrixMarket matrix coordinate real general")?;
+    writeln!(writer, "{} {} {}", matrix.rows(), matrix.columns(), matrix.nnz())?;
+    write_in_blocks(writer, matrix.rows(), |rows, text| {
+        for i in rows {
+            let (columns, values) = matrix.row(i);
+            for (&j, &value) in columns.iter().zip(values) {
+                push_integer(text, i as u64 + 1);
+                text.push(b' ');
+                push_integer(text, u64::from(j) + 1);
+                text.push(b' ');
+                push_number(text, value);
+                text.push(b'\n');
+            }
+        }
+    })
 }
 
 /// Line, counted from 1, and what is wrong there.

@@ -61,6 +61,8 @@ pub(crate) struct Header {
     /// NumPy's name of the element type, or whatever stands in its place.
     pub(crate) descr: String,
     pub(crate) shape: Vec<u64>,
+    /// Whether the first dimension runs fastest.
+    pub(crate) fortran: bool,
 }
 
 impl Header {
@@ -97,7 +99,7 @@ impl Header {
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim();
         let mut rest = text.strip_prefix('{')?.strip_suffix('}')?.trim();
-        let (mut descr, mut shape) = (None, None);
+        let (mut descr, mut shape, mut fortran) = (None, None, false);
         while !rest.is_empty() {
             let (key, after) = string_literal(rest)?;
             let after = after.trim_start().strip_prefix(':')?.trim_start();
@@ -106,11 +108,23 @@ impl Header {
             match key {
                 "descr" => descr = Some(string_literal(value).map_or(value, |(text, _)| text).to_string()),
                 "shape" => shape = Some(integers(value)?),
+                "fortran_order" => fortran = value == "True",
                 _ => {}
             }
             rest = after.strip_prefix(',').unwrap_or(after).trim_start();
         }
-        Some(Self { descr: descr?, shape: shape? })
+        Some(Self { descr: descr?, shape: shape?, fortran })
+    }
+
+    /// An error for an array whose elements come in another order than their places in C.
+    pub(crate) fn expect_c_order(&self) -> Result<(), String> {
+        if self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1 {
+            return Err(format!(
+                "an array of shape {} in Fortran order; save numpy.ascontiguousarray(…)",
+                self.shape()
+            ));
+        }
+        Ok(())
     }
 
     /// The shape as NumPy writes it: `(3,)`, `(2, 3)`.
@@ -314,7 +328,7 @@ fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Resul
 
 /// The bytes before the data of an array in C order: version 1.0, padded so that the data start at a multiple of 64.
 pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
-    let shape = Header { descr: String::new(), shape: shape.to_vec() }.shape();
+    let shape = Header { descr: String::new(), shape: shape.to_vec(), fortran: false }.shape();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let before = 10;
     let total = (before + text.len() + 1).next_multiple_of(64);

@@ -11,6 +11,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::generator::{self, MOST_STATES, MatrixEntries};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
+use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
@@ -150,17 +151,87 @@ fn read_member<T>(
     read(&mut member, &header, len.min(RESERVED) as usize).map_err(wrong)
 }
 
+/// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
+pub(crate) fn read_arrays(
+    path: &Path,
+    needed: &[&str],
+    wanted: &[&str],
+) -> Result<Vec<Option<super::tridiagonal::Array>>> {
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let fail = |reason: String| Error::File { path: path.into(), reason };
+    let mut archive =
+        ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    let names: Vec<String> =
+        archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect();
+    let mut arrays = Vec::new();
+    for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
+        if !names.iter().any(|n| n == name) {
+            if needed {
+                return Err(fail(format!("no member '{name}', but {}", names.join(", "))));
+            }
+            arrays.push(None);
+            continue;
+        }
+        let wrong = |reason: String| fail(format!("{name}: {reason}"));
+        let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(e.to_string()))?;
+        let header = Header::read(&mut member).map_err(wrong)?;
+        header.expect_c_order().map_err(wrong)?;
+        let len = header.shape.iter().try_fold(1u64, |len, &k| len.checked_mul(k)).unwrap_or(u64::MAX);
+        let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
+        header.floats(&mut member, |value| values.push(value)).map_err(wrong)?;
+        let shape = header.shape.iter().map(|&k| k as usize).collect();
+        arrays.push(Some(super::tridiagonal::Array { shape, values }));
+    }
+    Ok(arrays)
+}
+
+/// Writes arrays as `numpy.load` reads them: name, shape and elements.
+///
+/// # Errors
+/// Those of `writer`.
+pub(crate) fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, &[u64], &[f64])]) -> io::Result<()> {
+    let mut archive = ZipWriter::new(writer);
+    for &(name, shape, values) in arrays {
+        start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
+        write_in_blocks(&mut archive, values.len(), |range, bytes| {
+            values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+        })?;
+    }
+    archive.finish()?.flush()
+}
+
 /// Writes a chain's rates R as `scipy.sparse.load_npz` reads them: CSR, columns ascending, indices of 32 bits where
 /// they suffice, lightly compressed. Every row is asked for three times.
 ///
 /// # Errors
 /// Those of `writer`.
 pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::Result<()> {
-    let n = chain.states();
+    write_csr(writer, chain.states(), &|i, row| chain.outgoing(i, row))
+}
+
+/// Writes a square matrix as `scipy.sparse.load_npz` reads it.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_matrix<W: Write + Seek>(writer: W, matrix: &CsrMatrix) -> io::Result<()> {
+    assert_eq!(matrix.rows(), matrix.columns(), "square matrices are written");
+    write_csr(writer, matrix.rows(), &|i, row| {
+        let (columns, values) = matrix.row(i);
+        row.extend(columns.iter().copied().zip(values.iter().copied()));
+    })
+}
+
+/// Appends the entries of a row.
+type RowOf<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
+
+fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Result<()> {
     let mut indptr = vec![0i64; n + 1];
     indptr[1..].par_iter_mut().enumerate().for_each_init(Vec::new, |row, (state, len)| {
         row.clear();
-        chain.outgoing(state, row);
+        row_of(state, row);
         *len = row.len() as i64;
     });
     for i in 0..n {
@@ -180,7 +251,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
 
     let mut archive = ZipWriter::new(writer);
     start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
-    write_rows(&mut archive, chain, |bytes, &(target, _)| {
+    write_rows(&mut archive, n, row_of, |bytes, &(target, _)| {
         push_index(bytes, u64::from(target));
     })?;
     start(&mut archive, "indptr", index, &[n as u64 + 1], (n as u64 + 1) * index_size)?;
@@ -192,7 +263,7 @@ pub fn write_chain<W: Write + Seek>(writer: W, chain: &dyn Transitions) -> io::R
     start(&mut archive, "shape", "<i8", &[2], 16)?;
     archive.write_all(&[(n as u64).to_le_bytes(); 2].concat())?;
     start(&mut archive, "data", "<f8", &[nnz], nnz * 8)?;
-    write_rows(&mut archive, chain, |bytes, &(_, rate)| {
+    write_rows(&mut archive, n, row_of, |bytes, &(_, rate)| {
         bytes.extend_from_slice(&rate.to_le_bytes());
     })?;
     archive.finish()?.flush()
@@ -215,15 +286,16 @@ fn start<W: Write + Seek>(
 
 fn write_rows(
     writer: &mut impl Write,
-    chain: &dyn Transitions,
+    n: usize,
+    row_of: RowOf<'_>,
     push: impl Fn(&mut Vec<u8>, &(u32, f64)) + Sync,
 ) -> io::Result<()> {
-    write_in_blocks(writer, chain.states(), |states, bytes| {
+    write_in_blocks(writer, n, |states, bytes| {
         let mut row = Vec::new();
         for state in states {
             row.clear();
-            chain.outgoing(state, &mut row);
-            row.iter().for_each(|transition| push(bytes, transition));
+            row_of(state, &mut row);
+            row.iter().for_each(|entry| push(bytes, entry));
         }
     })
 }

@@ -22,22 +22,45 @@ pub struct Kernel {
     pub name: &'static str,
     /// The text in double precision.
     pub wgsl: &'static str,
+    /// CUDA: least number of groups that a multiprocessor is to hold at once, where the compiler's own choice of
+    /// registers is a bad one; 0 where it is not.
+    pub cuda_groups: u32,
     /// The CPU twin in single precision.
     pub cpu_f32: fn(&Call<'_>),
     /// The CPU twin in double precision.
     pub cpu_f64: fn(&Call<'_>),
+    /// Threads in a workgroup.
+    pub group: u32,
 }
 
 impl Kernel {
-    /// Threads in a workgroup, the same in every kernel.
+    /// Threads in a workgroup, the same in the text of every kernel.
     pub const GROUP: u32 = 256;
+
+    /// This kernel with [`Self::cuda_groups`].
+    pub const fn with_cuda_groups(self, cuda_groups: u32) -> Self {
+        Self { cuda_groups, ..self }
+    }
 
     /// The text for a precision.
     pub fn text(&self, precision: Precision) -> String {
-        match precision {
+        let text = match precision {
             Precision::F64 => self.wgsl.to_owned(),
             Precision::F32 => self.wgsl.replace("alias real = f64;", "alias real = f32;"),
+        };
+        if self.group == Self::GROUP {
+            return text;
         }
+        // A kernel in another size has the size behind its name: walk_grid_512.
+        let stem = self.name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+        text.replace("const GROUP = 256u;", &format!("const GROUP = {}u;", self.group))
+            .replace("@workgroup_size(256)", &format!("@workgroup_size({})", self.group))
+            .replace(&format!("fn {stem}(@builtin"), &format!("fn {}(@builtin", self.name))
+    }
+
+    /// A kernel for workgroups of another size, whose text has the line `const GROUP = 256u;`.
+    pub const fn sized(&self, name: &'static str, group: u32) -> Self {
+        Self { name, group, ..*self }
     }
 
     /// The CPU twin for a precision.
@@ -52,7 +75,15 @@ impl Kernel {
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
-    kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
+    kernels.extend(crate::tridiagonal::kernels::ALL);
+    kernels.extend(crate::walk::sequence::KERNELS);
+    kernels.extend(crate::walk::kernels::ALL);
+    kernels.extend([
+        &crate::bench::TRIAD,
+        &crate::bench::COPY,
+        &crate::bench::walk::CSR_SWEEP,
+        &crate::lane::SELF_TEST,
+    ]);
     kernels
 }
 
@@ -61,9 +92,11 @@ macro_rules! kernel {
     ($name:ident) => {
         $crate::kernel::Kernel {
             name: stringify!($name),
-            wgsl: include_str!(concat!("../../shaders/", stringify!($name), ".wgsl")),
+            wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
+            cuda_groups: 0,
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
+            group: $crate::kernel::Kernel::GROUP,
         }
     };
 }

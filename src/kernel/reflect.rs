@@ -27,7 +27,7 @@ pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
         panic!("shaders/{name}.wgsl has {} entry points, not one", module.entry_points.len());
     };
     assert_eq!(entry.name, name, "a kernel's entry point is its file's stem");
-    assert_eq!(entry.workgroup_size, [Kernel::GROUP, 1, 1], "every kernel has groups of {}", Kernel::GROUP);
+    assert_eq!(entry.workgroup_size, [kernel.group, 1, 1], "groups of kernel {name}");
 
     let mut bindings = Vec::new();
     let (mut params, mut param_bytes) = (Vec::new(), 0);

@@ -6,6 +6,7 @@
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod host;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod pieces;
 mod port;
@@ -16,6 +17,7 @@ mod wgpu;
 
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
+pub use host::HostArray;
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
 pub(crate) use port::{Batch, Inbox, Outbox};

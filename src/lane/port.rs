@@ -86,7 +86,7 @@ impl Lane {
 
     /// Gives the lane a batch whose first step is `first`. A device works on it while the host goes on; the CPU has done
     /// it on return.
-    pub(crate) fn enqueue(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+    pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         match &self.queue {
             Queue::Cpu(lane) => {
                 // Its boxes are the arrays themselves: filling and collecting is all.
@@ -166,17 +166,6 @@ impl Lane {
             (Queue::Cuda(lane), In::Cuda(inbox)) => inbox.fill(lane, values),
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("a box is used on the lane that made it"),
-        }
-    }
-
-    /// Waits for everything that the lane was given.
-    pub(crate) fn finish(&self) -> Result<()> {
-        match &self.queue {
-            Queue::Cpu(_) => Ok(()),
-            #[cfg(feature = "wgpu")]
-            Queue::Wgpu(lane) => lane.finish(),
-            #[cfg(feature = "cuda")]
-            Queue::Cuda(lane) => lane.finish(),
         }
     }
 }

@@ -66,11 +66,13 @@ pub struct OpenOptions {
     pub checked: bool,
     /// Bytes a device may take.
     pub memory_limit: Option<u64>,
+    /// Threads of a CPU lane; `None` shares out those that there are.
+    pub cpu_threads: Option<usize>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { precision: None, lanes: 1, checked: false, memory_limit: None }
+        Self { precision: None, lanes: 1, checked: false, memory_limit: None, cpu_threads: None }
     }
 }
 
@@ -139,7 +141,7 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
         }
     }
     let cpus = options.lanes * wanted.iter().filter(|s| **s == DeviceSpec::Cpu).count();
-    let share = (threads() / cpus.max(1)).max(1);
+    let share = options.cpu_threads.unwrap_or(threads() / cpus.max(1)).max(1);
 
     let mut lanes = Vec::new();
     for spec in &wanted {

@@ -2,12 +2,16 @@
 
 mod birth_death;
 mod circulant;
+mod systems;
 mod tandem;
+mod tridiagonal;
 mod wlan;
 
 use birth_death::BirthDeath;
 use circulant::Circulant;
+pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
+pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::chain::Transitions;

@@ -7,6 +7,8 @@ use crate::lane::Lane;
 
 pub mod plan;
 pub mod transient;
+pub mod tridiagonal;
+pub mod walk;
 
 /// A device in a report.
 #[derive(Debug, Clone, Serialize)]

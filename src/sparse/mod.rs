@@ -1,7 +1,8 @@
-//! Sparse matrices in the HYB format, ELL rows in slices of 64 and the rest of long rows row by row, and in formats
-//! that name what repeats in them.
+//! Sparse matrices: compressed rows; the HYB format, ELL rows in slices of 64 and the rest of long rows row by row; and
+//! formats that name what repeats in them.
 
 mod compact;
+mod csr;
 mod format;
 mod hyb;
 pub mod repetition;
@@ -10,6 +11,7 @@ mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
+pub use csr::CsrMatrix;
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
 pub use width::{Layout, WidthRule};

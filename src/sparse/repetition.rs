@@ -10,11 +10,13 @@ use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 use rayon::prelude::*;
 
-use super::{HEADER, RowSource, SLICE};
+use super::{RowSource, SLICE};
 use crate::kernel::Real;
 
 /// Patterns that two bytes name.
 pub const MOST_PATTERNS: usize = 1 << 16;
+/// Entries of a pattern's ELL part that its word can tell.
+const MOST_ELL: u64 = 255;
 /// Pairs that a byte names.
 pub const MOST_PAIRS: usize = 1 << 8;
 
@@ -41,9 +43,10 @@ pub struct Patterns<T> {
     pub ids: Vec<u16>,
     /// Number of patterns.
     pub count: usize,
-    /// The patterns as rows in HYB, an offset, column minus row modulo 2³², for a column: headers and pointers as in
-    /// [`Hyb::slices`](super::Hyb), then the offsets. Threads of neighbouring rows read neighbouring elements where
-    /// their patterns have neighbouring numbers.
+    /// A word a pattern: 512·start + 256·(whether it has COO entries) + number n of its ELL entries, which are elements
+    /// 64·(start + k) + id mod 64, k < n, so that threads of neighbouring rows read neighbouring elements where their
+    /// patterns have neighbouring numbers. If any has COO entries, one more pointer than there are patterns to them.
+    /// Then the offset, column minus row modulo 2³², of each element.
     pub words: Vec<u32>,
     /// The exit rate of each pattern, or 0 if it lies apart, padded to whole slices; then the values.
     pub values: Vec<T>,
@@ -56,6 +59,11 @@ impl<T> Patterns<T> {
     pub fn bytes(&self, rows: usize, real: u64) -> u64 {
         let apart = if self.exit_apart { rows as u64 * real } else { 0 };
         rows as u64 * self.id_bytes() + 4 * self.words.len() as u64 + self.values.len() as u64 * real + apart
+    }
+
+    /// Place of the pointers in `words`.
+    pub fn pointers(&self) -> usize {
+        self.count
     }
 
     /// Place of the offsets in `words`: as many as values.
@@ -258,6 +266,9 @@ fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Resu
             return Err(format!("more than {MOST_PATTERNS} different rows"));
         }
     }
+    if let Some(list) = lists.iter().find(|list| list[0] > MOST_ELL) {
+        return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));
+    }
     let with_exit = |full: &Set<(u32, u64)>| {
         full.iter().map(|&(list, exit)| (lists[list as usize], exit)).collect::<Vec<_>>()
     };
@@ -288,37 +299,32 @@ fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Resu
 /// The tables of these (list, bits of the exit rate), no rows yet.
 fn table<T: Real>(patterns: &[(&[u64], u64)], exit_apart: bool) -> Patterns<T> {
     let slices = patterns.len().div_ceil(SLICE);
-    let mut headers = vec![0u32; HEADER * slices];
     // Groups of 64 elements: those of the exit rates come first.
     let mut values = vec![T::ZERO; SLICE * slices];
     for (value, &(_, exit)) in values.iter_mut().zip(patterns) {
         *value = T::of(f64::from_bits(exit));
     }
     let mut offsets = vec![0u32; values.len()];
-    for (slice, header) in patterns.chunks(SLICE).zip(headers.chunks_mut(HEADER)) {
-        let width = slice.iter().map(|(list, _)| list[0] as usize).max().unwrap_or(0);
+    let mut words = Vec::with_capacity(patterns.len());
+    for slice in patterns.chunks(SLICE) {
         let start = values.len();
-        (header[0], header[1]) = ((start / SLICE) as u32, width as u32);
+        let width = slice.iter().map(|(list, _)| list[0] as usize).max().unwrap_or(0);
         values.resize(start + width * SLICE, T::ZERO);
         offsets.resize(values.len(), 0);
         for (lane, (list, _)) in slice.iter().enumerate() {
-            let ell = list[1..].chunks_exact(2).take(list[0] as usize);
-            for (k, entry) in ell.enumerate() {
+            let (ell, coo) = list[1..].split_at(2 * list[0] as usize);
+            words.push((start / SLICE) as u32 * 512 + u32::from(!coo.is_empty()) * 256 + list[0] as u32);
+            for (k, entry) in ell.chunks_exact(2).enumerate() {
                 offsets[start + k * SLICE + lane] = entry[0] as u32;
                 values[start + k * SLICE + lane] = T::of(f64::from_bits(entry[1]));
             }
         }
     }
-    let mut words = headers;
-    for (s, slice) in patterns.chunks(SLICE).enumerate() {
-        if slice.iter().all(|(list, _)| list.len() == 1 + 2 * list[0] as usize) {
-            continue;
-        }
-        words[HEADER * s + 2] = words.len() as u32;
-        for lane in 0..SLICE {
+    let coo = |list: &[u64]| 1 + 2 * list[0] as usize..list.len();
+    if patterns.iter().any(|(list, _)| !coo(list).is_empty()) {
+        for (list, _) in patterns {
             words.push(values.len() as u32);
-            let tail = slice.get(lane).map_or(&[][..], |(list, _)| &list[1 + 2 * list[0] as usize..]);
-            for entry in tail.chunks_exact(2) {
+            for entry in list[coo(list)].chunks_exact(2) {
                 offsets.push(entry[0] as u32);
                 values.push(T::of(f64::from_bits(entry[1])));
             }
@@ -343,16 +349,14 @@ mod tests {
     #[expect(clippy::type_complexity, reason = "a row is what it is")]
     fn restore(p: &Patterns<f64>, rows: usize) -> Vec<(Vec<(u32, f64)>, Vec<(u32, f64)>, f64)> {
         let row = |i: usize| {
-            let (slice, lane) = (p.ids[i] as usize / SLICE, p.ids[i] as usize % SLICE);
-            let [start, width, pointers] = [0, 1, 2].map(|w| p.words[HEADER * slice + w] as usize);
+            let id = p.ids[i] as usize;
+            let (start, has_coo, ell) = (p.words[id] / 512, p.words[id] & 256 != 0, p.words[id] % 256);
             let entry = |e: usize| (p.words[p.offsets() + e].wrapping_add(i as u32), p.values[e]);
-            let ell = (start..start + width).map(|group| entry(SLICE * group + lane));
-            let coo = match pointers {
-                0 => 0..0,
-                at => p.words[at + lane] as usize..p.words[at + lane + 1] as usize,
-            };
+            let ell = (0..ell).map(|k| entry(SLICE * (start + k) as usize + id % SLICE));
+            let pointer = |id: usize| p.words[p.pointers() + id] as usize;
+            let coo = if has_coo { pointer(id)..pointer(id + 1) } else { 0..0 };
             let stored = |(_, value): &(u32, f64)| *value != 0.0;
-            (ell.filter(stored).collect(), coo.map(entry).collect(), p.values[p.ids[i] as usize])
+            (ell.filter(stored).collect(), coo.map(entry).collect(), p.values[id])
         };
         (0..rows).map(row).collect()
     }

@@ -235,10 +235,10 @@ impl<T: Real> Worker<'_, T> {
             let count = self.hops.min(steps.end - k);
             let last = (source + count as usize - 1) % 2;
             let (first, second) = (self.first(arrived, source, count), self.second(last));
-            lane.enqueue(&first, k)?;
+            lane.submit(&first, k)?;
             clock.ended(k, Phase::Boundary);
             if ahead {
-                lane.enqueue(&second, k + count - 1)?;
+                lane.submit(&second, k + count - 1)?;
                 clock.ended(k, Phase::Interior);
             }
             for link in &self.outgoing {
@@ -250,7 +250,7 @@ impl<T: Real> Worker<'_, T> {
                 clock.ended(k, Phase::Send);
             }
             if !ahead {
-                lane.enqueue(&second, k + count - 1)?;
+                lane.submit(&second, k + count - 1)?;
                 clock.ended(k, Phase::Interior);
             }
             for link in &self.incoming {
@@ -267,7 +267,7 @@ impl<T: Real> Worker<'_, T> {
             done.store(k - steps.start, Ordering::Relaxed);
         }
         match arrived {
-            Some(which) => lane.enqueue(&Batch { arrivals: self.arrivals(which), ..Batch::default() }, k),
+            Some(which) => lane.submit(&Batch { arrivals: self.arrivals(which), ..Batch::default() }, k),
             None => Ok(()),
         }
     }

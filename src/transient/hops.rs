@@ -50,12 +50,12 @@ pub(super) fn measure(lanes: &[Lane]) -> Result<Swap> {
                         let mut rounds = Vec::new();
                         for _ in 0..12 {
                             let at = Instant::now();
-                            lane.enqueue(&departure, 0)?;
+                            lane.submit(&departure, 0)?;
                             lane.collect(&out, &mut values)?;
                             send.send(values).map_err(|_| Error::Interrupted)?;
                             values = receive.recv().map_err(|_| Error::Interrupted)?;
                             lane.fill(&back, &values)?;
-                            lane.enqueue(&arrival, 0)?;
+                            lane.submit(&arrival, 0)?;
                             rounds.push(at.elapsed().as_secs_f64());
                         }
                         lane.finish()?;

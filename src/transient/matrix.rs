@@ -23,8 +23,9 @@ const CHUNK_ENTRIES: u64 = 1 << 26;
 /// The same for devices with memory of their own, where fewer and larger launches count for more.
 const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 
-/// Largest share of tiles that a CPU has to work out again and again.
-const MOST_MISSED: f64 = 1.0 / 32.0;
+/// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
+/// as to use one.
+const MOST_MISSED: f64 = 1.0 / 256.0;
 
 /// Some rows of a part's matrix.
 #[derive(Debug)]
@@ -63,6 +64,7 @@ enum Stored<T> {
         patterns: Buffer<u32>,
         values: Buffer<T>,
         ids_log: u32,
+        pointers: u32,
         offsets: u32,
         apart: bool,
     },
@@ -222,7 +224,7 @@ impl<T: Real> Source<'_, T> {
             Choice::Pattern(p) => {
                 let most = ((most / p.id_bytes()) as usize / BLOCK * BLOCK).max(BLOCK);
                 let starts = rows.clone().step_by(most);
-                return Ok(starts.map(|first| first..(first + most).min(rows.end)).collect());
+                return Ok(starts.map(|first| first..first.saturating_add(most).min(rows.end)).collect());
             }
             Choice::Hyb => real,
             Choice::Packed(_) => 4,
@@ -279,6 +281,7 @@ impl<T: Real> Source<'_, T> {
             patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
             ids_log,
+            pointers: patterns.pointers() as u32,
             offsets: patterns.offsets() as u32,
             apart: patterns.exit_apart,
         })
@@ -294,7 +297,7 @@ impl<T: Real> Source<'_, T> {
             Choice::Pair(_) => Some("three gathers an entry are slower here than one".to_owned()),
             Choice::Pattern(p) => {
                 let missed = tiles::missed(&p.ids);
-                (missed > MOST_MISSED).then(|| format!("{:.0} % of its tiles do not recur", 100.0 * missed))
+                (missed > MOST_MISSED).then(|| format!("{:.1} % of its tiles do not recur", 100.0 * missed))
             }
             _ => None,
         }
@@ -379,10 +382,10 @@ impl<T: Real> Stored<T> {
             Self::Pair { slices, entries, values, offsets } => {
                 (&STEP_PAIR, [slices.arg(), entries.arg(), values.arg()], vec![*offsets])
             }
-            Self::Pattern { ids, patterns, values, ids_log, offsets, apart } => (
+            Self::Pattern { ids, patterns, values, ids_log, pointers, offsets, apart } => (
                 &STEP_PATTERN,
                 [ids.arg(), patterns.arg(), values.arg()],
-                vec![*ids_log, *offsets, u32::from(*apart)],
+                vec![*ids_log, *pointers, *offsets, u32::from(*apart)],
             ),
         }
     }

@@ -3,7 +3,8 @@
 //! Sixteen neighbouring rows at a time. Patterns of neighbours differ, but the sixteen numbers recur, with the period of
 //! the model's innermost loop; so a tile of rows is worked out once and kept by the thread: the offsets that any of
 //! its rows has, ascending, and for each offset the sixteen values, 0 where a row has none. An offset then is one
-//! contiguous read of x, and nothing is gathered. Zeros change no sum, so the bits are those of one row at a time.
+//! contiguous read of x, and nothing is gathered. Offsets of COO entries lie apart, by the partial sum that they go
+//! to. Zeros change no sum, so the bits are those of one row at a time.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,27 +14,30 @@ use super::step::{Rows, SHARED, each, fma, tail};
 use crate::kernel::Real;
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
+use crate::sparse::SLICE;
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
-use crate::sparse::{HEADER, SLICE};
 
 /// Most offsets of a tile; one with more is computed row by row.
-const MOST_OFFSETS: usize = 24;
+const MOST_OFFSETS: usize = 48;
+/// The ELL part's sum, and four partial sums of the COO part.
+const SUMS: usize = 5;
 
-/// What patterns are made of, as the kernel binds it.
+/// What patterns are made of, see [`crate::sparse::repetition::Patterns`].
 #[derive(Clone, Copy)]
 struct Tables<'a, T> {
-    patterns: &'a [u32],
+    words: &'a [u32],
+    pointers: &'a [u32],
     offsets: &'a [u32],
     values: &'a [T],
 }
 
 impl<T: Real> Tables<'_, T> {
-    /// The (offset, value) of a pattern's ELL part, padding included.
+    /// The (offset, value) of a pattern's ELL part.
     #[inline(always)]
     fn ell(&self, id: u16) -> impl Iterator<Item = (u32, T)> + '_ {
-        let header = &self.patterns[HEADER * (id as usize / SLICE)..][..HEADER];
-        let (start, width) = (header[0] as usize, header[1] as usize);
-        (start..start + width).map(move |group| {
+        let word = self.words[id as usize] as usize;
+        let (start, entries) = (word / 512, word % 256);
+        (start..start + entries).map(move |group| {
             let e = SLICE * group + id as usize % SLICE;
             (self.offsets[e], self.values[e])
         })
@@ -42,12 +46,9 @@ impl<T: Real> Tables<'_, T> {
     /// Where its other entries lie.
     #[inline(always)]
     fn coo(&self, id: u16) -> Range<usize> {
-        match self.patterns[HEADER * (id as usize / SLICE) + 2] as usize {
+        match self.words[id as usize] & 256 {
             0 => 0..0,
-            at => {
-                let at = at + id as usize % SLICE;
-                self.patterns[at] as usize..self.patterns[at + 1] as usize
-            }
+            _ => self.pointers[id as usize] as usize..self.pointers[id as usize + 1] as usize,
         }
     }
 }
@@ -84,9 +85,9 @@ impl Ids<'_> {
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// Its place in the offsets and values; its number of offsets, or none if it is computed row by row.
+    /// Its place in the offsets and values; where there the offsets of each sum end, unless it is computed row by row.
     region: usize,
-    offsets: Option<usize>,
+    ends: Option<[usize; SUMS]>,
     /// Its least and greatest offset.
     reach: (i32, i32),
     exit: [T; TILE],
@@ -128,29 +129,33 @@ impl<T: Real> Tiles<T> {
                 region
             }
         };
-        let mut tile = Tile { key: *key, region, offsets: None, reach: (0, 0), exit: [T::ZERO; TILE] };
-        let mut all: Vec<i32> = Vec::new();
-        let mut tails = false;
-        let ell = |id: u16| tables.ell(id).filter(|&(_, value)| value != T::ZERO);
-        for &id in key {
-            tails |= !tables.coo(id).is_empty();
-            all.extend(ell(id).map(|(offset, _)| offset as i32));
-        }
+        let mut tile = Tile { key: *key, region, ends: None, reach: (0, 0), exit: [T::ZERO; TILE] };
+        // (sum, offset) and value of the entries of each row.
+        let entries = |id: u16| {
+            let ell = tables.ell(id).map(|(offset, value)| ((0, offset as i32), value));
+            let coo = tables.coo(id).enumerate();
+            let coo = coo.map(|(t, e)| ((1 + t % 4, tables.offsets[e] as i32), tables.values[e]));
+            ell.chain(coo).filter(|&(_, value)| value != T::ZERO)
+        };
+        let mut all: Vec<(usize, i32)> =
+            key.iter().flat_map(|&id| entries(id).map(|(place, _)| place)).collect();
         all.sort_unstable();
         all.dedup();
-        if !tails && all.len() <= MOST_OFFSETS {
+        if all.len() <= MOST_OFFSETS {
             let values = &mut self.values[region..][..MOST_OFFSETS];
             values.fill([T::ZERO; TILE]);
             for (row, &id) in key.iter().enumerate() {
                 tile.exit[row] = tables.values[id as usize];
-                for (offset, value) in ell(id) {
-                    let at = all.binary_search(&(offset as i32)).expect("it is one of them");
-                    values[at][row] = value;
+                for (place, value) in entries(id) {
+                    values[all.partition_point(|&p| p < place)][row] = value;
                 }
             }
-            self.offsets[region..][..all.len()].copy_from_slice(&all);
-            tile.offsets = Some(all.len());
-            tile.reach = (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0));
+            for (out, &(_, offset)) in self.offsets[region..].iter_mut().zip(&all) {
+                *out = offset;
+            }
+            tile.ends = Some(std::array::from_fn(|sum| all.partition_point(|&(s, _)| s <= sum)));
+            let offsets = || all.iter().map(|&(_, offset)| offset);
+            tile.reach = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
         }
         self.places[place] = Some(tile);
     }
@@ -197,17 +202,22 @@ impl<T: Real> Patterned<'_, T> {
         let tile = self.tiles.find(&key, self.tables);
         let at = (self.base + self.first + row) as i64;
         let (least, greatest) = (at + i64::from(tile.reach.0), at + i64::from(tile.reach.1) + TILE as i64);
-        let Some(count) = tile.offsets.filter(|_| least >= 0 && greatest <= self.x.len() as i64) else {
+        let Some(ends) = tile.ends.filter(|_| least >= 0 && greatest <= self.x.len() as i64) else {
             return false;
         };
         let (region, exit) = (tile.region, tile.exit);
-        let offsets = &self.tiles.offsets[region..][..count];
-        let values = &self.tiles.values[region..][..count];
-        let mut sums = [T::ZERO; TILE];
-        for (&offset, values) in offsets.iter().zip(values) {
-            let x = &self.x[(at + i64::from(offset)) as usize..][..TILE];
-            for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
-                *s = fma::<T, LEVEL>(value, x, *s);
+        let offsets = &self.tiles.offsets[region..][..MOST_OFFSETS];
+        let values = &self.tiles.values[region..][..MOST_OFFSETS];
+        let x = self.x;
+        let mut sums = slots::<T, LEVEL>(&offsets[..ends[0]], &values[..ends[0]], x, at);
+        if ends[0] < ends[SUMS - 1] {
+            let mut p = [[T::ZERO; TILE]; 4];
+            for (i, p) in p.iter_mut().enumerate() {
+                let here = ends[i]..ends[i + 1];
+                *p = slots::<T, LEVEL>(&offsets[here.clone()], &values[here], x, at);
+            }
+            for (r, s) in sums.iter_mut().enumerate() {
+                *s = s.plus(p[0][r].plus(p[2][r]).plus(p[1][r].plus(p[3][r])));
             }
         }
         if self.exit_apart {
@@ -238,12 +248,25 @@ impl<T: Real> Patterned<'_, T> {
     }
 }
 
+/// One sum of a tile whose first row is x[at].
+#[inline(always)]
+fn slots<T: Real, const LEVEL: u8>(offsets: &[i32], values: &[[T; TILE]], x: &[T], at: i64) -> [T; TILE] {
+    let mut sums = [T::ZERO; TILE];
+    for (&offset, values) in offsets.iter().zip(values) {
+        let x = &x[(at + i64::from(offset)) as usize..][..TILE];
+        for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
+            *s = fma::<T, LEVEL>(value, x, *s);
+        }
+    }
+    sums
+}
+
 pub(super) fn step_pattern<T: Real>(call: &Call<'_>) {
     let (patterns, values, x) = (call.read::<u32>(1), call.read::<T>(2), call.read::<T>(5));
     let ids = if call.param(SHARED) == 2 { Ids::Bytes(call.read(0)) } else { Ids::Words(call.read(0)) };
-    let offsets = &patterns[call.param(SHARED + 1) as usize..];
-    let tables = Tables { patterns, offsets, values };
-    let exit_apart = call.param(SHARED + 2) != 0;
+    let from = |param: usize| &patterns[call.param(SHARED + param) as usize..];
+    let tables = Tables { words: patterns, pointers: from(1), offsets: from(2), values };
+    let exit_apart = call.param(SHARED + 3) != 0;
     let base = (call.param(5) + call.param(6)) as usize;
     let matrix = call.contents(1);
     // Few large pieces: a thread works tiles out again after another thread's piece.

@@ -20,7 +20,7 @@ use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
 use crate::sparse::HEADER;
 
 /// One step with a matrix in HYB.
-pub static STEP: Kernel = kernel!(step);
+pub static STEP: Kernel = kernel!(step).with_cuda_groups(6);
 /// One step with a packed matrix.
 pub static STEP_PACKED: Kernel = kernel!(step_packed);
 /// One step with a matrix of pairs.

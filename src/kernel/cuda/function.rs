@@ -127,7 +127,7 @@ impl<'a> Body<'a> {
     }
 
     /// The entry point, whose arguments are those variables of the module.
-    pub(super) fn entry(mut self, name: &str, arguments: &[Handle<GlobalVariable>]) -> Written {
+    pub(super) fn entry(mut self, name: &str, groups: u32, arguments: &[Handle<GlobalVariable>]) -> Written {
         let function = self.function_scope()?;
         let mut parameters = Vec::new();
         for &variable in arguments {
@@ -138,8 +138,9 @@ impl<'a> Body<'a> {
                 _ => self.unit.parameter(variable)?,
             });
         }
-        let group = super::Kernel::GROUP;
-        self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group})"));
+        let [group, _, _] = self.unit.module.entry_points[0].workgroup_size;
+        let groups = if groups > 0 { format!(", {groups}") } else { String::new() };
+        self.line(&format!("extern \"C\" __global__ void __launch_bounds__({group}{groups})"));
         self.line(&format!("{name}({}) {{", parameters.join(", ")));
         self.depth += 1;
 
@@ -219,18 +220,18 @@ fn constant(space: AddressSpace) -> &'static str {
     }
 }
 
-/// A built-in value; groups are 256 × 1 × 1 threads.
+/// A built-in value; groups have one dimension.
 fn built_in(builtin: BuiltIn) -> Written {
     let text = match builtin {
         BuiltIn::WorkGroupId => "Vec<u32, 3>{{blockIdx.x, blockIdx.y, blockIdx.z}}",
         BuiltIn::NumWorkGroups => "Vec<u32, 3>{{gridDim.x, gridDim.y, gridDim.z}}",
-        BuiltIn::WorkGroupSize => "Vec<u32, 3>{{256u, 1u, 1u}}",
+        BuiltIn::WorkGroupSize => "Vec<u32, 3>{{blockDim.x, 1u, 1u}}",
         BuiltIn::LocalInvocationId => "Vec<u32, 3>{{threadIdx.x, 0u, 0u}}",
         BuiltIn::LocalInvocationIndex => "threadIdx.x",
         BuiltIn::GlobalInvocationId => {
-            "Vec<u32, 3>{{blockIdx.x * 256u + threadIdx.x, blockIdx.y, blockIdx.z}}"
+            "Vec<u32, 3>{{blockIdx.x * blockDim.x + threadIdx.x, blockIdx.y, blockIdx.z}}"
         }
-        BuiltIn::NumSubgroups => "8u",
+        BuiltIn::NumSubgroups => "blockDim.x / 32u",
         BuiltIn::SubgroupId => "threadIdx.x / 32u",
         BuiltIn::SubgroupSize => "32u",
         BuiltIn::SubgroupInvocationId => "subgroup_lane()",

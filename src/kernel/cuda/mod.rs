@@ -122,7 +122,7 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     let module = naga::front::wgsl::parse_str(&text)
         .map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
     let info = validate(&module).map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
-    write(kernel.name, &module, &info).map_err(|refusal| {
+    write(kernel, &module, &info).map_err(|refusal| {
         let line = refusal.span.is_defined().then(|| refusal.span.location(&text).line_number);
         refuse(line, refusal.construct)
     })
@@ -148,7 +148,7 @@ fn validate(module: &Module) -> Result<ModuleInfo, Box<naga::WithSpan<naga::vali
         .map_err(Box::new)
 }
 
-fn write(name: &str, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> {
+fn write(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> {
     let mut layouter = Layouter::default();
     layouter.update(module.to_ctx()).map_err(|e| Refusal::new(format!("a type without a layout ({e})")))?;
     let unit = Unit { module, info, layouter };
@@ -159,13 +159,13 @@ fn write(name: &str, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> 
     if entry.stage != ShaderStage::Compute {
         return Err(Refusal::new(format!("an entry point of the stage {:?}", entry.stage)));
     }
-    if entry.name != name {
-        return Err(Refusal::new(format!("the entry point {}, not {name}", entry.name)));
+    if entry.name != kernel.name {
+        return Err(Refusal::new(format!("the entry point {}, not {}", entry.name, kernel.name)));
     }
     if module.overrides.iter().next().is_some() || entry.workgroup_size_overrides.is_some() {
         return Err(Refusal::new("override"));
     }
-    if entry.workgroup_size != [Kernel::GROUP, 1, 1] {
+    if entry.workgroup_size != [kernel.group, 1, 1] {
         return Err(Refusal::new(format!("workgroups of {:?}", entry.workgroup_size)));
     }
     let bindings = bindings(&unit)?;
@@ -192,8 +192,11 @@ fn write(name: &str, module: &Module, info: &ModuleInfo) -> Written<CudaKernel> 
     }
     let arguments = immediates.map(|(variable, _)| variable).into_iter();
     let arguments: Vec<_> = arguments.chain(bindings.iter().map(|b| b.0)).collect();
-    text +=
-        &Body::of_function(&unit, &entry.function, info.get_entry_point(0)).entry(&entry.name, &arguments)?;
+    text += &Body::of_function(&unit, &entry.function, info.get_entry_point(0)).entry(
+        &entry.name,
+        kernel.cuda_groups,
+        &arguments,
+    )?;
     text += "}  // namespace wgsl\n";
 
     Ok(CudaKernel {

@@ -82,3 +82,19 @@ unsafe fn avx512<B: Body>(body: B) {
 unsafe fn avx2<B: Body>(body: B) {
     body.run::<AVX2>();
 }
+/// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
+#[inline(always)]
+pub fn prefetch<T>(data: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(here) = data.get(at) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let here: *const i8 = std::ptr::from_ref(here).cast();
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(here);
+            _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(64));
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}

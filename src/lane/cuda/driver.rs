@@ -132,7 +132,7 @@ impl Drop for Memory {
 
 /// Page-locked host memory.
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(crate) struct Pinned {
     context: Context,
     pointer: *mut c_void,
     len: usize,
@@ -140,6 +140,8 @@ pub(super) struct Pinned {
 
 // SAFETY: plain memory that this value owns.
 unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub(super) fn new(context: Context, len: usize) -> Result<Self, DriverError> {
@@ -149,9 +151,14 @@ impl Pinned {
         Ok(Self { context, pointer, len })
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes that this value owns; transfers to and from them are waited for before they are
-        // looked at (see `Staging`).
+        // looked at (see `Staging` and `HostArray`).
+        unsafe { std::slice::from_raw_parts(self.pointer.cast(), self.len) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
     }
 }
@@ -202,7 +209,8 @@ impl Stream {
 
     /// Host to device; the host bytes must stay until an event behind it has happened.
     pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<(), DriverError> {
-        // SAFETY: the caller checked the range; the source is page-locked and outlives the copy (see `Staging`).
+        // SAFETY: the caller checked the range; the source is page-locked and outlives the copy (see `Staging` and
+        // `HostArray`).
         unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream) }
     }
 

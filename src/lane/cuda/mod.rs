@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
-use driver::{Context, Function, Pinned, Stream};
-pub(crate) use driver::{Event, Memory};
+use driver::{Context, Function, Stream};
+pub(crate) use driver::{Event, Memory, Pinned};
 pub(super) use port::{Inbox, Outbox};
 
 use super::pieces::pieces;
@@ -57,6 +57,7 @@ const SLOTS: usize = 2;
 pub(crate) struct CudaLaunch {
     function: Function,
     grid: (u32, u32),
+    group: u32,
     pub(super) params: Vec<u32>,
     /// Kept alive, as long as the launch may run.
     args: Vec<Arc<Memory>>,
@@ -187,7 +188,7 @@ impl CudaLane {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
-                let bytes = &mut pinned.bytes()[..chunk.len()];
+                let bytes = &mut pinned.bytes_mut()[..chunk.len()];
                 bytes.copy_from_slice(chunk);
                 self.stream.send(bytes, dst, offset + (i * SLOT) as u64)?;
                 event.record(&self.stream)?;
@@ -205,7 +206,7 @@ impl CudaLane {
             let fetch = |staging: &mut Staging, i: usize| -> std::result::Result<(), DriverError> {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
-                self.stream.fetch(src, offset + (i * SLOT) as u64, &mut pinned.bytes()[..lengths[i]])?;
+                self.stream.fetch(src, offset + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
                 event.record(&self.stream)
             };
             for i in 0..lengths.len().min(SLOTS) {
@@ -222,6 +223,40 @@ impl CudaLane {
             Ok(())
         };
         copy().map_err(|e| self.error("a download", e))
+    }
+
+    /// Page-locked memory, zeroed.
+    pub(super) fn lock_pages(&self, bytes: u64) -> Result<Pinned> {
+        match Pinned::new(self.context, bytes as usize) {
+            Ok(mut memory) => {
+                memory.bytes_mut().fill(0);
+                Ok(memory)
+            }
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
+                device: "the host".to_owned(),
+                what: "page-locked memory".to_owned(),
+                asked: bytes,
+                limit: "the driver does not get that much".to_owned(),
+            }),
+            Err(e) => Err(self.error("locking memory", e)),
+        }
+    }
+
+    /// Puts a copy into the stream, from page-locked memory that stays as it is until [`CudaLane::finish`].
+    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
+        self.enter()?;
+        self.stream.send(src, dst, offset).map_err(|e| self.error("an upload", e))
+    }
+
+    /// Puts a copy into the stream, to page-locked memory that nobody looks at until [`CudaLane::finish`].
+    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
+        self.enter()?;
+        self.stream.fetch(src, offset, dst).map_err(|e| self.error("a download", e))
+    }
+
+    /// Waits for everything that is in the stream.
+    pub(super) fn finish(&self) -> Result<()> {
+        self.stream.synchronize().map_err(|e| self.error("a wait", e))
     }
 
     pub(super) fn clear(&self, dst: &Memory, bytes: u64) -> Result<()> {
@@ -269,8 +304,14 @@ impl CudaLane {
             args.len(),
             params.len()
         );
-        let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
-        Ok(CudaLaunch { function, grid: super::fold(groups, 65_535), params: params.to_vec(), args })
+        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
+        Ok(CudaLaunch {
+            function,
+            group: kernel.group,
+            grid: super::fold(groups, 65_535),
+            params: params.to_vec(),
+            args,
+        })
     }
 
     fn side(&self, side: Side) -> &Stream {
@@ -304,7 +345,7 @@ impl CudaLane {
             #[expect(unsafe_code, reason = "a launch")]
             // SAFETY: parameters and pointers are those of the kernel's text (its interface is asserted when the
             // launch is made); the launch keeps its memory, and whoever drops that waits for the device.
-            unsafe { self.side(side).launch(launch.function, launch.grid, Kernel::GROUP, arguments) }
+            unsafe { self.side(side).launch(launch.function, launch.grid, launch.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
         Ok(())

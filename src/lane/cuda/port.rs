@@ -28,7 +28,7 @@ impl Staged {
     }
 
     fn slice(&mut self) -> &mut [u8] {
-        &mut self.pinned.bytes()[..self.bytes]
+        &mut self.pinned.bytes_mut()[..self.bytes]
     }
 }
 
@@ -92,12 +92,5 @@ impl Inbox {
             staged.event.record(&lane.stream)
         };
         deliver().map_err(|e| lane.error("an exchange", e))
-    }
-}
-
-impl CudaLane {
-    /// Waits for everything in the stream.
-    pub(in crate::lane) fn finish(&self) -> Result<()> {
-        self.stream.synchronize().map_err(|e| self.error("an exchange", e))
     }
 }

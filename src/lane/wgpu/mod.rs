@@ -329,7 +329,7 @@ impl WgpuLane {
                 self.device.spec, self.device.name, kernel.name
             )));
         }
-        let groups = items.div_ceil(Kernel::GROUP as usize).max(1) as u64;
+        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
         Ok(WgpuLaunch {
             pipeline,
             group,

@@ -1,0 +1,198 @@
+// out[d points + i] = coordinate first_dimension + d of point first_point + i of a sequence, as a fraction of 2^32.
+// One thread a value, points of one dimension beside each other. Writes 4 bytes a value; reads 16 bytes of the table for
+// every 4 bits of the point's number (Sobol), 4 (Halton) or nothing, the same for all threads of a dimension.
+// No floating-point number occurs.
+alias real = f64;
+
+struct Params {
+    step: u32,
+    sequence: u32,         // 0 Sobol, 1 Halton, 2 Faure, 3 Philox
+    scramble: u32,         // 0 none, 1 Owen, 2 shift
+    tabled: u32,           // dimensions from this one on are Philox's
+    base: u32,             // of Faure's digits
+    key: u32,              // of the stream's scrambles
+    seed_low: u32,
+    seed_high: u32,
+    component: u32,
+    replicate: u32,
+    first_point: u32,
+    points: u32,
+    first_dimension: u32,
+    dimensions: u32,
+    out: u32,              // place of the first value
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> table: array<vec4<u32>>;  // Sobol: 32 words a dimension; Halton: one, its base
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+
+// A bijection of 32 bits whose outputs look independent.
+fn mix_bits(bits: u32) -> u32 {
+    var x = bits;
+    x ^= x >> 16u;
+    x *= 0x7feb352du;
+    x ^= x >> 15u;
+    x *= 0x846ca68bu;
+    x ^= x >> 16u;
+    return x;
+}
+
+// The seed of one dimension's scramble.
+fn dimension_key(key: u32, dimension: u32) -> u32 {
+    return mix_bits(key + dimension * 0x9e3779b9u);
+}
+
+// The upper half of a product: no type of WGSL holds 64 bits everywhere.
+fn multiply_high(a: u32, b: u32) -> u32 {
+    let al = a & 0xffffu;
+    let ah = a >> 16u;
+    let bl = b & 0xffffu;
+    let bh = b >> 16u;
+    let low = al * bh;
+    let high = ah * bl;
+    let carry = ((al * bl) >> 16u) + (low & 0xffffu) + (high & 0xffffu);
+    return ah * bh + (low >> 16u) + (high >> 16u) + (carry >> 16u);
+}
+
+// Philox4x32-10: four words for a counter.
+fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
+    var c = counter;
+    var k = key;
+    for (var round = 0u; round < 10u; round++) {
+        let a = multiply_high(0xd2511f53u, c.x);
+        let b = multiply_high(0xcd9e8d57u, c.z);
+        c = vec4(b ^ c.y ^ k.x, 0xcd9e8d57u * c.z, a ^ c.w ^ k.y, 0xd2511f53u * c.x);
+        k += vec2(0x9e3779b9u, 0xbb67ae85u);
+    }
+    return c;
+}
+
+// Word `dimension` of a point's stream of random words.
+fn philox_u32(point: u32, dimension: u32, stream: vec2<u32>, seed: vec2<u32>) -> u32 {
+    let words = philox(vec4(point, dimension >> 2u, stream), seed);
+    return words[dimension & 3u];
+}
+
+// A coordinate of a point of the Sobol sequence, its first digit in bit 0.
+fn sobol_reversed(point: u32, dimension: u32) -> u32 {
+    var x = 0u;
+    var at = 8u * dimension;
+    for (var i = point; i != 0u; i >>= 4u) {
+        let c = table[at];
+        x ^= (c.x & (0u - (i & 1u))) ^ (c.y & (0u - ((i >> 1u) & 1u)))
+            ^ (c.z & (0u - ((i >> 2u) & 1u))) ^ (c.w & (0u - ((i >> 3u) & 1u)));
+        at++;
+    }
+    return x;
+}
+
+// Owen's scramble of a coordinate that has its first digit in bit 0: what happens to a bit depends on those below it.
+fn owen_reversed(bits: u32, seed: u32) -> u32 {
+    var x = bits;
+    x ^= x * 0x3d20adeau;
+    x += seed;
+    x *= (seed >> 16u) | 1u;
+    x ^= x * 0x05526c56u;
+    x ^= x * 0x53a22864u;
+    return x;
+}
+
+// (digit 2^32 + fraction) / base, rounded down, for digit < base < 2^16.
+fn push_digit(digit: u32, fraction: u32, base: u32) -> u32 {
+    let high = (digit << 16u) | (fraction >> 16u);
+    let q = high / base;
+    let low = ((high - q * base) << 16u) | (fraction & 0xffffu);
+    return (q << 16u) | (low / base);
+}
+
+// The digits of a number in a base, mirrored at the point.
+fn halton_u32(point: u32, base: u32) -> u32 {
+    var power = 1u;
+    while point / power >= base { power *= base; }
+    var rest = point;
+    var y = 0u;
+    for (; power != 0u; power /= base) {
+        let digit = rest / power;
+        rest -= digit * power;
+        y = push_digit(digit, y, base);
+    }
+    return y;
+}
+
+// The digits of a number, the last one first; how many there are.
+fn digits_of(number: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    var count = 0u;
+    for (var rest = number; rest != 0u; rest /= base) {
+        (*digits)[count] = rest % base;
+        count++;
+    }
+    return count;
+}
+
+// The digits of a coordinate, the first one first: those of a number, as coefficients of a polynomial that is moved.
+fn faure_digits(point: u32, dimension: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    let count = digits_of(point, base, digits);
+    for (var r = 0u; r + 1u < count; r++) {
+        for (var c = count - 1u; c > r; c--) {
+            (*digits)[c - 1u] = ((*digits)[c - 1u] + dimension * (*digits)[c]) % base;
+        }
+    }
+    return count;
+}
+
+// The fraction with these digits.
+fn fraction(count: u32, base: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    var y = 0u;
+    for (var r = count; r > 0u; r--) { y = push_digit((*digits)[r - 1u], y, base); }
+    return y;
+}
+
+// Owen's scramble of digits, of as many as a word holds: a random affine map of each, chosen by those before it.
+fn owen_digits(base: u32, key: u32, digits: ptr<function, array<u32, 32>>) -> u32 {
+    var hash = key;
+    var count = 0u;
+    for (var reach = 0xffffffffu; reach != 0u; reach /= base) {
+        let digit = (*digits)[count];
+        let a = 1u + multiply_high(hash, base - 1u);
+        let c = multiply_high(dimension_key(hash, 0u), base);
+        (*digits)[count] = (a * digit + c) % base;
+        hash = dimension_key(hash, digit + 1u);
+        count++;
+    }
+    return fraction(count, base, digits);
+}
+
+// A coordinate of a point.
+fn sequence_u32(point: u32, dimension: u32) -> u32 {
+    if p.sequence == 3u || dimension >= p.tabled {
+        return philox_u32(point, dimension, vec2(p.component, p.replicate), vec2(p.seed_low, p.seed_high));
+    }
+    let key = dimension_key(p.key, dimension);
+    if p.sequence == 0u {
+        let x = sobol_reversed(point, dimension);
+        if p.scramble == 1u { return reverseBits(owen_reversed(x, key)); }
+        return reverseBits(x) ^ select(0u, key, p.scramble == 2u);
+    }
+    // An array starts as zeros: digits beyond the number's own.
+    var digits: array<u32, 32>;
+    if p.sequence == 1u {
+        let base = table[dimension >> 2u][dimension & 3u];
+        if p.scramble == 1u {
+            digits_of(point, base, &digits);
+            return owen_digits(base, key, &digits);
+        }
+        return halton_u32(point, base) + select(0u, key, p.scramble == 2u);
+    }
+    let count = faure_digits(point, dimension, p.base, &digits);
+    if p.scramble == 1u { return owen_digits(p.base, key, &digits); }
+    return fraction(count, p.base, &digits) + select(0u, key, p.scramble == 2u);
+}
+
+@compute @workgroup_size(256)
+fn sequence(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+            @builtin(local_invocation_index) local: u32) {
+    let i = (group.y * groups.x + group.x) * 256u + local;
+    let d = i / p.points;
+    if d >= p.dimensions { return; }
+    out[p.out + i] = sequence_u32(p.first_point + (i - d * p.points), p.first_dimension + d);
+}

@@ -1,0 +1,184 @@
+// out_b = (sum over the walks i of block b of theta_i, largest row sum of |L|, largest |f| that they met), the walks
+// of walk.wgsl straight from A in compressed rows: no table is made, and only rows that a walk meets are read. One thread a walk, 256
+// walks of one task a workgroup, added as a tree. A step reads its row twice, first for the diagonal entry and the sum of
+// the others, then up to the entry that it takes: 12 bytes an entry for the sum, 12 for each that is passed.
+alias real = f64;
+
+struct Params {
+    step: u32,
+    groups: u32,       // blocks of a step
+    first: u32,        // block of step 0
+    end: u32,          // one past the last block
+    per_task: u32,     // blocks of a task
+    first_point: u32,
+    end_point: u32,
+    length: u32,       // T
+    cut: u32,          // bits of an f32
+    sequence: u32,     // 0 Sobol, 3 Philox
+    scramble: u32,     // 0 none, 1 Owen, 2 shift
+    tabled: u32,       // dimensions from this one on are Philox's
+    seed_low: u32,
+    seed_high: u32,
+    given: u32,        // 1: the matrix is L and the right-hand side f; 0: Jacobi's splitting
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> starts: array<u32>;
+@group(0) @binding(1) var<storage, read> columns: array<u32>;
+@group(0) @binding(2) var<storage, read> values: array<real>;
+@group(0) @binding(3) var<storage, read> rhs: array<real>;
+@group(0) @binding(4) var<storage, read> tasks: array<vec4<u32>>;  // first row, key, component, replicate
+@group(0) @binding(5) var<storage, read> table: array<vec4<u32>>;  // of the sequence
+@group(0) @binding(6) var<storage, read_write> out: array<vec4<real>>;
+
+var<workgroup> sums: array<vec4<real>, 256>;
+
+// A bijection of 32 bits whose outputs look independent.
+fn mix_bits(bits: u32) -> u32 {
+    var x = bits;
+    x ^= x >> 16u;
+    x *= 0x7feb352du;
+    x ^= x >> 15u;
+    x *= 0x846ca68bu;
+    x ^= x >> 16u;
+    return x;
+}
+
+// The seed of one dimension's scramble.
+fn dimension_key(key: u32, dimension: u32) -> u32 {
+    return mix_bits(key + dimension * 0x9e3779b9u);
+}
+
+// The upper half of a product: no type of WGSL holds 64 bits everywhere.
+fn multiply_high(a: u32, b: u32) -> u32 {
+    let al = a & 0xffffu;
+    let ah = a >> 16u;
+    let bl = b & 0xffffu;
+    let bh = b >> 16u;
+    let low = al * bh;
+    let high = ah * bl;
+    let carry = ((al * bl) >> 16u) + (low & 0xffffu) + (high & 0xffffu);
+    return ah * bh + (low >> 16u) + (high >> 16u) + (carry >> 16u);
+}
+
+// Philox4x32-10: four words for a counter.
+fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
+    var c = counter;
+    var k = key;
+    for (var round = 0u; round < 10u; round++) {
+        let a = multiply_high(0xd2511f53u, c.x);
+        let b = multiply_high(0xcd9e8d57u, c.z);
+        c = vec4(b ^ c.y ^ k.x, 0xcd9e8d57u * c.z, a ^ c.w ^ k.y, 0xd2511f53u * c.x);
+        k += vec2(0x9e3779b9u, 0xbb67ae85u);
+    }
+    return c;
+}
+
+// A coordinate of a point of the Sobol sequence, its first digit in bit 0.
+fn sobol_reversed(point: u32, dimension: u32) -> u32 {
+    var x = 0u;
+    var at = 8u * dimension;
+    for (var i = point; i != 0u; i >>= 4u) {
+        let c = table[at];
+        x ^= (c.x & (0u - (i & 1u))) ^ (c.y & (0u - ((i >> 1u) & 1u)))
+            ^ (c.z & (0u - ((i >> 2u) & 1u))) ^ (c.w & (0u - ((i >> 3u) & 1u)));
+        at++;
+    }
+    return x;
+}
+
+// Owen's scramble of a coordinate that has its first digit in bit 0: what happens to a bit depends on those below it.
+fn owen_reversed(bits: u32, seed: u32) -> u32 {
+    var x = bits;
+    x ^= x * 0x3d20adeau;
+    x += seed;
+    x *= (seed >> 16u) | 1u;
+    x ^= x * 0x05526c56u;
+    x ^= x * 0x53a22864u;
+    return x;
+}
+
+// theta of a walk, the largest row sum and the largest |f| that it met.
+fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> {
+    let cut = real(bitcast<f32>(p.cut));
+    let seed = vec2(p.seed_low, p.seed_high);
+    var words = vec4(0u);
+    var row = first;
+    var weight = real(1);
+    var theta = real(0);
+    var worst = real(0);
+    var largest = real(0);
+    for (var j = 0u; ; j++) {
+        let begin = starts[row];
+        let end = starts[row + 1u];
+        var diagonal = real(p.given);
+        var sum = real(0);
+        for (var e = begin; e < end; e++) {
+            let a = values[e];
+            if p.given == 0u && columns[e] == row { diagonal = a; } else { sum += abs(a); }
+        }
+        // A row without a diagonal entry has an infinite sum, which is how the host hears of it.
+        if diagonal == real(0) { return vec4(theta, real(1e30), largest, real(0)); }
+        let f = rhs[row] / diagonal;
+        largest = max(largest, abs(f));
+        theta = fma(weight, f, theta);
+        let norm = sum / abs(diagonal);
+        worst = max(worst, norm);
+        if j == p.length { break; }
+        weight *= norm;
+        if abs(weight) <= cut { break; }
+        var u: u32;
+        if p.sequence == 0u && j < p.tabled {
+            let x = sobol_reversed(point, j);
+            let scramble = dimension_key(key, j);
+            u = reverseBits(select(x, owen_reversed(x, scramble), p.scramble == 1u));
+            u ^= select(0u, scramble, p.scramble == 2u);
+        } else {
+            if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
+            u = words[j & 3u];
+        }
+        // In the middle of the fraction's cell, so that no rounding meets an end.
+        let aim = (real(u) + real(0.5)) * (sum * real(2.3283064365386963e-10));
+        var reached = real(0);
+        var next = row;
+        var positive = true;
+        for (var e = begin; e < end; e++) {
+            let a = values[e];
+            let column = columns[e];
+            if (p.given == 0u && column == row) || a == real(0) { continue; }
+            next = column;
+            positive = a > real(0);
+            reached += abs(a);
+            if reached > aim { break; }
+        }
+        // l = -a / diagonal in Jacobi's splitting.
+        if positive != (p.given == 1u || diagonal < real(0)) { weight = -weight; }
+        row = next;
+    }
+    return vec4(theta, worst, largest, real(0));
+}
+
+@compute @workgroup_size(256)
+fn walk_lazy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+             @builtin(local_invocation_index) local: u32) {
+    let member = group.y * groups.x + group.x;
+    let block = p.first + p.step * p.groups + member;
+    if member >= p.groups || block >= p.end { return; }
+    let task_number = block / p.per_task;
+    let point = p.first_point + (block - task_number * p.per_task) * 256u + local;
+    var theta = vec4<real>();
+    if point < p.end_point {
+        let task = tasks[task_number];
+        theta = lazy_from(task.x, point, task.y, task.zw);
+    }
+    sums[local] = theta;
+    for (var half = 128u; half > 0u; half >>= 1u) {
+        workgroupBarrier();
+        if local < half {
+            let a = sums[local];
+            let b = sums[local + half];
+            sums[local] = vec4(a.x + b.x, max(a.y, b.y), max(a.z, b.z), real(0));
+        }
+    }
+    if local == 0u { out[block] = sums[0]; }
+}

@@ -1,0 +1,189 @@
+//! Errors of the sequences against the number of chains (Fig. 2 of the paper of 2015).
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{prepare, record};
+use crate::Result;
+use crate::bench::{Record, Spread};
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::models::System;
+use crate::walk::Sweeps;
+use crate::walk::chains::{Chains, Feed, Round, Task};
+use crate::walk::control::Control;
+use crate::walk::published;
+use crate::walk::sequence::{Scramble, Sequence};
+use crate::walk::table::Table;
+
+/// A way to walk.
+struct Method {
+    name: &'static str,
+    sequence: Sequence,
+    scramble: Scramble,
+    /// Whether rows are in value order.
+    ordered: bool,
+    sweeps: Sweeps,
+}
+
+const NONE: Sweeps = Sweeps::Fixed(0);
+
+const METHODS: [Method; 12] = [
+    Method {
+        name: "philox",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "mtgp32",
+        sequence: Sequence::Mtgp32,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "halton",
+        sequence: Sequence::Halton,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "faure",
+        sequence: Sequence::Faure,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "sobol",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "halton shift",
+        sequence: Sequence::Halton,
+        scramble: Scramble::Shift,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "faure shift",
+        sequence: Sequence::Faure,
+        scramble: Scramble::Shift,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "sobol owen",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: false,
+        sweeps: NONE,
+    },
+    Method {
+        name: "philox value",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: true,
+        sweeps: NONE,
+    },
+    Method {
+        name: "sobol owen value",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: true,
+        sweeps: NONE,
+    },
+    Method {
+        name: "philox sweeps",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: Sweeps::Auto,
+    },
+    Method {
+        name: "sobol owen value sweeps",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: true,
+        sweeps: Sweeps::Auto,
+    },
+];
+
+/// Errors of one point of a curve: components times replicates.
+const ERRORS: u32 = 256;
+const REPLICATES: u32 = 16;
+
+/// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
+/// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn accuracy(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    reference: &[f64],
+    exponents: &[u32],
+) -> Result<Vec<Record>> {
+    let (split, f, gate) = prepare(system)?;
+    let n = split.unknowns();
+    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let mut records: Vec<Record> = Vec::new();
+    for method in &METHODS {
+        let control = Control::new(&split, &gate, &f, method.sweeps, 0.0);
+        let order = method.ordered.then(|| {
+            let mut values = vec![0.0; n];
+            split.sweep(&control.r, &control.r, &mut values);
+            values
+        });
+        let table = Table::build(&split, &gate, &[&control.r], order.as_deref())?;
+        // The truncation stays far below every error that is measured.
+        let length = published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), gate.norm) as u32;
+        let feed = Feed::new(method.sequence, method.scramble, length, 0, 84, false)?;
+        let chains = Chains::new(lanes, precision, &table, &feed)?;
+        let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
+        let components = ERRORS / replicates;
+        let tasks: Vec<Task> = (0..components)
+            .flat_map(|c| {
+                let row = (u64::from(c) * 2_654_435_761 % n as u64) as u32;
+                (0..replicates).map(move |replicate| Task { row, component: row, replicate })
+            })
+            .collect();
+        for &exponent in exponents {
+            let points = 1u32 << exponent;
+            let at = Instant::now();
+            let sums =
+                chains.sums(&tasks, Round { points: (0, points), length, cut: 0.0 }, &mut |_, _| Ok(()))?;
+            let seconds = at.elapsed().as_secs_f64();
+            let square = |(task, sum): (&Task, &f64)| {
+                let m = task.row as usize;
+                let estimate = control.h[m] + gate.walk_scale(m) * sum / f64::from(points);
+                (estimate - reference[m]).powi(2)
+            };
+            let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(ERRORS)).sqrt();
+            let of_philox = |r: &&Record| {
+                r.more.as_ref().is_some_and(|m| m["method"] == "philox" && m["chains"] == points)
+            };
+            let philox = records.iter().find(of_philox).map_or(rmse, |r| r.relative_error * largest);
+            let more = json!({
+                "method": method.name, "chains": points, "length": length, "sweeps": control.sweeps, "errors": ERRORS,
+                "rmse": rmse, "times_smaller_than_philox": philox / rmse,
+            });
+            let case = format!("{} accuracy", system.name);
+            let steps = f64::from(ERRORS) * f64::from(points) * f64::from(length);
+            records.push(Record {
+                relative_error: rmse / largest,
+                steps_per_s: Some(steps / seconds),
+                ..record(lanes, precision, system, case, Spread::of(vec![seconds]), more)
+            });
+        }
+    }
+    Ok(records)
+}

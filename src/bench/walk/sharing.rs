@@ -1,0 +1,69 @@
+//! Pseudo-random points made anew for every component against quasi-random ones made once for all (Figs. 3 and 4 of the
+//! paper of 2015).
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{prepare, record};
+use crate::Result;
+use crate::bench::{Record, Spread};
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::models::System;
+use crate::walk::chains::{Chains, Feed, Round, Task};
+use crate::walk::sequence::{Scramble, Sequence};
+use crate::walk::table::Table;
+
+/// Measures many components: MTGP32 and Philox for each, Sobol shared and made ahead, Sobol on the fly.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn sharing(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    components: u32,
+    chains: u32,
+    length: u32,
+    repeat: usize,
+) -> Result<Vec<Record>> {
+    let (split, f, gate) = prepare(system)?;
+    let table = Table::build(&split, &gate, &[&f], None)?;
+    let n = split.unknowns() as u64;
+    let mut records = Vec::new();
+    for (name, sequence, shared, ahead) in [
+        ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
+        ("philox, new for every component", Sequence::Philox, false, true),
+        ("halton, one for all", Sequence::Halton, true, true),
+        ("faure, one for all", Sequence::Faure, true, true),
+        ("sobol, one for all", Sequence::Sobol, true, true),
+        ("philox on the fly", Sequence::Philox, false, false),
+        ("sobol on the fly, one for all", Sequence::Sobol, true, false),
+    ] {
+        let feed = Feed::new(sequence, Scramble::None, length, 0, 84, ahead)?;
+        let on = Chains::new(lanes, precision, &table, &feed)?;
+        let tasks: Vec<Task> = (0..components)
+            .map(|c| {
+                let row = (u64::from(c) * 2_654_435_761 % n) as u32;
+                Task { row, component: if shared { 0 } else { row }, replicate: 0 }
+            })
+            .collect();
+        let round = Round { points: (0, chains), length, cut: 0.0 };
+        let once = || {
+            let at = Instant::now();
+            on.sums(&tasks, round, &mut |_, _| Ok(())).map(|_| at.elapsed().as_secs_f64())
+        };
+        once()?;
+        let seconds = Spread::of((0..repeat).map(|_| once()).collect::<Result<_>>()?);
+        let steps = f64::from(components) * f64::from(chains) * f64::from(length);
+        let more = json!({"method": name, "components": components, "chains": chains, "length": length});
+        let case = format!("{} {components} components N={chains} T={length} {name}", system.name);
+        records.push(Record {
+            repetitions: repeat,
+            steps_per_s: Some(steps / seconds.median),
+            ..record(lanes, precision, system, case, seconds, more)
+        });
+    }
+    Ok(records)
+}

@@ -1,0 +1,93 @@
+//! `kolmo bench transfer`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use super::{Common, Outcome, Size};
+use crate::bench::{self, Record};
+use crate::io::output::OutputFile;
+use crate::lane::DeviceSpec;
+use crate::report::{bytes, seconds};
+use crate::tridiagonal::lane_count::LANE_COUNTS;
+use crate::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Transfer {
+    /// Bytes moved one way, shared out to the lanes
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    size: Size,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn run(args: &Transfer) -> Result<Outcome> {
+    if args.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if args.size.0 < 4096 {
+        return Err(Error::Invalid(format!(
+            "--size {} B is too little to time; give 4KiB or more",
+            args.size.0
+        )));
+    }
+    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let counts = match args.common.lanes.0 {
+        Some(lanes) => vec![lanes],
+        None => LANE_COUNTS.to_vec(),
+    };
+    let mut devices: Vec<Vec<Record>> = Vec::new();
+    for spec in &args.common.device.0 {
+        let spec = std::slice::from_ref(spec);
+        let most = counts[counts.len() - 1];
+        let (lanes, precision) = args.common.open_lanes(spec, most)?;
+        let mut records = Vec::new();
+        for &count in &counts {
+            super::interrupt::check()?;
+            // Lanes of the CPU divide its threads, so each number of them opens its own.
+            if spec[0] == DeviceSpec::Cpu && count < most {
+                let (few, precision) = args.common.open_lanes(spec, count)?;
+                records.extend(bench::transfer(&few, precision, args.size.0, args.repeat)?);
+            } else {
+                records.extend(bench::transfer(&lanes[..count], precision, args.size.0, args.repeat)?);
+            }
+        }
+        devices.push(records);
+    }
+    if let Some(mut file) = report.take() {
+        for record in devices.iter().flatten() {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&devices)).map_err(|e| out.error(e))?;
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+fn table(devices: &[Vec<Record>]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header(["case", "device", "lanes", "bytes", "median", "least", "GB/s", "speed"]);
+    for (case, records) in devices.iter().flat_map(|records| bench::TRANSFERS.map(|case| (case, records))) {
+        let of_case: Vec<&Record> = records.iter().filter(|r| r.case == case).collect();
+        for r in &of_case {
+            table.add_row([
+                r.case.clone(),
+                format!("{} ({})", r.device, r.backend),
+                r.lanes.to_string(),
+                bytes(r.bytes),
+                seconds(r.seconds.median),
+                seconds(r.seconds.min),
+                format!("{:.1}", r.gb_per_s),
+                // Relative to the fewest lanes of the same device.
+                format!("{:.2} x", of_case[0].seconds.median / r.seconds.median),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,270 @@
+//! `kolmo walk`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use super::progress::Progress;
+use super::{Common, Outcome, interrupt, say};
+use crate::io::output::OutputFile;
+use crate::io::write::push_number;
+use crate::io::{read_matrix, read_rhs};
+use crate::models::{System, system};
+use crate::report;
+use crate::transient::Status;
+use crate::walk::sequence::{Scramble, Sequence};
+use crate::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use crate::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Walk {
+    /// A file (.mtx, .npz) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
+    /// random-dominant:N,PER_ROW,RHO,positive or …,signed
+    matrix: String,
+    /// Right-hand side: .npy, .mtx (each column one) or text with a number a line; repeatable. Ones for files, uniform
+    /// in (0, 1) times the diagonal for built-ins
+    #[arg(short = 'b', long = "rhs", value_name = "FILE")]
+    rhs: Vec<PathBuf>,
+    /// Components of x, from 0: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", required = true)]
+    component: String,
+    /// Half-width that intervals must not exceed [default: 1e-3 of max |f| / (1 - norm)]
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    epsilon: Option<f64>,
+    /// Probability that an interval is to hold its component
+    #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
+    confidence: f64,
+    /// Where the points come from: sobol, halton, faure, philox or mtgp32
+    #[arg(long, value_name = "S", default_value = "sobol")]
+    sequence: Sequence,
+    /// How replicates differ: owen, shift or none [default: owen; philox and mtgp32 differ by themselves]
+    #[arg(long, value_name = "S")]
+    scramble: Option<Scramble>,
+    /// Chains of a component over all replicates; auto grows their number until epsilon is met; norm and row-norm are
+    /// the a-priori estimates
+    #[arg(long, value_name = "N", default_value = "auto")]
+    chains: Count,
+    /// Chains of a component at most, over all replicates
+    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
+    max_chains: u64,
+    /// Independent replicates
+    #[arg(long, value_name = "R", default_value_t = 16)]
+    replicates: u32,
+    /// Steps of a chain; auto or corrected: as many as delta asks for; printed: the estimate without the factor 1 - norm
+    #[arg(long, value_name = "T", default_value = "auto")]
+    length: Length,
+    /// Bound of the truncation [default: a tenth of epsilon]
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    delta: Option<f64>,
+    /// auto, jacobi, scaled-jacobi, richardson:W, or given: the matrix is L and the right-hand side f
+    #[arg(long, value_name = "S", default_value = "auto")]
+    splitting: Splitting,
+    /// Order of the entries in a row
+    #[arg(long, value_name = "O", default_value = "value")]
+    row_order: OrderArg,
+    /// Sweeps over the whole system whose residual is walked on: auto or a number; 0 walks on f
+    #[arg(long, value_name = "K", default_value = "auto")]
+    sweeps: Sweeps,
+    /// Walk straight from the matrix: no table, order, sweeps or certificate
+    #[arg(long)]
+    lazy: bool,
+    /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
+    #[arg(long, value_name = "G")]
+    groups: Option<u32>,
+    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024
+    #[arg(long, value_name = "W")]
+    group_size: Option<u32>,
+    /// Make all points ahead, into a buffer
+    #[arg(long)]
+    points_ahead: bool,
+    /// One sequence for all components
+    #[arg(long)]
+    shared_sequence: bool,
+    /// Walk although nothing proves that walks converge
+    #[arg(long)]
+    force: bool,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Output file, .csv
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Value,
+    Index,
+}
+
+/// Reads a matrix from a file, or makes a built-in one with its right-hand side.
+pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Vec<Vec<f64>>)> {
+    let mut built = match system(spec, seed) {
+        Some(built) => built?,
+        None => {
+            let path = Path::new(spec);
+            if !path.exists() {
+                return Err(Error::File {
+                    path: path.into(),
+                    reason: format!(
+                        "there is no such file; give a matrix in .mtx or .npz, or a built-in: {}",
+                        crate::models::SYSTEMS
+                    ),
+                });
+            }
+            let matrix = read_matrix(path)?;
+            let rhs = vec![1.0; matrix.rows()];
+            System { name: spec.to_owned(), matrix, rhs }
+        }
+    };
+    let mut given = Vec::new();
+    for path in rhs {
+        given.extend(read_rhs(path)?);
+    }
+    if given.is_empty() {
+        given.push(std::mem::take(&mut built.rhs));
+    }
+    Ok((built, given))
+}
+
+/// The components that a list names, in its order.
+pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
+    let component = |s: &str| match s.trim().parse::<u32>() {
+        Ok(i) if (i as usize) < n => Ok(i),
+        Ok(i) => Err(Error::Invalid(format!(
+            "--component: {i} is none of a system of {n} unknowns; they are 0 to {}",
+            n.max(1) - 1
+        ))),
+        _ => Err(Error::Invalid(format!("--component: '{s}' is no number; give I,J,K-L, counted from 0"))),
+    };
+    let mut all = Vec::new();
+    for item in list.split(',') {
+        match item.split_once('-') {
+            Some((a, b)) => {
+                let (a, b) = (component(a)?, component(b)?);
+                if b < a {
+                    return Err(Error::Invalid(format!("--component: the range {item} runs backwards")));
+                }
+                all.extend(a..=b);
+            }
+            None => all.push(component(item)?),
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn run(args: &Walk) -> Result<Outcome> {
+    let started = Instant::now();
+    let options = Options {
+        epsilon: args.epsilon,
+        confidence: args.confidence,
+        sequence: args.sequence,
+        scramble: args.scramble,
+        seed: args.seed,
+        replicates: args.replicates,
+        chains: args.chains,
+        max_chains: args.max_chains,
+        length: args.length,
+        delta: args.delta,
+        splitting: args.splitting,
+        order: match args.row_order {
+            OrderArg::Value => RowOrder::Value,
+            OrderArg::Index => RowOrder::Index,
+        },
+        sweeps: args.sweeps,
+        shared: args.shared_sequence,
+        force: args.force,
+        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
+        lazy: args.lazy,
+        grid: match (args.group_size, args.groups) {
+            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
+                Some(Grid { groups, ..Grid::PUBLISHED })
+            }
+            (None, _) => None,
+            (Some(size), groups) => Some(Grid { groups: groups.unwrap_or(Grid::PUBLISHED.groups), size }),
+        },
+        ahead: args.points_ahead,
+    };
+    let mut output = open(args.output.as_deref(), args.common.report.as_deref())?;
+    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let (lanes, precision) = args.common.open()?;
+    let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
+    interrupt::check()?;
+    let components = components(&args.component, system.matrix.rows())?;
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
+    let mut progress = Progress::new(args.common.quiet, "steps");
+    let mut solution = solve(&lanes, precision, &problem, &options, &mut |done, all| {
+        interrupt::check()?;
+        progress.at(done, all);
+        Ok(())
+    })?;
+    drop(progress);
+    output.write_all(&table(&solution, rhs.len() > 1)).map_err(|e| output.error(e))?;
+    output.commit()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::walk::Run {
+        system: &system.name,
+        confidence: args.confidence,
+        devices: report::devices(&lanes, precision),
+        solution: &solution,
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !args.common.quiet {
+        for warning in &solution.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        say(run.text().trim_end());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+fn open(output: Option<&Path>, report: Option<&Path>) -> Result<OutputFile> {
+    let Some(path) = output else { return Ok(OutputFile::stdout()) };
+    if report == Some(path) {
+        return Err(Error::Invalid(format!(
+            "-o and --report both name {}; give them two files",
+            path.display()
+        )));
+    }
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("csv") => OutputFile::create(path),
+        other => Err(Error::File {
+            path: path.into(),
+            reason: format!("'.{}' is no format of components; use .csv", other.unwrap_or("")),
+        }),
+    }
+}
+
+/// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several.
+fn table(solution: &Solution, several: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    if several {
+        text.extend_from_slice(b"rhs,");
+    }
+    text.extend_from_slice(b"component,estimate,half_width,chains,length\n");
+    for c in &solution.components {
+        if several {
+            text.extend_from_slice(format!("{},", c.rhs).as_bytes());
+        }
+        text.extend_from_slice(format!("{},", c.component).as_bytes());
+        push_number(&mut text, c.estimate);
+        text.push(b',');
+        push_number(&mut text, c.half_width);
+        text.extend_from_slice(format!(",{},{}\n", c.chains, c.length).as_bytes());
+    }
+    text
+}

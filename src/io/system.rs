@@ -1,0 +1,60 @@
+//! General matrices and right-hand sides, whatever their format.
+
+use std::path::Path;
+
+use super::{mtx, npy, npz, text};
+use crate::lane::cpu::expect_memory;
+use crate::sparse::CsrMatrix;
+use crate::walk::splitting::MOST_UNKNOWNS;
+use crate::{Error, Result};
+
+/// The extension in lower case, without `.gz`.
+fn extension(path: &Path) -> String {
+    let bare = match path.extension() {
+        Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
+        _ => path.to_path_buf(),
+    };
+    bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+}
+
+/// Reads a matrix: Matrix Market `.mtx` or SciPy's `.npz` (CSR). Entries at one place are added.
+///
+/// # Errors
+/// Whatever the format's reader finds, and an extension of neither.
+pub fn read_matrix(path: &Path) -> Result<CsrMatrix> {
+    let entries = match &extension(path)[..] {
+        "mtx" => mtx::read_matrix(path)?,
+        "npz" => npz::read_matrix(path)?,
+        _ => {
+            return Err(Error::File {
+                path: path.into(),
+                reason: format!(
+                    "has no extension of a matrix's format: .mtx (or .mtx.gz) or .npz, and is no built-in; there are {}",
+                    crate::models::SYSTEMS
+                ),
+            });
+        }
+    };
+    // A size line must not decide how much memory is taken.
+    let (rows, columns) = (entries.rows, entries.columns);
+    if rows.max(columns) > MOST_UNKNOWNS {
+        let reason = format!("{rows} rows and {columns} columns; at most {MOST_UNKNOWNS} are possible");
+        return Err(Error::File { path: path.into(), reason });
+    }
+    expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
+        format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
+    })?;
+    Ok(CsrMatrix::from_entries(&entries))
+}
+
+/// Reads right-hand sides: one from `.npy` or from text with one number a line, one a column from Matrix Market.
+///
+/// # Errors
+/// Whatever the format's reader finds.
+pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
+    match &extension(path)[..] {
+        "npy" => Ok(vec![npy::read_vector(path)?]),
+        "mtx" => mtx::read_columns(path),
+        _ => Ok(vec![text::read_vector(path)?]),
+    }
+}

@@ -1,0 +1,368 @@
+//! Tridiagonal systems: `.npz` with members dl, d, du and b, `.csv` with those columns, a tridiagonal `.mtx`.
+
+use std::fs::File;
+use std::io::{BufReader, Seek, Write};
+use std::path::Path;
+
+use super::npy::{self, Header};
+use super::output::OutputFile;
+use super::write::{push_integer, push_number, write_in_blocks, write_text};
+use super::{mtx, npz, text};
+use crate::tridiagonal::System;
+use crate::{Error, Result};
+
+/// A system from a file, and the shape in which its unknowns are written: that of b.
+#[derive(Debug, Clone)]
+pub struct SystemFile {
+    /// The system.
+    pub system: System,
+    /// `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`.
+    pub shape: Vec<usize>,
+    /// Whether the file has a right-hand side; else it is 1 in every row.
+    pub has_b: bool,
+}
+
+/// An array with its shape, in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Lengths of its dimensions.
+    pub shape: Vec<usize>,
+    /// Elements, the last dimension running fastest.
+    pub values: Vec<f64>,
+}
+
+fn fail<T>(path: &Path, reason: String) -> Result<T> {
+    Err(Error::File { path: path.into(), reason })
+}
+
+/// The extension in lower case, without `.gz`.
+fn extension(path: &Path) -> String {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("").to_ascii_lowercase();
+    let bare = name.strip_suffix(".gz").unwrap_or(&name);
+    bare.rsplit_once('.').map_or(String::new(), |(_, e)| e.to_owned())
+}
+
+/// Reads a system, `cyclic` if corner entries of a matrix are meant; `b`, from `-b`, takes the place of the file's
+/// own right-hand side.
+///
+/// # Errors
+/// Whatever the format's reader finds; [`Error::File`] for shapes that do not fit and for a matrix that is not
+/// tridiagonal, with its first entry that is off.
+pub fn read(path: &Path, cyclic: bool, b: Option<Array>) -> Result<SystemFile> {
+    let (dl, d, du, own) = match extension(path).as_str() {
+        "npz" => {
+            let mut arrays = npz::read_arrays(path, &["dl", "d", "du"], &["b"])?.into_iter();
+            let mut next = || arrays.next().flatten();
+            match (next(), next(), next(), next()) {
+                (Some(dl), Some(d), Some(du), b) => (dl, d, du, b),
+                _ => unreachable!("members that are needed are there"),
+            }
+        }
+        "csv" => read_csv(path)?,
+        "mtx" => read_mtx(path, cyclic)?,
+        other => {
+            return fail(
+                path,
+                format!(
+                    "'.{other}' is no format of tridiagonal systems; use .npz, .csv or .mtx, or a built-in: {}",
+                    crate::models::TRIDIAGONAL
+                ),
+            );
+        }
+    };
+    let has_b = own.is_some() || b.is_some();
+    let b = b.or(own);
+    assemble(dl, d, du, b, cyclic).map(|(system, shape)| SystemFile { system, shape, has_b }).map_err(|e| {
+        match e {
+            Error::Invalid(reason) => Error::File { path: path.into(), reason },
+            e => e,
+        }
+    })
+}
+
+/// Puts a system together from arrays of the shapes that files may have; 1 stands for a right-hand side that is not
+/// given.
+fn assemble(dl: Array, d: Array, du: Array, b: Option<Array>, cyclic: bool) -> Result<(System, Vec<usize>)> {
+    let (batch, n) = match d.shape[..] {
+        [n] => (1, n),
+        [batch, n] => (batch, n),
+        _ => {
+            return Err(Error::Invalid(format!(
+                "d has the shape {:?}; [n] and [batch, n] are possible",
+                d.shape
+            )));
+        }
+    };
+    for (name, array) in [("dl", &dl), ("du", &du)] {
+        let fits = array.shape.len() == d.shape.len()
+            && array.shape[..array.shape.len() - 1] == d.shape[..d.shape.len() - 1]
+            && [n, n.wrapping_sub(1)].contains(&array.shape[array.shape.len() - 1]);
+        if !fits {
+            return Err(Error::Invalid(format!(
+                "{name} has the shape {:?}, d has {:?}; {name} needs as many numbers, or one fewer a system as in LAPACK",
+                array.shape, d.shape
+            )));
+        }
+        if cyclic && array.shape[array.shape.len() - 1] != n {
+            return Err(Error::Invalid(format!(
+                "{name} has no number for the corner of a cyclic system; give it {n} numbers a system"
+            )));
+        }
+    }
+    let b = b.unwrap_or_else(|| Array { shape: d.shape.clone(), values: vec![1.0; d.values.len()] });
+    if b.shape[..d.shape.len().min(b.shape.len())] != d.shape[..] || b.shape.len() > d.shape.len() + 1 {
+        return Err(Error::Invalid(format!(
+            "b has the shape {:?}, d has {:?}; b needs that shape, or one more dimension for several right-hand sides",
+            b.shape, d.shape
+        )));
+    }
+    let rhs = if b.shape.len() > d.shape.len() { b.shape[d.shape.len()] } else { 1 };
+    let shape = b.shape;
+    let columns = match rhs {
+        1 => vec![b.values],
+        rhs => (0..rhs).map(|k| b.values.iter().skip(k).step_by(rhs).copied().collect()).collect(),
+    };
+    let mut system = System::batched(batch, dl.values, d.values, du.values, columns)?;
+    system.cyclic = cyclic;
+    Ok((system, shape))
+}
+
+/// Reads the array of `-b`: `.npy` of any shape, or text with one number a line.
+///
+/// # Errors
+/// Whatever the format's reader finds.
+pub fn read_array(path: &Path) -> Result<Array> {
+    match extension(path).as_str() {
+        "npy" => {
+            let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+            let mut reader = BufReader::new(file);
+            let read = |reader: &mut BufReader<File>| {
+                let header = Header::read(reader)?;
+                header.expect_c_order()?;
+                let mut values = Vec::new();
+                header.floats(reader, |v| values.push(v))?;
+                let shape = header.shape.iter().map(|&k| k as usize).collect();
+                Ok(Array { shape, values })
+            };
+            read(&mut reader).map_err(|reason| Error::File { path: path.into(), reason })
+        }
+        _ => {
+            let values = text::read_vector(path)?;
+            Ok(Array { shape: vec![values.len()], values })
+        }
+    }
+}
+
+type Arrays = (Array, Array, Array, Option<Array>);
+
+/// Columns dl, d, du and perhaps b, in any order; the two unused ends may be empty.
+fn read_csv(path: &Path) -> Result<Arrays> {
+    let bytes = text::read(path)?;
+    let mut lines = text::Lines::new(&bytes);
+    let wrong = |line: u64, reason: String| Error::Parse { path: path.into(), line, reason };
+    let Some(head) = lines.next() else {
+        return fail(path, "is empty; its first line names the columns dl,d,du,b".to_owned());
+    };
+    let cells = |bytes: &[u8]| -> Vec<String> {
+        String::from_utf8_lossy(bytes).split(',').map(|c| c.trim().to_owned()).collect()
+    };
+    let names = cells(head.bytes);
+    let place = |name: &str| names.iter().position(|n| n == name);
+    let (Some(dl), Some(d), Some(du)) = (place("dl"), place("d"), place("du")) else {
+        return Err(wrong(
+            head.number,
+            format!("columns '{}'; dl, d and du are needed, and b is read", names.join(",")),
+        ));
+    };
+    let b = place("b");
+    let mut columns: [Vec<f64>; 4] = Default::default();
+    for line in lines {
+        let row = cells(line.bytes);
+        if row.len() == 1 && row[0].is_empty() {
+            continue;
+        }
+        for (k, at) in [Some(dl), Some(d), Some(du), b].into_iter().enumerate() {
+            let Some(at) = at else { continue };
+            let cell = row.get(at).map_or("", |c| c.as_str());
+            let value = match cell.parse::<f64>() {
+                Ok(value) => value,
+                // The ends that nothing uses; whether this is one is found when all rows are known.
+                Err(_) if cell.is_empty() && (k == 0 || k == 2) => f64::NAN,
+                Err(_) => {
+                    return Err(wrong(line.number, format!("'{cell}' in column {} is no number", names[at])));
+                }
+            };
+            columns[k].push(value);
+        }
+    }
+    let array = |values: Vec<f64>| Array { shape: vec![values.len()], values };
+    let [dl, d, du, rhs] = columns;
+    if d.is_empty() {
+        return fail(path, "has no row; a system has at least 1".to_owned());
+    }
+    Ok((array(dl), array(d), array(du), b.map(|_| array(rhs))))
+}
+
+fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
+    let matrix = mtx::read_matrix(path)?;
+    let n = matrix.rows;
+    if matrix.columns != n || n == 0 {
+        return fail(path, format!("{n} rows and {} columns; a system has as many of both", matrix.columns));
+    }
+    let mut diagonals = [vec![0.0; n], vec![0.0; n], vec![0.0; n]];
+    let mut seen = [vec![false; n], vec![false; n], vec![false; n]];
+    for ((&i, &j), &value) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        let (row, column) = (i as usize, j as usize);
+        let which = if row == column {
+            1
+        } else if row == column + 1 || (cyclic && row == 0 && column == n - 1) {
+            0
+        } else if row + 1 == column || (cyclic && row == n - 1 && column == 0) {
+            2
+        } else if value == 0.0 {
+            continue;
+        } else {
+            let hint = if row.abs_diff(column) == n - 1 {
+                "; corners belong to a system that is --cyclic"
+            } else {
+                ""
+            };
+            return fail(
+                path,
+                format!(
+                    "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}",
+                    row + 1,
+                    column + 1,
+                    row.abs_diff(column)
+                ),
+            );
+        };
+        if std::mem::replace(&mut seen[which][row], true) {
+            let lines = mtx::line_of(path, i, j)?;
+            return Err(Error::Parse {
+                path: path.into(),
+                line: lines.last().copied().unwrap_or(0),
+                reason: format!("entry ({}, {}) is there twice", row + 1, column + 1),
+            });
+        }
+        diagonals[which][row] = value;
+    }
+    let [dl, d, du] = diagonals.map(|values| Array { shape: vec![n], values });
+    Ok((dl, d, du, None))
+}
+
+/// Writes unknowns: `.npy` in the shape of b, `.csv` with a column a right-hand side, `.txt` one number a line.
+///
+/// # Errors
+/// Those of the output; [`Error::File`] where a `.txt` would need several columns.
+pub fn write(
+    mut out: OutputFile,
+    format: &str,
+    system: &System,
+    shape: &[usize],
+    x: &[Vec<f64>],
+) -> Result<()> {
+    let rows = system.rows();
+    let written = match format {
+        "npy" => (|| {
+            let mut writer = npy::NpyWriter::new(&mut out, shape)?;
+            if let [x] = x {
+                writer.write(x)?;
+            } else {
+                const BLOCK: usize = 1 << 12;
+                let mut block = Vec::new();
+                for first in (0..rows).step_by(BLOCK) {
+                    block.clear();
+                    for i in first..rows.min(first + BLOCK) {
+                        block.extend(x.iter().map(|x| x[i]));
+                    }
+                    writer.write(&block)?;
+                }
+            }
+            writer.finish().map(drop)
+        })(),
+        "txt" => x.iter().try_for_each(|x| write_text(&mut out, x)),
+        _ => (|| {
+            let several = system.batch > 1;
+            let mut head = if several { b"system,row".to_vec() } else { b"row".to_vec() };
+            if let [_] = x {
+                head.extend_from_slice(b",x");
+            } else {
+                for k in 0..x.len() {
+                    head.extend_from_slice(b",x");
+                    push_integer(&mut head, k as u64);
+                }
+            }
+            head.push(b'\n');
+            out.write_all(&head)?;
+            write_in_blocks(&mut out, rows, |range, text| {
+                for i in range {
+                    if several {
+                        push_integer(text, (i / system.n) as u64);
+                        text.push(b',');
+                    }
+                    push_integer(text, (i % system.n) as u64);
+                    for x in x {
+                        text.push(b',');
+                        push_number(text, x[i]);
+                    }
+                    text.push(b'\n');
+                }
+            })
+        })(),
+    };
+    written.map_err(|e| out.error(e))?;
+    out.commit()
+}
+
+/// Writes a system of one right-hand side as `.npz`, `.csv` or `.mtx`, the last without b.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_system<W: Write + Seek>(out: &mut W, format: &str, system: &System) -> std::io::Result<()> {
+    let n = system.n;
+    match format {
+        "npz" => {
+            let arrays = [("dl", &system.dl), ("d", &system.d), ("du", &system.du), ("b", &system.b[0])];
+            let shape = [n as u64];
+            npz::write_arrays(out, &arrays.map(|(name, values)| (name, &shape[..], &values[..])))
+        }
+        "csv" => {
+            out.write_all(b"dl,d,du,b\n")?;
+            write_in_blocks(out, n, |range, text| {
+                for i in range {
+                    for values in [&system.dl, &system.d, &system.du] {
+                        push_number(text, values[i]);
+                        text.push(b',');
+                    }
+                    push_number(text, system.b[0][i]);
+                    text.push(b'\n');
+                }
+            })
+        }
+        _ => {
+            let entries = 3 * n as u64 - 2;
+            writeln!(out, "%%MatrixMarket matrix coordinate real general\n{n} {n} {entries}")?;
+            write_in_blocks(out, n, |range, text| {
+                for i in range {
+                    let row = i as u64 + 1;
+                    let mut entry = |column: u64, value: f64| {
+                        push_integer(text, row);
+                        text.push(b' ');
+                        push_integer(text, column);
+                        text.push(b' ');
+                        push_number(text, value);
+                        text.push(b'\n');
+                    };
+                    if i > 0 {
+                        entry(row - 1, system.dl[i]);
+                    }
+                    entry(row, system.d[i]);
+                    if i + 1 < n {
+                        entry(row + 1, system.du[i]);
+                    }
+                }
+            })
+        }
+    }
+}

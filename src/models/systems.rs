@@ -1,0 +1,213 @@
+//! Built-in systems A x = b.
+
+use super::Parameters;
+use crate::Result;
+use crate::lane::cpu::expect_memory;
+use crate::sparse::CsrMatrix;
+use crate::walk::sequence::philox::philox;
+use crate::walk::splitting::MOST_UNKNOWNS;
+
+/// A built-in system.
+#[derive(Debug, Clone)]
+pub struct System {
+    /// Its specification with the numbers as they were understood, such as `poisson2d:316,0.9`.
+    pub name: String,
+    /// A, square.
+    pub matrix: CsrMatrix,
+    /// b: uniform in (0, 1) times the diagonal.
+    pub rhs: Vec<f64>,
+}
+
+/// Names and parameters of the built-in systems, for help and messages.
+pub const SYSTEMS: &str =
+    "poisson2d:SIDE,RHO, poisson3d:SIDE,RHO and random-dominant:N,PER_ROW,RHO,positive or …,signed";
+
+/// The built-in system that `spec` names, its random numbers chosen by `seed`; `None` when it names none.
+///
+/// # Errors
+/// [`Error::Invalid`] for parameters that it does not admit, [`Error::OutOfMemory`] for more than there is room for.
+///
+/// ```
+/// let system = kolmo::models::system("poisson2d:3,0.9", 0).unwrap()?;
+/// assert_eq!(system.matrix.rows(), 9);
+/// assert_eq!(system.matrix.row(4), (&[1, 3, 4, 5, 7][..], &[-1.0, -1.0, 4.0 / 0.9, -1.0, -1.0][..]));
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub fn system(spec: &str, seed: u64) -> Option<Result<System>> {
+    let (name, parameters) = spec.split_once(':')?;
+    let parameters = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
+    match name {
+        "poisson2d" => Some(poisson(&parameters, 2, seed)),
+        "poisson3d" => Some(poisson(&parameters, 3, seed)),
+        "random-dominant" => Some(random_dominant(&parameters, seed)),
+        _ => None,
+    }
+}
+
+/// The grid of side^d points with the diagonal 2d/ρ and −1 for each neighbour.
+fn poisson(parameters: &Parameters<'_>, dimensions: u32, seed: u64) -> Result<System> {
+    let example = if dimensions == 2 { "poisson2d:316,0.9" } else { "poisson3d:100,0.9" };
+    parameters.expect(&["SIDE", "RHO"], example)?;
+    let most = (MOST_UNKNOWNS as f64).powf(1.0 / f64::from(dimensions)) as u64;
+    let side = parameters.whole(0, "SIDE (points along an edge)", most, example)? as usize;
+    let rho = parameters.share(1, true, example)?;
+    let n = side.pow(dimensions);
+    let per_row = 2 * dimensions as usize;
+    room(parameters, n, per_row + 1)?;
+    let diagonal = per_row as f64 / rho;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+        let strides = (0..dimensions).map(|d| side.pow(d));
+        for stride in strides.clone().rev() {
+            if i / stride % side > 0 {
+                row.push(((i - stride) as u32, -1.0));
+            }
+        }
+        row.push((i as u32, diagonal));
+        for stride in strides {
+            if i / stride % side + 1 < side {
+                row.push(((i + stride) as u32, -1.0));
+            }
+        }
+    });
+    let rhs = (0..n).map(|i| diagonal * uniform(seed, i)).collect();
+    Ok(System { name: format!("poisson{dimensions}d:{side},{rho}"), matrix, rhs })
+}
+
+/// N rows of PER_ROW entries in random columns, of sizes uniform in (0.1, 1), and a diagonal of their sum over ρ.
+fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
+    const EXAMPLE: &str = "random-dominant:100000,10,0.8,positive";
+    parameters.expect(&["N", "PER_ROW", "RHO", "positive|signed"], EXAMPLE)?;
+    let n = parameters.whole(0, "N (number of unknowns)", MOST_UNKNOWNS as u64, EXAMPLE)? as usize;
+    let most = (n as u64 - 1).clamp(1, 1 << 16);
+    let per_row = parameters.whole(1, "PER_ROW (entries of a row off the diagonal)", most, EXAMPLE)? as usize;
+    let rho = parameters.share(2, false, EXAMPLE)?;
+    let signed = match parameters.values[3] {
+        "positive" => false,
+        "signed" => true,
+        _ => return Err(parameters.refuse("the fourth parameter", "positive or signed", EXAMPLE)),
+    };
+    if n < 2 {
+        return Err(parameters.refuse("N (number of unknowns)", "2 or more", EXAMPLE));
+    }
+    room(parameters, n, per_row + 1)?;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+        let mut words = (0u32..).flat_map(|k| philox([i as u32, k, 0, MATRIX], key(seed)));
+        let mut next = || words.next().expect("words without an end");
+        row.push((i as u32, 0.0));
+        while row.len() <= per_row {
+            // A column other than i, each as probable: the upper half of a product.
+            let column = ((u64::from(next()) * (n as u64 - 1)) >> 32) as u32;
+            let column = column + u32::from(column as usize >= i);
+            let size = 0.1 + 0.9 * fraction(next());
+            if let Err(place) = row.binary_search_by_key(&column, |e| e.0) {
+                // L = −A off the diagonal: positive without signs.
+                let negative = !signed || next() >> 31 == 1;
+                row.insert(place, (column, if negative { -size } else { size }));
+            }
+        }
+        let sum: f64 = row.iter().map(|e| e.1.abs()).sum();
+        let own = row.partition_point(|e| (e.0 as usize) < i);
+        row[own].1 = sum / rho;
+    });
+    let diagonal = |i: usize| {
+        let (columns, values) = matrix.row(i);
+        values[columns.partition_point(|&j| (j as usize) < i)]
+    };
+    let rhs = (0..n).map(|i| diagonal(i) * uniform(seed, i)).collect();
+    let kind = if signed { "signed" } else { "positive" };
+    Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
+}
+
+/// What random words are for: a word of their counter.
+const MATRIX: u32 = 1;
+const RHS: u32 = 2;
+
+fn key(seed: u64) -> [u32; 2] {
+    // Not a key of the walks' streams with the same seed.
+    [seed as u32 ^ 0x6b6f_6c6d, (seed >> 32) as u32 ^ 0x6f73_7973]
+}
+
+/// In (0, 1).
+fn fraction(word: u32) -> f64 {
+    (f64::from(word) + 0.5) / 4_294_967_296.0
+}
+
+fn uniform(seed: u64, i: usize) -> f64 {
+    fraction(philox([(i >> 2) as u32, 0, 0, RHS], key(seed))[i & 3])
+}
+
+/// An error if the system does not fit the host: twelve bytes an entry, twice while it is put together.
+fn room(parameters: &Parameters<'_>, n: usize, per_row: usize) -> Result<()> {
+    expect_memory(n as u64 * (16 + 24 * per_row as u64), || format!("the system {}", parameters.spec))
+}
+
+impl Parameters<'_> {
+    /// A number in (0, 1), or up to 1.
+    fn share(&self, place: usize, closed: bool, example: &str) -> Result<f64> {
+        match self.values[place].parse::<f64>() {
+            Ok(rho) if rho > 0.0 && (rho < 1.0 || (closed && rho == 1.0)) => Ok(rho),
+            _ => Err(self.refuse(
+                "RHO (row sums of |L|)",
+                if closed { "above 0 and at most 1" } else { "above 0 and below 1" },
+                example,
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_have_their_neighbours_and_row_sums() {
+        let three = system("poisson3d:4,0.5", 0).unwrap().unwrap();
+        assert_eq!((three.matrix.rows(), three.matrix.nnz()), (64, 64 + 2 * 3 * 48));
+        // Point (1, 1, 1) is number 21.
+        let (columns, values) = three.matrix.row(21);
+        assert_eq!(columns, [5, 17, 20, 21, 22, 25, 37]);
+        assert_eq!(values, [-1.0, -1.0, -1.0, 12.0, -1.0, -1.0, -1.0]);
+        assert!(three.rhs.iter().all(|&b| b > 0.0 && b < 12.0));
+    }
+
+    #[test]
+    fn random_systems_have_distinct_columns_and_exact_dominance() {
+        for (kind, seed) in [("positive", 0), ("signed", 7)] {
+            let s = system(&format!("random-dominant:500,12,0.8,{kind}"), seed).unwrap().unwrap();
+            let mut plus = 0;
+            for i in 0..500 {
+                let (columns, values) = s.matrix.row(i);
+                assert_eq!(columns.len(), 13);
+                assert!(columns.windows(2).all(|w| w[0] < w[1]));
+                let own = columns.iter().position(|&j| j as usize == i).expect("a diagonal entry");
+                let off: f64 = values.iter().map(|v| v.abs()).sum::<f64>() - values[own];
+                assert!((off / values[own] - 0.8).abs() < 1e-14);
+                assert!(s.rhs[i] > 0.0 && s.rhs[i] < values[own]);
+                plus += values.iter().filter(|v| **v > 0.0).count() - 1;
+            }
+            assert_eq!(plus > 0, kind == "signed", "{plus} positive entries off the diagonal");
+            let again = system(&format!("random-dominant:500,12,0.8,{kind}"), seed).unwrap().unwrap();
+            assert!(again.matrix == s.matrix && again.rhs == s.rhs);
+            let other = system(&format!("random-dominant:500,12,0.8,{kind}"), seed + 1).unwrap().unwrap();
+            assert!(other.matrix != s.matrix && other.rhs != s.rhs);
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_parameter_and_an_example() {
+        for (spec, what) in [
+            ("poisson2d:0,0.9", "SIDE"),
+            ("poisson2d:46341,0.9", "SIDE"),
+            ("poisson3d:10,1.5", "RHO"),
+            ("poisson2d:10", "2 needed"),
+            ("random-dominant:10,10,0.5,positive", "PER_ROW"),
+            ("random-dominant:10,3,1,positive", "RHO"),
+            ("random-dominant:10,3,0.5,negative", "positive or signed"),
+            ("random-dominant:1,1,0.5,signed", "2 or more"),
+        ] {
+            let error = system(spec, 0).expect(spec).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("for example"), "{error}");
+        }
+        assert!(system("matrix.mtx", 0).is_none() && system("wlan:3,4", 0).is_none());
+    }
+}

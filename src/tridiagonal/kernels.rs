@@ -1,0 +1,421 @@
+//! The kernels of the partition method and their CPU twins.
+
+use rayon::prelude::*;
+
+use super::unit::{Number, Unit, fma};
+use crate::kernel::{Kernel, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+
+/// Rows become units.
+pub static REDUCE: Kernel = kernel!(tridiagonal_reduce);
+/// Units become units of the next level.
+pub static MERGE: Kernel = kernel!(tridiagonal_merge);
+/// The interface system.
+pub static INTERFACE: Kernel = kernel!(tridiagonal_interface);
+/// From the unknowns next to the next level's units to those next to this level's.
+pub static EXPAND: Kernel = kernel!(tridiagonal_expand);
+/// The unknowns of units.
+pub static SOLVE: Kernel = kernel!(tridiagonal_solve);
+
+/// Every kernel of this engine.
+pub static ALL: [&Kernel; 7] = [
+    &REDUCE,
+    &MERGE,
+    &INTERFACE,
+    &EXPAND,
+    &SOLVE,
+    &super::block_kernels::BLOCK_REDUCE,
+    &super::block_kernels::BLOCK_SOLVE,
+];
+
+/// Rows of a unit.
+pub const UNIT: usize = 128;
+/// Rows of a tile: what one workgroup takes.
+pub const TILE: usize = 1024;
+/// Units that one workgroup joins to one.
+pub const FAN: usize = 256;
+
+/// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
+/// nothing against their row.
+pub const NOT_DOMINANT: u32 = 1 << 31;
+
+/// Flags of two parts.
+pub(super) fn both(a: u32, b: u32) -> u32 {
+    ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
+}
+
+/// Units that the twins eliminate at the same time, one a vector lane.
+const LANES: usize = 16;
+/// Rows of so many units: what a thread takes at a time.
+const STRIP: usize = LANES * UNIT;
+/// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
+const TURN: usize = 8;
+
+/// What the rows of a strip, or a part of it, are made of.
+#[derive(Clone, Copy)]
+struct Rows<'a, T> {
+    dl: &'a [T],
+    d: &'a [T],
+    du: &'a [T],
+    rhs: &'a [T],
+}
+
+impl<'a, T> Rows<'a, T> {
+    fn part(self, here: std::ops::Range<usize>) -> Self {
+        Self {
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            rhs: &self.rhs[here],
+        }
+    }
+}
+
+/// Where a chunk lies in its systems.
+#[derive(Clone, Copy)]
+struct Place {
+    n: usize,
+    first: usize,
+    ring: bool,
+}
+
+/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back: x_i = e − h·x_{i+1}.
+struct Scratch<T> {
+    dl: Box<[T]>,
+    du: Box<[T]>,
+    back: Box<[[[T; LANES]; 2]]>,
+}
+
+impl<T: Number> Scratch<T> {
+    fn new() -> Self {
+        let numbers = || vec![T::ZERO; STRIP].into_boxed_slice();
+        Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 2]; UNIT].into_boxed_slice() }
+    }
+
+    /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
+    fn cut(&mut self, rows: Rows<'_, T>, row: usize, place: Place) -> bool {
+        let (n, len) = (place.n, rows.d.len());
+        let start = (place.first + row) % n;
+        if place.ring || (start != 0 && start + len < n) {
+            return false;
+        }
+        let (dl, du) = (&mut self.dl[..len], &mut self.du[..len]);
+        dl.copy_from_slice(rows.dl);
+        du.copy_from_slice(rows.du);
+        // The first row of a system that lies at or behind the strip's first.
+        let mut at = (n - start) % n;
+        if at > 0 && at <= len {
+            du[at - 1] = T::ZERO;
+        }
+        while at < len {
+            dl[at] = T::ZERO;
+            if at + n <= len {
+                du[at + n - 1] = T::ZERO;
+            }
+            at += n;
+        }
+        true
+    }
+}
+
+/// `W` units, eliminated downwards side by side.
+struct Sweep<T, const W: usize> {
+    units: [[T; W]; 6],
+    /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
+    dominance: [T; W],
+    pivots: [T; W],
+}
+
+impl<T: Number, const W: usize> Sweep<T, W> {
+    #[inline(always)]
+    fn new() -> Self {
+        let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
+        let units = [zero, zero, minus, zero, minus, zero];
+        Self { units, dominance: [T::of(1.0); W], pivots: zero }
+    }
+
+    /// One more row of each unit.
+    #[inline(always)]
+    fn row<const LEVEL: u8>(&mut self, a: &[T; W], b: &[T; W], c: &[T; W], d: &[T; W], small: T) {
+        let [u0, u1, u2, u3, u4, u5] = &mut self.units;
+        for j in 0..W {
+            let (a, b, c, d) = (a[j], b[j], c[j], d[j]);
+            let rest = a.size() + c.size();
+            let pivot = fma::<T, LEVEL>(-a, u5[j], b);
+            let excess = b.size() - rest;
+            self.dominance[j] = if excess < self.dominance[j] { excess } else { self.dominance[j] };
+            let small = pivot.size() <= small * (rest + b.size());
+            self.pivots[j] = self.pivots[j] + if small { T::of(1.0) } else { T::ZERO };
+            let inverse = T::of(1.0) / pivot;
+            let e = fma::<T, LEVEL>(-a, u3[j], d) * inverse;
+            let g = -a * u4[j] * inverse;
+            let h = c * inverse;
+            u0[j] = fma::<T, LEVEL>(-u2[j], e, u0[j]);
+            u1[j] = fma::<T, LEVEL>(-u2[j], g, u1[j]);
+            u2[j] = -u2[j] * h;
+            u3[j] = e;
+            u4[j] = g;
+            u5[j] = h;
+        }
+    }
+
+    /// A unit's six numbers and its flags.
+    fn unit(&self, j: usize) -> ([T; 6], u32) {
+        let loose = !(self.dominance[j] >= T::ZERO);
+        let count = self.pivots[j].wide() as u32;
+        (std::array::from_fn(|k| self.units[k][j]), count | if loose { NOT_DOMINANT } else { 0 })
+    }
+}
+
+type Turned<T> = [[T; LANES]; TURN];
+
+/// Rows `at … at + 7` of each unit, turned so that one row of all units is a vector.
+#[inline(always)]
+fn turn<T: Number>(source: &[T], at: usize, out: &mut Turned<T>) {
+    let source = &source[..STRIP];
+    for j in 0..LANES {
+        let run = &source[j * UNIT + at..][..TURN];
+        for r in 0..TURN {
+            out[r][j] = run[r];
+        }
+    }
+}
+
+/// A strip up to its units.
+struct Up<'a, T> {
+    rows: Rows<'a, T>,
+    small: T,
+    units: &'a mut [T],
+    flags: &'a mut [u32],
+}
+
+impl<T: Number> Body for Up<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Rows { dl, d, du, rhs } = self.rows;
+        let out = self.units.chunks_exact_mut(6).zip(self.flags);
+        if d.len() < STRIP {
+            for (k, (unit, flags)) in out.enumerate() {
+                let mut sweep = Sweep::<T, 1>::new();
+                for i in k * UNIT..d.len().min((k + 1) * UNIT) {
+                    sweep.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
+                }
+                let numbers;
+                (numbers, *flags) = sweep.unit(0);
+                unit.copy_from_slice(&numbers);
+            }
+            return;
+        }
+        let mut sweep = Sweep::<T, LANES>::new();
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn(dl, at, &mut a);
+            turn(d, at, &mut b);
+            turn(du, at, &mut c);
+            turn(rhs, at, &mut r);
+            for k in 0..TURN {
+                sweep.row::<LEVEL>(&a[k], &b[k], &c[k], &r[k], self.small);
+            }
+        }
+        for (j, (unit, flags)) in out.enumerate() {
+            let numbers;
+            (numbers, *flags) = sweep.unit(j);
+            unit.copy_from_slice(&numbers);
+        }
+    }
+}
+
+/// A strip down to its unknowns, from those next to its units.
+struct Down<'a, T> {
+    rows: Rows<'a, T>,
+    outer: &'a [T],
+    back: &'a mut [[[T; LANES]; 2]],
+    x: &'a mut [T],
+}
+
+/// With the unknown before it known, a row leaves x_i = e − h·x_{i+1}.
+#[inline(always)]
+fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &mut T) {
+    let inverse = T::of(1.0) / fma::<T, LEVEL>(-a, *h, b);
+    *e = fma::<T, LEVEL>(-a, *e, d) * inverse;
+    *h = c * inverse;
+}
+
+impl<T: Number> Body for Down<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Rows { dl, d, du, rhs } = self.rows;
+        if d.len() < STRIP {
+            let back = self.back.as_flattened_mut().as_flattened_mut();
+            for (k, outer) in self.outer.chunks_exact(2).enumerate() {
+                let here = k * UNIT..d.len().min((k + 1) * UNIT);
+                let (mut e, mut h) = (outer[0], T::ZERO);
+                for (i, back) in here.clone().zip(back.chunks_exact_mut(2)) {
+                    eliminate::<T, LEVEL>(dl[i], d[i], du[i], rhs[i], &mut e, &mut h);
+                    (back[0], back[1]) = (e, h);
+                }
+                let mut next = outer[1];
+                for (x, back) in self.x[here].iter_mut().zip(back.chunks_exact(2)).rev() {
+                    next = fma::<T, LEVEL>(-back[1], next, back[0]);
+                    *x = next;
+                }
+            }
+            return;
+        }
+        let (back, x) = (&mut self.back[..UNIT], &mut self.x[..STRIP]);
+        let (mut e, mut h, mut next) = ([T::ZERO; LANES], [T::ZERO; LANES], [T::ZERO; LANES]);
+        for j in 0..LANES {
+            (e[j], next[j]) = (self.outer[2 * j], self.outer[2 * j + 1]);
+        }
+        let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
+        let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
+        for at in (0..UNIT).step_by(TURN) {
+            turn(dl, at, &mut a);
+            turn(d, at, &mut b);
+            turn(du, at, &mut c);
+            turn(rhs, at, &mut r);
+            for k in 0..TURN {
+                for j in 0..LANES {
+                    eliminate::<T, LEVEL>(a[k][j], b[k][j], c[k][j], r[k][j], &mut e[j], &mut h[j]);
+                }
+                back[at + k] = [e, h];
+            }
+        }
+        let mut turned = zero;
+        for at in (0..UNIT).step_by(TURN).rev() {
+            for k in (0..TURN).rev() {
+                let [e, h] = &back[at + k];
+                for j in 0..LANES {
+                    next[j] = fma::<T, LEVEL>(-h[j], next[j], e[j]);
+                }
+                turned[k] = next;
+            }
+            for j in 0..LANES {
+                let run = &mut x[j * UNIT + at..][..TURN];
+                for k in 0..TURN {
+                    run[k] = turned[k][j];
+                }
+            }
+        }
+    }
+}
+
+/// The share of a row below which a pivot is small: 4^−s.
+pub(super) fn small<T: Number>(s: u32) -> T {
+    let root = T::of(f64::from(1u32 << s));
+    T::of(1.0) / (root * root)
+}
+
+/// A chunk's diagonals, by strips.
+struct Chunk<'a, T> {
+    all: Rows<'a, T>,
+    rows: usize,
+    place: Place,
+}
+
+impl<'a, T: Number> Chunk<'a, T> {
+    fn of(call: &Call<'a>) -> Self {
+        let place =
+            Place { n: call.param(2) as usize, first: call.param(3) as usize, ring: call.param(4) == 1 };
+        let [dl, d, du, rhs] = [0, 1, 2, 3].map(|binding| call.read::<T>(binding));
+        Self { all: Rows { dl, d, du, rhs }, rows: call.param(1) as usize, place }
+    }
+
+    /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
+    fn strip<'s>(
+        &'s self,
+        strip: usize,
+        scratch: &'s mut Scratch<T>,
+    ) -> (Rows<'s, T>, &'s mut [[[T; LANES]; 2]]) {
+        let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
+        let (first, len) = (here.start, here.len());
+        let rows = self.all.part(here);
+        let cut = scratch.cut(rows, first, self.place);
+        let Scratch { dl, du, back } = scratch;
+        (if cut { Rows { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
+    }
+}
+
+fn tridiagonal_reduce<T: Number>(call: &Call<'_>) {
+    let chunk = Chunk::<T>::of(call);
+    let (small, count) = (small(call.param(5)), chunk.rows.div_ceil(UNIT));
+    let units = call.write::<T>(4)[..6 * count].par_chunks_mut(6 * LANES);
+    let strips = units.zip(call.write::<u32>(5)[..count].par_chunks_mut(LANES));
+    strips.enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
+        let (rows, _) = chunk.strip(strip, scratch);
+        dispatch(Up { rows, small, units, flags });
+    });
+}
+
+fn tridiagonal_solve<T: Number>(call: &Call<'_>) {
+    let chunk = Chunk::<T>::of(call);
+    let outer = call.read::<T>(4)[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let x = call.write::<T>(5)[..chunk.rows].par_chunks_mut(STRIP);
+    x.zip(outer).enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (x, outer))| {
+        let (rows, back) = chunk.strip(strip, scratch);
+        dispatch(Down { rows, outer, back, x });
+    });
+}
+
+/// Joins units in order; in the place of each stays what gives the unknowns at its left end.
+fn join_all<T: Number>(units: &[T], nodes: &mut [T], flags: &[u32], small: T) -> (Unit<T>, u32) {
+    let (mut whole, mut bad) = (Unit::EMPTY, 0);
+    for ((unit, node), flags) in units.chunks_exact(6).zip(nodes.chunks_exact_mut(6)).zip(flags) {
+        let (joined, between, det) = whole.join::<{ crate::lane::cpu::simd::PORTABLE }>(&Unit::of(unit));
+        bad = both(bad, *flags) + u32::from(det.size() <= small);
+        node.copy_from_slice(&between.u);
+        whole = joined;
+    }
+    (whole, bad)
+}
+
+/// The unknowns next to each unit, from those next to all of them.
+fn spread<T: Number>(nodes: &[T], [left, mut right]: [T; 2], outer: &mut [T]) {
+    for (node, outer) in nodes.chunks_exact(6).zip(outer.chunks_exact_mut(2)).rev() {
+        let (before, first) = Unit::of(node).between::<{ crate::lane::cpu::simd::PORTABLE }>(left, right);
+        outer.copy_from_slice(&[before, right]);
+        right = first;
+    }
+}
+
+fn tridiagonal_merge<T: Number>(call: &Call<'_>) {
+    let (count, small) = (call.param(1) as usize, small(call.param(2)));
+    let (units, flags) = (&mut call.write::<T>(0)[..6 * count], &call.read::<u32>(1)[..count]);
+    let (above, flags_above) = (call.write::<T>(2), call.write::<u32>(3));
+    let parts = units.par_chunks_mut(6 * FAN).zip(flags.par_chunks(FAN));
+    parts.zip(above.par_chunks_exact_mut(6)).zip(flags_above).for_each(|(((units, flags), above), bad)| {
+        let from = units.to_vec();
+        let whole;
+        (whole, *bad) = join_all(&from, units, flags, small);
+        above.copy_from_slice(&whole.u);
+    });
+}
+
+fn tridiagonal_expand<T: Number>(call: &Call<'_>) {
+    let count = call.param(1) as usize;
+    let (units, above) = (&call.read::<T>(0)[..6 * count], call.read::<T>(1));
+    let outer = call.write::<T>(2)[..2 * count].par_chunks_mut(2 * FAN);
+    outer.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks_exact(2)).for_each(|((outer, nodes), ends)| {
+        spread(nodes, [ends[0], ends[1]], outer);
+    });
+}
+
+fn tridiagonal_interface<T: Number>(call: &Call<'_>) {
+    let (count, ring, small) = (call.param(1) as usize, call.param(3) == 1, small(call.param(4)));
+    let (units, flags) = (&call.read::<T>(0)[..6 * count], call.read::<u32>(1));
+    let (nodes, outer) = (&mut call.write::<T>(3)[..6 * count], &mut call.write::<T>(4)[..2 * count]);
+    let (whole, mut bad) = join_all(units, nodes, flags, small);
+    let given = call.read::<T>(2);
+    let mut ends = [given[0], given[1]];
+    if ring {
+        let (closed, det) = whole.ring();
+        let [_, u1, _, _, _, u5] = whole.u;
+        bad += u32::from(det.size() <= small * (u1.size() + u5.size() + T::of(1.0)));
+        ends = closed;
+    }
+    call.write::<T>(5)[..6].copy_from_slice(&whole.u);
+    call.write::<u32>(6)[0] = bad;
+    spread(nodes, ends, outer);
+}

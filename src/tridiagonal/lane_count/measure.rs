@@ -1,0 +1,140 @@
+//! Measuring what the models are fitted to.
+
+use super::{LaneTime, StageTimes};
+use crate::Result;
+
+/// How long a size is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Solutions of each lane count at least.
+    pub least: usize,
+    /// At most.
+    pub most: usize,
+    /// Seconds for all lane counts, between these two.
+    pub seconds: f64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { least: 5, most: 51, seconds: 0.5 }
+    }
+}
+
+/// Times solutions on each of `counts` lanes, one lane first, and takes medians. `solve` gets a number of lanes and
+/// tells the seconds of a solution.
+///
+/// Every count is visited twice, in two orders, so that what changes over time (clocks, other programs) does not fall on
+/// one of them. The first solution of a visit, on which memory is allocated and touched, does not count.
+pub fn measure(
+    counts: &[usize],
+    effort: Effort,
+    solve: &mut dyn FnMut(usize) -> Result<f64>,
+) -> Result<Vec<LaneTime>> {
+    assert!(counts.first() == Some(&1) && counts.is_sorted(), "one lane comes first: {counts:?}");
+    let mut times = vec![Vec::new(); counts.len()];
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    let mut random = fastrand::Rng::with_seed(0);
+    let (least, most) = (effort.least.max(1), effort.most.max(1));
+    for visit in 0..2 {
+        random.shuffle(&mut order);
+        for &k in &order {
+            solve(counts[k])?;
+            let first = solve(counts[k])?;
+            times[k].push(1e3 * first);
+            // Half of what is to be done, on the second visit the rest.
+            let wanted = ((effort.seconds / counts.len() as f64 / first) as usize).clamp(least, most);
+            let until = if visit == 0 { wanted.div_ceil(2) } else { wanted };
+            while times[k].len() < until {
+                times[k].push(1e3 * solve(counts[k])?);
+            }
+        }
+    }
+    Ok(counts.iter().zip(times).map(|(&lanes, times)| LaneTime::of(lanes, times)).collect())
+}
+
+/// The median of each stage.
+pub fn median_stages(all: &[StageTimes]) -> StageTimes {
+    let of = |stage: fn(&StageTimes) -> f64| {
+        let mut times: Vec<f64> = all.iter().map(stage).collect();
+        times.sort_by(f64::total_cmp);
+        times[(times.len() - 1) / 2]
+    };
+    StageTimes {
+        h2d_1: of(|s| s.h2d_1),
+        comp_1: of(|s| s.comp_1),
+        d2h_1: of(|s| s.d2h_1),
+        stage_2: of(|s| s.stage_2),
+        h2d_3: of(|s| s.h2d_3),
+        comp_3: of(|s| s.comp_3),
+        d2h_3: of(|s| s.d2h_3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn every_count_is_visited_twice_and_warms_up_each_time() {
+        let effort = Effort { least: 6, most: 9, seconds: 0.0 };
+        let mut calls: Vec<usize> = Vec::new();
+
+        let times = measure(&[1, 2, 8], effort, &mut |lanes| {
+            // Slow whenever the number of lanes changes.
+            let warm = calls.last() == Some(&lanes);
+            calls.push(lanes);
+            Ok(if warm { 1e-3 * lanes as f64 } else { 1.0 })
+        })
+        .unwrap();
+
+        assert_eq!(times.iter().map(|t| t.lanes).collect::<Vec<_>>(), [1, 2, 8]);
+        for time in times {
+            assert!((time.median / time.lanes as f64 - 1.0).abs() < 1e-12 && time.min == time.median);
+            let visits = calls.chunk_by(|a, b| a == b).filter(|c| c[0] == time.lanes).count();
+            // The last of one round may be the first of the next.
+            assert!((1..=2).contains(&visits), "{calls:?}");
+            // A warm-up each visit, and six that count.
+            assert_eq!(calls.iter().filter(|l| **l == time.lanes).count(), 8);
+        }
+    }
+
+    #[test]
+    fn time_decides_between_the_fewest_and_the_most() {
+        let count = |seconds: f64, effort: Effort| {
+            let mut calls = 0;
+            measure(&[1], effort, &mut |_| {
+                calls += 1;
+                Ok(seconds)
+            })
+            .unwrap();
+            calls - 2
+        };
+        let effort = Effort { least: 2, most: 11, seconds: 1.0 };
+
+        assert_eq!([10.0, 0.2, 1e-6].map(|seconds| count(seconds, effort)), [2, 5, 11]);
+    }
+
+    #[test]
+    fn the_first_error_ends_it() {
+        let mut calls = 0;
+
+        let failed = measure(&[1, 2], Effort::default(), &mut |_| {
+            calls += 1;
+            Err(Error::Interrupted)
+        });
+
+        assert!(matches!(failed, Err(Error::Interrupted)));
+        assert_eq!(calls, 1);
+    }
+
+    #[test]
+    fn each_stage_has_its_own_median() {
+        let all = [(1.0, 9.0), (3.0, 7.0), (2.0, 8.0)];
+        let all = all.map(|(comp_1, d2h_3)| StageTimes { comp_1, d2h_3, ..StageTimes::default() });
+
+        let median = median_stages(&all);
+
+        assert_eq!((median.comp_1, median.d2h_3, median.h2d_1), (2.0, 8.0, 0.0));
+    }
+}

@@ -1,0 +1,197 @@
+//! How many lanes a host-to-host solution should be spread over.
+//!
+//! Chunks of one system go through upload, stage 1, download, upload, stage 3 and download on k lanes at a time, so
+//! that transfers of one chunk hide behind the kernels of another. More lanes hide more, and each costs something. Two
+//! models say where that balances, both fitted to measurements of this machine ([`SizeTimes`]):
+//!
+//! * [`overlap`]: the model of Veneva and Imamura, with the form of its overhead preset and two regimes of size;
+//! * [`choice`]: the one that is used. Weighted least squares with coefficients that cannot be negative, no overhead for
+//!   one lane, one regime; the form is the one with the least regret on sizes that were left out of its fit.
+//!
+//! [`published`] holds the numbers of the first, as published, and [`store`] keeps what was measured and fitted.
+//!
+//! # Symbols
+//! | symbol | identifier | |
+//! |---|---|---|
+//! | T₁ᴴ²ᴰ, T₁ᶜᴼᴹᴾ, T₁ᴰ²ᴴ | `h2d_1`, `comp_1`, `d2h_1` | stage 1: upload, kernels, download |
+//! | T₂ᴴ | `stage_2` | interface system |
+//! | T₃ᴴ²ᴰ, T₃ᶜᴼᴹᴾ, T₃ᴰ²ᴴ | `h2d_3`, `comp_3`, `d2h_3` | stage 3 |
+//! | sum | [`StageTimes::sum`] | T₁ᶜᴼᴹᴾ + T₁ᴰ²ᴴ + T₃ᴴ²ᴰ + T₃ᶜᴼᴹᴾ, what overlap can hide |
+//! | num_str | `lanes` | lanes, CUDA streams in the source |
+//! | τ | `lane_cost` | cost of one lane: in the source its creation, here what it adds to a solution, as lanes stay open |
+//!
+//! All times are in milliseconds, the source's unit.
+//!
+//! # Sources
+//! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
+//!   partition method", Mathematical Modeling and Computational Physics, Yerevan 2024; see also arXiv:2501.05938.
+//! * J. Gómez-Luna, J. M. González-Linares, J. I. Benavides, N. Guil, "Performance models for asynchronous data
+//!   transfers on consumer graphics processing units", Journal of Parallel and Distributed Computing 72(9), 2012,
+//!   doi:10.1016/j.jpdc.2011.07.011.
+//! * B. van Werkhoven, J. Maassen, F. J. Seinstra, H. E. Bal, "Performance models for CPU-GPU data transfers", CCGrid
+//!   2014, pp. 11-20.
+
+pub mod choice;
+pub mod measure;
+pub mod overlap;
+pub mod published;
+pub mod regression;
+pub mod store;
+
+use serde::{Deserialize, Serialize};
+
+/// Lane counts that are measured and chosen from.
+pub const LANE_COUNTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Fewest sizes that the models are fitted to.
+pub const FEWEST_SIZES: usize = 5;
+
+/// Times of the stages on one lane, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageTimes {
+    /// Upload of the system.
+    pub h2d_1: f64,
+    /// Kernels of stage 1.
+    pub comp_1: f64,
+    /// Download of the interface equations.
+    pub d2h_1: f64,
+    /// Solution of the interface system.
+    pub stage_2: f64,
+    /// Upload of the interface unknowns.
+    pub h2d_3: f64,
+    /// Kernels of stage 3.
+    pub comp_3: f64,
+    /// Download of the solution.
+    pub d2h_3: f64,
+}
+
+impl StageTimes {
+    /// What overlap can hide.
+    pub fn sum(&self) -> f64 {
+        self.comp_1 + self.d2h_1 + self.h2d_3 + self.comp_3
+    }
+
+    /// Everything.
+    pub fn total(&self) -> f64 {
+        self.h2d_1 + self.sum() + self.stage_2 + self.d2h_3
+    }
+}
+
+/// Whole solutions on some lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LaneTime {
+    /// Lanes.
+    pub lanes: usize,
+    /// Median, in milliseconds.
+    pub median: f64,
+    /// Least, in milliseconds.
+    pub min: f64,
+    /// Standard error of the median, in milliseconds.
+    pub error: f64,
+}
+
+impl LaneTime {
+    /// From the milliseconds of one solution or more.
+    pub fn of(lanes: usize, mut times: Vec<f64>) -> Self {
+        assert!(!times.is_empty(), "a median of no measurement");
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        // Of a normal distribution the quartiles are 1.349 σ apart, and the median of r has the error √(π/2r) σ. The
+        // quartiles do not see the few measurements that something else disturbed.
+        let sigma = (at(0.75) - at(0.25)) / 1.349;
+        let error = sigma * (std::f64::consts::FRAC_PI_2 / times.len() as f64).sqrt();
+        Self { lanes, median: at(0.5), min: times[0], error }
+    }
+}
+
+/// What was measured of a system of `n` rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeTimes {
+    /// Rows.
+    pub n: usize,
+    /// Stages on one lane.
+    pub stages: StageTimes,
+    /// By lanes, one lane first.
+    pub runs: Vec<LaneTime>,
+}
+
+impl SizeTimes {
+    /// Median time on one lane.
+    pub fn one_lane(&self) -> f64 {
+        self.runs[0].median
+    }
+
+    /// The lane count with the least time.
+    pub fn best(&self) -> LaneTime {
+        let least = self.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median));
+        *least.expect("a size was measured on one lane at least")
+    }
+
+    /// τ: what each lane after the first adds to the time of a system that is too small to gain by it.
+    pub fn lane_cost(&self) -> f64 {
+        match &self.runs[..] {
+            [one, .., most] => (most.median - one.median).max(0.0) / (most.lanes - one.lanes) as f64,
+            _ => 0.0,
+        }
+    }
+
+    /// The time on `lanes` lanes, if it was measured.
+    pub fn time(&self, lanes: usize) -> Option<f64> {
+        self.runs.iter().find(|run| run.lanes == lanes).map(|run| run.median)
+    }
+}
+
+/// The sizes that the source measured, and 10⁸ of its table of predictions: {1, 2.5, 4, 5, 7.5, 8} · 10ⁱ, i = 3 … 7.
+pub fn sizes() -> Vec<usize> {
+    let decades = (2..=6).map(|i| 10usize.pow(i));
+    decades.flat_map(|d| [10, 25, 40, 50, 75, 80].map(|m| m * d)).chain([100_000_000]).collect()
+}
+
+/// The lane count for `n` rows where nothing was measured: what an H200 takes, on CUDA from page-locked memory, on
+/// others through copying threads. The threads of a CPU lane share one memory, which a second lane does not widen.
+pub fn untuned(backend: &str, software: bool, n: usize) -> usize {
+    match (backend, n) {
+        ("cpu", _) => 1,
+        _ if software => 1,
+        ("cuda", 0..7_500_000) => 1,
+        ("cuda", _) => 2,
+        (_, 0..2_000_000) => 1,
+        (_, 2_000_000..20_000_000) => 4,
+        (_, 20_000_000..70_000_000) => 8,
+        _ => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sizes_are_those_of_the_source() {
+        let sizes = sizes();
+
+        assert_eq!(sizes.len(), 31);
+        assert_eq!(sizes[..7], [1000, 2500, 4000, 5000, 7500, 8000, 10_000]);
+        assert!(sizes.is_sorted());
+        assert!(published::TABLE.iter().all(|row| sizes.contains(&row.n)));
+    }
+
+    #[test]
+    fn without_measurements_large_systems_take_more_lanes_on_devices_alone() {
+        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned("cuda", false, n)), [1, 1, 2]);
+        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned("vulkan", false, n)), [1, 4, 16]);
+        assert_eq!((untuned("vulkan", true, 100_000_000), untuned("cpu", false, 100_000_000)), (1, 1));
+    }
+
+    #[test]
+    fn the_error_of_a_median_shrinks_with_the_root_of_the_measurements() {
+        let times = |r: usize| (0..r).map(|i| 10.0 + i as f64 / (r - 1) as f64).collect::<Vec<_>>();
+
+        let (few, many) = (LaneTime::of(2, times(5)), LaneTime::of(2, times(2001)));
+
+        assert_eq!((few.median, few.min, few.lanes), (10.5, 10.0, 2));
+        assert_eq!(LaneTime::of(1, vec![3.0]).error, 0.0);
+        // Both have quartiles half a millisecond apart, to the last measurement.
+        assert!((few.error / many.error / (2001f64 / 5.0).sqrt() - 1.0).abs() < 1e-2);
+    }
+}

@@ -1,0 +1,264 @@
+//! The model of Veneva and Imamura (2024; see [`lane_count`](super)).
+//!
+//! T_str = T₁ᴴ²ᴰ + sum / num_str + T₂ᴴ + T₃ᴰ²ᴴ + T_overhead. The sum is linear in n; the overhead is measured as
+//! T_str − T_non_str + (num_str − 1) / num_str · sum and fitted in two regimes. Lanes pay where the overhead is below
+//! the second term; the best number is the one where it is farthest below.
+
+use serde::{Deserialize, Serialize};
+
+use super::regression::{Line, Metrics, Quality, least_squares, split};
+use super::{FEWEST_SIZES, LANE_COUNTS, SizeTimes};
+
+/// Largest size of the first regime of the overhead.
+pub const SMALL: usize = 1_000_000;
+
+/// Coefficients of the overhead in one regime, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// A row; in the regime of big sizes a row and log₂ s^(4/3).
+    pub per_row: f64,
+    /// log₁₀ s; in the regime of big sizes log₂ s^(4/3).
+    pub per_log: f64,
+    /// Constant.
+    pub constant: f64,
+}
+
+fn small(n: usize, lanes: usize) -> Vec<f64> {
+    vec![n as f64, (lanes as f64).log10(), 1.0]
+}
+
+fn big(n: usize, lanes: usize) -> Vec<f64> {
+    let log = (lanes as f64).powf(4.0 / 3.0).log2();
+    vec![n as f64 * log, log, 1.0]
+}
+
+impl Overhead {
+    fn of(&self, features: &[f64]) -> f64 {
+        self.per_row * features[0] + self.per_log * features[1] + self.constant
+    }
+}
+
+/// The model: the sum, and the overhead for n ≤ 10⁶ and above. Where a regime was not measured the other one serves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OverlapModel {
+    /// What overlap can hide.
+    pub sum: Line,
+    /// per_row · n + per_log · log₁₀ s + constant.
+    pub small: Option<Overhead>,
+    /// (per_row · n + per_log) · log₂ s^(4/3) + constant.
+    pub big: Option<Overhead>,
+}
+
+impl OverlapModel {
+    /// Overhead of two lanes or more, in milliseconds.
+    pub fn overhead(&self, n: usize, lanes: usize) -> f64 {
+        let small = self.small.map(|c| c.of(&small(n, lanes)));
+        let big = self.big.map(|c| c.of(&big(n, lanes)));
+        let (first, second) = if n <= SMALL { (small, big) } else { (big, small) };
+        first.or(second).expect("a model has one regime at least")
+    }
+
+    /// Milliseconds that `lanes` lanes are predicted to save over one.
+    pub fn gain(&self, n: usize, lanes: usize) -> f64 {
+        match lanes {
+            1 => 0.0,
+            s => (s - 1) as f64 / s as f64 * self.sum.at(n) - self.overhead(n, s),
+        }
+    }
+
+    /// The lane count with the largest gain, one lane if none gains.
+    pub fn lanes(&self, n: usize) -> usize {
+        let of = |&lanes: &usize| self.gain(n, lanes);
+        LANE_COUNTS.into_iter().reduce(|best, s| if of(&s) > of(&best) { s } else { best }).unwrap_or(1)
+    }
+}
+
+/// The lane count √(sum / τ) of Gómez-Luna et al., for an overhead of τ a lane; both in the same unit.
+pub fn gomez_luna(sum: f64, lane_cost: f64) -> f64 {
+    (sum / lane_cost).sqrt()
+}
+
+/// A fitted model with its quality.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OverlapFit {
+    /// The model.
+    pub model: OverlapModel,
+    /// Of the sum.
+    pub sum: Quality,
+    /// Of the overhead for n ≤ 10⁶.
+    pub small: Option<Quality>,
+    /// Of the overhead above.
+    pub big: Option<Quality>,
+}
+
+/// Ordinary least squares on three quarters of the observations. None for fewer than [`FEWEST_SIZES`] sizes, or where
+/// no size was measured on two lanes.
+pub fn fit(sizes: &[SizeTimes]) -> Option<OverlapFit> {
+    if sizes.len() < FEWEST_SIZES {
+        return None;
+    }
+    let sums: Vec<(Vec<f64>, f64)> =
+        sizes.iter().map(|size| (vec![size.n as f64, 1.0], size.stages.sum())).collect();
+    let (line, sum) = fit_form(&sums)?;
+    let regime = |is_small: bool, form: fn(usize, usize) -> Vec<f64>| {
+        let mut observations = Vec::new();
+        for size in sizes.iter().filter(|size| (size.n <= SMALL) == is_small) {
+            for run in size.runs.iter().filter(|run| run.lanes > 1) {
+                let hidden = (run.lanes - 1) as f64 / run.lanes as f64 * size.stages.sum();
+                let overhead = run.median - size.one_lane() + hidden;
+                observations.push((form(size.n, run.lanes), overhead));
+            }
+        }
+        let (c, quality) = fit_form(&observations)?;
+        Some((Overhead { per_row: c[0], per_log: c[1], constant: c[2] }, quality))
+    };
+    let (small, big) = (regime(true, small), regime(false, big));
+    if small.is_none() && big.is_none() {
+        return None;
+    }
+    let model = OverlapModel {
+        sum: Line { slope: line[0], intercept: line[1] },
+        small: small.map(|s| s.0),
+        big: big.map(|b| b.0),
+    };
+    Some(OverlapFit { model, sum, small: small.map(|s| s.1), big: big.map(|b| b.1) })
+}
+
+/// Coefficients from three quarters of the observations (features, value), and how good they are on both sides.
+fn fit_form(observations: &[(Vec<f64>, f64)]) -> Option<(Vec<f64>, Quality)> {
+    let (training, test) = split(observations.len());
+    let (rows, y): (Vec<_>, Vec<_>) = training.iter().map(|&i| observations[i].clone()).unzip();
+    let c = least_squares(&rows, &y)?;
+    let metrics = |set: &[usize]| {
+        let pairs = set.iter().map(|&i| {
+            let (row, y) = &observations[i];
+            (row.iter().zip(&c).map(|(a, c)| a * c).sum(), *y)
+        });
+        Metrics::of(&pairs.collect::<Vec<_>>())
+    };
+    let quality = Quality { training: metrics(&training), test: metrics(&test) };
+    Some((c, quality))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::published::{
+        DIFFERENCE_2_1, DIFFERENCE_4_8, LANE_COST, MISPRINT, MODEL, OVERHEAD_QUALITY, STAGES, TABLE,
+    };
+    use super::super::{LaneTime, StageTimes, sizes};
+    use super::*;
+
+    #[test]
+    fn the_published_formulas_give_24_of_the_25_published_predictions() {
+        for row in TABLE {
+            let lanes = MODEL.lanes(row.n);
+            if row.n == MISPRINT.0 {
+                assert_eq!((lanes, row.predicted), (MISPRINT.1, 1));
+            } else {
+                assert_eq!(lanes, row.predicted, "n = {}", row.n);
+            }
+        }
+    }
+
+    #[test]
+    fn the_misprint_is_none_of_rounding() {
+        // The gain of two lanes changes its sign at 53 856 rows, far from 80 000.
+        assert!(MODEL.gain(53_855, 2) < 0.0 && MODEL.gain(53_857, 2) > 0.0);
+        assert!((MODEL.gain(80_000, 2) - 0.022743741).abs() < 5e-10);
+    }
+
+    #[test]
+    fn gains_of_the_published_formulas() {
+        // Evaluated once with other software, to nine places.
+        for (n, gains) in [
+            (1_000, [-0.045981229, -0.189569629, -0.351814718, -0.523388150, -0.699625754]),
+            (100_000, [0.040142467, -0.049268141, -0.184424333, -0.342453317, -0.511918697]),
+            (1_000_000, [0.823085159, 1.226199937, 1.337306438, 1.302408800, 1.194509094]),
+            (2_500_000, [2.227067940, 3.443390968, 3.957267897, 4.119921777, 4.106964132]),
+            (100_000_000, [104.305168374, 154.242675036, 176.799277198, 185.665427112, 187.686350900]),
+        ] {
+            for (&lanes, gain) in LANE_COUNTS[1..].iter().zip(gains) {
+                let got = MODEL.gain(n, lanes);
+                assert!((got - gain).abs() <= 5.001e-10, "n = {n}, {lanes} lanes: {got}, not {gain}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_million_rows_are_small() {
+        let other = OverlapModel { small: None, ..MODEL };
+
+        assert_eq!(MODEL.lanes(1_000_000), 8);
+        assert_eq!(other.lanes(1_000_000), 16);
+        assert_eq!(MODEL.lanes(1_000_001), 16);
+    }
+
+    #[test]
+    fn published_sums_add_up_and_give_the_column_of_gomez_luna() {
+        for row in STAGES {
+            // Six digits behind the point: the sum of four such numbers is exact to its own rounding.
+            assert_eq!((row.stages.sum() * 1e6).round(), (row.sum * 1e6).round(), "n = {}", row.n);
+            assert!((row.stages.sum() - row.sum).abs() <= 4.0 * f64::EPSILON * row.sum);
+            let lanes = gomez_luna(row.sum, LANE_COST);
+            assert_eq!((lanes * 10.0).round() / 10.0, row.gomez_luna, "n = {}", row.n);
+        }
+    }
+
+    #[test]
+    fn published_errors_are_roots_and_published_differences_are_differences() {
+        for quality in OVERHEAD_QUALITY {
+            // The mean is printed to 1e-16, so that its root is known to 1e-16 / (2 · rmse).
+            let unknown = 0.5e-16 / quality.rmse / 2.0 + 0.5e-16 + f64::EPSILON * quality.rmse;
+            assert!((quality.mse.sqrt() - quality.rmse).abs() <= unknown, "{}", quality.of);
+        }
+        for [a, b, difference] in [DIFFERENCE_2_1, DIFFERENCE_4_8] {
+            assert_eq!(((a - b) * 1e6).round(), (difference * 1e6).round());
+        }
+    }
+
+    /// Times as the published model predicts them, on top of a second of other work.
+    fn modelled(n: usize) -> SizeTimes {
+        let sum = MODEL.sum.at(n);
+        let stages = StageTimes { comp_1: sum / 2.0, comp_3: sum / 2.0, ..StageTimes::default() };
+        let run = |lanes: usize| LaneTime::of(lanes, vec![1000.0 - MODEL.gain(n, lanes)]);
+        SizeTimes { n, stages, runs: LANE_COUNTS.map(run).to_vec() }
+    }
+
+    #[test]
+    fn a_fit_to_modelled_times_finds_the_model() {
+        let data: Vec<SizeTimes> = sizes().into_iter().filter(|&n| n < 100_000_000).map(modelled).collect();
+
+        let fit = fit(&data).unwrap();
+
+        // The overhead is a difference of numbers around 1000: rounded at 1e-13, and a few times that after a fit.
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b.abs();
+        let (got, want) = (fit.model, MODEL);
+        assert!(
+            near(got.sum.slope, want.sum.slope) && near(got.sum.intercept, want.sum.intercept),
+            "{got:?}"
+        );
+        for (got, want) in [(got.small, want.small), (got.big, want.big)] {
+            let (got, want) = (got.unwrap(), want.unwrap());
+            assert!(near(got.per_row, want.per_row), "{got:?}");
+            assert!(near(got.per_log, want.per_log), "{got:?}");
+            assert!(near(got.constant, want.constant), "{got:?}");
+        }
+        for quality in [Some(fit.sum), fit.small, fit.big].into_iter().flatten() {
+            for metrics in [quality.training, quality.test] {
+                assert!(metrics.r_squared.unwrap() > 1.0 - 1e-12 && metrics.rmse < 1e-9, "{metrics:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_regime_without_measurements_is_left_to_the_other() {
+        let data: Vec<SizeTimes> = sizes().into_iter().filter(|&n| n <= 80_000).map(modelled).collect();
+
+        let fitted = fit(&data).unwrap();
+
+        assert!(fitted.model.big.is_none() && fitted.big.is_none());
+        assert_eq!(fitted.model.lanes(40_000), 1);
+        assert!(fitted.model.gain(100_000_000, 32) > 0.0);
+        assert_eq!(fit(&data[..FEWEST_SIZES - 1]), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Numbers published by M. Veneva and T. Imamura in 2024 for an RTX 2080 Ti, f64, blocks of 10 rows, 256 threads in a
+//! group, interface system on the host; see [`lane_count`](super). They are facts to test against and to show beside
+//! one's own, never used for a choice.
+
+#![expect(clippy::excessive_precision, reason = "digits as published")]
+
+use super::StageTimes;
+use super::overlap::{Overhead, OverlapModel};
+use super::regression::Line;
+
+/// Milliseconds of creating one CUDA stream.
+pub const LANE_COST: f64 = 0.004448;
+
+/// Largest gain over one lane (n = 8·10⁷ and 10⁸).
+pub const BEST_GAIN: f64 = 1.30;
+
+/// The fitted models, in milliseconds.
+pub const MODEL: OverlapModel = OverlapModel {
+    sum: Line { slope: 0.0000021890017149, intercept: 0.1470644998564126 },
+    small: Some(Overhead {
+        per_row: 0.0000002245645331,
+        per_log: 0.6009426920043296,
+        constant: -0.0605183610625299,
+    }),
+    big: Some(Overhead {
+        per_row: 0.0000000356594859,
+        per_log: 0.0522781620855163,
+        constant: 0.3941472844770443,
+    }),
+};
+
+/// Measured stages of a size, in milliseconds, with what was derived from them.
+#[derive(Debug, Clone, Copy)]
+pub struct Stages {
+    /// Rows.
+    pub n: usize,
+    /// The four times that overlap can hide; the others were not published and are zero here.
+    pub stages: StageTimes,
+    /// Their sum, as printed.
+    pub sum: f64,
+    /// √(sum/τ), as printed.
+    pub gomez_luna: f64,
+}
+
+const fn stages(n: usize, [comp_1, d2h_1, h2d_3, comp_3]: [f64; 4], sum: f64, gomez_luna: f64) -> Stages {
+    let stages = StageTimes { h2d_1: 0.0, comp_1, d2h_1, stage_2: 0.0, h2d_3, comp_3, d2h_3: 0.0 };
+    Stages { n, stages, sum, gomez_luna }
+}
+
+/// The table of stages.
+pub const STAGES: [Stages; 5] = [
+    stages(4_000, [0.221312, 0.014848, 0.006592, 0.030688], 0.27344, 7.8),
+    stages(40_000, [0.216544, 0.057312, 0.015456, 0.038112], 0.327424, 8.6),
+    stages(400_000, [0.393184, 0.402944, 0.102784, 0.205408], 1.10432, 15.8),
+    stages(4_000_000, [1.99398, 3.89741, 0.975392, 2.1305], 8.997282, 45.0),
+    stages(40_000_000, [17.4515, 38.8368, 9.60672, 20.9816], 86.87662, 139.8),
+];
+
+/// Best lane counts of a size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Best {
+    /// Rows.
+    pub n: usize,
+    /// Measured.
+    pub measured: usize,
+    /// Predicted, as printed.
+    pub predicted: usize,
+}
+
+const fn best(n: usize, measured: usize, predicted: usize) -> Best {
+    Best { n, measured, predicted }
+}
+
+/// The table of predictions. At n = 80 000 the published formulas give 2, not the printed 1: there half the sum is
+/// 0.161 ms and the overhead of two lanes 0.138 ms. A misprint, or a margin that the text does not mention.
+pub const TABLE: [Best; 25] = [
+    best(1_000, 1, 1),
+    best(4_000, 1, 1),
+    best(5_000, 1, 1),
+    best(8_000, 1, 1),
+    best(10_000, 1, 1),
+    best(40_000, 1, 1),
+    best(50_000, 1, 1),
+    best(80_000, 1, 1),
+    best(100_000, 1, 2),
+    best(400_000, 4, 4),
+    best(500_000, 8, 4),
+    best(800_000, 8, 8),
+    best(1_000_000, 8, 8),
+    best(2_500_000, 16, 16),
+    best(4_000_000, 32, 32),
+    best(5_000_000, 32, 32),
+    best(7_500_000, 32, 32),
+    best(8_000_000, 32, 32),
+    best(10_000_000, 32, 32),
+    best(25_000_000, 32, 32),
+    best(40_000_000, 32, 32),
+    best(50_000_000, 32, 32),
+    best(75_000_000, 32, 32),
+    best(80_000_000, 32, 32),
+    best(100_000_000, 32, 32),
+];
+
+/// The size at which [`TABLE`] does not follow from [`MODEL`], and what the formulas give there.
+pub const MISPRINT: (usize, usize) = (80_000, 2);
+
+/// Milliseconds at n = 10⁵ on two lanes and on one, and their difference, as printed.
+pub const DIFFERENCE_2_1: [f64; 3] = [1.239040, 1.230176, 0.008864];
+
+/// Milliseconds at n = 5·10⁵ on four lanes and on eight, and their difference, as printed.
+pub const DIFFERENCE_4_8: [f64; 3] = [4.046112, 4.029888, 0.016224];
+
+/// Quality of a fit: R², mean squared error and its root, as printed.
+#[derive(Debug, Clone, Copy)]
+pub struct Quality {
+    /// The model and the set.
+    pub of: &'static str,
+    /// Coefficient of determination.
+    pub r_squared: f64,
+    /// Mean squared error, ms².
+    pub mse: f64,
+    /// Its root, ms.
+    pub rmse: f64,
+}
+
+/// The metrics of the two models of the overhead.
+pub const OVERHEAD_QUALITY: [Quality; 4] = [
+    Quality {
+        of: "small, training",
+        r_squared: 0.9531711290769591,
+        mse: 0.0050126881205798,
+        rmse: 0.0708003398337877,
+    },
+    Quality {
+        of: "big, training",
+        r_squared: 0.9933780389080090,
+        mse: 0.2451169015984794,
+        rmse: 0.4950928211946518,
+    },
+    Quality {
+        of: "small, test",
+        r_squared: 0.9549695579010460,
+        mse: 0.0044441139999724,
+        rmse: 0.0666641882870588,
+    },
+    Quality {
+        of: "big, test",
+        r_squared: 0.9896761975222511,
+        mse: 0.1447752928068124,
+        rmse: 0.3804934858927448,
+    },
+];
+
+/// R² of the model of the sum, for training and for test; its mean squared error for test is printed as 0.02.
+pub const SUM_R_SQUARED: [f64; 2] = [0.9999813476643502, 0.9999942108504311];

@@ -1,0 +1,206 @@
+//! Least squares of a few parameters, and how good they are.
+
+use serde::{Deserialize, Serialize};
+
+/// slope · n + intercept.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Milliseconds a row.
+    pub slope: f64,
+    /// Milliseconds.
+    pub intercept: f64,
+}
+
+impl Line {
+    /// The value at `n`.
+    pub fn at(&self, n: usize) -> f64 {
+        self.slope * n as f64 + self.intercept
+    }
+}
+
+/// How well predictions meet observations.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// R² = 1 − SS_res / SS_tot; none where all observations are equal.
+    pub r_squared: Option<f64>,
+    /// Mean squared error.
+    pub mse: f64,
+    /// Its root.
+    pub rmse: f64,
+}
+
+impl Metrics {
+    /// Of pairs (prediction, observation), one or more.
+    pub fn of(pairs: &[(f64, f64)]) -> Self {
+        assert!(!pairs.is_empty(), "metrics of no observation");
+        let count = pairs.len() as f64;
+        let mean = pairs.iter().map(|p| p.1).sum::<f64>() / count;
+        let residual: f64 = pairs.iter().map(|p| (p.0 - p.1).powi(2)).sum();
+        let total: f64 = pairs.iter().map(|p| (p.1 - mean).powi(2)).sum();
+        let mse = residual / count;
+        Self { r_squared: (total > 0.0).then(|| 1.0 - residual / total), mse, rmse: mse.sqrt() }
+    }
+}
+
+/// Metrics of the observations that a model was fitted to, and of those kept from it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// Three quarters.
+    pub training: Metrics,
+    /// One quarter.
+    pub test: Metrics,
+}
+
+/// Indices of `count` observations, shuffled and split 3 : 1 into training and test; always the same ones.
+pub fn split(count: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut training: Vec<usize> = (0..count).collect();
+    fastrand::Rng::with_seed(0).shuffle(&mut training);
+    let test = training.split_off(count - count.div_ceil(4));
+    (training, test)
+}
+
+/// The coefficients c that minimise Σ (row·c − y)²; none where the rows do not determine them.
+pub fn least_squares(rows: &[Vec<f64>], y: &[f64]) -> Option<Vec<f64>> {
+    assert_eq!(rows.len(), y.len(), "a row of features for each observation");
+    let parameters = rows.first()?.len();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    // Modified Gram-Schmidt, each column twice, which is as accurate as reflections. Columns are scaled to length 1, as
+    // a column may count rows and another logarithms.
+    let mut q: Vec<Vec<f64>> = Vec::new();
+    let mut r = vec![vec![0.0; parameters]; parameters];
+    let mut scales = Vec::new();
+    for j in 0..parameters {
+        let mut column: Vec<f64> = rows.iter().map(|row| row[j]).collect();
+        let scale = dot(&column, &column).sqrt();
+        if scale == 0.0 || !scale.is_finite() {
+            return None;
+        }
+        column.iter_mut().for_each(|v| *v /= scale);
+        for _ in 0..2 {
+            for (k, q) in q.iter().enumerate() {
+                let along = dot(q, &column);
+                r[k][j] += along;
+                column.iter_mut().zip(q).for_each(|(v, q)| *v -= along * q);
+            }
+        }
+        let length = dot(&column, &column).sqrt();
+        // What is left is rounding: the column is a combination of the others.
+        if length < 1e-12 * rows.len() as f64 {
+            return None;
+        }
+        r[j][j] = length;
+        column.iter_mut().for_each(|v| *v /= length);
+        q.push(column);
+        scales.push(scale);
+    }
+    let mut rest = y.to_vec();
+    let mut c = vec![0.0; parameters];
+    for (c, q) in c.iter_mut().zip(&q) {
+        *c = dot(q, &rest);
+        rest.iter_mut().zip(q).for_each(|(v, q)| *v -= *c * q);
+    }
+    for j in (0..parameters).rev() {
+        c[j] = (c[j] - ((j + 1)..parameters).map(|k| r[j][k] * c[k]).sum::<f64>()) / r[j][j];
+    }
+    Some(c.iter().zip(&scales).map(|(c, s)| c / s).collect())
+}
+
+/// As [`least_squares`], with no coefficient below zero. Every subset of at most 8 features is tried, so that the least
+/// is found for certain.
+pub fn non_negative(rows: &[Vec<f64>], y: &[f64]) -> Vec<f64> {
+    let parameters = rows.first().map_or(0, Vec::len);
+    assert!(parameters <= 8, "{parameters} features have too many subsets");
+    let error = |c: &[f64]| -> f64 {
+        rows.iter()
+            .zip(y)
+            .map(|(row, y)| (row.iter().zip(c).map(|(a, c)| a * c).sum::<f64>() - y).powi(2))
+            .sum()
+    };
+    let mut best = vec![0.0; parameters];
+    let mut least = error(&best);
+    for subset in 1u32..1 << parameters {
+        let used: Vec<usize> = (0..parameters).filter(|j| subset >> j & 1 == 1).collect();
+        let some: Vec<Vec<f64>> = rows.iter().map(|row| used.iter().map(|&j| row[j]).collect()).collect();
+        let Some(c) = least_squares(&some, y) else { continue };
+        if c.iter().any(|c| *c < 0.0) {
+            continue;
+        }
+        let mut all = vec![0.0; parameters];
+        used.iter().zip(&c).for_each(|(&j, &c)| all[j] = c);
+        let error = error(&all);
+        if error < least {
+            (best, least) = (all, error);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_through_points_worked_out_by_hand() {
+        // (0, 1), (1, 3), (2, 4), (3, 4): the slope is Σ(x − 3/2)(y − 3) / Σ(x − 3/2)² = 5/5, the mean 3.
+        let rows: Vec<Vec<f64>> = (0..4).map(|x| vec![f64::from(x), 1.0]).collect();
+        let y = [1.0, 3.0, 4.0, 4.0];
+
+        let c = least_squares(&rows, &y).unwrap();
+
+        assert!((c[0] - 1.0).abs() < 1e-14 && (c[1] - 1.5).abs() < 1e-14, "{c:?}");
+        let pairs: Vec<_> = rows.iter().zip(y).map(|(row, y)| (c[0] * row[0] + c[1], y)).collect();
+        let metrics = Metrics::of(&pairs);
+        // Residuals ½, −½, −½, ½; SS_tot = 4 + 0 + 1 + 1.
+        assert!((metrics.mse - 0.25).abs() < 1e-14 && (metrics.rmse - 0.5).abs() < 1e-14);
+        assert!((metrics.r_squared.unwrap() - 5.0 / 6.0).abs() < 1e-14);
+    }
+
+    #[test]
+    fn features_that_say_the_same_determine_nothing() {
+        let rows: Vec<Vec<f64>> = (0..9).map(|x| vec![f64::from(x), 3.0 * f64::from(x)]).collect();
+
+        assert_eq!(least_squares(&rows, &[1.0; 9]), None);
+        assert_eq!(least_squares(&[vec![0.0]], &[1.0]), None);
+        assert_eq!(Metrics::of(&[(1.0, 2.0), (2.0, 2.0)]).r_squared, None);
+    }
+
+    #[test]
+    fn a_split_keeps_a_quarter_and_everything_once() {
+        for count in [1, 4, 5, 30, 75] {
+            let (training, test) = split(count);
+
+            assert_eq!(test.len(), count.div_ceil(4));
+            let mut all = [training, test].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..count).collect::<Vec<_>>());
+        }
+        assert_eq!(split(30), split(30));
+        assert!(!split(30).1.is_sorted());
+    }
+
+    proptest! {
+        /// Of a minimum over c ≥ 0, the gradient vanishes where c is positive and points upwards where it is zero.
+        #[test]
+        fn no_step_from_the_non_negative_minimum_leads_down(
+            rows in prop::collection::vec(prop::collection::vec(-1.0f64..1.0, 3), 6..20),
+            wave in 0.1f64..3.0,
+        ) {
+            let y: Vec<f64> = (0..rows.len()).map(|i| (i as f64 * wave).sin()).collect();
+
+            let c = non_negative(&rows, &y);
+
+            for j in 0..3 {
+                let gradient: f64 = rows
+                    .iter()
+                    .zip(&y)
+                    .map(|(row, y)| (row.iter().zip(&c).map(|(a, c)| a * c).sum::<f64>() - y) * row[j])
+                    .sum();
+                // Sums of at most 20 products below 4: their rounding, amplified by the condition of three columns.
+                prop_assert!(c[j] >= 0.0);
+                prop_assert!(gradient > -1e-9 && (c[j] == 0.0 || gradient < 1e-9), "{j}: {c:?} {gradient}");
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! One call: systems in, unknowns out, with the proof of how well they solve them.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::kernels::{NOT_DOMINANT, both};
+use super::pivot;
+use super::plan::{Plan, PlanOptions, Send, Stages, convert};
+use super::system::{Residual, System};
+use super::unit::Number;
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::{Error, Result};
+
+/// Which rows may be exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pivot {
+    /// None.
+    None,
+    /// Scaled partial pivoting.
+    Scaled,
+    /// None where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
+    #[default]
+    Auto,
+}
+
+/// How many corrections follow a solution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Refine {
+    /// While the residual is above what double precision can hold, and falls.
+    #[default]
+    Auto,
+    /// So many.
+    Steps(u32),
+}
+
+/// Where the interface system is solved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interface {
+    /// On the host, by one sweep.
+    Host,
+    /// On the device, by the same method.
+    Device,
+    /// Where it is faster.
+    #[default]
+    Auto,
+}
+
+/// Settings of [`solve`].
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 32 threads share.
+    pub block: Option<usize>,
+    /// Where the interface system is solved.
+    pub interface: Interface,
+    /// Rows that may be exchanged.
+    pub pivot: Pivot,
+    /// Corrections.
+    pub refine: Refine,
+    /// Relative residual that counts as met.
+    pub tolerance: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            block: None,
+            interface: Interface::Auto,
+            pivot: Pivot::Auto,
+            refine: Refine::Auto,
+            tolerance: 1e-12,
+        }
+    }
+}
+
+/// How a solution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The relative residual is within the tolerance.
+    Met,
+    /// It is not.
+    NotMet,
+}
+
+/// What solved a system in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// The partition method without pivoting.
+    Partition,
+    /// The partition method with scaled partial pivoting.
+    Pivoted,
+    /// Elimination with partial pivoting on the host.
+    Host,
+}
+
+/// Unknowns and what is known of them.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// Unknowns, for each right-hand side as many as rows.
+    pub x: Vec<Vec<f64>>,
+    /// Whether the residual is within the tolerance.
+    pub status: Status,
+    /// Residual of x.
+    pub residual: Residual,
+    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides.
+    pub growth: f64,
+    /// Whether every row is dominant.
+    pub dominant: bool,
+    /// Pivots that were next to nothing against their row, in the partition method.
+    pub small_pivots: u32,
+    /// The system and row where the matrix was found singular.
+    pub singular: Option<(usize, usize)>,
+    /// Rows of a block or tile.
+    pub block: usize,
+    /// Where the interface system was solved.
+    pub interface: Interface,
+    /// What solved it.
+    pub method: Method,
+    /// Corrections made, the largest number of all right-hand sides.
+    pub refinements: u32,
+    /// Stages of the first solution.
+    pub stages: Stages,
+    /// Bytes on the devices.
+    pub device_bytes: u64,
+    /// Chunks that the rows were cut into.
+    pub chunks: usize,
+    /// Seconds of all solutions, without residuals.
+    pub solve_seconds: f64,
+}
+
+/// Corrections at most, where nobody says how many.
+const MOST_CORRECTIONS: u32 = 12;
+
+/// Solves systems on lanes of one precision.
+///
+/// # Errors
+/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular is an
+/// outcome.
+pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Result<Solution> {
+    system.check()?;
+    match precision {
+        Precision::F64 => run::<f64>(lanes, system, options),
+        Precision::F32 => run::<f32>(lanes, system, options),
+    }
+}
+
+/// The systems that one plan takes at a time: all of them, but for cyclic ones, which close a ring each.
+fn parts(system: &System) -> (usize, usize) {
+    if system.cyclic { (1, system.batch) } else { (system.batch, 1) }
+}
+
+/// One way through the systems: unknowns, what stage 1 found, and what is left.
+struct Pass {
+    x: Vec<Vec<f64>>,
+    flags: u32,
+    residual: Residual,
+    refinements: u32,
+    stages: Stages,
+    device_bytes: u64,
+    chunks: usize,
+}
+
+/// Solves everything in one way; stops after the first system if `stop` does not like what stage 1 finds.
+fn pass<T: Number>(
+    lanes: &[Lane],
+    system: &System,
+    options: &Options,
+    how: &PlanOptions,
+    seconds: &mut f64,
+    stop: impl Fn(u32) -> bool,
+) -> Result<Pass> {
+    let (batch, times) = parts(system);
+    let mut plan = Plan::<T>::with(lanes, system.n, batch, system.cyclic, how)?;
+    let mut done = Pass {
+        x: vec![vec![0.0; system.rows()]; system.b.len()],
+        flags: 0,
+        residual: Residual::default(),
+        refinements: 0,
+        stages: Stages::default(),
+        device_bytes: plan.device_bytes(),
+        chunks: plan.chunks(),
+    };
+    let mut r = vec![0.0; plan.rows()];
+    for part in 0..times {
+        let here = part * plan.rows()..(part + 1) * plan.rows();
+        let own = if times == 1 { None } else { Some(system.part(here.clone())) };
+        let own = own.as_ref().unwrap_or(system);
+        let inputs = plan.inputs();
+        convert(&own.dl, inputs.dl);
+        convert(&own.d, inputs.d);
+        convert(&own.du, inputs.du);
+        for (k, (b, x)) in own.b.iter().zip(&mut done.x).enumerate() {
+            let x = &mut x[here.clone()];
+            convert(b, plan.inputs().b);
+            let at = Instant::now();
+            let first = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
+            *seconds += at.elapsed().as_secs_f64();
+            if k == 0 {
+                done.flags = both(done.flags, plan.flags()?);
+                if part == 0 {
+                    done.stages = first;
+                }
+                if stop(done.flags) {
+                    return Ok(done);
+                }
+            }
+            convert(plan.x(), x);
+            let (found, steps) = refine(&mut plan, own, b, x, &mut r, options, seconds)?;
+            done.residual = done.residual.max(found);
+            done.refinements = done.refinements.max(steps);
+        }
+    }
+    Ok(done)
+}
+
+/// Rows of a block where rows may be exchanged and nobody says how many.
+const PIVOT_BLOCK: usize = 32;
+/// Rows of a block with the interface on the host where nobody says how many: the seed's.
+const HOST_BLOCK: usize = 10;
+
+fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<Solution> {
+    let mut seconds = 0.0;
+    let host = options.interface == Interface::Host;
+    let plain = PlanOptions {
+        block: options.block.or(host.then_some(HOST_BLOCK)),
+        interface_on_host: host,
+        ..PlanOptions::default()
+    };
+    let pivoted = PlanOptions { block: options.block.or(Some(PIVOT_BLOCK)), pivot: true, ..plain };
+    // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
+    if system.cyclic && plain.block.is_some() {
+        return Err(Error::Invalid(
+            "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
+                .to_owned(),
+        ));
+    }
+    let exchange = !system.cyclic;
+    let bad = |done: &Pass| !(done.residual.normwise <= options.tolerance);
+
+    let (mut method, mut used) = (Method::Partition, plain);
+    let mut done = if options.pivot == Pivot::Scaled && exchange {
+        (method, used) = (Method::Pivoted, pivoted);
+        pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?
+    } else {
+        let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
+        let done = pass::<T>(lanes, system, options, &plain, &mut seconds, stop)?;
+        if stop(done.flags) {
+            (method, used) = (Method::Pivoted, pivoted);
+            let again = pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?;
+            // What the first way says of the rows holds for the second.
+            Pass { flags: (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT), ..again }
+        } else {
+            done
+        }
+    };
+    let mut singular = None;
+    // A matrix that is singular may still have an x with a small residual: a pivot that was replaced asks for proof.
+    if bad(&done) || done.flags & !NOT_DOMINANT != 0 {
+        let at = Instant::now();
+        match lanes[0].host(|| pivot::solve(system, &system.b)) {
+            Ok(x) => {
+                let residual = lanes[0].host(|| {
+                    let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
+                    residuals.fold(Residual::default(), Residual::max)
+                });
+                if !(residual.normwise >= done.residual.normwise) || bad(&done) {
+                    method = Method::Host;
+                    (done.x, done.residual, done.refinements) = (x, residual, 0);
+                }
+            }
+            Err(place) => {
+                singular = Some(place);
+                method = Method::Host;
+                done.x.iter_mut().for_each(|x| x.fill(f64::NAN));
+                done.residual = Residual { normwise: f64::INFINITY, componentwise: f64::INFINITY };
+            }
+        }
+        seconds += at.elapsed().as_secs_f64();
+    }
+    let largest =
+        |v: &[Vec<f64>]| v.iter().flatten().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
+    let (xs, bs) = (largest(&done.x), largest(&system.b));
+    Ok(Solution {
+        status: if bad(&done) || singular.is_some() { Status::NotMet } else { Status::Met },
+        residual: done.residual,
+        growth: if bs > 0.0 { xs / bs } else { 0.0 },
+        dominant: done.flags & NOT_DOMINANT == 0,
+        small_pivots: done.flags & !NOT_DOMINANT,
+        singular,
+        block: used.block.unwrap_or(super::kernels::UNIT),
+        interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
+        method,
+        refinements: done.refinements,
+        stages: done.stages,
+        device_bytes: done.device_bytes,
+        chunks: done.chunks,
+        solve_seconds: seconds,
+        x: done.x,
+    })
+}
+
+/// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.
+fn refine<T: Number>(
+    plan: &mut Plan<'_, T>,
+    system: &System,
+    b: &[f64],
+    x: &mut [f64],
+    r: &mut [f64],
+    options: &Options,
+    seconds: &mut f64,
+) -> Result<(Residual, u32)> {
+    let mut residual = system.residual(b, x, r);
+    let (most, goal) = match options.refine {
+        Refine::Auto => (MOST_CORRECTIONS, 2.0 * f64::EPSILON),
+        Refine::Steps(steps) => (steps, 0.0),
+    };
+    let mut steps = 0;
+    let mut better = vec![];
+    while steps < most && residual.normwise > goal {
+        // A power of two brings the residual into the range of single precision, without rounding.
+        let largest = r.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
+        if !(largest > 0.0 && largest.is_finite()) {
+            break;
+        }
+        let scale = (-largest.log2().floor()).exp2();
+        r.iter_mut().for_each(|r| *r *= scale);
+        convert(r, plan.inputs().b);
+        let at = Instant::now();
+        plan.solve(Send::RightHandSide)?;
+        *seconds += at.elapsed().as_secs_f64();
+        better.clear();
+        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + e.wide() / scale));
+        let next = system.residual(b, &better, r);
+        // Less than half a step's work is a sign that rounding has the last word.
+        if options.refine == Refine::Auto && !(next.normwise < 0.5 * residual.normwise) {
+            if next.normwise < residual.normwise {
+                x.copy_from_slice(&better);
+                residual = next;
+                steps += 1;
+            }
+            break;
+        }
+        x.copy_from_slice(&better);
+        residual = next;
+        steps += 1;
+    }
+    Ok((residual, steps))
+}

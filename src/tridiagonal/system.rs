@@ -1,0 +1,291 @@
+//! Tridiagonal systems on the host.
+
+use rayon::prelude::*;
+
+use crate::{Error, Result};
+
+/// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower
+/// diagonal a (`dl`), diagonal `d`, upper diagonal c (`du`) and any number of right-hand sides.
+///
+/// All three diagonals have n elements a system. `dl[0]` and `du[n−1]` are not used, whatever they are, unless the
+/// system is cyclic: there `dl[0]` multiplies x_{n−1} and `du[n−1]` multiplies x_0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct System {
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    /// Lower diagonals, `batch · n` numbers.
+    pub dl: Vec<f64>,
+    /// Diagonals.
+    pub d: Vec<f64>,
+    /// Upper diagonals.
+    pub du: Vec<f64>,
+    /// Right-hand sides, each of `batch · n` numbers.
+    pub b: Vec<Vec<f64>>,
+    /// Whether the ends of the diagonals couple the first and the last unknown.
+    pub cyclic: bool,
+}
+
+/// How well x solves a system.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+pub struct Residual {
+    /// max ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) over systems and right-hand sides, in the maximum norm: the normwise backward
+    /// error (Rigal, Gaches 1967).
+    pub normwise: f64,
+    /// max_i |b − A·x|_i / (|A|·|x| + |b|)_i: the componentwise backward error (Oettli, Prager 1964).
+    pub componentwise: f64,
+}
+
+impl Residual {
+    /// The larger of both errors of two.
+    pub fn max(self, other: Self) -> Self {
+        // A residual that is no number is the worst there is.
+        let max = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::INFINITY } else { a.max(b) };
+        Self {
+            normwise: max(self.normwise, other.normwise),
+            componentwise: max(self.componentwise, other.componentwise),
+        }
+    }
+}
+
+/// What a residual is put together from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Norms {
+    r: f64,
+    a: f64,
+    x: f64,
+    b: f64,
+    component: f64,
+}
+
+impl Norms {
+    fn join(self, other: Self) -> Self {
+        // NaN is kept: it compares with nothing.
+        let max = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
+        Self {
+            r: max(self.r, other.r),
+            a: max(self.a, other.a),
+            x: max(self.x, other.x),
+            b: max(self.b, other.b),
+            component: max(self.component, other.component),
+        }
+    }
+
+    fn residual(self) -> Residual {
+        let all = self.a * self.x + self.b;
+        let normwise = if self.r == 0.0 { 0.0 } else { self.r / all };
+        let bad = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
+        Residual { normwise: bad(normwise), componentwise: bad(self.component) }
+    }
+}
+
+impl System {
+    /// A system from diagonals of n elements each, whose unused ends may be anything; or, as in LAPACK, off-diagonals
+    /// of n − 1.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row, or lengths do not fit.
+    pub fn new(dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<f64>) -> Result<Self> {
+        Self::batched(1, dl, d, du, vec![b])
+    }
+
+    /// Several systems of equal size, one behind the other, each with the same number of right-hand sides.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn batched(
+        batch: usize,
+        mut dl: Vec<f64>,
+        d: Vec<f64>,
+        mut du: Vec<f64>,
+        b: Vec<Vec<f64>>,
+    ) -> Result<Self> {
+        if batch == 0 {
+            return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
+        }
+        let rows = d.len();
+        if rows == 0 {
+            return Err(Error::Invalid("a system of 0 rows; at least 1 is needed".to_owned()));
+        }
+        if !rows.is_multiple_of(batch) {
+            return Err(Error::Invalid(format!("{rows} rows are no {batch} systems of equal size")));
+        }
+        let n = rows / batch;
+        for (name, diagonal, front) in [("dl", &mut dl, true), ("du", &mut du, false)] {
+            if diagonal.len() + batch == rows {
+                *diagonal = widen(diagonal, n, batch, front);
+            }
+            if diagonal.len() != rows {
+                return Err(Error::Invalid(format!(
+                    "{name} has {} numbers, d has {rows}; {name} needs {n} a system, or {} as in LAPACK",
+                    diagonal.len(),
+                    n - 1
+                )));
+            }
+        }
+        if b.is_empty() {
+            return Err(Error::Invalid("no right-hand side".to_owned()));
+        }
+        for b in &b {
+            if b.len() != rows {
+                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+            }
+        }
+        Ok(Self { n, batch, dl, d, du, b, cyclic: false })
+    }
+
+    /// The same with first and last unknown as neighbours.
+    #[must_use]
+    pub fn cyclic(mut self) -> Self {
+        self.cyclic = true;
+        self
+    }
+
+    /// The system of the transposed matrix.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        let n = self.n;
+        for (dl, du) in self.dl.chunks_exact_mut(n).zip(self.du.chunks_exact_mut(n)) {
+            // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
+            dl.rotate_left(1);
+            du.rotate_right(1);
+            dl.swap_with_slice(du);
+        }
+        self
+    }
+
+    /// Some whole systems: those of these rows.
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        let cut = |v: &[f64]| v[rows.clone()].to_vec();
+        Self {
+            n: self.n,
+            batch: rows.len() / self.n,
+            dl: cut(&self.dl),
+            d: cut(&self.d),
+            du: cut(&self.du),
+            b: self.b.iter().map(|b| cut(b)).collect(),
+            cyclic: self.cyclic,
+        }
+    }
+
+    /// Number of all rows.
+    pub fn rows(&self) -> usize {
+        self.d.len()
+    }
+
+    /// An error that names the first number that is NaN or infinite and is used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check(&self) -> Result<()> {
+        let n = self.n;
+        let find = |name: &str, values: &[f64], unused: Option<usize>| {
+            let bad = values.par_iter().enumerate().position_first(|(i, v)| {
+                !v.is_finite() && (self.cyclic || unused.is_none_or(|unused| i % n != unused))
+            });
+            match bad {
+                Some(i) if self.batch > 1 => Err(Error::Invalid(format!(
+                    "{name} of row {} of system {} is {}; every number has to be finite",
+                    i % n,
+                    i / n,
+                    values[i]
+                ))),
+                Some(i) => Err(Error::Invalid(format!(
+                    "{name} of row {i} is {}; every number has to be finite",
+                    values[i]
+                ))),
+                None => Ok(()),
+            }
+        };
+        find("dl", &self.dl, Some(0))?;
+        find("d", &self.d, None)?;
+        find("du", &self.du, Some(n - 1))?;
+        self.b.iter().try_for_each(|b| find("b", b, None))
+    }
+
+    /// The neighbours' coefficients and numbers of row `i` of all rows.
+    #[inline(always)]
+    fn row(&self, i: usize) -> ((f64, usize), (f64, usize)) {
+        let (n, place) = (self.n, i % self.n);
+        let left = match place {
+            0 if self.cyclic => (self.dl[i], i + n - 1),
+            0 => (0.0, i),
+            _ => (self.dl[i], i - 1),
+        };
+        let right = match place + 1 == n {
+            true if self.cyclic => (self.du[i], i + 1 - n),
+            true => (0.0, i),
+            false => (self.du[i], i + 1),
+        };
+        (left, right)
+    }
+
+    /// r = b − A·x for one right-hand side, and how small it is. `r` may be the right-hand side's own length or empty.
+    pub fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        const BLOCK: usize = 1 << 14;
+        let keep = !r.is_empty();
+        let system = |s: usize, r: &mut [f64]| {
+            let first = s * self.n;
+            let block = |from: usize, r: &mut [f64], len: usize| {
+                let mut norms = Norms::default();
+                for k in 0..len {
+                    let i = first + from + k;
+                    let ((a, left), (c, right)) = self.row(i);
+                    let (al, cr, dx) = (a * x[left], c * x[right], self.d[i] * x[i]);
+                    // Products are exact but for one rounding each; the sum's rounding is within the measure.
+                    let own = (-self.d[i]).mul_add(x[i], (-c).mul_add(x[right], (-a).mul_add(x[left], b[i])));
+                    let scale = al.abs() + dx.abs() + cr.abs() + b[i].abs();
+                    if keep {
+                        r[k] = own;
+                    }
+                    norms = norms.join(Norms {
+                        r: own.abs(),
+                        a: a.abs() + self.d[i].abs() + c.abs(),
+                        x: x[i].abs(),
+                        b: b[i].abs(),
+                        component: if own == 0.0 { 0.0 } else { own.abs() / scale },
+                    });
+                }
+                norms
+            };
+            let norms = if keep {
+                r.par_chunks_mut(BLOCK)
+                    .enumerate()
+                    .map(|(i, r)| {
+                        let len = r.len();
+                        block(i * BLOCK, r, len)
+                    })
+                    .reduce(Norms::default, Norms::join)
+            } else {
+                (0..self.n.div_ceil(BLOCK))
+                    .into_par_iter()
+                    .map(|i| block(i * BLOCK, &mut [], BLOCK.min(self.n - i * BLOCK)))
+                    .reduce(Norms::default, Norms::join)
+            };
+            norms.residual()
+        };
+        if keep {
+            r.par_chunks_mut(self.n)
+                .enumerate()
+                .map(|(s, r)| system(s, r))
+                .reduce(Residual::default, Residual::max)
+        } else {
+            (0..self.batch)
+                .into_par_iter()
+                .map(|s| system(s, &mut []))
+                .reduce(Residual::default, Residual::max)
+        }
+    }
+}
+
+/// Off-diagonals of n − 1 elements a system, with a zero for the end that is not used.
+fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
+    let mut wide = vec![0.0; batch * n];
+    if n > 1 {
+        for (wide, one) in wide.chunks_exact_mut(n).zip(diagonal.chunks_exact(n - 1)) {
+            wide[usize::from(front)..][..n - 1].copy_from_slice(one);
+        }
+    }
+    wide
+}

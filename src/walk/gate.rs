@@ -1,0 +1,380 @@
+//! Whether walks on a system have an answer: bounds of spectral radii, each with the vector that proves it.
+//!
+//! For a positive vector v, min_i (Mv)_i/v_i ≤ ρ(M) ≤ max_i (Mv)_i/v_i for a matrix M without negative entries
+//! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
+//! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
+
+use rayon::prelude::*;
+
+use super::splitting::{Split, Splitting};
+use crate::{Error, Result};
+
+/// Elements added in one piece, so that sums do not depend on the number of threads.
+const PIECE: usize = 4096;
+/// Products with |L| that a solve may take.
+const SOLVE_PRODUCTS: usize = 600;
+/// Solves that sharpen a bound.
+const SOLVES: usize = 3;
+/// Products of the shifted power iteration.
+const POWERS: usize = 64;
+
+/// What is known of a system's walks before the first step.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    /// The splitting, with `Auto` decided.
+    pub splitting: Splitting,
+    /// ‖L‖∞ of the splitting itself.
+    pub row_norm: f64,
+    /// The row that has it.
+    pub worst_row: usize,
+    /// v with |L| v ≤ `norm` · v; 1 in every entry where there is none.
+    pub vector: Option<Vec<f64>>,
+    /// Whether walks run on V⁻¹LV.
+    pub scaled: bool,
+    /// max_i (|L|v)_i / v_i, rounded up; 1 or more only where walks were forced.
+    pub norm: f64,
+    /// Products with |L| behind the vector.
+    pub products: usize,
+}
+
+impl Gate {
+    /// v_i.
+    #[inline]
+    pub fn scale(&self, i: usize) -> f64 {
+        self.vector.as_ref().map_or(1.0, |v| v[i])
+    }
+
+    /// v_i where walks run on the scaled system, else 1.
+    #[inline]
+    pub fn walk_scale(&self, i: usize) -> f64 {
+        if self.scaled { self.scale(i) } else { 1.0 }
+    }
+
+    /// max_i |g_i| / v_i.
+    pub fn scaled_norm(&self, g: &[f64]) -> f64 {
+        g.par_iter().enumerate().map(|(i, g)| g.abs() / self.scale(i)).reduce(|| 0.0, f64::max)
+    }
+}
+
+/// Bounds of a spectral radius.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// The vector of the upper bound, at most 1 in each entry.
+    pub vector: Vec<f64>,
+    /// Lower bound.
+    pub lower: f64,
+    /// Upper bound.
+    pub upper: f64,
+    /// Products that it took.
+    pub products: usize,
+}
+
+/// Decides whether and how walks run.
+///
+/// # Errors
+/// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`.
+pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
+    let n = split.unknowns();
+    let mut sums = vec![0.0; n];
+    // Rounding of a sum of d terms, and of the terms: (d + 3) u.
+    split.rows(&mut sums, |i| up(split.row_sum(i), split.row(i).count() + 3));
+    let (worst_row, row_norm) = largest(&sums);
+    let auto = wanted == Splitting::Auto;
+    let splitting = match (auto, row_norm < 1.0) {
+        (true, true) => Splitting::Jacobi,
+        (true, false) => Splitting::ScaledJacobi,
+        (false, _) => wanted,
+    };
+    let scaled = splitting == Splitting::ScaledJacobi;
+    let plain = Gate { splitting, row_norm, worst_row, vector: None, scaled, norm: row_norm, products: 0 };
+    if row_norm < 1.0 && !scaled {
+        return Ok(plain);
+    }
+    let refuse = |what, matrix, bounds: &Bounds, and, remedy: String| Error::Divergent {
+        what,
+        row: worst_row,
+        sum: row_norm,
+        matrix,
+        lower: bounds.lower,
+        upper: bounds.upper,
+        and,
+        remedy,
+    };
+    let bounds = bounds(n, |v, out| split.absolute(v, out), |i| split.row(i).count() + 3);
+    if bounds.upper >= 1.0 {
+        if bounds.lower >= 1.0 {
+            let remedy = match splitting {
+                Splitting::Given => "give a matrix L that is smaller",
+                Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
+                _ => {
+                    "precondition or reorder the system so that its diagonal dominates, or solve it as a whole"
+                }
+            };
+            return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy.to_owned()));
+        }
+        if !force {
+            return Err(refuse(
+                "whether random walks converge is not proved",
+                "|L|",
+                &bounds,
+                "",
+                "run them all the same with --force, without a bound of the truncation, or solve the whole system"
+                    .to_owned(),
+            ));
+        }
+        return Ok(Gate { scaled: false, products: bounds.products, ..plain });
+    }
+    let mut products = bounds.products;
+    if !scaled && row_norm > 1.0 {
+        // Second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
+        let square = self::bounds(
+            n,
+            |v, out| {
+                split
+                    .rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
+            },
+            |i| split.row(i).count() + 5,
+        );
+        products += square.products;
+        if square.upper >= 1.0 && (square.lower >= 1.0 || !force) {
+            let proved = square.lower >= 1.0;
+            let what = match proved {
+                true => "the variance of random walks would be infinite",
+                false => "whether random walks have a finite variance is not proved",
+            };
+            let remedy = match splitting {
+                Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
+                _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
+            };
+            return Err(refuse(
+                what,
+                "the second moments",
+                &square,
+                ", and walks converge",
+                remedy.to_owned(),
+            ));
+        }
+    }
+    Ok(Gate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
+}
+
+/// Bounds of the spectral radius of a matrix without negative entries, given by its product with a vector; `terms` is
+/// the number of operations of a row of the product.
+pub fn bounds(
+    n: usize,
+    product: impl Fn(&[f64], &mut [f64]) + Sync,
+    terms: impl Fn(usize) -> usize + Sync,
+) -> Bounds {
+    let mut best = Bounds { vector: vec![1.0; n], lower: 0.0, upper: f64::INFINITY, products: 0 };
+    let mut products = 0;
+    let mut image = vec![0.0; n];
+    let ratios = |v: &[f64], image: &mut [f64]| {
+        product(v, image);
+        let ratio = |i: usize| up(image[i] / v[i], terms(i) + 1);
+        (0..n).into_par_iter().map(ratio).reduce(|| 0.0, f64::max)
+    };
+
+    // (I − M) v = right has a positive solution if ρ(M) < 1, and then (Mv)_i / v_i = 1 − right_i / v_i. With
+    // right = 1 first, then the last v, which is inverse iteration.
+    let mut right = vec![1.0; n];
+    for round in 0..SOLVES {
+        let (v, used) = solve(&product, &right, SOLVE_PRODUCTS);
+        products += used;
+        let top = v.par_iter().copied().reduce(|| 0.0, f64::max);
+        if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
+            break;
+        }
+        let v: Vec<f64> = v.par_iter().map(|v| v / top).collect();
+        let upper = ratios(&v, &mut image);
+        products += 1;
+        let gain = best.upper.ln() / upper.ln();
+        if upper < best.upper {
+            (best.upper, best.vector) = (upper, v.clone());
+        }
+        // A bound that shortens walks by less than a tenth is not worth another solve.
+        if upper >= 1.0 || (round > 0 && gain > 0.9) {
+            break;
+        }
+        right = v;
+    }
+    if best.upper < 1.0 {
+        best.products = products;
+        return best;
+    }
+    let mut v = vec![1.0; n];
+    for step in 0..POWERS {
+        let upper = ratios(&v, &mut image);
+        products += 1;
+        if upper < best.upper {
+            (best.upper, best.vector) = (upper, v.clone());
+        }
+        // ρ(M) is at least that of M on any set of its rows and columns: on those where v is large, too.
+        let last = step + 1 == POWERS;
+        for floor in [0.0, 1e-6, 1e-3, 1e-1] {
+            if floor > 0.0 && !last {
+                break;
+            }
+            let part: Vec<f64> = v.iter().map(|&v| if v >= floor { v } else { 0.0 }).collect();
+            product(&part, &mut image);
+            products += usize::from(floor > 0.0);
+            let least = (0..n).filter(|&i| part[i] > 0.0).map(|i| down(image[i] / part[i], terms(i) + 1));
+            best.lower = best.lower.max(least.fold(f64::INFINITY, f64::min));
+        }
+        product(&v, &mut image);
+        // Shifted by the identity, so that bipartite graphs do not oscillate.
+        v.par_iter_mut().zip(&image).for_each(|(v, y)| *v += y);
+        let top = v.par_iter().copied().reduce(|| 0.0, f64::max);
+        v.par_iter_mut().for_each(|v| *v = (*v / top).max(f64::MIN_POSITIVE));
+    }
+    best.products = products;
+    best
+}
+
+/// `value` and the rounding of that many operations.
+fn up(value: f64, operations: usize) -> f64 {
+    value * (1.0 + operations as f64 * f64::EPSILON)
+}
+
+fn down(value: f64, operations: usize) -> f64 {
+    value * (1.0 - operations as f64 * f64::EPSILON)
+}
+
+/// Place and value of the largest element, the first of several.
+fn largest(values: &[f64]) -> (usize, f64) {
+    values.par_iter().copied().enumerate().reduce(
+        || (usize::MAX, f64::NEG_INFINITY),
+        |a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a },
+    )
+}
+
+/// A scalar product whose bits do not depend on the number of threads.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let pieces: Vec<f64> = a
+        .par_chunks(PIECE)
+        .zip(b.par_chunks(PIECE))
+        .map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum())
+        .collect();
+    pieces.iter().sum()
+}
+
+/// v of (I − M) v = b by BiCGSTAB (van der Vorst 1992, doi:10.1137/0913035), roughly, and the number of products.
+/// Whether it is a solution is for the caller to find out.
+fn solve(product: &(impl Fn(&[f64], &mut [f64]) + Sync), b: &[f64], most: usize) -> (Vec<f64>, usize) {
+    let n = b.len();
+    let apply = |x: &[f64], y: &mut [f64]| {
+        product(x, y);
+        y.par_iter_mut().zip(x).for_each(|(y, x)| *y = x - *y);
+    };
+    // A quarter of the least entry of b: then (Mv)_i < v_i for a positive v whatever the rest does.
+    let enough = 0.25 * b.par_iter().copied().reduce(|| f64::INFINITY, f64::min);
+    let worst = |r: &[f64]| r.par_iter().map(|r| r.abs()).reduce(|| 0.0, f64::max);
+    let mut v = b.to_vec();
+    let mut r = vec![0.0; n];
+    apply(&v, &mut r);
+    r.par_iter_mut().zip(b).for_each(|(r, b)| *r = b - *r);
+    let shadow = r.clone();
+    let (mut p, mut mp, mut s, mut ms) = (r.clone(), vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+    let mut rho = dot(&shadow, &r);
+    let mut used = 1;
+    while used + 2 <= most && worst(&r) > enough {
+        apply(&p, &mut mp);
+        let alpha = rho / dot(&shadow, &mp);
+        s.par_iter_mut().zip(&r).zip(&mp).for_each(|((s, r), mp)| *s = r - alpha * mp);
+        apply(&s, &mut ms);
+        used += 2;
+        let omega = dot(&ms, &s) / dot(&ms, &ms).max(f64::MIN_POSITIVE);
+        v.par_iter_mut().zip(&p).zip(&s).for_each(|((v, p), s)| *v += alpha * p + omega * s);
+        r.par_iter_mut().zip(&s).zip(&ms).for_each(|((r, s), ms)| *r = s - omega * ms);
+        let next = dot(&shadow, &r);
+        let beta = next / rho * (alpha / omega);
+        rho = next;
+        if !beta.is_finite() {
+            break;
+        }
+        p.par_iter_mut().zip(&r).zip(&mp).for_each(|((p, r), mp)| *p = r + beta * (*p - omega * mp));
+    }
+    (v, used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sparse::CsrMatrix;
+
+    fn given(rows: &[&[(u32, f64)]]) -> CsrMatrix {
+        CsrMatrix::from_rows(rows.len(), rows.len(), |i, row| row.extend_from_slice(rows[i]))
+    }
+
+    /// The path of n states with the weight `w` to either side: ρ = 2 w cos(π/(n + 1)).
+    fn path(n: usize, w: f64) -> CsrMatrix {
+        CsrMatrix::from_rows(n, n, |i, row| {
+            if i > 0 {
+                row.push((i as u32 - 1, w));
+            }
+            if i + 1 < n {
+                row.push((i as u32 + 1, -w));
+            }
+        })
+    }
+
+    fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Gate> {
+        gate(&Split::new(matrix, splitting)?, splitting, force)
+    }
+
+    #[test]
+    fn a_norm_of_one_is_no_reason_to_refuse() {
+        let n = 60;
+        let matrix = path(n, 0.5);
+        let gate = ask(&matrix, Splitting::Given, false).unwrap();
+        let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
+        // Not sharper than the truth, and within a fifth of the steps that the truth asks for.
+        assert!(gate.norm >= rho && gate.norm.ln() < 0.8 * rho.ln(), "{} {rho}", gate.norm);
+        let v = gate.vector.as_ref().expect("a certificate");
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let mut image = vec![0.0; n];
+        split.absolute(v, &mut image);
+        assert!(image.iter().zip(v).all(|(y, v)| *y <= gate.norm * v), "the certificate holds");
+        assert!(!gate.scaled && gate.row_norm > 1.0 - 1e-12);
+    }
+
+    #[test]
+    fn divergence_is_refused_with_the_row_and_both_bounds() {
+        let error = ask(&path(60, 0.6), Splitting::Given, true).unwrap_err();
+        let Error::Divergent { lower, upper, sum, .. } = error else { panic!("{error}") };
+        let rho = 1.2 * (std::f64::consts::PI / 61.0).cos();
+        assert!((1.0..=rho).contains(&lower) && upper >= rho && (sum - 1.2).abs() < 1e-12, "{lower} {upper}");
+    }
+
+    #[test]
+    fn walks_of_infinite_variance_are_refused_and_scaling_is_the_remedy() {
+        // ρ(|L|) = sqrt(4 · 0.2) < 1; the second moments have the entries 16 and 0.04 off the diagonal and
+        // ρ = 0.8, so that they are finite; with a loop in the large row they are not.
+        let matrix = given(&[&[(1, 4.0)], &[(0, 0.2)]]);
+        assert!(ask(&matrix, Splitting::Given, false).is_ok());
+        // |L| = [[0.3, 4], [0.15, 0]]: ρ = 0.15 + sqrt(0.0225 + 0.6) = 0.939; second moments 4.3·[0.3, 4],
+        // 0.15·[0.15, 0]: ρ ≥ 1.29.
+        let matrix = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
+        let error = ask(&matrix, Splitting::Given, false).unwrap_err().to_string();
+        assert!(error.contains("infinite") && error.contains("row 0"), "{error}");
+        let gate = ask(&matrix, Splitting::ScaledJacobi, false);
+        // As a system A the diagonal is another; as L the scaling is what helps.
+        assert!(gate.is_err() || gate.unwrap().scaled);
+    }
+
+    #[test]
+    fn auto_scales_where_a_row_is_not_dominant() {
+        // Diagonal 2, off-diagonal −1: row sums 1 inside, ρ < 1.
+        let n = 30;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            if i > 0 {
+                row.push((i as u32 - 1, -1.0));
+            }
+            row.push((i as u32, 2.0));
+            if i + 1 < n {
+                row.push((i as u32 + 1, -1.0));
+            }
+        });
+        let gate = ask(&matrix, Splitting::Auto, false).unwrap();
+        assert!(gate.scaled && gate.norm < 1.0 && gate.splitting == Splitting::ScaledJacobi);
+    }
+}

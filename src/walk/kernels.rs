@@ -1,0 +1,202 @@
+//! The kernels of walks and their CPU twins.
+
+use rayon::prelude::*;
+
+use super::sequence::{Points, Stream};
+use super::table::{HEAD, UNIT};
+use crate::kernel::{Kernel, Real, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
+
+/// Sums of walks over blocks.
+pub static WALK: Kernel = kernel!(walk);
+
+/// The same for [`COLUMNS`] right-hand sides.
+pub static WALK_COLUMNS: Kernel = kernel!(walk_columns);
+
+/// Every kernel of this engine, those of its sequences aside.
+pub static ALL: [&Kernel; 4] = [&WALK, &WALK_COLUMNS, &super::grid::WALK_GRID, &super::lazy::WALK_LAZY];
+
+/// Right-hand sides of [`WALK_COLUMNS`].
+pub const COLUMNS: usize = 4;
+
+/// The kernels' number for a buffer of points, beside those of the sequences.
+pub(super) const BUFFER: u32 = 4;
+
+/// Walks of a block.
+pub const BLOCK: usize = 256;
+
+/// Dimensions whose coordinates are made at a time: their 16 KiB stay in the first cache.
+const DIMENSIONS: usize = 16;
+
+/// The target of the entry of a row that the fraction u falls on: the twin of `choose`.
+#[inline(always)]
+pub(super) fn choose(record: &[u32], u: u32) -> u32 {
+    let mut at = HEAD;
+    if record[at] == 0 {
+        let (mut low, mut high) = (0, record[at + 1] as usize - 1);
+        while low < high {
+            let middle = (low + high) / 2;
+            if u < record[HEAD + 2 + 2 * middle] {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        return record[HEAD + 3 + 2 * low];
+    }
+    while u >= record[at] {
+        at += 2;
+    }
+    record[at + 1]
+}
+
+/// The sum of two f32.
+#[inline(always)]
+fn number<T: Real>(high: u32, low: u32) -> T {
+    T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
+}
+
+/// Where the coordinates of a block's points come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// By random access.
+    Access(&'a Points, Stream),
+    /// Rows of that many points, a row a dimension; the block's first point is the first of each.
+    Buffer(&'a [u32], usize),
+}
+
+/// The walks of one block, on C columns. All of them take a step before any takes the next: while one waits for its
+/// row, which was asked for a step ahead, the others have theirs.
+pub(super) struct Block<'a, T, const C: usize> {
+    pub(super) rows: &'a [u32],
+    /// g of each row; of one column it is in the records.
+    pub(super) columns: &'a [[T; C]],
+    pub(super) source: Source<'a>,
+    pub(super) row: u32,
+    pub(super) first_point: u32,
+    pub(super) walks: usize,
+    pub(super) length: u32,
+    pub(super) cut: T,
+    pub(super) theta: &'a mut [[T; C]; BLOCK],
+}
+
+impl<T: Real, const C: usize> Body for Block<'_, T, C> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let fma = match fused(LEVEL) {
+            true => T::fma::<true>,
+            false => T::fma::<false>,
+        };
+        let columns = self.columns;
+        let tally = |theta: &mut [T; C], weight: T, here: &[u32]| {
+            if C == 1 {
+                theta[0] = fma(weight, number(here[0], here[1]), theta[0]);
+            } else {
+                for (theta, &g) in theta.iter_mut().zip(&columns[here[0] as usize]) {
+                    *theta = fma(weight, g, *theta);
+                }
+            }
+        };
+        let mut made = [0u32; BLOCK * DIMENSIONS];
+        let mut record = [self.row; BLOCK];
+        let mut weight = [T::of(1.0); BLOCK];
+        let mut live: [u16; BLOCK] = std::array::from_fn(|i| i as u16);
+        let mut walking = self.walks;
+        let mut first = 0;
+        while first < self.length && walking > 0 {
+            let dimensions = (self.length - first).min(DIMENSIONS as u32);
+            let (coordinates, stride) = match self.source {
+                Source::Access(points, stream) => {
+                    let made = &mut made[..dimensions as usize * self.walks];
+                    points.fill(stream, self.first_point, first..first + dimensions, made);
+                    (&*made, self.walks)
+                }
+                Source::Buffer(words, stride) => (&words[first as usize * stride..], stride),
+            };
+            for u in coordinates.chunks(stride).take(dimensions as usize) {
+                let mut kept = 0;
+                for k in 0..walking {
+                    let i = live[k] as usize;
+                    let here = &self.rows[record[i] as usize * UNIT..];
+                    tally(&mut self.theta[i], weight[i], here);
+                    let w = weight[i].times(number(here[2], here[3]));
+                    if w.distance(T::ZERO) <= self.cut {
+                        continue;
+                    }
+                    let next = choose(here, u[i].min(u32::MAX - 1));
+                    weight[i] = if next >> 31 == 1 { T::of(-1.0).times(w) } else { w };
+                    record[i] = next & (u32::MAX >> 1);
+                    prefetch(self.rows, record[i] as usize * UNIT);
+                    live[kept] = i as u16;
+                    kept += 1;
+                }
+                walking = kept;
+            }
+            first += dimensions;
+        }
+        for &i in &live[..walking] {
+            let i = i as usize;
+            tally(&mut self.theta[i], weight[i], &self.rows[record[i] as usize * UNIT..]);
+        }
+    }
+}
+
+/// The sum of a block as a tree: halves are added to halves, as the kernels' workgroups do.
+pub(super) fn tree<T: Real, const C: usize>(sums: &mut [[T; C]]) -> [T; C] {
+    let mut half = sums.len() / 2;
+    while half > 0 {
+        let (low, high) = sums.split_at_mut(half);
+        for (l, h) in low.iter_mut().zip(high) {
+            for (l, h) in l.iter_mut().zip(h) {
+                *l = l.plus(*h);
+            }
+        }
+        half /= 2;
+    }
+    sums[0]
+}
+
+/// The blocks of a launch.
+fn blocks<T: Real, const C: usize>(call: &Call<'_>, columns: &[[T; C]], out: &mut [[T; C]]) {
+    let (rows, tasks, table) = (call.read::<u32>(0), call.read::<[u32; 4]>(1), call.read::<u32>(2));
+    let (groups, end, per_task) = (call.param(1), call.param(3), call.param(4));
+    let first = (call.param(2) + call.param(0) * groups).min(end);
+    let (begin, stop, length) = (call.param(5), call.param(6), call.param(7));
+    let cut = T::of(f64::from(f32::from_bits(call.param(8))));
+    let (sequence, stride) = (call.param(9), call.param(14) as usize);
+    let access = (sequence != BUFFER).then(|| {
+        Points::of_call(sequence, call.param(10), call.param(11), [call.param(12), call.param(13)], table)
+    });
+    let out = &mut out[first as usize..(first + groups).min(end) as usize];
+    out.par_iter_mut().enumerate().for_each(|(k, out)| {
+        let block = first + k as u32;
+        let [row, key, component, replicate] = tasks[(block / per_task) as usize];
+        let first_point = begin + block % per_task * BLOCK as u32;
+        let mut theta = [[T::ZERO; C]; BLOCK];
+        dispatch(Block {
+            rows,
+            columns,
+            source: match &access {
+                Some(points) => Source::Access(points, Stream { key, component, replicate }),
+                None => Source::Buffer(&table[(first_point - begin) as usize..], stride),
+            },
+            row,
+            first_point,
+            walks: (stop - first_point).min(BLOCK as u32) as usize,
+            length,
+            cut,
+            theta: &mut theta,
+        });
+        *out = tree(&mut theta);
+    });
+}
+
+fn walk<T: Real>(call: &Call<'_>) {
+    blocks::<T, 1>(call, &[], bytemuck::cast_slice_mut(call.write::<T>(3)));
+}
+
+fn walk_columns<T: Real>(call: &Call<'_>) {
+    let columns: &[[T; COLUMNS]] = bytemuck::cast_slice(call.read::<T>(3));
+    blocks(call, columns, bytemuck::cast_slice_mut(call.write::<T>(4)));
+}

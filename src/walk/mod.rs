@@ -1,0 +1,79 @@
+//! Chosen components of the solution of A x = b, by quasi-random walks, each with an interval.
+//!
+//! S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015, after
+//! J. H. Curtiss, "Monte Carlo methods for the iteration of linear operators", 1953, doi:10.1002/sapm1953321209.
+//!
+//! # Method
+//! A x = b becomes x = L x + f ([`splitting`]), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
+//! weight W_0 = 1 and goes from row i to row j with the probability p_ij; W is multiplied by l_ij / p_ij. The mean of
+//! θ = Σ_k W_k f_{s_k} is x_m. Probabilities are almost optimal, p_ij = |l_ij| / Σ_j |l_ij|, so that |l_ij / p_ij| is the
+//! sum of the row, whatever j.
+//!
+//! Here walks start from points of a low-discrepancy sequence ([`sequence`]), one coordinate a step, and rows list their
+//! entries in the order of what they lead to ([`table`]); they tally the residual r of some sweeps in the place of f
+//! ([`control`]). R independently scrambled replicates give a Student interval ([`interval`]), to which certain bounds
+//! of truncation and rounding are added. Before the first step [`gate`] proves that walks converge and have a variance,
+//! or says why not.
+//!
+//! | paper | here |
+//! |---|---|
+//! | L, f (2.1) | [`Split`](splitting::Split) |
+//! | P, B (2.5), (2.14) | a record of a [`Table`](table::Table): distribution function, signs, row sum |
+//! | θ (2.10) | what a thread of the kernel `walk` adds up |
+//! | T (2.16) | [`published::length`], [`published::length_as_printed`] |
+//! | N (2.20) | [`published::chains`] |
+//! | number of blocks and threads (3.3) | [`Grid`] |
+//!
+//! # Example: PageRank of one page
+//! x = 0.85 P x + 0.15 with the probability P_ij that a reader of page i goes on to page j: L and f are given.
+//!
+//! ```
+//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::sparse::CsrMatrix;
+//! use kolmo::walk::{Options, Problem, Splitting, solve};
+//!
+//! // 1000 pages, each of which links to the next and to page 0.
+//! let n = 1000;
+//! let l = CsrMatrix::from_rows(n, n, |i, row| match i {
+//!     999 => row.push((0, 0.85)),
+//!     _ => row.extend([(0, 0.425), (i as u32 + 1, 0.425)]),
+//! });
+//! let f = vec![vec![0.15; n]];
+//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let problem = Problem { matrix: &l, rhs: &f, components: &[500] };
+//! let options = Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
+//! let solution = solve(&lanes, precision, &problem, &options, &mut |_done, _all| Ok(()))?;
+//! // Every row of P sums to 1, so that x = 1 in every entry.
+//! let x = &solution.components[0];
+//! assert!((x.estimate - 1.0).abs() <= x.half_width && x.half_width <= 1e-6);
+//! # Ok::<(), kolmo::Error>(())
+//! ```
+//!
+//! Where components are many, or intervals short, sweeps over the whole system are faster; a
+//! [`Solution`] says what they would take.
+
+pub mod chains;
+pub mod control;
+pub mod gate;
+pub mod grid;
+mod growth;
+pub mod interval;
+pub mod kernels;
+pub mod lazy;
+mod options;
+pub mod published;
+pub mod sequence;
+mod solution;
+mod solve;
+pub mod splitting;
+pub mod table;
+mod unprepared;
+
+pub use control::Sweeps;
+pub use grid::Grid;
+pub use options::{Options, Problem};
+pub use published::{Count, Length};
+pub use solution::{Bound, Component, Jacobi, Seconds, Solution};
+pub use solve::solve;
+pub use splitting::Splitting;
+pub use table::RowOrder;

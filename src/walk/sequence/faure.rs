@@ -1,0 +1,113 @@
+//! The Faure sequence.
+//!
+//! H. Faure, "Discrépance de suites associées à un système de numération (en dimension s)", Acta Arithmetica 41, 1982,
+//! doi:10.4064/aa-41-4-337-351. The base b is the least prime that is not below the number of dimensions. Coordinate j
+//! of point i has the digits P^j d mod b, where d are the digits of i in base b and P is Pascal's triangle,
+//! P_rc = c! / (r! (c − r)!). Numbers start at 0. A number of points that is no multiple of b is not balanced.
+//!
+//! With the digits as coefficients of a polynomial D(z) = Σ d_c z^c, those of P^j d are the coefficients of D(z + j):
+//! no power of P is needed.
+
+use super::digits::{DIGITS, digits_of, push_digit};
+use super::halton::primes;
+
+/// Dimensions with a base below 2¹⁶, so that a digit and half a fraction fit a word.
+pub const DIMENSIONS: u32 = 65_521;
+
+/// The base for a number of dimensions, at most [`DIMENSIONS`].
+pub fn base(dimensions: u32) -> u32 {
+    primes().find(|&p| p >= dimensions).unwrap_or(DIMENSIONS)
+}
+
+/// Digits of coordinate `dimension` of a point, the first one first, and how many there are.
+#[inline(always)]
+pub fn digits(point: u32, dimension: u32, base: u32) -> ([u32; DIGITS], usize) {
+    let (mut digits, count) = digits_of(point, base);
+    for r in 0..count {
+        for c in (r + 1..count).rev() {
+            digits[c - 1] = (digits[c - 1] + dimension * digits[c]) % base;
+        }
+    }
+    (digits, count)
+}
+
+/// ⌊2³² x⌋ of coordinate `dimension` of a point.
+#[inline(always)]
+pub fn faure(point: u32, dimension: u32, base: u32) -> u32 {
+    let (digits, count) = digits(point, dimension, base);
+    digits[..count].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base))
+}
+
+/// [`faure`] of consecutive points. The last digit of a number enters the first digit of the coordinate alone.
+#[inline(always)]
+pub(super) fn fill_faure(first_point: u32, dimension: u32, base: u32, out: &mut [u32]) {
+    let mut at = 0;
+    while at < out.len() {
+        let point = first_point + at as u32;
+        let skip = point % base;
+        let here = ((base - skip) as usize).min(out.len() - at);
+        let (digits, count) = digits(point - skip, dimension, base);
+        let fraction = digits[1..count.max(1)].iter().rev().fold(0, |y, &digit| push_digit(digit, y, base));
+        let mut digit = (digits[0] + skip) % base;
+        for x in &mut out[at..at + here] {
+            *x = push_digit(digit, fraction, base);
+            digit = if digit + 1 == base { 0 } else { digit + 1 };
+        }
+        at += here;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_made_of_points() {
+        for (dimensions, dimension) in [(1, 0), (2, 1), (3, 2), (17, 5), (73, 72), (65_521, 40_000)] {
+            let base = base(dimensions);
+            for first in [0, 1, 255, 65_520, 1_000_000, u32::MAX - 1023] {
+                let mut row = [0; 1024];
+                fill_faure(first, dimension, base, &mut row);
+                let mut points = (first..=u32::MAX).zip(row);
+                assert!(points.all(|(i, x)| x == faure(i, dimension, base)), "{first} in {base}");
+            }
+        }
+    }
+
+    /// The definition: powers of Pascal's matrix, in integers that hold everything.
+    #[test]
+    fn digits_are_those_of_powers_of_pascals_matrix() {
+        for dimensions in [2, 3, 5, 11, 73] {
+            let base = u128::from(base(dimensions));
+            for dimension in (0..dimensions).step_by(3) {
+                for point in (0..3000).step_by(7).chain([u32::MAX]) {
+                    let mut number = Vec::new();
+                    let mut rest = u128::from(point);
+                    while rest > 0 {
+                        number.push(rest % base);
+                        rest /= base;
+                    }
+                    let m = number.len();
+                    let (mut numerator, mut power) = (0, 1);
+                    for r in 0..m {
+                        // c! / (r! (c − r)!) · j^(c − r), one c after the other.
+                        let (mut binomial, mut shift, mut digit) = (1, 1, 0);
+                        for (c, &d) in number.iter().enumerate().skip(r) {
+                            digit = (digit + binomial % base * shift % base * d) % base;
+                            binomial = binomial * (c as u128 + 1) / (c as u128 + 1 - r as u128);
+                            shift = shift * u128::from(dimension) % base;
+                        }
+                        numerator = numerator * base + digit;
+                        power *= base;
+                    }
+                    let got = faure(point, dimension, base as u32);
+                    assert_eq!(
+                        u128::from(got),
+                        (numerator << 32) / power,
+                        "{dimension} of {point} in {base}"
+                    );
+                }
+            }
+        }
+    }
+}

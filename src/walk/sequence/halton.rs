@@ -1,0 +1,120 @@
+//! The Halton sequence.
+//!
+//! J. H. Halton, "On the efficiency of certain quasi-random sequences of points in evaluating multi-dimensional
+//! integrals", Numerische Mathematik 2, 1960, doi:10.1007/BF01386213. Coordinate j of point i is the number i in base
+//! b_j, the j-th prime, with its digits mirrored at the point.
+
+use super::digits::push_digit;
+
+/// Dimensions: the primes below 2¹⁶, for which a digit and half a fraction fit a word.
+pub const DIMENSIONS: u32 = 6542;
+
+/// The primes below 2¹⁶ in ascending order.
+pub fn primes() -> impl Iterator<Item = u32> {
+    const END: usize = 1 << 16;
+    let mut composite = vec![false; END];
+    for i in (2..).take_while(|i| i * i < END) {
+        if !composite[i] {
+            (i * i..END).step_by(i).for_each(|k| composite[k] = true);
+        }
+    }
+    (2..END as u32).filter(move |&i| !composite[i as usize])
+}
+
+/// The digits of a number in a base, mirrored at the point: ⌊2³² φ_base(point)⌋, exact.
+#[inline(always)]
+pub fn halton(point: u32, base: u32) -> u32 {
+    let mut power = 1;
+    while point / power >= base {
+        power *= base;
+    }
+    let (mut rest, mut y) = (point, 0);
+    while power != 0 {
+        y = push_digit(rest / power, y, base);
+        rest %= power;
+        power /= base;
+    }
+    y
+}
+
+/// [`halton`] of consecutive points. Numbers that differ in their last digits alone share the division of all others.
+#[inline(always)]
+pub(super) fn fill_halton(first_point: u32, base: u32, out: &mut [u32]) {
+    const MOST: u32 = 256;
+    if out.len() < MOST as usize {
+        for (point, x) in (first_point..=u32::MAX).zip(out) {
+            *x = halton(point, base);
+        }
+        return;
+    }
+    // The last digits, mirrored as a whole number; one digit is its own mirror.
+    let mut power = base;
+    let mut mirrored = [0; MOST as usize];
+    let single = base * base > MOST;
+    if !single {
+        (0..base).for_each(|digit| mirrored[digit as usize] = digit);
+        while power * base <= MOST {
+            for i in (0..power * base).rev() {
+                mirrored[i as usize] = i % base * power + mirrored[(i / base) as usize];
+            }
+            power *= base;
+        }
+    }
+    let mut at = 0;
+    while at < out.len() {
+        let point = first_point + at as u32;
+        let skip = point % power;
+        let high = halton(point / power, base);
+        let here = ((power - skip) as usize).min(out.len() - at);
+        let block = &mut out[at..at + here];
+        if single {
+            for (digit, x) in (skip..).zip(block) {
+                *x = push_digit(digit, high, power);
+            }
+        } else {
+            for (&digits, x) in mirrored[skip as usize..].iter().zip(block) {
+                *x = push_digit(digits, high, power);
+            }
+        }
+        at += here;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_primes_as_dimensions() {
+        assert_eq!(primes().count(), DIMENSIONS as usize);
+        assert_eq!(primes().take(6).collect::<Vec<_>>(), [2, 3, 5, 7, 11, 13]);
+        assert_eq!(primes().last(), Some(65521));
+    }
+
+    #[test]
+    fn rows_are_made_of_points() {
+        for base in primes().take(60).chain([257, 4099, 65521]) {
+            for first in [0, 1, 255, 65_520, 1_000_000, u32::MAX - 1023] {
+                let mut row = [0; 1024];
+                fill_halton(first, base, &mut row);
+                assert!((first..=u32::MAX).zip(row).all(|(i, x)| x == halton(i, base)), "{first} in {base}");
+            }
+        }
+    }
+
+    /// In integers of 128 bits: the mirrored number over the power of the base.
+    #[test]
+    fn coordinates_are_rounded_down_exactly() {
+        for base in primes().step_by(97).chain([2, 3, 5, 65521]) {
+            for point in (0..2000).chain((0..2000).map(|i| u32::MAX - i * 2_147_001)) {
+                let (mut mirrored, mut power, mut rest) = (0u128, 1u128, u128::from(point));
+                while rest > 0 {
+                    mirrored = mirrored * u128::from(base) + rest % u128::from(base);
+                    power *= u128::from(base);
+                    rest /= u128::from(base);
+                }
+                assert_eq!(u128::from(halton(point, base)), (mirrored << 32) / power, "{point} in {base}");
+            }
+        }
+    }
+}

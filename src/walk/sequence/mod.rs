@@ -1,0 +1,565 @@
+//! Sequences of points in the unit cube, as fractions of 2³², by the number of the point and of the dimension.
+//!
+//! | [`Sequence`] | source | dimensions | scrambles |
+//! |---|---|---|---|
+//! | [`sobol`] | Sobol' 1967, Joe and Kuo 2008 | 21201 | Owen, shift, none |
+//! | [`halton`] | Halton 1960 | 6542 | Owen, shift, none |
+//! | [`faure`] | Faure 1982 | 65521 | Owen, shift, none |
+//! | [`philox`] | Salmon et al. 2011 | 2³² | random by itself |
+//! | [`mtgp32`] | Saito and Matsumoto 2013 | any | random by itself |
+//!
+//! A coordinate is a `u32`, the fraction times 2³² rounded down, which a walk compares with a distribution function in
+//! the same unit. Dimensions beyond a table are Philox's. Points and dimensions are numbered from 0, and point 0 is
+//! part of every sequence.
+//!
+//! A [`Stream`] is one randomization, chosen by a seed of 64 bits, a component and a replicate: replicates of one
+//! sequence are independent of each other, and any part of a stream can be computed anywhere. [`Points`] computes
+//! them on the host, the kernel `sequence` on a lane ([`fill`]); its functions are also part of the walk's kernel.
+//! MTGP32 has no random access: [`mtgp32`] fills a buffer. A [`PointSet`] is a buffer of any of the five.
+
+pub mod digits;
+pub mod faure;
+pub mod halton;
+pub mod mtgp32;
+pub mod philox;
+pub mod sobol;
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+use crate::lane::{Buffer, Lane};
+use crate::{Error, Result};
+
+/// Points of a sequence.
+pub static SEQUENCE: Kernel = kernel!(sequence);
+
+/// Every kernel of this module.
+pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];
+
+/// Where the points of a walk come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sequence {
+    /// [`sobol`].
+    Sobol,
+    /// [`halton`].
+    Halton,
+    /// [`faure`].
+    Faure,
+    /// [`philox`].
+    Philox,
+    /// [`mtgp32`], a buffer at a time.
+    Mtgp32,
+}
+
+/// How replicates of a quasi-random sequence are made independent. Random sequences have no use for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scramble {
+    /// The sequence itself, the same for all streams.
+    None,
+    /// Nested uniform scrambling (Owen 1995): [`sobol::owen_reversed`], and [`digits::owen_digits`] for Halton and Faure.
+    Owen,
+    /// A random shift of each dimension: of its binary digits for Sobol, modulo 1 for Halton and Faure (R. Cranley,
+    /// T. N. L. Patterson, SIAM Journal on Numerical Analysis 13, 1976, doi:10.1137/0713071).
+    Shift,
+}
+
+macro_rules! names {
+    ($t:ident, $what:literal, $($variant:ident = $name:literal),*) => {
+        impl fmt::Display for $t {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $name),* })
+            }
+        }
+
+        impl FromStr for $t {
+            type Err = Error;
+
+            fn from_str(name: &str) -> Result<Self> {
+                match name {
+                    $($name => Ok(Self::$variant),)*
+                    _ => Err(Error::Invalid(format!(
+                        concat!("{:?} is no ", $what, "; there are {}"), name, [$($name),*].join(", ")
+                    ))),
+                }
+            }
+        }
+    };
+}
+names!(
+    Sequence,
+    "sequence",
+    Sobol = "sobol",
+    Halton = "halton",
+    Faure = "faure",
+    Philox = "philox",
+    Mtgp32 = "mtgp32"
+);
+names!(Scramble, "scramble", None = "none", Owen = "owen", Shift = "shift");
+
+impl Sequence {
+    /// The scramble that its replicates differ by if nothing else is asked for.
+    pub fn default_scramble(self) -> Scramble {
+        match self {
+            Self::Sobol | Self::Halton | Self::Faure => Scramble::Owen,
+            Self::Philox | Self::Mtgp32 => Scramble::None,
+        }
+    }
+
+    /// Whether streams differ with this scramble, so that their spread says something of the error.
+    pub fn varies(self, scramble: Scramble) -> bool {
+        scramble != Scramble::None || matches!(self, Self::Philox | Self::Mtgp32)
+    }
+
+    /// The kernel's number for a sequence with random access.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Self::Sobol => 0,
+            Self::Halton => 1,
+            Self::Faure => 2,
+            Self::Philox | Self::Mtgp32 => 3,
+        }
+    }
+}
+
+impl Scramble {
+    /// The kernel's number.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Owen => 1,
+            Self::Shift => 2,
+        }
+    }
+}
+
+/// One randomization of a sequence, made by [`Points::stream`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stream {
+    /// A word of Philox's counter.
+    pub component: u32,
+    /// Another.
+    pub replicate: u32,
+    /// What the dimensions' scrambles are made from.
+    pub key: u32,
+}
+
+/// The lower and the upper half.
+#[inline(always)]
+fn words(seed: u64) -> [u32; 2] {
+    [seed as u32, (seed >> 32) as u32]
+}
+
+impl Stream {
+    pub(crate) fn new(seed: u64, component: u32, replicate: u32) -> Self {
+        // A counter that no coordinate has: there are 2³⁰ blocks of dimensions.
+        let key = philox::philox([u32::MAX, u32::MAX, component, replicate], words(seed))[0];
+        Self { component, replicate, key }
+    }
+}
+
+/// A bijection of 32 bits whose outputs look independent (C. Wellons, "Prospecting for hash functions", 2018).
+#[inline(always)]
+pub fn mix_bits(bits: u32) -> u32 {
+    let mut x = bits;
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x7feb_352d);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x846c_a68b);
+    x ^ x >> 16
+}
+
+/// The seed of one dimension's scramble.
+#[inline(always)]
+pub fn dimension_key(key: u32, dimension: u32) -> u32 {
+    mix_bits(key.wrapping_add(dimension.wrapping_mul(0x9e37_79b9)))
+}
+
+/// The points of a sequence with random access, in all its streams.
+#[derive(Debug, Clone)]
+pub struct Points {
+    sequence: Sequence,
+    scramble: Scramble,
+    seed: u64,
+    /// Dimensions from this one on are Philox's.
+    tabled: u32,
+    /// Of Faure's digits.
+    base: u32,
+    /// Sobol: [`sobol::table`]; Halton: the bases.
+    table: Arc<Vec<u32>>,
+}
+
+impl Points {
+    /// Points of `dimensions` dimensions. A walk needs one dimension a step.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the sequence has no random access.
+    pub fn new(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Result<Self> {
+        if sequence == Sequence::Mtgp32 {
+            return Err(Error::Invalid(
+                "mtgp32 has no random access to its numbers; take philox, or a buffer of mtgp32's".into(),
+            ));
+        }
+        let most = match sequence {
+            Sequence::Sobol => sobol::DIMENSIONS,
+            Sequence::Halton => halton::DIMENSIONS,
+            Sequence::Faure => faure::DIMENSIONS,
+            Sequence::Philox | Sequence::Mtgp32 => 0,
+        };
+        let tabled = dimensions.min(most);
+        let (table, base) = match sequence {
+            Sequence::Sobol => (sobol::table(tabled), 0),
+            Sequence::Halton => (halton::primes().take(tabled as usize).collect(), 0),
+            Sequence::Faure => (Vec::new(), faure::base(tabled)),
+            Sequence::Philox | Sequence::Mtgp32 => (Vec::new(), 0),
+        };
+        Ok(Self { sequence, scramble, seed, tabled, base, table: Arc::new(table) })
+    }
+
+    /// The points of a kernel's parameters and table.
+    pub(crate) fn of_call(sequence: u32, scramble: u32, tabled: u32, key: [u32; 2], table: &[u32]) -> Self {
+        Self {
+            sequence: match sequence {
+                0 => Sequence::Sobol,
+                1 => Sequence::Halton,
+                2 => Sequence::Faure,
+                _ => Sequence::Philox,
+            },
+            scramble: match scramble {
+                0 => Scramble::None,
+                1 => Scramble::Owen,
+                _ => Scramble::Shift,
+            },
+            seed: u64::from(key[1]) << 32 | u64::from(key[0]),
+            tabled,
+            base: 0,
+            table: Arc::new(table.to_vec()),
+        }
+    }
+
+    /// The sequence.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Its scramble.
+    pub fn scramble(&self) -> Scramble {
+        self.scramble
+    }
+
+    /// Dimensions from this one on are Philox's.
+    pub fn tabled(&self) -> u32 {
+        self.tabled
+    }
+
+    /// One randomization.
+    pub fn stream(&self, component: u32, replicate: u32) -> Stream {
+        Stream::new(self.seed, component, replicate)
+    }
+
+    /// The seed as Philox's key.
+    #[inline(always)]
+    pub fn key(&self) -> [u32; 2] {
+        words(self.seed)
+    }
+
+    /// A coordinate of a point.
+    #[inline(always)]
+    pub fn value(&self, stream: Stream, point: u32, dimension: u32) -> u32 {
+        if self.sequence == Sequence::Philox || dimension >= self.tabled {
+            let counter = [point, dimension >> 2, stream.component, stream.replicate];
+            return philox::philox(counter, self.key())[(dimension & 3) as usize];
+        }
+        let key = dimension_key(stream.key, dimension);
+        match self.sequence {
+            Sequence::Sobol => {
+                let words = &self.table[sobol::WORDS * dimension as usize..];
+                let x = sobol::sobol_reversed(words, point);
+                match self.scramble {
+                    Scramble::None => x.reverse_bits(),
+                    Scramble::Owen => sobol::owen_reversed(x, key).reverse_bits(),
+                    Scramble::Shift => x.reverse_bits() ^ key,
+                }
+            }
+            Sequence::Halton => {
+                let base = self.table[dimension as usize];
+                match self.scramble {
+                    Scramble::None => halton::halton(point, base),
+                    Scramble::Owen => digits::owen_digits(&digits::digits_of(point, base).0, base, key),
+                    Scramble::Shift => halton::halton(point, base).wrapping_add(key),
+                }
+            }
+            _ => match self.scramble {
+                Scramble::None => faure::faure(point, dimension, self.base),
+                Scramble::Owen => {
+                    digits::owen_digits(&faure::digits(point, dimension, self.base).0, self.base, key)
+                }
+                Scramble::Shift => faure::faure(point, dimension, self.base).wrapping_add(key),
+            },
+        }
+    }
+
+    /// Coordinates of consecutive points in some dimensions: `out[d · points + i]` is coordinate
+    /// `dimensions.start + d` of point `first_point + i`, where `points` is the length of `out` over the number of
+    /// dimensions. Much faster than one [`value`](Self::value) at a time; Sobol is at its best where `first_point` is a
+    /// multiple of 16, Philox where the dimensions are whole blocks of four. To be called within a
+    /// [`Body`], or through [`fill_host`](Self::fill_host).
+    #[inline(always)]
+    pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
+        if dimensions.is_empty() {
+            return;
+        }
+        let points = out.len() / dimensions.len();
+        assert_eq!(points * dimensions.len(), out.len(), "whole dimensions are filled");
+        let tabled = dimensions.start.max(self.tabled.min(dimensions.end));
+        let (quasi, random) = out.split_at_mut((tabled - dimensions.start) as usize * points);
+        if points == 0 {
+            return;
+        }
+        for (dimension, row) in (dimensions.start..tabled).zip(quasi.chunks_exact_mut(points)) {
+            match self.sequence {
+                Sequence::Sobol => self.fill_sobol(stream, first_point, dimension, row),
+                Sequence::Halton | Sequence::Faure if self.scramble == Scramble::Owen => {
+                    for (point, x) in (first_point..=u32::MAX).zip(row) {
+                        *x = self.value(stream, point, dimension);
+                    }
+                }
+                Sequence::Halton => {
+                    halton::fill_halton(first_point, self.table[dimension as usize], row);
+                    self.shift(stream, dimension, row);
+                }
+                _ => {
+                    faure::fill_faure(first_point, dimension, self.base, row);
+                    self.shift(stream, dimension, row);
+                }
+            }
+        }
+        self.fill_philox(stream, first_point, tabled, points, random);
+    }
+
+    #[inline(always)]
+    fn shift(&self, stream: Stream, dimension: u32, row: &mut [u32]) {
+        if self.scramble == Scramble::Shift {
+            let key = dimension_key(stream.key, dimension);
+            row.iter_mut().for_each(|x| *x = x.wrapping_add(key));
+        }
+    }
+
+    /// Sixteen points at a time: they share all but the last four bits of their number.
+    #[inline(always)]
+    fn fill_sobol(&self, stream: Stream, first_point: u32, dimension: u32, row: &mut [u32]) {
+        const LANES: usize = 16;
+        let words = &self.table[sobol::WORDS * dimension as usize..][..sobol::WORDS];
+        let key = dimension_key(stream.key, dimension);
+        let scramble = self.scramble;
+        let finish = |x: u32| match scramble {
+            Scramble::None => x.reverse_bits(),
+            Scramble::Owen => sobol::owen_reversed(x, key).reverse_bits(),
+            Scramble::Shift => x.reverse_bits() ^ key,
+        };
+        let mut low = [0; LANES];
+        for (i, low) in low.iter_mut().enumerate() {
+            *low = (0..4).fold(0, |x, k| x ^ words[k] & 0u32.wrapping_sub((i >> k & 1) as u32));
+        }
+        let mut at = 0;
+        while at < row.len() {
+            let point = first_point + at as u32;
+            let skip = (point % LANES as u32) as usize;
+            let high = sobol::sobol_reversed(words, point - skip as u32);
+            let here = (LANES - skip).min(row.len() - at);
+            let block = &mut row[at..at + here];
+            match <&mut [u32; LANES]>::try_from(&mut *block) {
+                Ok(block) => {
+                    for (x, low) in block.iter_mut().zip(&low) {
+                        *x = finish(high ^ low);
+                    }
+                }
+                Err(_) => {
+                    for (x, low) in block.iter_mut().zip(&low[skip..]) {
+                        *x = finish(high ^ low);
+                    }
+                }
+            }
+            at += here;
+        }
+    }
+
+    /// Four dimensions at a time: they are the words of one block.
+    #[inline(always)]
+    fn fill_philox(&self, stream: Stream, first_point: u32, first: u32, points: usize, out: &mut [u32]) {
+        let (mut dimension, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let word = (dimension & 3) as usize;
+            let rows = (4 - word).min(rest.len() / points);
+            let (here, next) = rest.split_at_mut(rows * points);
+            for (i, point) in (0..points).zip(first_point..=u32::MAX) {
+                let counter = [point, dimension >> 2, stream.component, stream.replicate];
+                let words = philox::philox(counter, self.key());
+                for row in 0..rows {
+                    here[row * points + i] = words[word + row];
+                }
+            }
+            dimension += rows as u32;
+            rest = next;
+        }
+    }
+
+    /// [`fill`](Self::fill) at this processor's level.
+    pub fn fill_host(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
+        struct Fill<'a>(&'a Points, Stream, u32, Range<u32>, &'a mut [u32]);
+        impl Body for Fill<'_> {
+            #[inline(always)]
+            fn run<const LEVEL: u8>(self) {
+                self.0.fill(self.1, self.2, self.3, self.4);
+            }
+        }
+        dispatch(Fill(self, stream, first_point, dimensions, out));
+    }
+
+    /// The kernel's table, in the lane's memory.
+    ///
+    /// # Errors
+    /// If the lane has not enough memory.
+    pub fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
+        // The kernel reads four words at a time.
+        let mut words = self.table.to_vec();
+        words.resize(words.len().next_multiple_of(4).max(4), 0);
+        lane.alloc_with("the table of a sequence", &words)
+    }
+}
+
+/// Most values of one launch: their number fits a word with room for the last group's.
+const LAUNCH: u64 = 1 << 31;
+
+/// Coordinates of points of a stream on a lane: `out[d · points + i]` is coordinate `dimensions.start + d` of point
+/// `first_point + i`.
+///
+/// # Errors
+/// [`Error::Invalid`] for points beyond number 2³² − 1, or 2³² values and more; otherwise if the lane has not enough
+/// memory.
+pub fn fill(
+    lane: &Lane,
+    points: &Points,
+    stream: Stream,
+    first_point: u32,
+    count: u32,
+    dimensions: Range<u32>,
+) -> Result<Buffer<u32>> {
+    if u64::from(first_point) + u64::from(count) > 1 << 32 {
+        return Err(Error::Invalid(format!(
+            "{count} points from number {first_point} on: a sequence has 2^32 points"
+        )));
+    }
+    let values = u64::from(count) * dimensions.len() as u64;
+    if values >= 1 << 32 {
+        return Err(Error::Invalid(format!(
+            "{count} points of {} dimensions at once: a buffer of points has less than 2^32 values",
+            dimensions.len()
+        )));
+    }
+    let table = points.upload(lane)?;
+    let out = lane.alloc("points of a sequence", values as usize)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let rows = (LAUNCH / u64::from(count)).clamp(1, u64::from(u32::MAX)) as u32;
+    let [seed_low, seed_high] = points.key();
+    for first in dimensions.clone().step_by(rows as usize) {
+        let rows = rows.min(dimensions.end - first);
+        let params = [
+            0,
+            points.sequence.code(),
+            points.scramble.code(),
+            points.tabled,
+            points.base,
+            stream.key,
+            seed_low,
+            seed_high,
+            stream.component,
+            stream.replicate,
+            first_point,
+            count,
+            first,
+            rows,
+            (first - dimensions.start) * count,
+        ];
+        let items = rows as usize * count as usize;
+        let launch = lane.bind(&SEQUENCE, Precision::F32, items, &params, &[table.arg(), out.arg()])?;
+        lane.launch(&[&launch], 0)?;
+    }
+    Ok(out)
+}
+
+/// The first points of one stream of any sequence, all dimensions of each.
+#[derive(Debug, Clone, Copy)]
+pub struct PointSet {
+    /// Where the points come from.
+    pub sequence: Sequence,
+    /// How streams differ.
+    pub scramble: Scramble,
+    /// Seed of all streams.
+    pub seed: u64,
+    /// Number of the stream, with `replicate`.
+    pub component: u32,
+    /// Number of the stream, with `component`.
+    pub replicate: u32,
+    /// Points, from number 0 on.
+    pub points: u32,
+    /// Dimensions, from number 0 on.
+    pub dimensions: u32,
+    /// Generators of MTGP32, 1 to [`mtgp32::SETS`]; other sequences have no use for it.
+    pub groups: u32,
+}
+
+impl PointSet {
+    /// The points on a lane: `out[d · points + i]` is coordinate d of point i. The same words on every lane.
+    ///
+    /// # Errors
+    /// As [`Points::new`] and [`fill`], or [`mtgp32::Mtgp32::new`] and [`mtgp32::Mtgp32::fill`].
+    pub fn fill(&self, lane: &Lane) -> Result<Buffer<u32>> {
+        let stream = Stream::new(self.seed, self.component, self.replicate);
+        if self.sequence == Sequence::Mtgp32 {
+            let seeds: Vec<u32> = (0..self.groups).map(|g| dimension_key(stream.key, g)).collect();
+            return mtgp32::Mtgp32::new(lane, &seeds, self.dimensions)?.fill(lane, self.points);
+        }
+        let points = Points::new(self.sequence, self.scramble, self.dimensions, self.seed)?;
+        fill(lane, &points, stream, 0, self.points, 0..self.dimensions)
+    }
+}
+
+#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
+fn sequence<T: Real>(call: &Call<'_>) {
+    let (key, table) = ([call.param(6), call.param(7)], call.read::<u32>(0));
+    let points = Points {
+        base: call.param(4),
+        ..Points::of_call(call.param(1), call.param(2), call.param(3), key, table)
+    };
+    let stream = Stream { key: call.param(5), component: call.param(8), replicate: call.param(9) };
+    let (first_point, count) = (call.param(10), call.param(11) as usize);
+    let (first, dimensions) = (call.param(12), call.param(13));
+    let out = &mut call.write::<u32>(1)[call.param(14) as usize..][..count * dimensions as usize];
+    let here = |from: u32, first_point: u32, out: &mut [u32], rows: u32| {
+        points.fill_host(stream, first_point, from..from + rows, out);
+    };
+    if !call.parallel() {
+        return here(first, first_point, out, dimensions);
+    }
+    // Rows in pieces; Philox makes four rows at once.
+    const PIECE: usize = 1 << 14;
+    let table_end = points.tabled.clamp(first, first + dimensions);
+    let (quasi, random) = out.split_at_mut((table_end - first) as usize * count);
+    quasi.par_chunks_mut(count).zip(first..table_end).for_each(|(row, dimension)| {
+        row.par_chunks_mut(PIECE).enumerate().for_each(|(i, piece)| {
+            here(dimension, first_point + (i * PIECE) as u32, piece, 1);
+        });
+    });
+    random.par_chunks_mut(4 * count).enumerate().for_each(|(block, rows)| {
+        here(table_end + 4 * block as u32, first_point, rows, (rows.len() / count) as u32);
+    });
+}

@@ -1,0 +1,293 @@
+//! MTGP32: Mersenne Twisters whose words are made 256 at a time, one generator a workgroup.
+//!
+//! M. Saito, M. Matsumoto, "Variants of Mersenne Twister suitable for graphic processors", ACM Transactions on
+//! Mathematical Software 39(2), 2013, doi:10.1145/2427023.2427029. With N = 351 words of state, of which the first
+//! counts only 13 bits, the parameters pos, sh1, sh2 and two tables of 16 words,
+//!
+//! y = (x_k & mask) ⊕ x_{k+1}, y ⊕= y « sh1, y ⊕= x_{k+pos} » sh2, x_{k+N} = y ⊕ tbl\[y mod 16\],
+//! t = x_{k+pos−1}, t ⊕= t » 16, t ⊕= t » 8, output k = x_{k+N} ⊕ tmp\[t mod 16\].
+//!
+//! The period is 2¹¹²¹³ − 1. As pos ≤ 351 − 256, the next 256 words depend on none of each other. Generators with
+//! different parameters are taken to be independent; 200 parameter sets were published (`data/LICENSE-MTGP32`).
+//!
+//! There is no random access. A [`Mtgp32`] fills buffers from the first point on: generator g has blocks g, g + G,
+//! g + 2G, … of 256 points; for each it makes 256 words for dimension 0, then 256 for dimension 1, and so on, so that
+//! a point's coordinates depend on the number of dimensions and of generators, and on nothing else.
+
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+
+use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+use crate::lane::{Buffer, Lane};
+use crate::{Error, Result};
+
+/// Words of MTGP32.
+pub static MTGP32: Kernel = kernel!(mtgp32);
+
+/// Published parameter sets, the most generators of a run.
+pub const SETS: u32 = 200;
+/// Words of state.
+pub const STATE: usize = 351;
+/// Words that a generator makes at once, points of a block.
+pub const BLOCK: usize = 256;
+
+const MASK: u32 = 0xfff8_0000;
+
+/// Parameters of a generator; the tables are the sums (XOR) of their entries 1, 2, 4 and 8.
+#[derive(Debug, Clone, Copy)]
+struct Parameters {
+    pos: usize,
+    sh1: u32,
+    sh2: u32,
+    tbl: [u32; 4],
+    tmp: [u32; 4],
+}
+
+/// The published sets.
+fn parameters() -> &'static [Parameters] {
+    static PARAMETERS: OnceLock<Vec<Parameters>> = OnceLock::new();
+    PARAMETERS.get_or_init(|| {
+        let lines = include_str!("data/mtgp32-11213.csv").lines();
+        let set = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let decimal = |i: usize| fields[i].parse().expect("the crate's own table has decimal numbers");
+            let word =
+                |i: usize| u32::from_str_radix(fields[i], 16).expect("the crate's own table has words");
+            Parameters {
+                pos: decimal(1) as usize,
+                sh1: decimal(2),
+                sh2: decimal(3),
+                tbl: std::array::from_fn(|k| word(4 + k)),
+                tmp: std::array::from_fn(|k| word(8 + k)),
+            }
+        };
+        lines.filter(|line| !line.starts_with(['#', 'i'])).map(set).collect()
+    })
+}
+
+/// The sum of the four words at the ones of `bits`.
+#[inline(always)]
+fn entry(table: &[u32; 4], bits: u32) -> u32 {
+    (0..4).fold(0, |x, k| x ^ table[k] & 0u32.wrapping_sub(bits >> k & 1))
+}
+
+impl Parameters {
+    /// The state that a seed leads to.
+    fn state(&self, seed: u32) -> [u32; STATE] {
+        // The parameters have their part in it, so that generators of one seed differ from the start.
+        let hidden = self.tbl[2] ^ self.tbl[3] << 16;
+        let byte = hidden.wrapping_add(hidden >> 16);
+        let byte = byte.wrapping_add(byte >> 8) & 0xff;
+        let mut x = [byte * 0x0101_0101; STATE];
+        (x[0], x[1]) = (seed, hidden);
+        for i in 1..STATE {
+            x[i] ^= (x[i - 1] ^ x[i - 1] >> 30).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
+        }
+        x
+    }
+}
+
+/// A generator on the host.
+struct Generator {
+    set: Parameters,
+    /// The state, then room for the next words.
+    x: [u32; STATE + BLOCK],
+}
+
+impl Generator {
+    fn new(set: Parameters, state: &[u32]) -> Self {
+        let mut x = [0; STATE + BLOCK];
+        x[..STATE].copy_from_slice(state);
+        Self { set, x }
+    }
+
+    /// The next 256 words, or as many as `out` holds.
+    #[inline(always)]
+    fn round(&mut self, out: &mut [u32]) {
+        let Parameters { pos, sh1, sh2, tbl, tmp } = self.set;
+        let (old, new) = self.x.split_at_mut(STATE);
+        let (here, next, far) = (&old[..BLOCK], &old[1..][..BLOCK], &old[pos..][..BLOCK]);
+        for (((new, &here), &next), &far) in new.iter_mut().zip(here).zip(next).zip(far) {
+            let mut y = here & MASK ^ next;
+            y ^= y << sh1;
+            y ^= far >> sh2;
+            *new = y ^ entry(&tbl, y);
+        }
+        for ((out, &new), &t) in out.iter_mut().zip(&*new).zip(&old[pos - 1..]) {
+            let t = t ^ t >> 16;
+            *out = new ^ entry(&tmp, t ^ t >> 8);
+        }
+        self.x.copy_within(BLOCK.., 0);
+    }
+}
+
+/// Generators on a lane, which give the points of a sequence in order.
+#[derive(Debug)]
+pub struct Mtgp32 {
+    groups: u32,
+    dimensions: u32,
+    /// The next block of points.
+    block: u32,
+    sets: Buffer<u32>,
+    states: Buffer<u32>,
+}
+
+impl Mtgp32 {
+    /// Generators for points of `dimensions` dimensions, one a seed: number g has the published parameter set g.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there are no seeds or more than [`SETS`]; otherwise if the lane has not enough memory.
+    pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
+        if seeds.is_empty() || seeds.len() > SETS as usize {
+            return Err(Error::Invalid(format!(
+                "{} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups",
+                seeds.len()
+            )));
+        }
+        let mut words = Vec::new();
+        let mut states = Vec::new();
+        for (set, &seed) in parameters().iter().zip(seeds) {
+            words.extend([set.pos as u32, set.sh1, set.sh2, 0]);
+            words.extend(set.tbl);
+            words.extend(set.tmp);
+            states.extend(set.state(seed));
+        }
+        Ok(Self {
+            groups: seeds.len() as u32,
+            dimensions,
+            block: 0,
+            sets: lane.alloc_with("parameters of MTGP32", &words)?,
+            states: lane.alloc_with("states of MTGP32", &states)?,
+        })
+    }
+
+    /// The next `count` points, on the lane that the generators are on: `out[d · count + i]` is coordinate d of the
+    /// i-th of them. What is left of the last block of 256 points is passed over.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for points beyond number 2³² − 257, or 2³² values and more; otherwise if the lane has not
+    /// enough memory.
+    pub fn fill(&mut self, lane: &Lane, count: u32) -> Result<Buffer<u32>> {
+        let first = u64::from(self.block) * BLOCK as u64;
+        let end = first + u64::from(count);
+        let values = u64::from(count) * u64::from(self.dimensions);
+        if end > u64::from(u32::MAX - BLOCK as u32) || values >= 1 << 32 {
+            return Err(Error::Invalid(format!(
+                "mtgp32: points {first} to {end} of {} dimensions; there are 2^32 - 257 points, and less than 2^32 \
+                 values at once",
+                self.dimensions
+            )));
+        }
+        let out = lane.alloc("points of a sequence", values as usize)?;
+        if !out.is_empty() {
+            let params = [0, self.groups, self.block, end as u32, self.dimensions, count];
+            let args = [self.sets.arg(), self.states.arg(), out.arg()];
+            let items = self.groups as usize * BLOCK;
+            lane.launch(&[&lane.bind(&MTGP32, Precision::F32, items, &params, &args)?], 0)?;
+            self.block += count.div_ceil(BLOCK as u32);
+        }
+        Ok(out)
+    }
+}
+
+/// The blocks of one generator, in rows of dimensions.
+struct Blocks<'a> {
+    state: &'a mut [u32],
+    set: Parameters,
+    /// Dimension by dimension.
+    blocks: Vec<&'a mut [u32]>,
+    dimensions: usize,
+}
+
+impl Body for Blocks<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let mut generator = Generator::new(self.set, self.state);
+        let blocks = self.blocks.len() / self.dimensions;
+        for block in 0..blocks {
+            for d in 0..self.dimensions {
+                generator.round(self.blocks[d * blocks + block]);
+            }
+        }
+        self.state.copy_from_slice(&generator.x[..STATE]);
+    }
+}
+
+#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
+fn mtgp32<T: Real>(call: &Call<'_>) {
+    let groups = call.param(1) as usize;
+    let (first_block, dimensions, points) =
+        (call.param(2) as usize, call.param(4) as usize, call.param(5) as usize);
+    let out = &mut call.write::<u32>(2)[..dimensions * points];
+    let mut blocks: Vec<Vec<&mut [u32]>> = (0..groups).map(|_| Vec::new()).collect();
+    for row in out.chunks_exact_mut(points) {
+        for (block, words) in row.chunks_mut(BLOCK).enumerate() {
+            blocks[(first_block + block) % groups].push(words);
+        }
+    }
+    let sets = call.read::<u32>(0).chunks_exact(12).map(|set| Parameters {
+        pos: set[0] as usize,
+        sh1: set[1],
+        sh2: set[2],
+        tbl: std::array::from_fn(|k| set[4 + k]),
+        tmp: std::array::from_fn(|k| set[8 + k]),
+    });
+    let states = call.write::<u32>(1).chunks_exact_mut(STATE);
+    let generators: Vec<Blocks<'_>> = blocks
+        .into_iter()
+        .zip(sets)
+        .zip(states)
+        .map(|((blocks, set), state)| Blocks { state, set, blocks, dimensions })
+        .collect();
+    generators.into_par_iter().for_each(dispatch);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_allows_256_words_at_once() {
+        assert_eq!(parameters().len(), SETS as usize);
+        for set in parameters() {
+            assert!((1..=STATE - BLOCK).contains(&set.pos), "{set:?}");
+        }
+    }
+
+    /// The first outputs of the authors' reference program for seed 1 and the first set of its own table, which is
+    /// another than that of the 200 sets here (id eca55ad2df75ca97d5b8a52f8d71a38d98871cb7).
+    #[test]
+    fn words_are_those_of_the_authors() {
+        let set = Parameters {
+            pos: 84,
+            sh1: 12,
+            sh2: 4,
+            tbl: [0x7158_8353, 0xdfa8_87c1, 0x4ba6_6c6e, 0xa53d_a0ae],
+            tmp: [0x2000_40bb, 0x1082_c61e, 0x1002_1c03, 0x0003_f0b9],
+        };
+        let mut words = [0; 300];
+        let mut generator = Generator::new(set, &set.state(1));
+        words.chunks_mut(BLOCK).for_each(|out| generator.round(out));
+        let known = [
+            1_612_666_749,
+            945_284_213,
+            2_496_867_480,
+            929_421_915,
+            3_230_924_463,
+            649_946_240,
+            3_291_550_226,
+            2_496_603_731,
+            1_340_500_805,
+            923_642_279,
+            1_156_458_302,
+            337_834_530,
+            708_224_777,
+            3_933_883_002,
+            1_989_637_948,
+        ];
+        assert_eq!(words[..known.len()], known);
+    }
+}

@@ -1,0 +1,196 @@
+//! The Sobol sequence in 21201 dimensions and Owen's scramble of it.
+//!
+//! I. M. Sobol', "On the distribution of points in a cube and the approximate evaluation of integrals", USSR
+//! Computational Mathematics and Mathematical Physics 7(4), 1967, doi:10.1016/0041-5553(67)90144-9, in the order of
+//! I. A. Antonov and V. M. Saleev, 1979, doi:10.1016/0041-5553(79)90085-5: point i is the sum (XOR) of the direction
+//! numbers at the ones of its Gray code i ⊕ ⌊i/2⌋. The direction numbers are those of S. Joe and F. Y. Kuo,
+//! "Constructing Sobol sequences with better two-dimensional projections", SIAM Journal on Scientific Computing 30,
+//! 2008, doi:10.1137/070709359.
+//!
+//! Point 0 is the origin and belongs to the sequence: the first 2^m points are a net, without it they are none.
+//!
+//! # The table
+//! A dimension has 32 words, one a bit of the point's number: word k is v_k ⊕ v_{k−1}, where v are the direction
+//! numbers, so that the sum of the words at the ones of i itself is point i in Gray order. Words are stored with their
+//! bits reversed, the first binary digit of the coordinate in bit 0, as the scramble wants them.
+
+/// Dimensions of the table.
+pub const DIMENSIONS: u32 = 21_201;
+
+/// Words of a dimension.
+pub const WORDS: usize = 32;
+
+/// The published table (`data/LICENSE-JOE-KUO`), packed: 18 counts of 16 bits, how many of dimensions 2 … have a
+/// polynomial of degree 1, 2, …; then a stream of bits, least significant first: of each dimension, `a` in s − 1 bits,
+/// and (m_i − 1) / 2 in i − 1 bits for i = 1 … s.
+static PACKED: &[u8] = include_bytes!("data/joe-kuo-6.21201.bin");
+const DEGREES: usize = 18;
+
+/// Numbers of a few bits out of bytes.
+struct Bits {
+    at: usize,
+}
+
+impl Bits {
+    fn take(&mut self, count: usize) -> u32 {
+        let mut value = 0;
+        for i in 0..count {
+            let bit = PACKED[self.at / 8] >> (self.at % 8) & 1;
+            value |= u32::from(bit) << i;
+            self.at += 1;
+        }
+        value
+    }
+}
+
+/// Gives dimensions 1, 2, … (0 is van der Corput's): the coefficients a of a primitive polynomial and m_1 … m_s.
+fn polynomials(mut see: impl FnMut(u32, &[u32]) -> bool) {
+    let mut bits = Bits { at: 16 * DEGREES };
+    for s in 1..=DEGREES {
+        let count = u16::from_le_bytes([PACKED[2 * s - 2], PACKED[2 * s - 1]]);
+        for _ in 0..count {
+            let a = bits.take(s - 1);
+            let mut m = [0; DEGREES];
+            for (i, m) in m[..s].iter_mut().enumerate() {
+                *m = 2 * bits.take(i) + 1;
+            }
+            if !see(a, &m[..s]) {
+                return;
+            }
+        }
+    }
+}
+
+/// The direction numbers of a polynomial, the first digit in bit 31.
+fn directions(a: u32, m: &[u32]) -> [u32; WORDS] {
+    let s = m.len();
+    let mut v = [0; WORDS];
+    for (k, m) in m.iter().enumerate() {
+        v[k] = m << (31 - k);
+    }
+    for k in s..WORDS {
+        v[k] = v[k - s] ^ v[k - s] >> s;
+        for j in 1..s {
+            if a >> (s - 1 - j) & 1 == 1 {
+                v[k] ^= v[k - j];
+            }
+        }
+    }
+    v
+}
+
+/// The words of the first `dimensions` dimensions, at most [`DIMENSIONS`].
+pub fn table(dimensions: u32) -> Vec<u32> {
+    assert!(dimensions <= DIMENSIONS, "{dimensions} dimensions of {DIMENSIONS}");
+    let mut words = Vec::with_capacity(WORDS * dimensions as usize);
+    let mut push = |v: [u32; WORDS]| {
+        let before = std::iter::once(0).chain(v);
+        words.extend(v.iter().zip(before).map(|(v, before)| (v ^ before).reverse_bits()));
+        words.len() < WORDS * dimensions as usize
+    };
+    // Dimension 0: the digits of i, mirrored at the point.
+    if dimensions > 0 && push(std::array::from_fn(|k| 1 << (31 - k))) {
+        polynomials(|a, m| push(directions(a, m)));
+    }
+    words
+}
+
+/// A coordinate of a point, its first digit in bit 0, from its dimension's words.
+#[inline(always)]
+pub fn sobol_reversed(words: &[u32], point: u32) -> u32 {
+    let (mut x, mut rest) = (0, point);
+    for c in words[..WORDS].chunks_exact(4) {
+        if rest == 0 {
+            break;
+        }
+        for (k, c) in c.iter().enumerate() {
+            x ^= c & 0u32.wrapping_sub(rest >> k & 1);
+        }
+        rest >>= 4;
+    }
+    x
+}
+
+/// Owen's scramble of a coordinate that has its first digit in bit 0: a random permutation of each digit, chosen by
+/// the digits before it, here by a hash of them.
+///
+/// A. B. Owen, "Randomly permuted (t,m,s)-nets and (t,s)-sequences", 1995, doi:10.1007/978-1-4612-2552-2_19. The
+/// permutations by a hash whose every bit depends on the lower ones alone: S. Laine, T. Karras, "Stratified sampling
+/// for stochastic transparency", 2011, doi:10.1111/j.1467-8659.2011.01995.x; its constants: N. Vegdahl, "Building a
+/// better LK hash", 2021; its use: B. Burley, "Practical hash-based Owen scrambling", Journal of Computer Graphics
+/// Techniques 9(4), 2020.
+#[inline(always)]
+pub fn owen_reversed(bits: u32, seed: u32) -> u32 {
+    let mut x = bits;
+    x ^= x.wrapping_mul(0x3d20_adea);
+    x = x.wrapping_add(seed);
+    x = x.wrapping_mul(seed >> 16 | 1);
+    x ^= x.wrapping_mul(0x0552_6c56);
+    x ^= x.wrapping_mul(0x53a2_2864);
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of the published file comes out of the packed table: its text has the CRC-32 of the file.
+    #[test]
+    fn the_table_is_the_published_one() {
+        use std::fmt::Write as _;
+        let mut text = String::from("d s a m_i\n");
+        let mut d = 1;
+        polynomials(|a, m| {
+            d += 1;
+            write!(text, "{d} {} {a}", m.len()).expect("a string takes all");
+            for m in m {
+                write!(text, " {m}").expect("a string takes all");
+            }
+            text.push('\n');
+            true
+        });
+        assert_eq!((d, text.len()), (DIMENSIONS, 1_659_695));
+        let mut crc = flate2::Crc::new();
+        crc.update(text.as_bytes());
+        assert_eq!(crc.sum(), 0x5c59_4c32);
+    }
+
+    #[test]
+    fn part_of_the_table_is_its_beginning() {
+        let all = table(DIMENSIONS);
+        assert_eq!(all.len(), WORDS * DIMENSIONS as usize);
+        for dimensions in [0, 1, 2, 73] {
+            assert_eq!(table(dimensions), all[..WORDS * dimensions as usize]);
+        }
+    }
+
+    /// Owen's scramble keeps nets: the first k digits are permuted by themselves.
+    #[test]
+    fn the_scramble_is_nested() {
+        for seed in [0x1234_5678, 0x9e37_79b9, 0, u32::MAX] {
+            for k in 1..=12 {
+                let mask = (1 << k) - 1;
+                let mut seen = vec![false; 1 << k];
+                for x in 0..1u32 << k {
+                    let y = owen_reversed(x, seed) & mask;
+                    assert!(!std::mem::replace(&mut seen[y as usize], true), "{x:x} meets another");
+                    let longer = x | (x.wrapping_mul(0x9e37_79b9) & !mask);
+                    assert_eq!(owen_reversed(longer, seed) & mask, y, "seed {seed:x}, {k} digits");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_scramble_gives_the_known_numbers() {
+        let known = [
+            (0x1234_5678, [0x1679_d7f6, 0x87e3_2b06, 0xc25d_715c, 0x557b_3322]),
+            (0x9e37_79b9, [0x855d_b73c, 0x23eb_314f, 0x7de7_2079, 0xc1ba_b68b]),
+        ];
+        for (seed, wanted) in known {
+            let got = [0u32, 0x8000_0000, 0xc000_0000, 0x4000_0000]
+                .map(|x| owen_reversed(x.reverse_bits(), seed).reverse_bits());
+            assert_eq!(got, wanted, "seed {seed:x}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Components, their intervals, and what else is known.
+
+use serde::Serialize;
+
+use super::sequence::{Scramble, Sequence};
+use super::splitting::Splitting;
+use crate::transient::Status;
+
+/// Parts of a half-width; they add up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bound {
+    /// Student interval of the replicates, of the probability asked for.
+    pub statistical: f64,
+    /// What chains leave out by ending, certain.
+    pub truncation: f64,
+    /// Rounding of all numbers, certain.
+    pub rounding: f64,
+}
+
+impl Bound {
+    /// The half-width.
+    pub fn total(&self) -> f64 {
+        self.statistical + self.truncation + self.rounding
+    }
+}
+
+/// One component of one solution.
+#[derive(Debug, Clone, Serialize)]
+pub struct Component {
+    /// Its number, from 0.
+    pub component: u32,
+    /// Number of the right-hand side, from 0.
+    pub rhs: usize,
+    /// x there.
+    pub estimate: f64,
+    /// Half-width of its interval: the sum of the bound's parts.
+    pub half_width: f64,
+    /// The parts.
+    pub bound: Bound,
+    /// Chains over all replicates.
+    pub chains: u64,
+    /// Steps of a chain at most.
+    pub length: u32,
+}
+
+/// Seconds of a run's phases.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Seconds {
+    /// Reading or generating the system.
+    pub load: f64,
+    /// Splitting, sweeps, order and table.
+    pub build: f64,
+    /// The gate's vector, where there had to be one.
+    pub certificate: f64,
+    /// Tables to the lanes.
+    pub upload: f64,
+    /// Walks.
+    pub solve: f64,
+    /// Sums from the lanes.
+    pub download: f64,
+    /// Everything.
+    pub total: f64,
+}
+
+/// What Jacobi sweeps over the whole system would take for the same bound, by those that were run.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Jacobi {
+    /// Sweeps from x = 0 until the bound of the error of every component is ε.
+    pub sweeps: f64,
+    /// Their seconds on this host.
+    pub seconds: f64,
+}
+
+/// Components and all that is known of them.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// Whether every half-width is at most ε.
+    pub status: Status,
+    /// Right-hand side by right-hand side, components in the order they were asked for.
+    pub components: Vec<Component>,
+    /// Of the component with the largest half-width.
+    pub bound: Bound,
+    /// ε, given or by default.
+    pub epsilon: f64,
+    /// Unknowns.
+    pub n: usize,
+    /// Entries of the matrix.
+    pub nnz: usize,
+    /// The splitting, with `Auto` decided.
+    pub splitting: Splitting,
+    /// Certified norm of L in the scaling that proves convergence.
+    pub norm: f64,
+    /// ‖L‖∞ and the first row that has it.
+    pub row_norm: (f64, usize),
+    /// Products with |L| behind the certificate.
+    pub products: usize,
+    /// Sweeps of the control variate; of several right-hand sides the most.
+    pub sweeps: u32,
+    /// The sequence and how replicates differ.
+    pub sequence: (Sequence, Scramble),
+    /// Dimensions that come from the sequence; later ones are Philox's.
+    pub tabled: u32,
+    /// Replicates.
+    pub replicates: u32,
+    /// Steps of all chains at most: chains times length.
+    pub steps: u64,
+    /// Bytes of the chain table.
+    pub table_bytes: u64,
+    /// The competitor, if sweeps were run.
+    pub jacobi: Option<Jacobi>,
+    /// What a user should know.
+    pub warnings: Vec<String>,
+    /// Times.
+    pub seconds: Seconds,
+}
+
+/// The bound of the component with the largest half-width.
+pub(super) fn largest(components: &[Component]) -> Bound {
+    components
+        .iter()
+        .max_by(|a: &&Component, b| a.half_width.total_cmp(&b.half_width))
+        .map_or(Bound { statistical: 0.0, truncation: 0.0, rounding: 0.0 }, |c| c.bound)
+}

@@ -1,0 +1,326 @@
+//! A x = b as x = L x + f.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+
+use crate::sparse::CsrMatrix;
+use crate::{Error, Result};
+
+/// Largest number of unknowns: one bit of a state's number is a sign.
+pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
+
+/// Rows that one thread works on at a time.
+const ROWS: usize = 1024;
+
+/// How L and f come from A and b.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Splitting {
+    /// Jacobi, scaled where a row sum of |L| is not below 1.
+    Auto,
+    /// L = I − D⁻¹A, f = D⁻¹b with D = diag(A).
+    Jacobi,
+    /// V⁻¹LV and V⁻¹f of Jacobi with a positive diagonal V, whose row sums are all below 1; x = V y.
+    ScaledJacobi,
+    /// L = I − ωA, f = ωb.
+    Richardson(f64),
+    /// The matrix is L and the right-hand side f.
+    Given,
+}
+
+impl FromStr for Splitting {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self> {
+        Ok(match s.split_once(':') {
+            None if s == "auto" => Self::Auto,
+            None if s == "jacobi" => Self::Jacobi,
+            None if s == "scaled-jacobi" => Self::ScaledJacobi,
+            None if s == "given" => Self::Given,
+            Some(("richardson", w)) => match w.parse::<f64>() {
+                Ok(w) if w.is_finite() && w != 0.0 => Self::Richardson(w),
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "richardson:{w}: the factor W must be a finite number other than 0, at best 1 over the largest \
+                         diagonal entry"
+                    )));
+                }
+            },
+            _ => {
+                return Err(Error::Invalid(format!(
+                    "'{s}' is no splitting; give auto, jacobi, scaled-jacobi, richardson:W or given"
+                )));
+            }
+        })
+    }
+}
+
+impl fmt::Display for Splitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Jacobi => f.write_str("jacobi"),
+            Self::ScaledJacobi => f.write_str("scaled-jacobi"),
+            Self::Richardson(w) => write!(f, "richardson:{w}"),
+            Self::Given => f.write_str("given"),
+        }
+    }
+}
+
+/// What becomes of the diagonal of A.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Diagonal {
+    /// l_ii = 0.
+    None,
+    /// l_ii = 1 − ω a_ii.
+    Richardson(f64),
+    /// l_ii = a_ii.
+    Kept,
+}
+
+/// x = L x + f of one matrix. L is not stored: its rows are made from those of A whenever they are asked for.
+#[derive(Debug)]
+pub struct Split<'a> {
+    matrix: &'a CsrMatrix,
+    diagonal: Diagonal,
+    /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
+    factor: Vec<f64>,
+    longest: usize,
+}
+
+impl<'a> Split<'a> {
+    /// Looks through the matrix and prepares its rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a matrix that is not square, is empty or too large, has an entry that is not finite, or
+    /// a diagonal entry that the splitting needs and that is missing or zero.
+    pub fn new(matrix: &'a CsrMatrix, splitting: Splitting) -> Result<Self> {
+        let n = matrix.rows();
+        let fail = |reason: String| Err(Error::Invalid(reason));
+        if n != matrix.columns() {
+            return fail(format!(
+                "the matrix has {n} rows and {} columns; components of x in A x = b need a square one",
+                matrix.columns()
+            ));
+        }
+        if n == 0 {
+            return fail("the matrix has no rows; give one with at least one".to_owned());
+        }
+        if n > MOST_UNKNOWNS {
+            return fail(format!("the matrix has {n} rows; at most {MOST_UNKNOWNS} are possible"));
+        }
+        if let Some(e) = matrix.value().par_iter().position_first(|v| !v.is_finite()) {
+            let row = matrix.starts().partition_point(|&s| s <= e) - 1;
+            return fail(format!(
+                "entry ({row}, {}) of the matrix, counted from 0, is {}; entries are finite numbers",
+                matrix.column()[e],
+                matrix.value()[e]
+            ));
+        }
+        let (diagonal, factor) = match splitting {
+            Splitting::Given => (Diagonal::Kept, vec![1.0; n]),
+            Splitting::Richardson(w) => (Diagonal::Richardson(w), vec![-w; n]),
+            _ => {
+                let factor: Vec<f64> =
+                    (0..n).into_par_iter().with_min_len(ROWS).map(|i| -1.0 / diagonal(matrix, i)).collect();
+                (Diagonal::None, factor)
+            }
+        };
+        // A missing diagonal entry divides by zero here, and makes l_ii = 1 there.
+        let wrong = match diagonal {
+            Diagonal::Kept => None,
+            Diagonal::None => factor.par_iter().position_first(|f| f.is_infinite()),
+            Diagonal::Richardson(_) => {
+                (0..n).into_par_iter().find_first(|&i| self::diagonal(matrix, i) == 0.0)
+            }
+        };
+        if let Some(i) = wrong {
+            let what = match matrix.row(i).0 {
+                [] => "is empty, so the matrix is singular",
+                columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
+                _ => "has no diagonal entry",
+            };
+            return fail(format!(
+                "row {i} of the matrix, counted from 0, {what}; a splitting needs every diagonal entry: exchange rows so \
+                 that large entries lie there, or give L and f themselves with --splitting given"
+            ));
+        }
+        let longest = matrix.starts().par_windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let split = Self { matrix, diagonal, factor, longest };
+        if let Some(i) =
+            (0..n).into_par_iter().with_min_len(ROWS).find_first(|&i| !split.row_sum(i).is_finite())
+        {
+            return fail(format!(
+                "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
+                 scale the rows of A and b",
+                self::diagonal(matrix, i)
+            ));
+        }
+        Ok(split)
+    }
+
+    /// Number of unknowns.
+    pub fn unknowns(&self) -> usize {
+        self.matrix.rows()
+    }
+
+    /// The matrix A.
+    pub fn matrix(&self) -> &'a CsrMatrix {
+        self.matrix
+    }
+
+    /// f of a right-hand side b.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another length than that of x and for what is not finite.
+    pub fn constant(&self, b: &[f64]) -> Result<Vec<f64>> {
+        if b.len() != self.unknowns() {
+            return Err(Error::Invalid(format!(
+                "the right-hand side has {} entries and the matrix {} rows; give as many",
+                b.len(),
+                self.unknowns()
+            )));
+        }
+        let f: Vec<f64> = match self.diagonal {
+            Diagonal::Kept => b.to_vec(),
+            Diagonal::Richardson(w) => b.par_iter().map(|b| w * b).collect(),
+            Diagonal::None => b.par_iter().zip(&self.factor).map(|(b, factor)| -factor * b).collect(),
+        };
+        match f.par_iter().position_first(|f| !f.is_finite()) {
+            None => Ok(f),
+            Some(i) => Err(Error::Invalid(format!(
+                "entry {i} of the right-hand side, counted from 0, is {}; over the diagonal it is no finite number",
+                b[i]
+            ))),
+        }
+    }
+
+    /// The entries of row i of L that are not zero: (column, value), columns ascending.
+    #[inline]
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
+        let (columns, values) = self.matrix.row(i);
+        let factor = self.factor[i];
+        columns.iter().zip(values).filter_map(move |(&j, &a)| {
+            let l = if j as usize == i {
+                match self.diagonal {
+                    Diagonal::None => 0.0,
+                    Diagonal::Richardson(w) => 1.0 - w * a,
+                    Diagonal::Kept => a,
+                }
+            } else {
+                factor * a
+            };
+            (l != 0.0).then_some((j, l))
+        })
+    }
+
+    /// Entries of the longest row of A.
+    pub fn longest_row(&self) -> usize {
+        self.longest
+    }
+
+    /// Σ_j |l_ij|.
+    pub fn row_sum(&self, i: usize) -> f64 {
+        self.row(i).map(|(_, l)| l.abs()).sum()
+    }
+
+    /// out = f + L h.
+    pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
+        self.rows(out, |i| f[i] + self.row(i).map(|(j, l)| l * h[j as usize]).sum::<f64>());
+    }
+
+    /// out = |L| v.
+    pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
+        self.rows(out, |i| self.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum());
+    }
+
+    /// Applies `value` to every row, on all threads.
+    pub fn rows(&self, out: &mut [f64], value: impl Fn(usize) -> f64 + Sync) {
+        assert_eq!(out.len(), self.unknowns(), "one value a row");
+        out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
+            for (k, y) in out.iter_mut().enumerate() {
+                *y = value(block * ROWS + k);
+            }
+        });
+    }
+}
+
+/// a_ii, 0 where there is none.
+fn diagonal(matrix: &CsrMatrix, i: usize) -> f64 {
+    let (columns, values) = matrix.row(i);
+    columns.binary_search(&(i as u32)).map_or(0.0, |k| values[k])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(rows: &[&[(u32, f64)]], columns: usize) -> CsrMatrix {
+        CsrMatrix::from_rows(rows.len(), columns, |i, row| row.extend_from_slice(rows[i]))
+    }
+
+    fn refusal(rows: &[&[(u32, f64)]], columns: usize, splitting: Splitting) -> String {
+        Split::new(&matrix(rows, columns), splitting).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_splitting_has_the_solution_as_its_fixed_point() {
+        // A x = b with x = (1, −2, 3).
+        let a = matrix(&[&[(0, 4.0), (1, -1.0)], &[(0, 1.0), (1, -5.0), (2, 2.0)], &[(1, 1.0), (2, 3.0)]], 3);
+        let x = [1.0, -2.0, 3.0];
+        let b = [6.0, 17.0, 7.0];
+        for splitting in [Splitting::Jacobi, Splitting::Richardson(0.25), Splitting::ScaledJacobi] {
+            let split = Split::new(&a, splitting).unwrap();
+            let f = split.constant(&b).unwrap();
+            let mut y = [0.0; 3];
+            split.sweep(&f, &x, &mut y);
+            for (x, y) in x.iter().zip(y) {
+                // Five operations on numbers of at most 20.
+                assert!((x - y).abs() <= 5.0 * 20.0 * f64::EPSILON, "{splitting}: {x} {y}");
+            }
+        }
+        let given = Split::new(&a, Splitting::Given).unwrap();
+        assert_eq!(given.row(1).collect::<Vec<_>>(), [(0, 1.0), (1, -5.0), (2, 2.0)]);
+        assert_eq!(given.constant(&b).unwrap(), b);
+        assert_eq!(given.row_sum(1), 8.0);
+    }
+
+    #[test]
+    fn matrices_without_a_splitting_are_refused_by_row() {
+        let jacobi = Splitting::Jacobi;
+        assert!(refusal(&[&[(0, 1.0)]], 2, jacobi).contains("1 rows and 2 columns"));
+        assert!(refusal(&[], 0, jacobi).contains("no rows"));
+        assert!(
+            refusal(&[&[(0, 1.0)], &[]], 2, jacobi).contains("row 1 of the matrix, counted from 0, is empty")
+        );
+        assert!(
+            refusal(&[&[(0, 1.0)], &[(0, 2.0)]], 2, jacobi)
+                .contains("row 1 of the matrix, counted from 0, has no")
+        );
+        assert!(refusal(&[&[(0, 0.0)]], 1, Splitting::Richardson(1.0)).contains("has 0 on the diagonal"));
+        assert!(
+            refusal(&[&[(0, f64::NAN)]], 1, jacobi)
+                .contains("entry (0, 0) of the matrix, counted from 0, is NaN")
+        );
+        assert!(refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi).contains("do not fit an f64"));
+        // What is no splitting of A is no reason to refuse L.
+        assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
+        let a = matrix(&[&[(0, 2.0)]], 1);
+        let split = Split::new(&a, jacobi).unwrap();
+        assert!(
+            split.constant(&[1.0, 2.0]).unwrap_err().to_string().contains("2 entries and the matrix 1 rows")
+        );
+        assert!(split.constant(&[f64::INFINITY]).unwrap_err().to_string().contains("is inf"));
+    }
+
+    #[test]
+    fn names_of_splittings() {
+        for name in ["auto", "jacobi", "scaled-jacobi", "richardson:0.5", "given"] {
+            assert_eq!(name.parse::<Splitting>().unwrap().to_string(), name);
+        }
+        for name in ["", "richardson", "richardson:0", "richardson:NaN", "gauss"] {
+            assert!(name.parse::<Splitting>().is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Chain tables: all that a walk needs of a row in one record, so that a step reads few cache lines.
+//!
+//! A record starts at a multiple of 32 bytes. Its words:
+//!
+//! | words | |
+//! |---|---|
+//! | 0, 1 | g_i as the sum of two f32; with several columns g, i and 0 |
+//! | 2, 3 | the sum of |l_ij| over j, as the sum of two f32; 0 ends a walk |
+//! | 4 + 2k | C_k, the distribution function behind entry k, as a fraction of 2³² |
+//! | 5 + 2k | the target's record in units of 32 bytes; the sign of the entry in bit 31 |
+//!
+//! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k; the last C is 2³² − 1, above
+//! them all, and stands twice in a row with an odd number of entries. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
+//! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
+//! (0, number of entries) before them, and is searched by halves.
+
+use rayon::prelude::*;
+
+use super::gate::Gate;
+use super::kernels::COLUMNS;
+use super::splitting::Split;
+use crate::{Error, Result};
+
+/// Words of the unit in which records are addressed.
+pub const UNIT: usize = 8;
+/// Words before a record's entries.
+pub const HEAD: usize = 4;
+/// Entries of the longest row that is searched from its start.
+pub const LONG: usize = 16;
+/// The last value of every distribution function.
+pub const CERTAIN: u32 = u32::MAX;
+
+/// Rows written by one thread at a time.
+const ROWS: usize = 1024;
+
+/// Order of the entries in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    /// By what the entry leads to: sign(l_ij) h_j. The map from fractions to values is then monotone, which is what
+    /// quasi-random points are good at.
+    Value,
+    /// By column.
+    Index,
+}
+
+/// The table of one system and right-hand side.
+#[derive(Debug)]
+pub struct Table {
+    /// Records, whole units.
+    pub words: Vec<u32>,
+    /// Unit of each row's record.
+    pub place: Vec<u32>,
+    /// The columns where there are several: of each row [`COLUMNS`] numbers, in the same unit as g.
+    pub columns: Vec<f64>,
+    /// g is stored divided by this power of 2.
+    pub factor: f64,
+    /// max_i Σ_j | |l_ij| − p_ij Σ_j |l_ij| | with the probabilities as stored.
+    pub probability_error: f64,
+    /// Relative error of a stored g or row sum, towards its row or the largest g.
+    pub number_error: f64,
+}
+
+/// The error that a pair of f32 has, relative to the number; the second one's underflow aside.
+const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
+
+/// `value` as the sum of two f32.
+fn pair(value: f64) -> [u32; 2] {
+    let high = value as f32;
+    let low = (value - f64::from(high)) as f32;
+    [high.to_bits(), low.to_bits()]
+}
+
+impl Table {
+    /// Builds the table of L and up to [`COLUMNS`] columns g: the collision estimator adds up W_k g at each state.
+    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `gate` says; g is V⁻¹g then.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and one that the host has no memory for.
+    pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
+        assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
+        let n = split.unknowns();
+        let mut place = vec![0u32; n];
+        place.par_chunks_mut(ROWS).enumerate().for_each(|(block, place)| {
+            for (k, units) in place.iter_mut().enumerate() {
+                let entries = split.row(block * ROWS + k).count();
+                *units = (HEAD + 2 * entries.max(1) + 2 * usize::from(entries > LONG)).div_ceil(UNIT) as u32;
+            }
+        });
+        let mut units = 0u64;
+        for place in &mut place {
+            let here = u64::from(std::mem::replace(place, units as u32));
+            units += here;
+        }
+        let too_large = |limit: String| Error::OutOfMemory {
+            device: "the host".to_owned(),
+            what: format!("the chain table of {n} rows"),
+            asked: 4 * UNIT as u64 * units,
+            limit,
+        };
+        if units >= 1 << 31 {
+            return Err(too_large("records are addressed by 31 bits, which is 64 GiB".to_owned()));
+        }
+        crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
+        let top = g.iter().map(|g| gate_norm(gate, g)).fold(0.0, f64::max);
+        let factor =
+            if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
+
+        let mut words = vec![0u32; units as usize * UNIT];
+        // Records of blocks of rows, as slices of their own.
+        let mut rest = &mut words[..];
+        let mut blocks = Vec::with_capacity(n.div_ceil(ROWS));
+        for first in (0..n).step_by(ROWS) {
+            let end = place.get(first + ROWS).map_or(units as usize, |&p| p as usize);
+            let (here, behind) = rest.split_at_mut((end - place[first] as usize) * UNIT);
+            blocks.push((first, here));
+            rest = behind;
+        }
+        let probability_error = blocks
+            .into_par_iter()
+            .map_init(Vec::new, |row, (first, words)| {
+                let base = place[first] as usize;
+                let mut worst = 0.0f64;
+                for i in first..n.min(first + ROWS) {
+                    let at = (place[i] as usize - base) * UNIT;
+                    let v = gate.walk_scale(i);
+                    row.clear();
+                    row.extend(split.row(i).map(|(j, l)| (j, l * gate.walk_scale(j as usize) / v)));
+                    if let Some(h) = order_by {
+                        let key =
+                            |e: &(u32, f64)| h[e.0 as usize] / gate.walk_scale(e.0 as usize) * e.1.signum();
+                        row.sort_unstable_by(|a, b| key(a).total_cmp(&key(b)).then(a.0.cmp(&b.0)));
+                    }
+                    let head = match g {
+                        [g] => pair(g[i] / v / factor),
+                        _ => [i as u32, 0],
+                    };
+                    worst = worst.max(record(row, head, &place, i, &mut words[at..]));
+                }
+                worst
+            })
+            .reduce(|| 0.0, f64::max);
+        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * n } else { 0 }];
+        columns.par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
+            let v = gate.walk_scale(i);
+            row.iter_mut().zip(g).for_each(|(x, g)| *x = g[i] / v / factor);
+        });
+        Ok(Self { words, place, columns, factor, probability_error, number_error: PAIR })
+    }
+}
+
+/// max_i |g_i| / v_i with the scale of walks.
+fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
+    g.par_iter().enumerate().map(|(i, g)| g.abs() / gate.walk_scale(i)).reduce(|| 0.0, f64::max)
+}
+
+/// Writes the record of row i and returns Σ_j | |l_ij| − p_ij s |.
+fn record(row: &[(u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &mut [u32]) -> f64 {
+    let sum: f64 = row.iter().map(|e| e.1.abs()).sum();
+    words[..2].copy_from_slice(&head);
+    words[2..4].copy_from_slice(&pair(sum));
+    let d = row.len();
+    if d == 0 {
+        words[HEAD] = CERTAIN;
+        words[HEAD + 1] = place[i];
+        return 0.0;
+    }
+    let mut at = HEAD;
+    if d > LONG {
+        words[at + 1] = d as u32;
+        at += 2;
+    }
+    let (mut before, mut partial, mut error) = (0u64, 0.0, 0.0);
+    for (k, &(j, l)) in row.iter().enumerate() {
+        partial += l.abs();
+        let behind = if k + 1 == d {
+            1 << 32
+        } else {
+            // Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one has two.
+            let exact = (partial / sum * 4_294_967_296.0).round() as u64;
+            exact.max(before + 1).min((1 << 32) - 1 - (d - 1 - k) as u64)
+        };
+        let p = (behind - before) as f64 / 4_294_967_296.0;
+        error += (l.abs() - p * sum).abs();
+        before = behind;
+        words[at + 2 * k] = if k + 1 == d { CERTAIN } else { behind as u32 };
+        words[at + 2 * k + 1] = place[j as usize] | u32::from(l < 0.0) << 31;
+    }
+    if d % 2 == 1 && d <= LONG {
+        // Entries are read two at a time; nothing gets as far as this one.
+        words[at + 2 * d] = CERTAIN;
+        words[at + 2 * d + 1] = place[i];
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sparse::CsrMatrix;
+    use crate::walk::splitting::Splitting;
+
+    fn plain(norm: f64) -> Gate {
+        Gate {
+            splitting: Splitting::Given,
+            row_norm: norm,
+            worst_row: 0,
+            vector: None,
+            scaled: false,
+            norm,
+            products: 0,
+        }
+    }
+
+    /// Shares of a record's entries, their targets and signs.
+    fn read(table: &Table, i: usize) -> Vec<(f64, u32, bool)> {
+        let words = &table.words[table.place[i] as usize * UNIT..];
+        let (first, most) =
+            if words[HEAD] == 0 { (HEAD + 2, words[HEAD + 1] as usize) } else { (HEAD, LONG) };
+        let (mut entries, mut before) = (Vec::new(), 0u64);
+        for pair in words[first..].chunks_exact(2).take(most) {
+            let behind = if pair[0] == CERTAIN { 1 << 32 } else { u64::from(pair[0]) };
+            entries.push((
+                (behind - before) as f64 / 2f64.powi(32),
+                pair[1] & !(1 << 31),
+                pair[1] >> 31 == 1,
+            ));
+            before = behind;
+            if pair[0] == CERTAIN {
+                break;
+            }
+        }
+        entries
+    }
+
+    #[test]
+    fn shares_are_those_of_the_entries() {
+        let rows: [&[(u32, f64)]; 4] = [
+            &[(0, 0.1), (2, -0.3), (3, 0.2)],
+            &[],
+            &[(1, -0.5)],
+            &[(0, 1e-30), (1, 0.25), (2, 1e-30), (3, 0.25)],
+        ];
+        let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let g = [0.75, -0.5, 3.0, 0.1];
+        let table = Table::build(&split, &plain(0.6), &[&g], None).unwrap();
+        assert_eq!(table.factor, 4.0);
+        for i in 0..4 {
+            let entries = read(&table, i);
+            let words = &table.words[table.place[i] as usize * UNIT..];
+            let real =
+                |k: usize| f64::from(f32::from_bits(words[k])) + f64::from(f32::from_bits(words[k + 1]));
+            let sum: f64 = rows[i].iter().map(|e| e.1.abs()).sum();
+            assert!((real(0) * 4.0 - g[i]).abs() <= PAIR * g[i].abs(), "g of row {i}");
+            assert!((real(2) - sum).abs() <= PAIR * sum, "sum of row {i}");
+            if rows[i].is_empty() {
+                assert_eq!(entries, [(1.0, table.place[i], false)]);
+                continue;
+            }
+            assert_eq!(entries.len(), rows[i].len());
+            let mut off = 0.0;
+            for (entry, &(j, l)) in entries.iter().zip(rows[i]) {
+                assert_eq!((entry.1, entry.2), (table.place[j as usize], l < 0.0));
+                assert!(entry.0 > 0.0 && (entry.0 - l.abs() / sum).abs() < 4.0 / 2f64.powi(32), "{entry:?}");
+                off += (entry.0 * sum - l.abs()).abs();
+            }
+            assert!(off <= table.probability_error * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn long_rows_are_whole_and_values_ascend() {
+        let n = 300;
+        let value = |i: usize, j: usize| if (i + j).is_multiple_of(3) { -0.5 } else { 0.25 } / n as f64;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            let entries = if i == 7 { n } else { 1 + i % 19 };
+            row.extend((0..entries).map(|j| (j as u32, value(i, j))));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let h: Vec<f64> = (0..n).map(|i| ((i * 7919) % 101) as f64 - 50.0).collect();
+        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h)).unwrap();
+        let row_of = |place: u32| table.place.binary_search(&place).expect("a record's start");
+        for i in 0..n {
+            let entries = read(&table, i);
+            assert_eq!(entries.len(), matrix.row(i).0.len(), "row {i}");
+            let keys: Vec<f64> =
+                entries.iter().map(|e| h[row_of(e.1)] * if e.2 { -1.0 } else { 1.0 }).collect();
+            assert!(keys.is_sorted(), "row {i}: {keys:?}");
+        }
+    }
+}
