@@ -100,13 +100,13 @@ pub struct Record {
     /// Multiplications of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terms: Option<u64>,
-    /// What several lanes spend on each other.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub together: Option<Together>,
     /// Steps of walks a second, from the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,
     /// What else was measured.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub more: Option<serde_json::Value>,
+    /// What several lanes spend on each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
 }

@@ -97,9 +97,9 @@ fn measure<T: Real>(
             relative_error,
             repetitions: repeat,
             terms: None,
-            together: None,
             steps_per_s: None,
             more: None,
+            together: None,
         });
     }
     if lanes.len() > 1 {

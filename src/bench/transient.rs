@@ -85,8 +85,8 @@ pub fn transient(
         relative_error: l1,
         repetitions: repeat,
         terms: Some(solution.terms),
-        together: None,
         steps_per_s: None,
         more: None,
+        together: None,
     })
 }

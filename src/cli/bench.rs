@@ -24,14 +24,14 @@ pub(super) enum Bench {
     Spmv(Spmv),
     /// Whole solutions, against the same on the CPU
     Transient(Transient),
-    /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
-    SeedTable(SeedTable),
     /// Walks: steps a second
     Walk(super::bench_walk::Walk),
     /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
     Transfer(super::bench_transfer::Transfer),
     /// Tridiagonal systems, host to host, on each number of lanes
     Tridiagonal(super::bench_lanes::Tridiagonal),
+    /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
+    SeedTable(SeedTable),
 }
 
 #[derive(Debug, Args)]
@@ -110,10 +110,10 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
-        Bench::SeedTable(args) => return super::seed_table::run(args),
         Bench::Walk(walk) => return super::bench_walk::run(walk),
         Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
         Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
+        Bench::SeedTable(args) => return super::seed_table::run(args),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));

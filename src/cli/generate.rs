@@ -47,8 +47,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     }
     let Some(model) = models::parse(&args.spec) else {
         return Err(Error::Invalid(format!(
-            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU and circulant:N,O1,O2,…, \
-             the systems {} and the tridiagonal systems {}",
+            "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
+             systems {} and the tridiagonal systems {}",
             args.spec,
             models::SYSTEMS,
             models::TRIDIAGONAL

@@ -8,8 +8,10 @@ use bytemuck::Pod;
 #[cfg(feature = "cuda")]
 use super::Queue;
 #[cfg(feature = "cuda")]
+use super::Store;
+#[cfg(feature = "cuda")]
 use super::cuda;
-use super::{Buffer, Lane, Launch, Store};
+use super::{Buffer, Lane, Launch};
 use crate::Result;
 
 /// An array on the host: page-locked where a CUDA lane made it, so that copies run beside kernels and other copies.
@@ -107,17 +109,6 @@ impl Lane {
             #[cfg(feature = "cuda")]
             Queue::Cuda(lane) => lane.enqueue(super::Side::Main, launches.iter().copied(), 0),
             _ => self.launch(launches, 0),
-        }
-    }
-
-    /// Waits for what [`Lane::send`], [`Lane::enqueue`], [`Lane::submit`] and [`Lane::fetch`] put into the queue.
-    pub(crate) fn finish(&self) -> Result<()> {
-        match &self.queue {
-            #[cfg(feature = "cuda")]
-            Queue::Cuda(lane) => lane.finish(),
-            #[cfg(feature = "wgpu")]
-            Queue::Wgpu(lane) => lane.finish(),
-            Queue::Cpu(_) => Ok(()),
         }
     }
 }

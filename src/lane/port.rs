@@ -168,4 +168,16 @@ impl Lane {
             _ => unreachable!("a box is used on the lane that made it"),
         }
     }
+
+    /// Waits for everything that the lane was given: what [`Lane::submit`], [`Lane::send`], [`Lane::enqueue`] and
+    /// [`Lane::fetch`] put into its queue.
+    pub(crate) fn finish(&self) -> Result<()> {
+        match &self.queue {
+            Queue::Cpu(_) => Ok(()),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => lane.finish(),
+            #[cfg(feature = "cuda")]
+            Queue::Cuda(lane) => lane.finish(),
+        }
+    }
 }

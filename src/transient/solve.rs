@@ -1,6 +1,6 @@
 //! From a problem to its answer: plan the windows, build the matrix, sweep.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bound::{Survey, expect_room, survey};
 use super::chain::{Initial, Reward, Transitions};
@@ -163,7 +163,7 @@ pub struct Seconds {
     pub upload: f64,
     /// Multiplying.
     pub solve: f64,
-    /// Copying to the host.
+    /// Copying to the host and handing results over.
     pub download: f64,
     /// All of it.
     pub total: f64,
@@ -309,7 +309,8 @@ fn solve_in<T: Real>(
         seconds,
     };
     let mut mass = vec![None; problem.times.len()];
-    let mut observer = Masses { inner: observer, mass: &mut mass };
+    let mut handed_over = Duration::ZERO;
+    let mut observer = Masses { inner: observer, mass: &mut mass, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
@@ -350,7 +351,9 @@ fn solve_in<T: Real>(
         let (up, down) = transfers(lanes);
         (seconds.upload, seconds.download) = (up, down);
         // Lanes copy at the same time: what they add up to may exceed the time that passed.
-        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - down).max(0.0);
+        let spent = observer.spent.as_secs_f64();
+        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - down - spent).max(0.0);
+        seconds.download += spent;
     }
     solution.times = times.into_iter().flatten().collect();
     assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
@@ -379,6 +382,8 @@ fn transfers(lanes: &[Lane]) -> (f64, f64) {
 struct Masses<'a> {
     inner: &'a mut dyn Observer,
     mass: &'a mut [Option<f64>],
+    /// Time that this took.
+    spent: &'a mut Duration,
 }
 
 impl Observer for Masses<'_> {
@@ -387,8 +392,11 @@ impl Observer for Masses<'_> {
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let from = Instant::now();
         self.mass[index] = Some(super::chain::exit_rate(probabilities.iter().copied()));
-        self.inner.result(index, probabilities)
+        self.inner.result(index, probabilities)?;
+        *self.spent += from.elapsed();
+        Ok(())
     }
 }
 
