@@ -8,7 +8,6 @@ mod support;
 use kolmo::Error;
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
-use kolmo::sparse::MatrixFormat;
 use kolmo::transient::capacity::plan;
 use kolmo::transient::order::Order;
 use kolmo::transient::{Initial, Options, Problem, solve};
@@ -25,8 +24,7 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     let initial = Initial::State(0);
     let problem =
         Problem { transitions: &*chain, initial: &initial, times: &[1.0], rewards: &[], vectors: true };
-    // One format, whatever the rows of a lane repeat.
-    let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, ..Options::default() };
+    let options = Options { order: Order::Natural, ..Options::default() };
     let plenty = 1 << 30;
     let needed = plan(&[cpu(Some(plenty)), cpu(Some(plenty))], F64, &problem, &options).unwrap();
     assert!(needed.fits());
@@ -78,13 +76,13 @@ mod commands {
     #[test]
     fn a_dry_run_of_what_does_not_fit_fails_as_the_run_itself() {
         let place = Place::new();
-        let line = "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 500kB --matrix-format hyb --dry-run \
-             --report r.json";
+        let line =
+            "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
 
         let run = place.kolmo(line);
 
         assert_eq!(run.code, 2, "{}", run.stderr);
-        for part in ["does NOT fit", "500000 bytes are free", "--device"] {
+        for part in ["does NOT fit", "250000 bytes are free", "--device"] {
             assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
         }
         assert_eq!(place.json("r.json")["fits"], false);

@@ -72,8 +72,15 @@ pub(super) fn together<T: Real>(
     repeat: usize,
 ) -> Result<Together> {
     parts.timeline = Some(Timeline::default());
+    lanes.iter().for_each(Lane::trace);
     let with = step_seconds(lanes, parts, survey, x, steps, repeat)?.median;
     let moments = parts.timeline.take().map_or_else(Vec::new, |timeline| timeline.take());
+    let mut phases = phases(lanes.len(), &moments);
+    // Batches of the first run: each ends with one that has no interior.
+    let first = 2 * (steps as usize).div_ceil(parts.matrix.hops);
+    for (number, lane) in lanes.iter().enumerate() {
+        phases.extend(device_phases(number, &lane.traced()?, first));
+    }
     let links = std::mem::take(&mut parts.links);
     let alone = step_seconds(lanes, parts, survey, x, steps, repeat)?.median;
     parts.links = links;
@@ -81,7 +88,7 @@ pub(super) fn together<T: Real>(
         hops: parts.matrix.hops,
         alone,
         communication_share: (1.0 - alone / with).max(0.0),
-        phases: phases(lanes.len(), &moments),
+        phases,
     })
 }
 
@@ -115,4 +122,23 @@ fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
         (a.lane, a.start).partial_cmp(&(b.lane, b.start)).unwrap_or(std::cmp::Ordering::Equal)
     });
     all
+}
+
+/// When a batch begins and ends.
+type Batch = (f64, f64);
+
+/// When the device itself is busy with a batch of the boundary and one of the interior, which follow each other.
+fn device_phases(lane: usize, batches: &[Batch], first: usize) -> Vec<PhaseTime> {
+    let batches = &batches[..batches.len().min(first)];
+    let cycles: Vec<&[Batch]> = batches.windows(3).step_by(2).collect();
+    if cycles.is_empty() {
+        return Vec::new();
+    }
+    let median = |of: fn(&[Batch]) -> f64| Spread::of(cycles.iter().map(|c| of(c)).collect()).median;
+    let phase = |phase, start, seconds| PhaseTime { lane, phase, start, seconds };
+    vec![
+        phase("device: boundary", 0.0, median(|c| c[0].1 - c[0].0)),
+        phase("device: interior", median(|c| c[1].0 - c[0].0), median(|c| c[1].1 - c[1].0)),
+        phase("device: next boundary", median(|c| c[2].0 - c[0].0), 0.0),
+    ]
 }

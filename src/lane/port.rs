@@ -169,6 +169,23 @@ impl Lane {
         }
     }
 
+    /// Begins to note when the device begins and ends batches, if it can.
+    pub(crate) fn trace(&self) {
+        #[cfg(feature = "wgpu")]
+        if let Queue::Wgpu(lane) = &self.queue {
+            lane.trace();
+        }
+    }
+
+    /// Seconds at which batches began and ended since [`Lane::trace`], the first of them at 0.
+    pub(crate) fn traced(&self) -> Result<Vec<(f64, f64)>> {
+        match &self.queue {
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(lane) => lane.traced(),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Waits for everything that the lane was given: what [`Lane::submit`], [`Lane::send`], [`Lane::enqueue`] and
     /// [`Lane::fetch`] put into its queue.
     pub(crate) fn finish(&self) -> Result<()> {

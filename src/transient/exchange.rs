@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use super::hops::first_cause;
@@ -200,6 +200,27 @@ fn together<T: Real>(
     })
 }
 
+/// Longest that a thread looks for a neighbour's values before it goes to sleep.
+const SPIN: Duration = Duration::from_millis(3);
+
+/// Receives, looking again and again for a while: a thread that sleeps is woken up late.
+/// Not where the thread would take the time of those that it waits for.
+fn receive<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
+    let device = lane.device();
+    if device.software || device.backend == "cpu" {
+        return from.recv().map_err(|_| Error::Interrupted);
+    }
+    let since = std::time::Instant::now();
+    while since.elapsed() < SPIN {
+        match from.try_recv() {
+            Ok(values) => return Ok(values),
+            Err(TryRecvError::Disconnected) => return Err(Error::Interrupted),
+            Err(TryRecvError::Empty) => std::hint::spin_loop(),
+        }
+    }
+    from.recv().map_err(|_| Error::Interrupted)
+}
+
 impl<T: Real> Worker<'_, T> {
     fn run(
         &self,
@@ -254,7 +275,7 @@ impl<T: Real> Worker<'_, T> {
                 clock.ended(k, Phase::Interior);
             }
             for link in &self.incoming {
-                let values = link.receive.recv().map_err(|_| Error::Interrupted)?;
+                let values = receive(&link.receive, lane)?;
                 clock.ended(k, Phase::Wait);
                 lane.fill(&link.inboxes[1 - last], &values)?;
                 // A neighbour that has sent its last needs the vector no more.

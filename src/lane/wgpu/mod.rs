@@ -3,6 +3,7 @@
 mod adapter;
 mod port;
 mod staging;
+mod trace;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +21,7 @@ use crate::kernel::{Kernel, Precision, reflect};
 use crate::{Error, Result};
 pub(super) use port::{Inbox, Outbox};
 use staging::Ring;
+use trace::Trace;
 
 /// A logical device and its queue.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(super) struct WgpuLane {
     pipelines: Mutex<HashMap<(&'static str, Precision), Arc<Pipeline>>>,
     uploads: Mutex<Ring>,
     downloads: Mutex<Ring>,
+    trace: Mutex<Option<Trace>>,
     checked: bool,
     workgroups: u32,
 }
@@ -72,7 +75,8 @@ impl WgpuLane {
         let _creation = lock(&adapter::CREATION);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
-            required_features: Features::IMMEDIATES | (adapter.features() & Features::SHADER_F64),
+            required_features: Features::IMMEDIATES
+                | (adapter.features() & (Features::SHADER_F64 | trace::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             // Large arrays get allocations of their own; small blocks keep the rest from taking 256 MiB.
@@ -101,6 +105,7 @@ impl WgpuLane {
             pipelines: Mutex::default(),
             uploads: Mutex::default(),
             downloads: Mutex::default(),
+            trace: Mutex::default(),
             checked,
             workgroups: adapter.limits().max_compute_workgroups_per_dimension,
         })
@@ -124,10 +129,17 @@ impl WgpuLane {
 
     /// Waits for a submission, or for all.
     fn wait(&self, submission: Option<SubmissionIndex>, during: &str) -> Result<()> {
+        self.poll(PollType::Wait { submission_index: submission, timeout: None }, during)
+    }
+
+    /// Runs the callbacks of what is done.
+    fn look(&self, during: &str) -> Result<()> {
+        self.poll(PollType::Poll, during)
+    }
+
+    fn poll(&self, how: PollType, during: &str) -> Result<()> {
         // wgpu panics in poll when the device is lost; that is an error here.
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            self.wgpu.poll(PollType::Wait { submission_index: submission, timeout: None })
-        }));
+        let polled = catch_unwind(AssertUnwindSafe(|| self.wgpu.poll(how)));
         self.alive(during)?;
         match polled {
             Ok(Ok(_)) => Ok(()),

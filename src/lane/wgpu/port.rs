@@ -9,6 +9,9 @@ use super::staging::{PENDING, Slot};
 use super::{WgpuLane, WgpuLaunch, lock};
 use crate::Result;
 
+/// Longest that a thread looks for values before it goes to sleep.
+const SPIN: std::time::Duration = std::time::Duration::from_millis(3);
+
 /// From an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct Outbox {
@@ -36,6 +39,7 @@ impl Outbox {
 
     pub(in crate::lane) fn collect(&self, lane: &WgpuLane, values: &mut [u8]) -> Result<()> {
         let filled = lock(&self.filled).take();
+        lane.spin(&self.slot)?;
         if self.slot.state.load(Ordering::Acquire) == PENDING && filled.is_some() {
             lane.wait(filled, "an exchange")?;
         }
@@ -77,6 +81,8 @@ impl WgpuLane {
         departures: impl Iterator<Item = &'a Outbox> + Clone,
     ) -> Result<()> {
         let mut encoder = self.encoder();
+        let mut trace = lock(&self.trace);
+        let number = trace.as_mut().and_then(|trace| trace.begin(&mut encoder));
         for inbox in arrivals.clone() {
             encoder.copy_buffer_to_buffer(&inbox.slot.buffer, 0, &inbox.target, inbox.at, inbox.bytes);
         }
@@ -84,11 +90,29 @@ impl WgpuLane {
         for outbox in departures.clone() {
             encoder.copy_buffer_to_buffer(&outbox.source, 0, &outbox.slot.buffer, 0, outbox.bytes);
         }
+        if let (Some(trace), Some(number)) = (&*trace, number) {
+            trace.end(&mut encoder, number);
+        }
+        drop(trace);
         let index = self.submit(encoder)?;
         arrivals.for_each(|inbox| inbox.slot.map(MapMode::Write));
         for outbox in departures {
             outbox.slot.map(MapMode::Read);
             *lock(&outbox.filled) = Some(index.clone());
+        }
+        Ok(())
+    }
+
+    /// Looks again and again, for a while, whether a slot is mapped: a thread that sleeps is woken up late.
+    fn spin(&self, slot: &Slot) -> Result<()> {
+        // A software adapter works with the same threads.
+        if self.device.software {
+            return Ok(());
+        }
+        let since = std::time::Instant::now();
+        while slot.state.load(Ordering::Acquire) == PENDING && since.elapsed() < SPIN {
+            self.look("an exchange")?;
+            std::hint::spin_loop();
         }
         Ok(())
     }
