@@ -56,7 +56,7 @@ fn formats_agree(
                 stored += 1;
             }
             Err(Error::Invalid(why)) => {
-                assert!(why.contains(format.name()) && why.contains("more than"), "{why}")
+                assert!(why.contains(format.name()) && why.contains("more than"), "{why}");
             }
             Err(e) => panic!("{format}: {e}"),
         }
@@ -151,7 +151,7 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
     // A rate of its own for each of 1 200 000 transitions, more than the spare bits of 20-bit columns can name.
     let n = 600_000u32;
     let all_differ: Vec<(u32, u32, f64)> = (0..n)
-        .flat_map(|i| [(i, (i * 7 + 1) % n), (i, (i + 13) % n)])
+        .flat_map(|i| [(i, (i * 7 + 1) % n), (i, (i + 17) % n)])
         .enumerate()
         .filter(|(_, (from, to))| from != to)
         .map(|(k, (from, to))| (from, to, 1.0 + k as f64 * 1e-7))

@@ -77,8 +77,9 @@ fn eliminate(mut a: Vec<Vec<f64>>, b: &[f64]) -> Option<Vec<f64>> {
         for k in i + 1..n {
             let w = a[k][i] / a[i][i];
             if w != 0.0 {
-                for j in i..n {
-                    a[k][j] -= w * a[i][j];
+                let (above, below) = a.split_at_mut(k);
+                for (below, above) in below[0][i..].iter_mut().zip(&above[i][i..]) {
+                    *below -= w * above;
                 }
                 x[k] -= w * x[i];
             }
@@ -534,7 +535,7 @@ mod adversarial {
                     // Elimination with partial pivoting does no better.
                     let exact = eliminate(dense(&system, 0), &system.b[0]);
                     let better = exact.map(|x| system.residual(&system.b[0], &x, &mut []).normwise);
-                    prop_assert!(better.is_none_or(|r| !(r <= 1e-14)), "{better:?} {:?}", solution.singular);
+                    prop_assert!(better.is_none_or(|r| r.is_nan() || r > 1e-14), "{better:?} {:?}", solution.singular);
                 }
             }
         }

@@ -19,9 +19,9 @@ use cudarc::driver::{
 use kolmo::bench::{Record, Spread, spmv};
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions, open};
-use kolmo::sparse::WidthRule;
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::Options;
 use kolmo::transient::chain::Transitions;
-use kolmo::transient::split::How;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -303,7 +303,9 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
         &[DeviceSpec::Cuda(0)],
         &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
     )?;
-    let ours = spmv(&lanes, Precision::F64, case, transitions, WidthRule::Auto, How::default(), repeat)?;
+    // A column and a value an entry, as cuSPARSE has them.
+    let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
+    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat)?;
     drop(lanes);
     let fused: &Record =
         ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;

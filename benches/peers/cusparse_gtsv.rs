@@ -214,7 +214,7 @@ fn fill(plan: &mut Plan<'_, f64>, system: &System) {
 fn lanes(spec: &str, count: usize) -> Option<Vec<Lane>> {
     let spec: DeviceSpec = spec.parse().ok()?;
     let options = OpenOptions { precision: Some(Precision::F64), lanes: count, ..OpenOptions::default() };
-    match open(&[spec.clone()], &options) {
+    match open(std::slice::from_ref(&spec), &options) {
         Ok((lanes, _)) => Some(lanes),
         Err(e) => {
             println!("{spec}: {e}");

@@ -133,7 +133,7 @@ impl<T: Number> BlockShare<T> {
         &self.levels[self.levels.len() - 1].system
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) of the chunk's rows and the number of small pivots of all levels,
+    /// [`NOT_DOMINANT`] of the chunk's rows and the number of small pivots of all levels,
     /// after stage 1.
     ///
     /// # Errors

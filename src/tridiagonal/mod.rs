@@ -8,7 +8,7 @@
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
 //! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3).
 //!
-//! * **Units** ([`partition`], [`unit`]): a run of 128 rows says x_first = u0 − u1·x_left − u2·x_right and x_last = u3 −
+//! * **Units** ([`partition`], [`mod@unit`]): a run of 128 rows says x_first = u0 − u1·x_left − u2·x_right and x_last = u3 −
 //!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, of 256 units,
 //!   of all of them, and of the lanes' chunks are joined in the same way, and a tree has no more than a few levels. Each
 //!   row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.

@@ -219,7 +219,7 @@ mod x86 {
                     let (last, most) = ($set(x.len() as i32 - 1), $set(table.len() as i32 - 1));
                     let (mask, bits) = ($set(((1u32 << bits) - 1) as i32), _mm_cvtsi32_si128(bits as i32));
                     let (w, t, x) = (entries.as_ptr(), table.as_ptr(), x.as_ptr());
-                    // SAFETY: as in `plain`, and indices into the table are at most its length − 1.
+                    // SAFETY: as in `plain`.
                     let word = |e: usize| -> $index { unsafe { $load_index(w.add(e).cast()) } };
                     if table.len() <= $small {
                         // A table of a few registers needs no second gather.
@@ -228,12 +228,14 @@ mod x86 {
                         let $table = padded.as_ptr();
                         // SAFETY: the whole of `padded`.
                         let $both = unsafe { $tables };
+                        // SAFETY: as in `plain`.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
                             let $id = $shift(word, bits);
                             $fma($pick, $gather(x, $min($and(word, mask), last)), sum)
                         });
                     } else {
+                        // SAFETY: as in `plain`, and indices into the table are at most its length − 1.
                         rows(entries.len(), sums, |e, _, sum| unsafe {
                             let word = word(e);
                             let value = $gather(t, $min($shift(word, bits), most));
@@ -258,8 +260,9 @@ mod x86 {
                     let (b, x) = (entries.as_ptr(), x.as_ptr());
                     let (o, v) = (offsets.as_ptr(), values.as_ptr());
                     let numbers: [i32; $lanes] = std::array::from_fn(|i| i as i32);
-                    // SAFETY: as in `plain`, and indices into the tables are at most their length − 1.
+                    // SAFETY: `$lanes` numbers.
                     let numbers: $index = unsafe { $load_index(numbers.as_ptr().cast()) };
+                    // SAFETY: as in `plain`, and indices into the tables are at most their length − 1.
                     rows(entries.len(), sums, |e, row, sum| unsafe {
                         let id = $min($load_bytes(b.add(e)), most);
                         let row = $add($set(base.wrapping_add(row as u32) as i32), numbers);
