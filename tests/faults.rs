@@ -8,6 +8,7 @@ mod support;
 use kolmo::Error;
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::sparse::MatrixFormat;
 use kolmo::transient::capacity::plan;
 use kolmo::transient::order::Order;
 use kolmo::transient::{Initial, Options, Problem, solve};
@@ -24,7 +25,8 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     let initial = Initial::State(0);
     let problem =
         Problem { transitions: &*chain, initial: &initial, times: &[1.0], rewards: &[], vectors: true };
-    let options = Options { order: Order::Natural, ..Options::default() };
+    // One format: which one a lane takes may depend on what it has room for.
+    let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, ..Options::default() };
     let plenty = 1 << 30;
     let needed = plan(&[cpu(Some(plenty)), cpu(Some(plenty))], F64, &problem, &options).unwrap();
     assert!(needed.fits());
