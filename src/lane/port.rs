@@ -67,8 +67,9 @@ impl Lane {
     /// A box for `len` elements of `target` from element `first` on.
     pub(crate) fn inbox<T: Pod>(&self, target: &Buffer<T>, first: usize, len: usize) -> Result<Inbox> {
         assert!(first + len <= target.len, "{len} elements at {first} of {}", target.len);
-        let (at, bytes) = (first * size_of::<T>(), (len * size_of::<T>()) as u64);
-        let _ = bytes;
+        let at = first * size_of::<T>();
+        #[cfg(any(feature = "wgpu", feature = "cuda"))]
+        let bytes = (len * size_of::<T>()) as u64;
         Ok(Inbox(match (&self.queue, &target.store) {
             (Queue::Cpu(_), Store::Cpu(memory)) => In::Cpu(memory.clone(), at),
             #[cfg(feature = "wgpu")]

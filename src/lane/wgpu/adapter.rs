@@ -7,6 +7,9 @@ use wgpu::{Adapter, Backends, DeviceType, Features};
 use super::super::{Device, Limits, Listing};
 use crate::kernel::Precision;
 
+/// Most bytes that a kernel's parameters take.
+const IMMEDIATE_BYTES: u32 = 64;
+
 /// One process-wide lock for creating devices and pipelines: some drivers crash when two threads do.
 pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
@@ -87,8 +90,11 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
 /// Why an adapter cannot run the kernels, if so.
 pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
     let limits = adapter.limits();
-    if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < 32 {
-        return Some(format!("{} bytes of immediate data; 32 are needed", limits.max_immediate_size));
+    if !adapter.features().contains(Features::IMMEDIATES) || limits.max_immediate_size < IMMEDIATE_BYTES {
+        return Some(format!(
+            "{} bytes of immediate data; {IMMEDIATE_BYTES} are needed",
+            limits.max_immediate_size
+        ));
     }
     if limits.max_storage_buffers_per_shader_stage < 8 {
         return Some(format!(
