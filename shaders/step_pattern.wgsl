@@ -1,7 +1,8 @@
 // The step of `step`, each row of its matrix one number of 8 or 16 bits: its pattern, a list of pairs
-// (column - row, value) and, where that pays, E. One thread a row. Moves 1 or 2 bytes a row, and 2 or 3 numbers
-// (x, y, E if apart), in the window every second step acc twice; x is gathered once an entry. Patterns lie in
-// tables that stay in cache, those of neighbouring rows as a rule side by side.
+// (column - row, value) and, where that pays, E. A group takes neighbouring blocks of 256 rows, one thread a row at a
+// time. Moves 1 or 2 bytes a row, and 2 or 3 numbers (x, y, E if apart), in the window every second step acc twice; x
+// is gathered once an entry. Patterns lie in tables that stay in cache, those of neighbouring rows as a rule side by
+// side; an entry is one word, its value a number into a dictionary that each group keeps.
 alias real = f64;
 
 struct Params {
@@ -14,77 +15,76 @@ struct Params {
     own: u32,           // place of the first own row in x and y; halos lie before and behind
     ids_log: u32,       // binary logarithm of the pattern numbers in a word, 1 or 2
     pointers: u32,      // place of the COO pointers in patterns
-    offsets: u32,       // and of the offsets
+    groups: u32,        // first group of ELL entries, in fours of words
+    value_bits: u32,    // of a value's number in an entry
+    least: u32,         // least column - row, which the rest of an entry counts from
+    dictionary: u32,    // place of the distinct values
     exit_apart: u32,    // whether E is an array of its own
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
-@group(0) @binding(1) var<storage, read> patterns: array<u32>;  // a word each, COO pointers, then offsets
-@group(0) @binding(2) var<storage, read> values: array<real>;   // E of each pattern, then values
+@group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;  // a word each, COO pointers, COO entries; groups of ELL entries
+@group(0) @binding(2) var<storage, read> values: array<real>;   // E of each pattern, then distinct values
 @group(0) @binding(3) var<storage, read> exit: array<real>;
 @group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
 @group(0) @binding(5) var<storage, read> x: array<real>;
 @group(0) @binding(6) var<storage, read_write> y: array<real>;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
-// One entry's share, in the row of x[base].
-fn add_pattern(base: u32, e: u32, sum: real) -> real {
-    return fma(values[e], x[base + patterns[p.offsets + e]], sum);
-}
+// A word of the tables.
+fn word_at(place: u32) -> u32 { return patterns[place >> 2u][place & 3u]; }
 
-@compute @workgroup_size(256)
-fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
-                @builtin(local_invocation_index) local: u32) {
-    let row = (group.y * groups.x + group.x) * 256u + local;
-    if row >= p.rows { return; }
+const MOST_VALUES = 256u;
+var<workgroup> distinct: array<real, MOST_VALUES>;
+
+// An entry's value, and its x in the row whose least possible column is `least`.
+fn rate(entry: u32) -> real { return distinct[entry & ((1u << p.value_bits) - 1u)]; }
+fn entry_x(least: u32, entry: u32) -> real { return x[least + (entry >> p.value_bits)]; }
+
+// Its share of the row's sum.
+fn add_entry(least: u32, entry: u32, sum: real) -> real { return fma(rate(entry), entry_x(least, entry), sum); }
+
+fn step_row(row: u32) {
     let i = p.first_row + row;
     let base = p.own + i;
     let bits = 32u >> p.ids_log;
     let place = row & ((1u << p.ids_log) - 1u);
     let id = (ids[row >> p.ids_log] >> (place * bits)) & ((1u << bits) - 1u);
-    // Start of its entries in groups of 64, whether it has COO entries, number of the others.
-    let word = patterns[id];
-    var e = ((word >> 9u) << 6u) + (id & 63u);
-    let end = e + ((word & 255u) << 6u);
+    // Start of its groups, whether it has COO entries, number of the others.
+    let word = word_at(id);
+    var g = p.groups + ((word >> 9u) << 6u) + (id & 63u);
+    let end = g + (((word & 255u) + 3u) >> 2u) * 64u;
     let own = x[base];
+    let least = base + p.least;
 
-    // Every load of four entries before the first use.
+    // Padding is 0 times x of the row itself, so that no load waits for a comparison.
     var s = real(0);
-    for (; e + 192u < end; e += 256u) {
-        let c0 = patterns[p.offsets + e]; let c1 = patterns[p.offsets + e + 64u];
-        let c2 = patterns[p.offsets + e + 128u]; let c3 = patterns[p.offsets + e + 192u];
-        let v0 = values[e]; let v1 = values[e + 64u]; let v2 = values[e + 128u]; let v3 = values[e + 192u];
-        let x0 = x[base + c0]; let x1 = x[base + c1]; let x2 = x[base + c2]; let x3 = x[base + c3];
-        s = fma(v3, x3, fma(v2, x2, fma(v1, x1, fma(v0, x0, s))));
+    for (; g < end; g += 64u) {
+        let e = patterns[g];
+        let x0 = entry_x(least, e.x); let x1 = entry_x(least, e.y);
+        let x2 = entry_x(least, e.z); let x3 = entry_x(least, e.w);
+        s = fma(rate(e.w), x3, fma(rate(e.z), x2, fma(rate(e.y), x1, fma(rate(e.x), x0, s))));
     }
-    if e + 64u < end {
-        let c0 = patterns[p.offsets + e]; let c1 = patterns[p.offsets + e + 64u];
-        let v0 = values[e]; let v1 = values[e + 64u];
-        let x0 = x[base + c0]; let x1 = x[base + c1];
-        s = fma(v1, x1, fma(v0, x0, s));
-        e += 128u;
-    }
-    if e < end { s = add_pattern(base, e, s); }
     if (word & 256u) != 0u {
-        var t = patterns[p.pointers + id];
-        let tail = patterns[p.pointers + id + 1u];
+        var t = word_at(p.pointers + id);
+        let tail = word_at(p.pointers + id + 1u);
         // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
         var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
         for (; t + 4u <= tail; t += 4u) {
-            p0 = add_pattern(base, t, p0);
-            p1 = add_pattern(base, t + 1u, p1);
-            p2 = add_pattern(base, t + 2u, p2);
-            p3 = add_pattern(base, t + 3u, p3);
+            p0 = add_entry(least, word_at(t), p0);
+            p1 = add_entry(least, word_at(t + 1u), p1);
+            p2 = add_entry(least, word_at(t + 2u), p2);
+            p3 = add_entry(least, word_at(t + 3u), p3);
         }
-        if t < tail { p0 = add_pattern(base, t, p0); }
-        if t + 1u < tail { p1 = add_pattern(base, t + 1u, p1); }
-        if t + 2u < tail { p2 = add_pattern(base, t + 2u, p2); }
+        if t < tail { p0 = add_entry(least, word_at(t), p0); }
+        if t + 1u < tail { p1 = add_entry(least, word_at(t + 1u), p1); }
+        if t + 2u < tail { p2 = add_entry(least, word_at(t + 2u), p2); }
         s += (p0 + p2) + (p1 + p3);
     }
-    var rate = values[id];
-    if p.exit_apart != 0u { rate = exit[i]; }
-    let next = fma(fma(-rate, own, s), scalars[0], own);
+    var leave = values[id];
+    if p.exit_apart != 0u { leave = exit[i]; }
+    let next = fma(fma(-leave, own, s), scalars[0], own);
     y[base] = next;
     // An even step adds its own term and, from the number just computed, that of the next.
     let even = (p.step & 1u) == 0u;
@@ -96,4 +96,18 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
         if both { sum = fma(scalars[w + 1u], next, sum); }
         acc[i] = sum;
     }
+}
+
+@compute @workgroup_size(256)
+fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+                @builtin(local_invocation_index) local: u32) {
+    let count = 1u << p.value_bits;
+    for (var v = local; v < count; v += 256u) { distinct[v] = values[p.dictionary + v]; }
+    workgroupBarrier();
+    let blocks = (p.rows + 255u) / 256u;
+    let all = groups.x * groups.y;
+    let each = (blocks + all - 1u) / all * 256u;
+    let first = (group.y * groups.x + group.x) * each;
+    let end = min(p.rows, first + each);
+    for (var row = first + local; row < end; row += 256u) { step_row(row); }
 }

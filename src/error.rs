@@ -86,6 +86,26 @@ pub enum Error {
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
+    /// An error of this rank, that the others know of.
+    #[error("{}{source}", on_rank(*.rank, *.failed, *.of))]
+    OnRank {
+        /// Its number.
+        rank: usize,
+        /// How many ranks have an error.
+        failed: usize,
+        /// How many ranks there are.
+        of: usize,
+        /// What it is.
+        source: Box<Self>,
+    },
+    /// An error that another rank tells.
+    #[error("another rank failed")]
+    Elsewhere,
+}
+
+/// What all ranks alike find wrong is no rank's own error.
+fn on_rank(rank: usize, failed: usize, of: usize) -> String {
+    if failed == of { String::new() } else { format!("rank {rank} ({failed} of {of} ranks): ") }
 }
 
 /// `Result` with the crate's [`enum@Error`].

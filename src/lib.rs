@@ -1,59 +1,69 @@
-//! Transient probabilities of continuous-time Markov chains by uniformization, on the CPU and on any wgpu adapter.
+//! Three solvers for any GPU, and for the CPU where there is none.
 //!
-//! # Problem
-//! A chain of n states moves from state i to state j ≠ i at rate r_ij ≥ 0 and leaves i at rate E_i = Σ_j r_ij. Its
-//! generator is Q = R − diag(E). Started from the distribution π(0), a row vector, it has at time t the distribution
+//! | engine | answers | by |
+//! |---|---|---|
+//! | [`transient`] | π(t) = π(0) e^{Qt} of a continuous-time Markov chain | uniformization |
+//! | [`walk`] | chosen entries of x in A x = b | quasi-random walks |
+//! | [`tridiagonal`] | x in T x = b, T tridiagonal | the partition method |
 //!
-//! π(t) = π(0) e^{Qt}, which solves dπ/dt = π Q.
+//! Each engine is one function `solve`, which takes lanes, a precision, a problem and options, and returns a `Solution`
+//! with the answer, a bound or a residual that says how good it is, a `Status`, and times. The pages of the three modules
+//! have the problem in formulas, the method, shapes, units, errors, an example that is run as a test, and the sources.
 //!
-//! Let α = max_i E_i and P = I + Q/α, and let N be a Poisson variable of mean αt. Then
-//!
-//! π(t) = Σ_k P(N = k) x_k, x_0 = π(0), x_{k+1} = x_k P,
-//!
-//! and P, a stochastic matrix, lengthens no vector in l1, so that terms left out cost no more than their Poisson mass
-//! (Jensen 1953). One sweep over the x_k serves any number of times t. For a reward that state i earns at the rate
-//! ρ_i,
-//!
-//! E ρ(t) = Σ_k P(N = k) ρ·x_k, and ∫ E ρ(s) ds from 0 to t = (1/α) Σ_k P(N > k) ρ·x_k.
-//!
-//! The limit π(∞) is the last x_k of a sweep whose distance to the limit is certified; see [`transient`].
+//! # Lanes and precisions
+//! A [`Lane`](lane::Lane) is an in-order queue of work on one device: a pool of CPU threads, an adapter that
+//! [wgpu](https://wgpu.rs) reaches through Vulkan, Metal or DX12, or a CUDA stream. [`lane::open`] makes lanes from the
+//! names of devices and chooses the precision: f64, unless a device that was named has f32 alone. Engines work on any
+//! number of lanes, of one device or of several, mixed as one likes; what they return has the same bits however the work
+//! is split, on lanes that round alike.
 //!
 //! # Shapes and units
 //! | name | shape | unit |
 //! |---|---|---|
-//! | π, x_k, initial distributions | n values, one a state, in the model's own order | probability |
+//! | π, initial distributions | n values, one a state, in the model's own order | probability |
 //! | rates, exit rates, α | | 1 / unit of time |
 //! | times | any number, in any order, 0 … ∞ | unit of time: the inverse of the rates' |
 //! | rewards | n values each | reward / unit of time |
-//! | `nnz` | entries of Q, its diagonal included | |
-//! | ε, bounds | l1 norm over all states, at each time | probability |
+//! | A, L | n × n, compressed rows ([`sparse::CsrMatrix`]) | |
+//! | components | any number of rows 0 … n−1 | |
+//! | dl, d, du | batch · n values each; dl\[0\] and du\[n−1\] of a system count where it is cyclic | |
+//! | b, x | as many values as rows, for each right-hand side | |
+//! | `nnz` | entries of a matrix, its diagonal included | |
+//! | `seconds` | wall clock | s |
 //!
-//! A run has at most 2³² − 2 states and αt < 4.25·10⁹. Its cost is about αt + 5√(αt) multiplications, each of
-//! 12·nnz + 32·n useful bytes in f64 and 8·nnz + 16·n in f32.
+//! # Bounds, statuses, errors
+//! | engine | bound | status |
+//! |---|---|---|
+//! | transient | l1 error of all probabilities at a time: truncation + steady state + rounding, all proved | met where it is at most ε |
+//! | walk | half-width of an interval: statistical (Student) + truncation + rounding (both proved) | met where all are at most ε |
+//! | tridiagonal | normwise relative residual, computed | met where it is at most the tolerance |
 //!
-//! # Answers and errors
-//! [`transient::solve`] gives every time's probabilities to an [`Observer`](transient::Observer) and returns a
-//! [`Solution`](transient::Solution): for each time a [`Bound`](transient::Bound) on the l1 error of the
-//! probabilities as delivered (truncation + steady state + rounding), and a [`Status`](transient::Status) that says
-//! whether ε is met. A bound that is not met is a status, never an error. [`Error`] is for input, environment and
-//! devices; its messages name the object, the number and the remedy. A broken contract between functions of this
-//! crate is a panic.
+//! A bound that is not met is a status, never an error. [`Error`] is for input, environment and devices; its messages name
+//! the object, the number and the remedy. A broken contract between functions of this crate is a panic. Long work calls
+//! back for progress, and an error returned from there stops it.
 //!
 //! # Where things are
 //! | module | holds |
 //! |---|---|
 //! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
-//! | [`walk`] | chosen components of A x = b by quasi-random walks, with intervals |
+//! | [`walk`] | splittings, the gate, chain tables, sequences, intervals |
+//! | [`tridiagonal`] | systems, the partition method, plans over lanes, how many lanes |
 //! | [`lane`] | devices: [`lane::open`] makes the [`Lane`](lane::Lane) that a run works on |
-//! | [`sparse`] | the HYB format (ELL + COO) |
+//! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats that name what repeats |
 //! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
-//! | [`models`] | built-in chains |
+//! | [`models`] | built-in chains and systems |
 //! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
 //! | [`report`], [`bench`](mod@bench) | summaries, JSON reports, measurements |
-//! | `cli` | the command line, with the feature `cli` |
+//! | `plot`, `cli` | charts as SVG, the command line, with the feature `cli` |
 //!
-//! The feature `wgpu` adds lanes on Vulkan, Metal and DX12 adapters; without it and `cli` the crate is the CPU lane
-//! and the file formats.
+//! # Features
+//! | feature | adds |
+//! |---|---|
+//! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
+//! | `cuda` | lanes on CUDA devices; the libraries are opened at run time, building needs none of them |
+//! | `cli` (default) | the command and everything that it alone needs |
+//!
+//! Without any the crate is the CPU lane, the engines and the file formats.
 //!
 //! # Example
 //! A machine fails once in 50 hours and is repaired in 4 hours on average, both times exponential. With the failure
@@ -107,13 +117,11 @@
 //! where there is one. [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
 //!
 //! # Sources
-//! * A. Jensen, "Markoff chains as an aid in the study of Markoff processes", Skandinavisk Aktuarietidskrift 36, 1953.
-//! * B. L. Fox, P. W. Glynn, "Computing Poisson probabilities", Communications of the ACM 31(4), 1988,
-//!   doi:10.1145/42404.42409. The windows here are exact quantiles; see [`transient::poisson`].
-//! * N. Bell, M. Garland, "Efficient sparse matrix-vector multiplication on CUDA", NVIDIA Technical Report
-//!   NVR-2008-004, 2008.
-//! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
-//!   models", FedCSIS 2012.
+//! The engines' pages have theirs. kolmo began with three papers: M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU
+//! implementation of the uniformization method for solving Markov models", FedCSIS 2012; S. Lai, J. Jin, M. Guo, X. Lin,
+//! "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015; M. Veneva, T. Imamura, "ML-based
+//! optimum number of CUDA streams for the GPU implementation of the tridiagonal partition method", MMCP 2024,
+//! doi:10.48550/arXiv.2501.05938. `kolmo bench compare --html FILE` draws their figures anew.
 
 pub mod bench;
 #[cfg(feature = "cli")]
@@ -123,6 +131,9 @@ pub mod io;
 pub mod kernel;
 pub mod lane;
 pub mod models;
+#[cfg(feature = "cli")]
+pub mod plot;
+pub mod ranks;
 pub mod report;
 pub mod sparse;
 pub mod transient;

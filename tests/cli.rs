@@ -413,8 +413,8 @@ fn devices(place: &Place) -> Vec<Value> {
     assert_eq!((run.code, &run.stderr[..]), (0, ""));
     let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");
     let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    // NVRTC is a compiler, no device.
-    for name in required.split(',').filter(|name| !name.is_empty() && *name != "nvrtc") {
+    // NVRTC is a compiler and MPI what ranks talk through, no devices.
+    for name in required.split(',').filter(|name| !["", "nvrtc", "mpi"].contains(name)) {
         assert!(devices.iter().any(|d| d["device"] == name), "{name} is required and not in {devices:?}");
     }
     devices

@@ -100,3 +100,39 @@ fn a_benchmark_stops() {
 
     interrupt(&place, line, Duration::from_millis(700), &[]);
 }
+
+#[test]
+fn every_other_command_stops() {
+    let lines = [
+        ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --device cpu -o x.csv", 600),
+        ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --lazy --device cpu,cpu -o x.csv", 600),
+        ("tridiagonal random:20000000 --device cpu -o x.npy --report r.json", 300),
+        ("tune --device cpu --report r.json", 800),
+        ("bench spmv wlan:30,6 --repeat 100000 --device cpu --report r.jsonl", 900),
+        ("bench walk poisson2d:200,0.99 --repeat 100000 --device cpu --report r.jsonl", 900),
+        ("bench tridiagonal random:4000000 --repeat 1000 --device cpu --report r.jsonl", 900),
+        ("bench transfer --repeat 100000 --device cpu --report r.jsonl", 900),
+        ("bench seed-table --sizes 40 --device cpu --report r.jsonl", 900),
+    ];
+    for (line, later) in lines {
+        let place = Place::new();
+        let left: &[&str] = if line.starts_with("tune") { &["settings"] } else { &[] };
+        interrupt(&place, line, Duration::from_millis(later), left);
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    let place = Place::new();
+    let mut child = place.start("generate wlan:113,6 -o m.tra");
+    begun(&place, &mut child);
+    let kill = || Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill().success());
+    std::thread::sleep(Duration::from_millis(60));
+    // It may have ended by itself.
+    kill();
+    let output = child.wait_with_output().unwrap();
+
+    assert_eq!(output.status.code(), Some(130));
+    assert!(place.names().is_empty(), "{:?}", place.names());
+}

@@ -40,12 +40,18 @@ fn transfers(device: &str) {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let all = lines(&place.text("r.jsonl"));
     let cases = ["host to device", "device to host", "round trip", "copy on the device"];
+    // CUDA copies from and to page-locked memory by itself, and through some of its own where memory is not.
+    let memory: &[bool] = if device.starts_with("cuda") { &[false, true] } else { &[false] };
     let mut expected = Vec::new();
     for lanes in [1, 2, 4, 8, 16, 32] {
-        expected.extend(cases.map(|case| (lanes, case)));
+        for &locked in memory {
+            expected.extend(cases.map(|case| (lanes, locked, case)));
+        }
     }
-    let got: Vec<(u64, &str)> =
-        all.iter().map(|r| (r["lanes"].as_u64().unwrap(), r["case"].as_str().unwrap())).collect();
+    let got: Vec<(u64, bool, &str)> = all
+        .iter()
+        .map(|r| (r["lanes"].as_u64().unwrap(), r["locked"].as_bool().unwrap(), r["case"].as_str().unwrap()))
+        .collect();
     assert_eq!(got, expected);
     for record in &all {
         for key in ["bench", "device", "backend", "precision", "n", "nnz", "format", "bytes", "bytes_moved"] {
@@ -155,7 +161,8 @@ fn tuned(device: &str) {
         }
         assert!(size["stages"]["comp_1"].as_f64().unwrap() > 0.0);
     }
-    assert!(tuned["lane_cost"].as_f64().unwrap() > 0.0);
+    // On a busy machine a difference of two times may be anything; a cost is not negative.
+    assert!(tuned["lane_cost"].as_f64().unwrap() >= 0.0);
     assert_eq!(tuned["choice"]["candidates"].as_array().map(Vec::len), Some(6));
     for part in ["sum", "small"] {
         for set in ["training", "test"] {
@@ -274,22 +281,32 @@ fn lanes_of_a_system(device: &str) {
 
     assert_eq!(run.code, 0, "{}", run.stderr);
     let all = lines(&place.text("r.jsonl"));
-    let lanes: Vec<u64> = all.iter().map(|r| r["lanes"].as_u64().unwrap()).collect();
-    assert_eq!(lanes, [1, 2, 4, 8, 16, 32]);
+    let (peers, own): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|r| r["peer"].is_string());
+    let (resident, host): (Vec<&Value>, Vec<&Value>) = own.into_iter().partition(|r| r["resident"] == true);
     let median = |r: &Value| r["seconds"]["median"].as_f64().unwrap();
-    let fastest = all.iter().min_by(|a, b| median(a).total_cmp(&median(b))).unwrap();
-    for record in &all {
+    let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
+    assert_eq!(resident.len(), 1);
+    // Page-locked rows, and others beside them.
+    let kinds: &[bool] = if device.starts_with("cuda") { &[true, false] } else { &[false] };
+    assert_eq!(host.len(), 6 * kinds.len());
+    for (own, &locked) in host.chunks(6).zip(kinds) {
+        let lanes: Vec<u64> = own.iter().map(|r| r["lanes"].as_u64().unwrap()).collect();
+        assert_eq!(lanes, [1, 2, 4, 8, 16, 32]);
+        let fastest = own.iter().min_by(|a, b| median(a).total_cmp(&median(b))).unwrap();
+        for record in own {
+            assert_eq!((&record["locked"], &record["lanes_best"]), (&locked.into(), &fastest["lanes"]));
+            // Nothing was measured before.
+            assert_eq!((&record["lanes_predicted"], &record["predicted_seconds"]), (&1.into(), &Value::Null));
+            assert!(near(&record["gain"], median(own[0]) / median(record)), "{record}");
+        }
+    }
+    for record in peers.into_iter().chain(resident).chain(host) {
         for key in ["bench", "case", "device", "backend", "precision", "format", "bytes", "bytes_moved"] {
             assert!(!record[key].is_null(), "no {key} in {record}");
         }
         assert_eq!((&record["n"], &record["nnz"]), (&20_001.into(), &60_001.into()));
-        assert_eq!((&record["resident"], &record["repetitions"]), (&false.into(), &2.into()));
-        assert_eq!(record["lanes_best"], fastest["lanes"]);
-        // Nothing was measured before.
-        assert_eq!((&record["lanes_predicted"], &record["predicted_seconds"]), (&1.into(), &Value::Null));
-        let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
+        assert_eq!(record["repetitions"], 2);
         assert!(near(&record["rows_per_s"], 20_001.0 / median(record)), "{record}");
-        assert!(near(&record["gain"], median(&all[0]) / median(record)), "{record}");
         // The relative residual of a dominant system.
         assert!(record["relative_error"].as_f64().unwrap() < 1e-14, "{record}");
     }

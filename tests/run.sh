@@ -2,7 +2,8 @@
 # Runs every test, with a Vulkan adapter: sh tests/run.sh [arguments of `cargo test`]
 #
 # A machine without one gets Mesa's software driver where that can be installed; the adapter is then required, so
-# that no test of a device is passed over in silence.
+# that no test of a device is passed over in silence. The same goes for an MPI library, mpirun, and the libclang that
+# the binding of the former needs.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,10 +18,11 @@ has_driver() {
     return 1
 }
 
-remedy='install a Vulkan loader and driver (Mesa: packages mesa-vulkan-drivers and libvulkan1, on Fedora
+remedy='install an MPI library with mpirun, libclang, a Vulkan loader and driver (Mesa: packages mesa-vulkan-drivers and libvulkan1, on Fedora
 mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader) and
 spirv-tools, or run `cargo test`, which tests the devices that are there'
 
+features=cuda
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
     # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
@@ -30,6 +32,11 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     # The kernels' SPIR-V is validated by Khronos' tool.
     command -v spirv-val >/dev/null 2>&1 || missing="$missing spirv-tools"
+    command -v mpirun >/dev/null 2>&1 || missing="$missing openmpi-bin"
+    command -v mpicc >/dev/null 2>&1 || missing="$missing libopenmpi-dev"
+    # Not libclang-cpp, which compilers bring.
+    ls /usr/lib*/llvm*/lib/libclang.so* /usr/lib*/llvm*/lib/libclang-[0-9]* /usr/lib/*/libclang.so* /usr/lib/*/libclang-[0-9]* \
+        /usr/lib*/libclang.so* 2>/dev/null | grep -q . || [ -n "${LIBCLANG_PATH:-}" ] || missing="$missing libclang-dev"
     if [ -n "$missing" ]; then
         as_root=''
         if [ "$(id -u)" -ne 0 ]; then
@@ -42,8 +49,9 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         # shellcheck disable=SC2086 # several packages
         DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y $missing
     fi
-    : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0}"
+    : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0,mpi}"
     export KOLMO_REQUIRE_DEVICES
+    features=cuda,mpi
     ;;
 esac
 # NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
@@ -59,4 +67,4 @@ fi
 export NODEVICE_SELECT=1
 
 say "devices required: ${KOLMO_REQUIRE_DEVICES:-none}"
-exec cargo test --features cuda "$@"
+exec cargo test --features "$features" "$@"

@@ -568,6 +568,23 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
 }
 
 #[test]
+fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
+    let lanes = cpu();
+    let mut numbers = vec![1.0; 4 << 20];
+    let buffer = lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
+    for _ in 0..20 {
+        lanes[0].download(&buffer, 0, &mut numbers).expect("a copy");
+    }
+
+    let (_, solution) =
+        run(&lanes, F64, &*model("tandem:2"), &Initial::State(0), &[1.0], &Options::default());
+
+    let s = solution.seconds;
+    let parts = s.build + s.upload + s.solve + s.download;
+    assert!(s.solve > 0.0 && parts <= s.total, "{s:?}");
+}
+
+#[test]
 fn times_that_do_not_fit_memory_take_another_sweep() {
     use kolmo::lane::{DeviceSpec, OpenOptions, open};
     let wlan = model("wlan:4,3");

@@ -153,7 +153,10 @@ mod suite {
 
     pub(crate) fn every_size_around_blocks_and_tiles(spec: &str, precision: Precision, checked: bool) {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
-        let edges = [255, 256, 257, 2039, 2040, 2041, 2047, 2048, 2049, 2056, 4095, 4096, 4097, 6144, 10_007];
+        let edges = [
+            255, 256, 257, 1023, 2039, 2040, 2041, 2047, 2048, 2049, 2056, 2175, 2176, 2177, 4095, 4096,
+            4097, 6144, 10_007,
+        ];
         for n in (1..44).chain(edges) {
             let system = rounded(&dominant(n, 1, 1), precision);
             check(&system, &sound(&lanes, precision, &system, &plain()), precision);
@@ -183,7 +186,21 @@ mod suite {
 
     pub(crate) fn many_systems_do_not_touch_each_other(spec: &str, precision: Precision, checked: bool) {
         let Some(lanes) = lanes(spec, precision, checked) else { return };
-        for (n, batch) in [(1, 7), (2, 5), (3, 1000), (7, 300), (64, 40), (100, 41), (2048, 2), (2049, 3)] {
+        for (n, batch) in [
+            (1, 7),
+            (2, 5),
+            (3, 1000),
+            (7, 300),
+            (64, 40),
+            (100, 41),
+            (8, 600),
+            (512, 9),
+            (1023, 5),
+            (1024, 4),
+            (2047, 3),
+            (2048, 2),
+            (2049, 3),
+        ] {
             let system = rounded(&dominant(n, batch, 3), precision);
             check(&system, &sound(&lanes, precision, &system, &plain()), precision);
             let blocks = Options { block: Some(10), pivot: Pivot::Scaled, ..plain() };
@@ -470,7 +487,7 @@ fn real_systems_have_the_solutions_of_lapack() {
             continue;
         }
         seen += 1;
-        let file = kolmo::io::tridiagonal::read(&path, false, None).expect("a tridiagonal matrix");
+        let file = kolmo::io::tridiagonal::read(&path, false, false, None).expect("a tridiagonal matrix");
         let system = file.system;
         assert!(!file.has_b && system.b[0].iter().all(|&b| b == 1.0));
         let options = Options { tolerance: 1e-14, ..Options::default() };

@@ -16,7 +16,7 @@ use cudarc::cusparse::{result as cusparse, sys};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys as driver,
 };
-use kolmo::bench::{Record, Spread, spmv};
+use kolmo::bench::{Record, Spread, bandwidth, spmv};
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions, open};
 use kolmo::sparse::MatrixFormat;
@@ -305,7 +305,8 @@ fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     )?;
     // A column and a value an entry, as cuSPARSE has them.
     let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
-    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat)?;
+    let copy = bandwidth(&lanes, repeat)?;
+    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat, copy)?;
     drop(lanes);
     let fused: &Record =
         ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;

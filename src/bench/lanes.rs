@@ -2,13 +2,14 @@
 
 use rayon::prelude::*;
 
+use super::Spread;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::lane::cpu::available_memory;
 use crate::tridiagonal::System;
 use crate::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
 use crate::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
-use crate::tridiagonal::plan::{Plan, Send, Stages, convert};
+use crate::tridiagonal::plan::{Plan, PlanOptions, Send, Stages, convert};
 use crate::tridiagonal::unit::Number;
 use crate::{Error, Result};
 
@@ -28,34 +29,43 @@ pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize
     let host = available_memory() / if shared { 2 } else { 1 };
     let room = (host.min(free) as f64 * ROOM) as u64 / row;
     let binding = device.limits.binding.min(device.limits.buffer) / precision.bytes();
-    wanted.min(usize::try_from(room.min(binding)).unwrap_or(usize::MAX))
+    // Arrays are padded by up to two threads' rows.
+    wanted.min(usize::try_from(room.min(binding.saturating_sub(16))).unwrap_or(usize::MAX))
 }
 
-/// Measures systems of `sizes` rows, ascending, on each of `counts` lanes, one lane first. `before` is called before each
-/// size; its error ends the work.
+/// Measures systems of `sizes` rows, ascending, on each of the `sets` of lanes, one lane first, the sets ascending in
+/// their number. `before` is called before each size; its error ends the work.
 pub fn lane_times(
-    lanes: &[Lane],
+    sets: &[&[Lane]],
     precision: Precision,
     sizes: &[usize],
-    counts: &[usize],
     effort: Effort,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
     match precision {
-        Precision::F64 => run::<f64>(lanes, sizes, counts, effort, before),
-        Precision::F32 => run::<f32>(lanes, sizes, counts, effort, before),
+        Precision::F64 => run::<f64>(sets, sizes, effort, before),
+        Precision::F32 => run::<f32>(sets, sizes, effort, before),
     }
 }
 
+/// The set of `count` lanes.
+fn of<'a>(sets: &[&'a [Lane]], count: usize) -> &'a [Lane] {
+    sets.iter().find(|set| set.len() == count).expect("a count is that of a set")
+}
+
+/// Number of lanes of each set.
+fn counts(sets: &[&[Lane]]) -> Vec<usize> {
+    sets.iter().map(|set| set.len()).collect()
+}
+
 fn run<T: Number>(
-    lanes: &[Lane],
+    sets: &[&[Lane]],
     sizes: &[usize],
-    counts: &[usize],
     effort: Effort,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
     let Some(&largest) = sizes.last() else { return Ok(Vec::new()) };
-    let mut plan = Plan::<T>::new(&lanes[..1], largest, 1, false)?;
+    let mut plan = Plan::<T>::new(sets[0], largest, 1, false)?;
     // The first rows of a dominant system are one again.
     let inputs = plan.inputs();
     let wave = |i: usize, k: u32| T::of(((i as u32).wrapping_mul(0x9E37_79B9) >> k & 0xFF) as f64 / 256.0);
@@ -66,15 +76,15 @@ fn run<T: Number>(
     let mut all = Vec::new();
     for &n in sizes {
         before(n)?;
-        plan.reshape(&lanes[..1], n)?;
+        plan.reshape(sets[0], n)?;
         plan.solve_by_stages(Send::All)?;
         let stages: Vec<StageTimes> = (0..STAGED)
             .map(|_| plan.solve_by_stages(Send::All).map(|s| milliseconds(&s)))
             .collect::<Result<_>>()?;
         let mut now = 1;
-        let runs = measure(counts, effort, &mut |count| {
+        let runs = measure(&counts(sets), effort, &mut |count| {
             if count != now {
-                plan.reshape(&lanes[..count], n)?;
+                plan.reshape(of(sets, count), n)?;
                 now = count;
             }
             plan.solve(Send::All).map(|stages| stages.total)
@@ -85,54 +95,122 @@ fn run<T: Number>(
     Ok(all)
 }
 
-/// Measures `system` on each of `counts` lanes, one lane first; and the relative residual of what came out, the largest
-/// of all counts.
+/// Host-to-host solutions of a system.
+#[derive(Debug, Clone)]
+pub struct HostTimes {
+    /// By lanes, one lane first.
+    pub runs: Vec<LaneTime>,
+    /// Relative residual of what came out, the largest of all.
+    pub residual: f64,
+    /// Whether the rows lie in memory that is page-locked.
+    pub locked: bool,
+    /// Bytes on the devices beside the rows, as a share of these, on one lane.
+    pub extra_memory: f64,
+}
+
+/// Measures `system` on each of the `sets` of lanes, one lane first, the sets ascending in their number; with rows in
+/// memory that is not page-locked, if so asked.
 pub fn system_lane_times(
-    lanes: &[Lane],
+    sets: &[&[Lane]],
     precision: Precision,
     system: &System,
-    counts: &[usize],
+    pageable: bool,
     effort: Effort,
-) -> Result<(Vec<LaneTime>, f64)> {
+) -> Result<HostTimes> {
     match precision {
-        Precision::F64 => system_times::<f64>(lanes, system, counts, effort),
-        Precision::F32 => system_times::<f32>(lanes, system, counts, effort),
+        Precision::F64 => system_times::<f64>(sets, system, pageable, effort),
+        Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
     }
 }
 
-fn system_times<T: Number>(
-    lanes: &[Lane],
-    system: &System,
-    counts: &[usize],
-    effort: Effort,
-) -> Result<(Vec<LaneTime>, f64)> {
+/// A plan with the rows of a system.
+fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
     system.check()?;
-    let [b, ..] = &system.b[..] else {
+    let Some(b) = system.b.first() else {
         return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
     };
-    let mut plan = Plan::<T>::new(&lanes[..1], system.n, system.batch, system.cyclic)?;
+    let options = PlanOptions { pageable, ..PlanOptions::default() };
+    let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options)?;
     let inputs = plan.inputs();
     for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du), (b, inputs.b)]
     {
         convert(from, to);
     }
-    let (mut now, mut solved, mut worst) = (1, false, 0.0f64);
+    Ok(plan)
+}
+
+/// The relative residual of a plan's unknowns.
+fn left<T: Number>(plan: &Plan<'_, T>, system: &System) -> f64 {
     let mut x = vec![0.0; system.rows()];
-    let runs = measure(counts, effort, &mut |count| {
+    convert(plan.x(), &mut x);
+    system.residual(&system.b[0], &x, &mut []).normwise
+}
+
+fn extra_memory<T: Number>(plan: &Plan<'_, T>) -> f64 {
+    plan.device_bytes() as f64 / (5 * size_of::<T>() * plan.rows()) as f64 - 1.0
+}
+
+fn system_times<T: Number>(
+    sets: &[&[Lane]],
+    system: &System,
+    pageable: bool,
+    effort: Effort,
+) -> Result<HostTimes> {
+    let mut plan = filled::<T>(sets[0], system, pageable)?;
+    let (extra_memory, locked) = (extra_memory(&plan), plan.locked());
+    let (mut now, mut solved, mut residual) = (sets[0].len(), false, 0.0f64);
+    let runs = measure(&counts(sets), effort, &mut |count| {
         if count != now {
             if solved {
-                convert(plan.x(), &mut x);
-                worst = worst.max(system.residual(b, &x, &mut []).normwise);
+                residual = residual.max(left(&plan, system));
             }
-            plan.relane(&lanes[..count])?;
+            plan.relane(of(sets, count))?;
             (now, solved) = (count, false);
         }
         let stages = plan.solve(Send::All)?;
         solved = true;
         Ok(stages.total)
     })?;
-    convert(plan.x(), &mut x);
-    Ok((runs, worst.max(system.residual(b, &x, &mut []).normwise)))
+    Ok(HostTimes { runs, residual: residual.max(left(&plan, system)), locked, extra_memory })
+}
+
+/// Solutions of a system whose rows and unknowns are on the device.
+#[derive(Debug, Clone, Copy)]
+pub struct ResidentTimes {
+    /// Of one solution.
+    pub seconds: Spread,
+    /// Relative residual of what came out.
+    pub residual: f64,
+    /// Bytes on the device beside the rows, as a share of these.
+    pub extra_memory: f64,
+}
+
+/// Measures `system` on one lane, without any copy, `repeat` times.
+///
+/// # Errors
+/// If the lane does not hold all rows at once; devices' errors.
+pub fn resident_times(
+    lane: &[Lane],
+    precision: Precision,
+    system: &System,
+    repeat: usize,
+) -> Result<ResidentTimes> {
+    match precision {
+        Precision::F64 => resident::<f64>(lane, system, repeat),
+        Precision::F32 => resident::<f32>(lane, system, repeat),
+    }
+}
+
+fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<ResidentTimes> {
+    // Seconds of a measurement at least, so that what the host does to begin one does not show.
+    const LEAST: f64 = 0.02;
+    let mut plan = filled::<T>(lane, system, true)?;
+    plan.solve(Send::All)?;
+    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
+    let once = plan.solve_resident(2)?;
+    let times = (LEAST / once).clamp(1.0, 1000.0) as u64;
+    let seconds = (0..repeat).map(|_| plan.solve_resident(times)).collect::<Result<Vec<_>>>()?;
+    Ok(ResidentTimes { seconds: Spread::of(seconds), residual, extra_memory })
 }
 
 fn milliseconds(s: &Stages) -> StageTimes {

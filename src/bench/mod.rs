@@ -1,7 +1,10 @@
 //! Measurements: one job, one lane, both sides in one run.
 
+pub mod compare;
 mod lanes;
 mod memory;
+#[cfg(feature = "peers")]
+pub mod peers;
 pub mod seed_table;
 mod spmv;
 mod together;
@@ -11,16 +14,19 @@ pub mod walk;
 
 use serde::Serialize;
 
-pub use lanes::{lane_times, largest_system, system_lane_times};
+pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use spmv::spmv;
 pub use together::{PhaseTime, Together};
-pub use transfer::{CASES as TRANSFERS, transfer};
+pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};
 pub use transient::{Case, transient};
 
-/// What the lanes' memory can do, added up: a copy, or on the CPU a triad.
-pub(crate) fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
+/// GB/s that the lanes' memory can do, added up: a copy, or on the CPU a triad.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
     let one = |lane: &crate::lane::Lane| match lane.device().backend {
         "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
         _ => copy_bandwidth(lane, repeat),

@@ -12,9 +12,11 @@ use serde::Serialize;
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::ranks::Ranks;
 use crate::sparse::MatrixFormat;
 use crate::transient::bound::{Survey, expect_room, survey};
 use crate::transient::chain::Transitions;
+use crate::transient::checkpoint::Keeper;
 use crate::transient::order::Order;
 use crate::transient::parts::Parts;
 use crate::transient::solve::{Built, sweep};
@@ -179,7 +181,7 @@ impl<'a> Row<'a> {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that.
     pub fn new(lanes: &[Lane], case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room::<f64>(lanes, transitions)?;
+        expect_room::<f64>(lanes, transitions, Ranks::ALONE)?;
         let survey = lanes[0].host(|| survey::<f64>(transitions));
         Ok(Self { case, k, transitions, survey })
     }
@@ -231,8 +233,11 @@ impl<'a> Row<'a> {
             let mut results = vec![None; times.len()];
             let (at, before) = (Instant::now(), copies(lanes));
             let products = match column.subdivided() {
-                true => subdivided::run(built, wanted.theta, &[time], &mut results, observer)?,
-                false => sweep(built, &[time], &mut results, observer)?,
+                true => {
+                    let nowhere = &mut Keeper::none();
+                    subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
+                }
+                false => sweep(built, &[time], &mut results, observer, &mut Keeper::none())?,
             };
             let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
             Ok::<_, crate::Error>((seconds.max(0.0), products))

@@ -5,7 +5,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::together::together;
-use super::{Record, Silent, Spread, bandwidth};
+use super::{Record, Silent, Spread};
 use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
@@ -15,7 +15,8 @@ use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
 
-/// Measures the step with and without its accumulator, on lanes that share the rows: two records.
+/// Measures the step with and without its accumulator, on lanes that share the rows: two records. `copy` is their
+/// [`bandwidth`](super::bandwidth).
 pub fn spmv(
     lanes: &[Lane],
     precision: Precision,
@@ -23,8 +24,8 @@ pub fn spmv(
     transitions: &dyn Transitions,
     options: &Options,
     repeat: usize,
+    copy: f64,
 ) -> Result<Vec<Record>> {
-    let copy = bandwidth(lanes, repeat)?;
     match precision {
         Precision::F32 => measure::<f32>(lanes, case, transitions, options, repeat, copy),
         Precision::F64 => measure::<f64>(lanes, case, transitions, options, repeat, copy),
@@ -40,7 +41,7 @@ fn measure<T: Real>(
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
-    expect_room::<T>(lanes, transitions)?;
+    expect_room::<T>(lanes, transitions, options.split.ranks)?;
     let survey = lanes[0].host(|| survey::<T>(transitions));
     let mut parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::{COPY, Record, Spread};
 use crate::kernel::Precision;
-use crate::lane::{Buffer, Lane, Launch, Program};
+use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
 
 /// What is measured, by its name in a report.
@@ -22,8 +22,8 @@ const COPIES: u64 = 8;
 /// A lane's share of the work.
 struct Share<'a> {
     lane: &'a Lane,
-    source: &'a [u32],
-    target: &'a mut [u32],
+    source: HostArray<u32>,
+    target: HostArray<u32>,
     first: Buffer<u32>,
     second: Buffer<u32>,
     copy: Launch,
@@ -31,17 +31,33 @@ struct Share<'a> {
 
 impl Share<'_> {
     fn perform(&mut self, case: &str) -> Result<()> {
+        // Copies of page-locked memory are the device's; of other memory the host's, through page-locked staging.
+        let locked = self.source.locked();
+        let up = |lane: &Lane, from: &[u32], to: &Buffer<u32>, at| match locked {
+            true => lane.send(from, to, at),
+            false => lane.upload(from, to, at),
+        };
+        let down = |lane: &Lane, from: &Buffer<u32>, at, to: &mut [u32]| match locked {
+            true => lane.fetch(from, at, to),
+            false => lane.download(from, at, to),
+        };
         match case {
-            "host to device" => self.lane.upload(self.source, &self.first, 0),
-            "device to host" => self.lane.download(&self.first, 0, self.target),
+            "host to device" => {
+                up(self.lane, &self.source, &self.first, 0)?;
+                self.lane.finish()
+            }
+            "device to host" => {
+                down(self.lane, &self.first, 0, &mut self.target)?;
+                self.lane.finish()
+            }
             "round trip" => {
                 let pieces = self.source.chunks(PIECE / 4).zip(self.target.chunks_mut(PIECE / 4));
                 for (i, (source, target)) in pieces.enumerate() {
                     let at = i * (PIECE / 4);
-                    self.lane.upload(source, &self.second, at)?;
-                    self.lane.download(&self.second, at, target)?;
+                    up(self.lane, source, &self.second, at)?;
+                    down(self.lane, &self.second, at, target)?;
                 }
-                Ok(())
+                self.lane.finish()
             }
             // By a kernel: copying commands of some drivers reach a tenth of the memory's speed.
             "copy on the device" => {
@@ -63,22 +79,38 @@ fn counted(case: &str, bytes: u64) -> u64 {
     }
 }
 
+/// Whether memory of the host is page-locked: the kinds of it that a lane can move to its device.
+pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
+    if lane.device().backend == "cuda" { &[false, true] } else { &[false] }
+}
+
 /// Moves `bytes`, rounded down to pairs of numbers and shared out to the lanes, each with a thread of its own, in every
 /// way of [`CASES`]: one record each. What arrives is compared with what was sent.
-pub fn transfer(lanes: &[Lane], precision: Precision, bytes: u64, repeat: usize) -> Result<Vec<Record>> {
+pub fn transfer(
+    lanes: &[Lane],
+    precision: Precision,
+    bytes: u64,
+    repeat: usize,
+    locked: bool,
+) -> Result<Vec<Record>> {
     let pair = 2 * precision.bytes();
     let (pairs, words) = ((bytes / pair) as usize, (pair / 4) as usize);
     let bytes = pairs as u64 * pair;
     // Integers, or numbers in which all bits count.
     let word = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) >> 2 ^ 0x2000_0000;
-    let source: Vec<u32> = (0..pairs * words).into_par_iter().map(word).collect();
-    let mut target = vec![0u32; source.len()];
-    let share = pairs.div_ceil(lanes.len()).max(1) * words;
+    let (all, share) = (pairs * words, pairs.div_ceil(lanes.len()).max(1) * words);
     let mut shares = Vec::new();
-    for ((lane, source), target) in lanes.iter().zip(source.chunks(share)).zip(target.chunks_mut(share)) {
-        let array = || lane.alloc::<u32>("a transfer", source.len());
+    for (lane, from) in lanes.iter().zip((0..all).step_by(share)) {
+        let len = share.min(all - from);
+        let array = || lane.alloc::<u32>("a transfer", len);
         let (first, second) = (array()?, array()?);
-        let pairs = source.len() / words;
+        let host = || match locked {
+            true => lane.host_array(len),
+            false => Ok(HostArray::plain(len)),
+        };
+        let (mut source, target) = (host()?, host()?);
+        source.par_iter_mut().enumerate().for_each(|(i, w)| *w = word(from + i));
+        let pairs = len / words;
         let copy = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[first.arg(), second.arg()])?;
         shares.push(Share { lane, source, target, first, second, copy });
     }
@@ -116,7 +148,7 @@ pub fn transfer(lanes: &[Lane], precision: Precision, bytes: u64, repeat: usize)
         terms: None,
         together: None,
         steps_per_s: None,
-        more: None,
+        more: Some(serde_json::json!({ "locked": locked })),
     };
     Ok(spreads.into_iter().map(record).collect())
 }
@@ -160,9 +192,9 @@ fn together<S: Send>(
 fn arrived(shares: &mut [Share<'_>], case: &str) -> Result<()> {
     for share in shares {
         if case == "copy on the device" {
-            share.lane.download(&share.second, 0, share.target)?;
+            share.lane.download(&share.second, 0, &mut share.target)?;
         }
-        let wrong = share.source.par_iter().zip(&*share.target).filter(|(a, b)| a != b).count();
+        let wrong = share.source.par_iter().zip(&share.target[..]).filter(|(a, b)| a != b).count();
         if wrong > 0 {
             let device = share.lane.device();
             return Err(Error::Device(format!(
@@ -190,7 +222,7 @@ mod tests {
         let options = OpenOptions { lanes: 3, ..OpenOptions::default() };
         let (lanes, precision) = open(&[DeviceSpec::Cpu], &options).unwrap();
 
-        let records = transfer(&lanes, precision, 40_000 * 4 + 24, 2).unwrap();
+        let records = transfer(&lanes, precision, 40_000 * 4 + 24, 2, false).unwrap();
 
         assert_eq!(records.iter().map(|r| &r.case[..]).collect::<Vec<_>>(), CASES);
         assert_eq!(records.iter().map(|r| r.bytes / 160_016).collect::<Vec<_>>(), [1, 1, 2, 16]);
@@ -222,9 +254,10 @@ mod tests {
         let (first, second) = (array(), array());
         let args = [first.arg(), second.arg()];
         let copy = lanes[0].bind(&COPY, Precision::F64, 1, &[0, 1], &args).unwrap();
-        let mut target = [5, 7, 0, 1];
-        let source = &[5, 6, 0, 1];
-        let share = Share { lane: &lanes[0], source, target: &mut target, first, second, copy };
+        let (mut source, mut target) = (HostArray::plain(4), HostArray::plain(4));
+        source.copy_from_slice(&[5, 6, 0, 1]);
+        target.copy_from_slice(&[5, 7, 0, 1]);
+        let share = Share { lane: &lanes[0], source, target, first, second, copy };
 
         let error = arrived(&mut [share], "device to host").unwrap_err().to_string();
 

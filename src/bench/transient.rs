@@ -1,6 +1,6 @@
 //! Whole runs.
 
-use super::{Record, Spread, bandwidth};
+use super::{Record, Spread};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -32,16 +32,17 @@ pub struct Case<'a> {
     pub reference: &'a [f64],
 }
 
-/// Measures a solution, the building of the matrix aside. The error is the l1 distance to the reference.
+/// Measures a solution, the building of the matrix aside. The error is the l1 distance to the reference; `copy` is the
+/// lanes' [`bandwidth`](super::bandwidth).
 pub fn transient(
     lanes: &[Lane],
     precision: Precision,
     case: &Case<'_>,
     options: &Options,
     repeat: usize,
+    copy: f64,
 ) -> Result<Record> {
     let (chain, t) = (case.chain, case.time);
-    let copy = bandwidth(lanes, repeat)?;
     let problem = Problem {
         transitions: &*chain.transitions,
         initial: &chain.initial,

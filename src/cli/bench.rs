@@ -5,6 +5,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
+use super::progress::Waiting;
 use super::seed_table::SeedTable;
 use super::transient::Hops;
 use super::{Common, Outcome, transient};
@@ -29,7 +30,9 @@ pub(super) enum Bench {
     /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
     Transfer(super::bench_transfer::Transfer),
     /// Tridiagonal systems, host to host, on each number of lanes
-    Tridiagonal(super::bench_lanes::Tridiagonal),
+    Tridiagonal(super::bench_tridiagonal::Tridiagonal),
+    /// The same jobs of all engines on each device, and the figures of the papers
+    Compare(super::bench_compare::Compare),
     /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
     SeedTable(SeedTable),
 }
@@ -112,11 +115,17 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         Bench::Transient(transient) => &transient.job,
         Bench::Walk(walk) => return super::bench_walk::run(walk),
         Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
-        Bench::Tridiagonal(tridiagonal) => return super::bench_lanes::run(tridiagonal),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_tridiagonal::run(tridiagonal),
+        Bench::Compare(compare) => return super::bench_compare::run(compare),
         Bench::SeedTable(args) => return super::seed_table::run(args),
     };
     if job.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if let Bench::Transient(t) = command
+        && let Some(theta) = t.theta.filter(|theta| !(*theta > 0.0 && theta.is_finite()))
+    {
+        return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
     }
     let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
@@ -125,6 +134,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
         | Bench::SeedTable(_)
         | Bench::Walk(_)
         | Bench::Transfer(_)
+        | Bench::Compare(_)
         | Bench::Tridiagonal(_) => Vec::new(),
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
@@ -153,19 +163,21 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
+        let _waiting = Waiting::new(job.common.quiet, "measuring");
+        let copy = bench::bandwidth(&lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
                 let split = How { hops: spmv.hops.0, ..How::default() };
                 for &format in formats {
                     let options = Options { width: job.ell_width, format, split, ..Options::default() };
                     let (name, chain) = (&chain.name, &*chain.transitions);
-                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat) {
+                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.extend(measured?),
                     }
                 }
             }
-            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) => {}
+            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) | Bench::Compare(_) => {}
             Bench::Transient(t) => {
                 let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
                 for &format in formats {
@@ -173,7 +185,7 @@ pub(super) fn run(command: &Bench) -> Result<Outcome> {
                     let options = Options { epsilon, width, format, method, ..Options::default() };
                     let case =
                         bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                    match bench::transient(&lanes, precision, &case, &options, job.repeat) {
+                    match bench::transient(&lanes, precision, &case, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.push(measured?),
                     }

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use clap::Args;
 
+use super::lanes::LaneSets;
 use super::{Common, Outcome, Size};
 use crate::bench::{self, Record};
 use crate::io::output::OutputFile;
-use crate::lane::DeviceSpec;
 use crate::report::{bytes, seconds};
 use crate::tridiagonal::lane_count::LANE_COUNTS;
 use crate::{Error, Result};
@@ -41,18 +41,12 @@ pub(super) fn run(args: &Transfer) -> Result<Outcome> {
     };
     let mut devices: Vec<Vec<Record>> = Vec::new();
     for spec in &args.common.device.0 {
-        let spec = std::slice::from_ref(spec);
-        let most = counts[counts.len() - 1];
-        let (lanes, precision) = args.common.open_lanes(spec, most)?;
+        let lanes = LaneSets::open(&args.common, spec, &counts)?;
         let mut records = Vec::new();
-        for &count in &counts {
+        for set in lanes.sets() {
             super::interrupt::check()?;
-            // Lanes of the CPU divide its threads, so each number of them opens its own.
-            if spec[0] == DeviceSpec::Cpu && count < most {
-                let (few, precision) = args.common.open_lanes(spec, count)?;
-                records.extend(bench::transfer(&few, precision, args.size.0, args.repeat)?);
-            } else {
-                records.extend(bench::transfer(&lanes[..count], precision, args.size.0, args.repeat)?);
+            for &locked in bench::kinds_of_memory(&set[0]) {
+                records.extend(bench::transfer(set, lanes.precision, args.size.0, args.repeat, locked)?);
             }
         }
         devices.push(records);
@@ -69,15 +63,20 @@ pub(super) fn run(args: &Transfer) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
+fn locked(record: &Record) -> bool {
+    record.more.as_ref().is_some_and(|more| more["locked"] == true)
+}
+
 fn table(devices: &[Vec<Record>]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::TableStyle::new());
-    table.set_header(["case", "device", "lanes", "bytes", "median", "least", "GB/s", "speed"]);
+    table.set_header(["case", "memory", "device", "lanes", "bytes", "median", "least", "GB/s", "speed"]);
     for (case, records) in devices.iter().flat_map(|records| bench::TRANSFERS.map(|case| (case, records))) {
         let of_case: Vec<&Record> = records.iter().filter(|r| r.case == case).collect();
         for r in &of_case {
             table.add_row([
                 r.case.clone(),
+                if locked(r) { "page-locked" } else { "pageable" }.to_owned(),
                 format!("{} ({})", r.device, r.backend),
                 r.lanes.to_string(),
                 bytes(r.bytes),

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         system.rhs = rhs.swap_remove(0);
         // Rates need no more than a check.
         let fine = args.case.iter().any(|c| matches!(c, Case::Accuracy | Case::Interval));
-        let reference = match args.case.iter().any(|c| !matches!(c, Case::Grids | Case::Sharing)) {
+        let reference = match args.case.iter().any(|c| *c != Case::Grids) {
             true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
             false => Vec::new(),
         };
@@ -131,20 +131,16 @@ fn measure(
             }
             Case::Accuracy => {
                 let exponents = &args.exponents;
-                records.extend(bench::walk::accuracy(lanes, precision, system, reference, exponents)?);
+                records.extend(bench::walk::accuracy(lanes, precision, system, reference, exponents, None)?);
             }
             Case::Sharing => {
-                let (chains, length) = (args.chains, args.length);
-                let components = args.components;
-                records.extend(bench::walk::sharing(
-                    lanes,
-                    precision,
-                    system,
-                    components,
-                    chains,
-                    length,
-                    args.repeat,
-                )?);
+                let what = bench::walk::Sharing {
+                    components: args.components,
+                    chains: args.chains,
+                    length: args.length,
+                    only: None,
+                };
+                records.extend(bench::walk::sharing(lanes, precision, system, reference, what, args.repeat)?);
             }
             Case::Grids => {
                 let (chains, length) = (args.chains, args.length);

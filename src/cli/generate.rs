@@ -150,6 +150,15 @@ fn tridiagonal(args: &Generate, made: &models::Tridiagonal) -> Result<Outcome> {
             });
         }
     };
+    if made.system.batch > 1 && format != "npz" {
+        return Err(Error::File {
+            path: args.output.clone(),
+            reason: format!(
+                "'.{format}' holds one system, and {} has {}; use .npz",
+                made.name, made.system.batch
+            ),
+        });
+    }
     let mut out = OutputFile::create(&args.output)?;
     crate::io::tridiagonal::write_system(&mut out, format, &made.system).map_err(|e| out.error(e))?;
     out.commit()?;

@@ -1,24 +1,42 @@
 //! Ctrl-C: work stops at its next look at the watch; what does not look in time is ended, its outputs removed.
+//! A second Ctrl-C ends it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::ranks::Ranks;
+use crate::transient::checkpoint;
 use crate::{Error, Result};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// How long work has to stop by itself.
 const GRACE: Duration = Duration::from_millis(700);
 
-/// Begins to listen. Where that is impossible the system's default, to end at once, stays.
-pub(super) fn listen() {
-    let _ = ctrlc::set_handler(|| {
-        INTERRUPTED.store(true, Ordering::Release);
-        std::thread::sleep(GRACE);
-        // Reading, building and single long launches have no watch.
-        crate::io::output::abandon();
-        super::say("interrupted");
-        std::process::exit(130);
+/// Begins to listen. Where that is impossible the system's default, to end at once, stays. Of one of several ranks the
+/// launcher says why they end.
+pub(super) fn listen(ranks: Ranks) {
+    let _ = ctrlc::set_handler(move || {
+        if INTERRUPTED.swap(true, Ordering::AcqRel) {
+            end(ranks);
+        }
+        std::thread::spawn(move || {
+            std::thread::sleep(GRACE);
+            // What is being kept for a run that resumes is worth a moment; asking twice ends it too.
+            while checkpoint::busy() {
+                std::thread::sleep(GRACE / 10);
+            }
+            end(ranks);
+        });
     });
+}
+
+/// Ends the process. Reading, building and single long launches have no watch.
+fn end(ranks: Ranks) -> ! {
+    crate::io::output::abandon();
+    if !ranks.several() {
+        super::say("interrupted");
+    }
+    std::process::exit(130)
 }
 
 /// An error once the user has asked to stop.

@@ -1,8 +1,9 @@
-//! `--lanes auto` of `kolmo tridiagonal`.
+//! `--lanes auto` of `kolmo tridiagonal`, and lanes in several numbers for what measures them.
 
 use super::{Common, say};
+use crate::Result;
 use crate::kernel::Precision;
-use crate::lane::Lane;
+use crate::lane::{DeviceSpec, Lane};
 use crate::report::grouped;
 use crate::tridiagonal::lane_count::store::{self, Found, Key};
 use crate::tridiagonal::lane_count::untuned;
@@ -20,7 +21,10 @@ pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, row
         };
         let default = untuned(device.backend, device.software, share);
         let (count, why) = match found {
-            Found::Tuned(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
+            Found::Tuned(tuned) => {
+                super::tuned::note_unknown(&tuned, common.quiet);
+                (tuned.lanes(share), "as `kolmo tune` measured".to_owned())
+            }
             Found::Absent => {
                 (default, format!("by default; `kolmo tune --device {}` measures it", device.spec))
             }
@@ -35,4 +39,43 @@ pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, row
         count
     };
     lanes.iter().map(one).max().unwrap_or(1)
+}
+
+/// Lanes of one device, in several numbers.
+pub(super) struct LaneSets {
+    lanes: Vec<Vec<Lane>>,
+    counts: Vec<usize>,
+    pub(super) precision: Precision,
+}
+
+impl LaneSets {
+    /// Opens each of `counts`, ascending. Lanes of the CPU divide its threads, so each number of them has its own; of
+    /// other devices the fewer are the first of the most.
+    pub(super) fn open(common: &Common, spec: &DeviceSpec, counts: &[usize]) -> Result<Self> {
+        let own = if *spec == DeviceSpec::Cpu { counts } else { &counts[counts.len() - 1..] };
+        let mut opened = own.iter().map(|&count| common.open_lanes(std::slice::from_ref(spec), count));
+        let (first, precision) = opened.next().expect("a number of lanes")?;
+        let rest = opened.map(|lanes| lanes.map(|(lanes, _)| lanes)).collect::<Result<Vec<_>>>()?;
+        let lanes = std::iter::once(first).chain(rest).collect();
+        Ok(Self { lanes, counts: counts.to_vec(), precision })
+    }
+
+    /// A set for each number.
+    pub(super) fn sets(&self) -> Vec<&[Lane]> {
+        let most = &self.lanes[self.lanes.len() - 1];
+        match self.lanes.len() {
+            1 => self.counts.iter().map(|&count| &most[..count]).collect(),
+            _ => self.lanes.iter().map(|lanes| &lanes[..]).collect(),
+        }
+    }
+
+    /// How many lanes are open.
+    pub(super) fn opened(&self) -> usize {
+        self.lanes.iter().map(Vec::len).sum()
+    }
+
+    /// The first lane of the fewest.
+    pub(super) fn first(&self) -> &Lane {
+        &self.lanes[0][0]
+    }
 }

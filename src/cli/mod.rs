@@ -1,10 +1,14 @@
 //! The command line: arguments in, library call, report out.
 
 mod bench;
-mod bench_lanes;
+mod bench_compare;
 mod bench_transfer;
+mod bench_tridiagonal;
 mod bench_walk;
+mod completions;
+mod curves;
 mod devices;
+mod dry_run;
 mod generate;
 mod interrupt;
 mod lanes;
@@ -14,6 +18,7 @@ mod seed_table;
 mod transient;
 mod tridiagonal;
 mod tune;
+mod tuned;
 mod walk;
 
 use std::fmt::Display;
@@ -22,13 +27,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, Lane, OpenOptions, open};
+use crate::ranks::{Ranks, Session};
 use crate::{Error, Result};
 
-/// Transient probabilities of continuous-time Markov chains on any GPU, and on the CPU where there is none.
+/// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
+/// the CPU where there is none.
 #[derive(Debug, Parser)]
 #[command(name = "kolmo", version, about, max_term_width = 100)]
 struct Cli {
@@ -53,6 +60,10 @@ enum Command {
     Bench(bench::Bench),
     /// Write a built-in model to a file
     Generate(generate::Generate),
+    /// Write what completes commands in a shell
+    Completions(completions::Completions),
+    /// Write manual pages
+    Manual(completions::Manual),
 }
 
 /// Where and how a command computes.
@@ -141,6 +152,14 @@ impl FromStr for Size {
 }
 
 impl Common {
+    /// As [`open`](Self::open) on every rank; all agree on the precision.
+    fn open_on(&self, ranks: Ranks) -> Result<(Vec<Lane>, Precision)> {
+        let specs = crate::lane::of_place(&self.device.0, ranks.place());
+        let (lanes, precision) = ranks.agree(self.open_all(&specs))?;
+        ranks.same("precision", &precision.to_string())?;
+        Ok((lanes, precision))
+    }
+
     fn open(&self) -> Result<(Vec<Lane>, Precision)> {
         self.open_all(&self.device.0)
     }
@@ -177,30 +196,44 @@ enum Outcome {
     NotMet,
 }
 
+/// Takes a negative number for an option's value, nonsense as it may be: the option's own message says more than that
+/// there is no option `-1`.
+fn lenient(command: clap::Command) -> clap::Command {
+    let number = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(number).mut_subcommands(lenient)
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     crate::lane::quiet_drivers();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let session = match Session::begin() {
+        Ok(session) => session,
         Err(e) => {
-            // Help and versions go to stdout and are no failure.
-            let _ = e.print();
-            return ExitCode::from(e.exit_code() as u8);
+            say(format_args!("error: {e}"));
+            return ExitCode::from(2);
         }
     };
-    interrupt::listen();
-    let done = match cli.command {
-        Command::Transient(args) => transient::run(&args),
-        Command::Walk(args) => walk::run(&args),
-        Command::Tridiagonal(args) => tridiagonal::run(&args),
-        Command::Devices(args) => devices::run(&args),
-        Command::Tune(args) => tune::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Generate(args) => generate::run(&args),
-    };
+    let ranks = session.ranks();
+    interrupt::listen(ranks);
+    let parse = || lenient(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let done = alike(ranks).and_then(|()| match parse() {
+        Ok(cli) => run(cli.command, ranks).map(ended),
+        Err(e) => {
+            // Help and versions go to stdout and are no failure. Ranks are told the same.
+            if ranks.first() {
+                let _ = e.print();
+            }
+            Ok(ExitCode::from(e.exit_code() as u8))
+        }
+    });
     match done {
-        Ok(Outcome::Met) => ExitCode::SUCCESS,
-        Ok(Outcome::NotMet) => ExitCode::from(1),
+        Ok(code) => code,
+        // An error that the other ranks do not know of ends them.
+        Err(e) if ranks.several() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks.end(&e),
+        Err(Error::Elsewhere) => ExitCode::from(2),
         Err(Error::Interrupted) => {
             say("interrupted");
             ExitCode::from(130)
@@ -211,5 +244,60 @@ pub fn main() -> ExitCode {
             say(format_args!("error: {e}"));
             ExitCode::from(2)
         }
+    }
+}
+
+fn ended(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Met => ExitCode::SUCCESS,
+        Outcome::NotMet => ExitCode::from(1),
+    }
+}
+
+/// An error for ranks of different versions, or with options other than those that are each rank's own.
+fn alike(ranks: Ranks) -> Result<()> {
+    if !ranks.several() {
+        return Ok(());
+    }
+    const OWN: [&str; 3] = ["--device", "--lanes", "--memory-limit"];
+    let mut shared = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if OWN.contains(&&arg[..]) {
+            args.next();
+        } else if !OWN.iter().any(|own| arg.strip_prefix(own).is_some_and(|rest| rest.starts_with('='))) {
+            shared.push(arg);
+        }
+    }
+    ranks.same("version", env!("CARGO_PKG_VERSION"))?;
+    ranks.same("command line", &shared.join(" "))
+}
+
+fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
+    let alone = match command {
+        Command::Transient(_) | Command::Walk(_) => None,
+        Command::Tridiagonal(_) => Some("tridiagonal"),
+        Command::Devices(_) => Some("devices"),
+        Command::Tune(_) => Some("tune"),
+        Command::Bench(_) => Some("bench"),
+        Command::Generate(_) => Some("generate"),
+        Command::Completions(_) => Some("completions"),
+        Command::Manual(_) => Some("manual"),
+    };
+    if let Some(name) = alone.filter(|_| ranks.several()) {
+        return ranks.agree(Err(Error::Invalid(format!(
+            "kolmo {name} is the work of one process; start it without mpirun"
+        ))));
+    }
+    match command {
+        Command::Transient(args) => transient::run(&args, ranks),
+        Command::Walk(args) => walk::run(&args, ranks),
+        Command::Tridiagonal(args) => tridiagonal::run(&args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Generate(args) => generate::run(&args),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Manual(args) => completions::manual(&args),
     }
 }

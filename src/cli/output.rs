@@ -1,12 +1,16 @@
 //! Where a run's probabilities go: a file, stdout, a table of what was asked for.
 
-use std::io::{IsTerminal, Write};
+use std::fs::File;
+use std::io::{IsTerminal, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::io::npy::NpyWriter;
+use crate::io::npy::{self, NpyWriter};
 use crate::io::output::OutputFile;
 use crate::io::write;
+use crate::ranks::Ranks;
 use crate::transient::Solution;
+use crate::transient::chain::add_rates;
 use crate::{Error, Result};
 
 /// What is wanted of each vector.
@@ -31,12 +35,20 @@ enum Vectors {
         waiting: Vec<Option<Vec<f64>>>,
         next: usize,
     },
+    /// One file that every rank writes its rows of. Rank 0 names it in the end.
+    Shared {
+        named: Option<OutputFile>,
+        path: PathBuf,
+        file: File,
+        data: u64,
+    },
+    /// On rank 0; on the others `output` is none.
     Csv {
-        output: OutputFile,
+        output: Option<OutputFile>,
         columns: Vec<Vec<f64>>,
     },
     Text {
-        output: OutputFile,
+        output: Option<OutputFile>,
         values: Vec<f64>,
     },
 }
@@ -46,12 +58,13 @@ enum Vectors {
 pub(super) struct Named {
     path: PathBuf,
     extension: String,
-    file: OutputFile,
+    /// Rank 0 alone has it.
+    file: Option<OutputFile>,
 }
 
 impl Named {
     /// Opens the file for whole vectors at `times` times or for the table of a selection.
-    pub(super) fn create(path: &Path, table: bool, times: usize) -> Result<Self> {
+    pub(super) fn create(path: &Path, table: bool, times: usize, ranks: Ranks) -> Result<Self> {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
         match extension {
@@ -69,7 +82,8 @@ impl Named {
                 return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
             }
         }
-        Ok(Self { path: path.into(), extension: extension.to_owned(), file: OutputFile::create(path)? })
+        let file = if ranks.first() { Some(OutputFile::create(path)?) } else { None };
+        Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }
 
@@ -84,6 +98,10 @@ struct Table {
 /// Receives each time's probabilities and writes what was asked for.
 #[derive(Debug)]
 pub(super) struct Sink {
+    ranks: Ranks,
+    /// States of the vectors that arrive here, and of all.
+    rows: Range<usize>,
+    states: usize,
     times: Vec<f64>,
     vectors: Option<Vectors>,
     table: Option<Table>,
@@ -103,32 +121,44 @@ impl Sink {
         rewards: bool,
         times: &[f64],
         states: usize,
+        ranks: Ranks,
     ) -> Result<Self> {
-        let mut sink =
-            Self { times: times.to_vec(), vectors: None, table: None, glance: None, rewards: None };
+        let mut sink = Self {
+            ranks,
+            rows: 0..states,
+            states,
+            times: times.to_vec(),
+            vectors: None,
+            table: None,
+            glance: None,
+            rewards: None,
+        };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
+        // What goes to stdout is rank 0's to write, and its stdout decides for all.
+        let stdout = || ranks.first().then(OutputFile::stdout);
+        let terminal = ranks.all(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
         if rewards {
-            sink.rewards = Some(OutputFile::stdout());
+            sink.rewards = stdout();
         }
         match (selection, file) {
-            (Selection::All, Some(file)) => sink.vectors = Some(Vectors::create(file, times, states)?),
+            (Selection::All, Some(file)) => {
+                sink.vectors = Some(Vectors::create(file, times, states, ranks)?);
+            }
             (Selection::All, None) if rewards => {}
-            (Selection::All, None) if std::io::stdout().is_terminal() => {
-                sink.glance = Some(table(Some(OutputFile::stdout()), Selection::Top(GLANCE)));
+            (Selection::All, None) if terminal => {
+                sink.glance = Some(table(stdout(), Selection::Top(GLANCE)));
             }
             (Selection::All, None) => {
-                sink.vectors = Some(Vectors::Csv {
-                    output: OutputFile::stdout(),
-                    columns: vec![Vec::new(); times.len()],
-                });
+                sink.vectors =
+                    Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
             }
-            (some, Some(named)) => sink.table = Some(table(Some(named.file), some)),
+            (some, Some(named)) => sink.table = Some(table(named.file, some)),
             (_, None) if rewards => {
                 return Err(Error::Invalid(
                     "rewards and --states, --label or --top both go to stdout; give the latter a file with -o".to_owned(),
                 ));
             }
-            (some, None) => sink.table = Some(table(Some(OutputFile::stdout()), some)),
+            (some, None) => sink.table = Some(table(stdout(), some)),
         }
         Ok(sink)
     }
@@ -138,14 +168,27 @@ impl Sink {
         self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
     }
 
+    /// The states that arrive here from now on.
+    pub(super) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
+    }
+
     pub(super) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
+        let ranks = self.ranks;
         for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
-            table.rows[index] = table.selection.pick(p);
+            table.rows[index] = table.selection.pick(p, &self.rows, ranks);
         }
         match &mut self.vectors {
             None => {}
-            Some(Vectors::Csv { columns, .. }) => columns[index] = p.to_vec(),
-            Some(Vectors::Text { values, .. }) => *values = p.to_vec(),
+            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.to_first(p),
+            Some(Vectors::Text { values, .. }) => *values = ranks.to_first(p),
+            Some(Vectors::Shared { path, file, data, .. }) => {
+                let place = *data + 8 * (index * self.states + self.rows.start) as u64;
+                let bytes = npy::data(p);
+                file.seek(SeekFrom::Start(place))
+                    .and_then(|_| file.write_all(&bytes))
+                    .map_err(|source| Error::Io { path: path.clone(), source })?;
+            }
             Some(Vectors::Npy { writer, waiting, next }) => {
                 waiting[index] = Some(p.to_vec());
                 while let Some(row) = waiting.get_mut(*next).and_then(Option::take) {
@@ -184,15 +227,22 @@ impl Sink {
                     .map_err(|source| Error::Io { path: "the output".into(), source })?
                     .commit()?;
             }
-            Some(Vectors::Csv { mut output, columns }) => {
+            Some(Vectors::Shared { named, file, .. }) => {
+                // All that others wrote is there before the file has its name.
+                drop(file);
+                self.ranks.agree(Ok(()))?;
+                named.map_or(Ok(()), OutputFile::commit)?;
+            }
+            Some(Vectors::Csv { output: Some(mut output), columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
                 write::write_csv(&mut output, &self.times, &columns).map_err(|e| output.error(e))?;
                 output.commit()?;
             }
-            Some(Vectors::Text { mut output, values }) => {
+            Some(Vectors::Text { output: Some(mut output), values }) => {
                 write::write_text(&mut output, &values).map_err(|e| output.error(e))?;
                 output.commit()?;
             }
+            Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
         }
         if let Some(table) = self.table {
             table.write(&self.times, "")?;
@@ -210,48 +260,101 @@ impl Sink {
 }
 
 impl Vectors {
-    fn create(named: Named, times: &[f64], states: usize) -> Result<Self> {
+    fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
         let Named { path, extension, file: output } = named;
-        Ok(match &extension[..] {
-            "npy" => {
-                let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
+        let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
+        if ranks.several() && extension == "npy" {
+            return Self::shared(path, output, &shape, ranks);
+        }
+        Ok(match (&extension[..], output) {
+            ("npy", Some(output)) => {
                 let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path, source })?;
                 Self::Npy { writer, waiting: vec![None; times.len()], next: 0 }
             }
-            "csv" => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
-            _ => Self::Text { output, values: Vec::new() },
+            ("csv", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            (_, output) => Self::Text { output, values: Vec::new() },
         })
+    }
+
+    /// Opens rank 0's file on every rank.
+    fn shared(path: PathBuf, named: Option<OutputFile>, shape: &[usize], ranks: Ranks) -> Result<Self> {
+        let temporary = named.as_ref().and_then(OutputFile::temporary);
+        let name = ranks.texts(&temporary.unwrap_or(Path::new("")).to_string_lossy()).swap_remove(0);
+        let shape: Vec<u64> = shape.iter().map(|&k| k as u64).collect();
+        let header = npy::header("<f8", &shape);
+        let open = || -> Result<File> {
+            if name.is_empty() {
+                let reason = "ranks write a file at their places in it, which a pipe or device does not have";
+                return Err(Error::File { path: path.clone(), reason: reason.to_owned() });
+            }
+            let mut file = File::options().write(true).open(&name).map_err(|e| Error::File {
+                path: path.clone(),
+                reason: format!("rank 0 has opened it, and here it is not to be seen ({e}); ranks write one file, so name one in a directory that all of them have"),
+            })?;
+            if ranks.first() {
+                let all = header.len() as u64 + 8 * shape.iter().product::<u64>();
+                file.write_all(&header)
+                    .and_then(|()| file.set_len(all))
+                    .map_err(|source| Error::Io { path: path.clone(), source })?;
+            }
+            Ok(file)
+        };
+        let file = ranks.agree(open())?;
+        Ok(Self::Shared { named, path, file, data: header.len() as u64 })
     }
 }
 
 impl Selection {
-    fn pick(&self, p: &[f64]) -> Vec<(String, f64)> {
+    /// What is wanted of the probabilities, of which this rank has those of `rows`. All ranks are told all of it.
+    pub(super) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
+        let here = |s: &u32| rows.contains(&(*s as usize));
+        let of = |s: u32| p[s as usize - rows.start];
         match self {
             Self::All => Vec::new(),
-            Self::States(states) => states.iter().map(|&s| (s.to_string(), p[s as usize])).collect(),
+            Self::States(states) => {
+                let mine = || (0u32..).zip(states).filter(|(_, s)| here(s));
+                let places = ranks.all(&mine().map(|(place, _)| place).collect::<Vec<_>>()).concat();
+                let values = ranks.all(&mine().map(|(_, &s)| of(s)).collect::<Vec<_>>()).concat();
+                let mut all: Vec<(String, f64)> = states.iter().map(|s| (s.to_string(), f64::NAN)).collect();
+                places.iter().zip(values).for_each(|(&place, value)| all[place as usize].1 = value);
+                all
+            }
             Self::Labels(labels) => {
-                let sum = |states: &[u32]| {
-                    crate::transient::chain::exit_rate(states.iter().map(|&s| p[s as usize]))
-                };
-                labels.iter().map(|(name, states)| (name.clone(), sum(states))).collect()
+                let mut sums = vec![0.0; 2 * labels.len()];
+                ranks.relay(&mut sums, |sums| {
+                    for (sum, (_, states)) in sums.as_chunks_mut().0.iter_mut().zip(labels) {
+                        add_rates(sum, states.iter().filter(|s| here(s)).map(|&s| of(s)));
+                    }
+                });
+                let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| sum + lost);
+                labels.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum)).collect()
             }
             Self::Top(k) => {
-                let k = (*k).min(p.len());
-                if k == 0 {
-                    return Vec::new();
-                }
-                // Equal probabilities stand in the order of their states.
-                let order = |a: &u32, b: &u32| p[*b as usize].total_cmp(&p[*a as usize]).then(a.cmp(b));
-                let mut states: Vec<u32> = (0..p.len() as u32).collect();
-                if k < states.len() {
-                    states.select_nth_unstable_by(k - 1, order);
-                    states.truncate(k);
-                }
-                states.sort_unstable_by(order);
-                states.iter().map(|&s| (s.to_string(), p[s as usize])).collect()
+                let mine = largest(rows.start as u32, p, *k);
+                let states = ranks.all(&mine.iter().map(|&(s, _)| s).collect::<Vec<_>>()).concat();
+                let values = ranks.all(&mine.iter().map(|&(_, p)| p).collect::<Vec<_>>()).concat();
+                let mut all: Vec<(u32, f64)> = states.into_iter().zip(values).collect();
+                all.sort_unstable_by(order);
+                all.truncate(*k);
+                all.into_iter().map(|(s, p)| (s.to_string(), p)).collect()
             }
         }
     }
+}
+
+/// The largest first; equal probabilities in the order of their states.
+fn order(a: &(u32, f64), b: &(u32, f64)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The k largest of the probabilities of states from `first` on.
+fn largest(first: u32, p: &[f64], k: usize) -> Vec<(u32, f64)> {
+    let mut all: Vec<(u32, f64)> = (first..).zip(p.iter().copied()).collect();
+    if k < all.len() && k > 0 {
+        all.select_nth_unstable_by(k - 1, order);
+    }
+    all.truncate(k);
+    all
 }
 
 impl Table {

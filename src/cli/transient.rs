@@ -1,25 +1,31 @@
 //! `kolmo transient`.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
+use super::curves::{self, Curves};
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_distribution, srew};
+use crate::kernel::Precision;
+use crate::lane::Lane;
 use crate::models;
+use crate::ranks::Ranks;
 use crate::report;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::transient::capacity;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
+use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
 use crate::transient::split::{Exchange, How, MOST_HOPS};
-use crate::transient::{Method, Observer, Options, Problem, Status, solve};
+use crate::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
 use crate::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -80,9 +86,24 @@ pub(super) struct Transient {
     /// Only the K largest probabilities
     #[arg(long, value_name = "K", group = "selection")]
     top: Option<usize>,
+    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Say what it would take, memory, time and where, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    #[arg(long, value_name = "N", requires = "dry_run")]
+    ranks: Option<usize>,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -146,8 +167,144 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     }
 }
 
-pub(super) fn run(args: &Transient) -> Result<Outcome> {
+pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
+    let quiet = args.common.quiet || !ranks.first();
+    // What every rank does by itself, before they work together.
+    let Prepared { times, options, outputs, lanes, precision, chain, selection, initial, rewards } =
+        prepare(args, ranks)?;
+    let Outputs { output, report_file, mut checkpoint, plot } = outputs;
+    let n = chain.transitions.states();
+    if args.dry_run {
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
+        let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
+        let many = ranks.agree(many.transpose())?;
+        let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
+        if let Some(mut file) = report_file {
+            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+            file.commit()?;
+        }
+        if ranks.first() {
+            say(run.text().trim_end());
+        }
+        // What is missing is an error as it would be without --dry-run.
+        let enough = plan.lanes.iter().try_for_each(|need| need.expect());
+        return ranks.agree(enough).map(|()| Outcome::Met);
+    }
+    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n)).transpose()?;
+    let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n, ranks)?;
+    if !quiet {
+        for warning in &chain.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        let named = args.common.device.0.iter().any(|d| *d != crate::lane::DeviceSpec::Auto);
+        if precision == Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named
+        {
+            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+            let name = without.map_or("a device", |device| &device.name);
+            say(format_args!("note: {name} has no double precision; computing in f32"));
+        }
+    }
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &initial,
+        times: &times,
+        rewards: &rewards,
+        vectors: sink.wants_vectors() || curves.is_some(),
+    };
+    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
+    let solved = match &mut checkpoint {
+        None => solve(&lanes, precision, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
+    };
+    if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
+        && !quiet
+        && checkpoint.written() > 0
+    {
+        say(format_args!("{} holds the run; --resume goes on with it", checkpoint.path().display()));
+    }
+    let mut solution = solved?;
+    let Watch { sink, curves, progress } = watch;
+    drop(progress);
+    sink.finish(&solution)?;
+    curves.map(Curves::finish).transpose()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::transient::Run {
+        model: &chain.name,
+        epsilon: args.epsilon,
+        devices: report::devices_of(&lanes, precision, ranks),
+        solution: &solution,
+        checkpoint: checkpoint.as_ref(),
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !quiet {
+        say(run.text().trim_end());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+/// A problem, and where it is solved.
+struct Prepared {
+    times: Vec<f64>,
+    options: Options,
+    outputs: Outputs,
+    lanes: Vec<Lane>,
+    precision: Precision,
+    chain: Chain,
+    selection: Selection,
+    initial: Initial,
+    rewards: Vec<Reward>,
+}
+
+/// Files that are written.
+struct Outputs {
+    output: Option<Named>,
+    /// Rank 0 alone has it.
+    report_file: Option<OutputFile>,
+    checkpoint: Option<Checkpoint>,
+    plot: Option<OutputFile>,
+}
+
+fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
+    let (times, options, outputs) = ranks.agree(outputs(args, ranks))?;
+    let (lanes, precision) = args.common.open_on(ranks)?;
+    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.first());
+    let read = || {
+        let mut chain = model(&args.model, args.labels.as_deref())?;
+        interrupt::check()?;
+        let n = chain.transitions.states();
+        let selection = selection(args, &chain.labels, n)?;
+        let initial = initial(args, &chain)?;
+        let rewards = rewards(args, &chain, n)?;
+        if let Some(name) = &args.absorbing {
+            let states = label(&chain.labels, name)?.to_vec();
+            chain = chain.absorbing(&states);
+        }
+        Ok((chain, selection, initial, rewards))
+    };
+    let (chain, selection, initial, rewards) = ranks.agree(read())?;
+    Ok(Prepared { times, options, outputs, lanes, precision, chain, selection, initial, rewards })
+}
+
+/// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
+fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
     let options = Options {
         epsilon: args.epsilon,
@@ -170,15 +327,28 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
                 ExchangeArg::Full => Exchange::Full,
             },
             hops: args.hops.0,
+            ranks,
         },
     };
+    if !(args.theta > 0.0 && args.theta.is_finite()) {
+        return Err(Error::Invalid(format!("--theta {} must be a finite number above 0", args.theta)));
+    }
+    if args.top == Some(0) || args.parts == 0 {
+        let what = if args.parts == 0 { "--parts" } else { "--top" };
+        return Err(Error::Invalid(format!("{what} 0 asks for nothing; give 1 or more")));
+    }
     if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
         return Err(Error::Invalid(format!(
             "--epsilon {} must lie between 0 and 1, both excluded",
             args.epsilon
         )));
     }
-    // Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
+    let pause = args.checkpoint_every.map(|seconds| {
+        Duration::try_from_secs_f64(seconds).map_err(|_| {
+            Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
+        })
+    });
+    let pause = pause.transpose()?;
     let report = args.common.report.as_deref();
     if let (Some(output), Some(report)) = (args.output.as_deref(), report)
         && output == report
@@ -188,92 +358,51 @@ pub(super) fn run(args: &Transient) -> Result<Outcome> {
             output.display()
         )));
     }
+    if let Some(checkpoint) = &args.checkpoint
+        && [args.output.as_ref(), args.common.report.as_ref()].contains(&Some(checkpoint))
+    {
+        return Err(Error::Invalid(format!(
+            "--checkpoint names {}, and so does -o or --report; give them two files",
+            checkpoint.display()
+        )));
+    }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
-    let output = output.map(|path| Named::create(path, table, times.len())).transpose()?;
-    let report_file = report.map(OutputFile::create).transpose()?;
-    let (lanes, precision) = args.common.open()?;
-    let mut chain = model(&args.model, args.labels.as_deref())?;
-    interrupt::check()?;
-    let n = chain.transitions.states();
-    let selection = selection(args, &chain.labels, n)?;
-    let initial = initial(args, &chain)?;
-    let rewards = rewards(args, &chain, n)?;
-    if let Some(name) = &args.absorbing {
-        let states = label(&chain.labels, name)?.to_vec();
-        chain = chain.absorbing(&states);
+    if ranks.several() && (args.checkpoint.is_some() || args.plot.is_some()) {
+        return Err(Error::Invalid(
+            "--checkpoint and --plot are the work of one process; leave them out, or start kolmo without mpirun".to_owned(),
+        ));
     }
-    if args.dry_run {
-        let problem = Problem {
-            transitions: &*chain.transitions,
-            initial: &initial,
-            times: &times,
-            rewards: &rewards,
-            vectors: true,
-        };
-        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
-        let run = report::plan::Run { model: &chain.name, precision, plan: &plan };
-        if let Some(mut file) = report_file {
-            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-            file.commit()?;
-        }
-        say(run.text().trim_end());
-        // What is missing is an error as it would be without --dry-run.
-        return plan.lanes.iter().try_for_each(|need| need.expect()).map(|()| Outcome::Met);
-    }
-    let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n)?;
-    if !args.common.quiet {
-        for warning in &chain.warnings {
-            say(format_args!("warning: {warning}"));
-        }
-        let named = args.common.device.0.iter().any(|d| *d != crate::lane::DeviceSpec::Auto);
-        if precision == crate::kernel::Precision::F32
-            && matches!(args.common.precision, super::PrecisionArg::Auto)
-            && named
-        {
-            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
-            let name = without.map_or("a device", |device| &device.name);
-            say(format_args!("note: {name} has no double precision; computing in f32"));
-        }
-    }
-    let load = started.elapsed().as_secs_f64();
-
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &initial,
-        times: &times,
-        rewards: &rewards,
-        vectors: sink.wants_vectors(),
+    let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
+    let report_file = report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?;
+    let checkpoint = match &args.checkpoint {
+        Some(file) if !args.dry_run => Some(open_checkpoint(file, args.resume, pause, args.common.quiet)?),
+        _ => None,
     };
-    let mut watch = Watch { sink, progress: Progress::new(args.common.quiet, "multiplications") };
-    let mut solution = solve(&lanes, precision, &problem, &options, &mut watch)?;
-    let Watch { sink, progress } = watch;
-    drop(progress);
-    sink.finish(&solution)?;
-    solution.seconds.load = load;
-    solution.seconds.total = started.elapsed().as_secs_f64();
+    let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
+    Ok((times, options, Outputs { output, report_file, checkpoint, plot }))
+}
 
-    let run = report::transient::Run {
-        model: &chain.name,
-        epsilon: args.epsilon,
-        devices: report::devices(&lanes, precision),
-        solution: &solution,
-    };
-    if let Some(mut file) = report_file {
-        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-        file.commit()?;
+/// The file of `--checkpoint`.
+fn open_checkpoint(file: &Path, resume: bool, pause: Option<Duration>, quiet: bool) -> Result<Checkpoint> {
+    if !resume && file.is_file() && !quiet {
+        say(format_args!(
+            "note: the run starts afresh and replaces {}; --resume would go on with it",
+            file.display()
+        ));
     }
-    if !args.common.quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
+    let checkpoint = if resume { Checkpoint::resume(file)? } else { Checkpoint::create(file)? };
+    let checkpoint =
+        checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
+    Ok(match pause {
+        Some(pause) => checkpoint.every(pause),
+        None => checkpoint,
     })
 }
 
 struct Watch {
     sink: Sink,
+    curves: Option<Curves>,
     progress: Progress,
 }
 
@@ -284,7 +413,14 @@ impl Observer for Watch {
         Ok(())
     }
 
+    fn rows(&mut self, rows: Range<usize>) {
+        self.sink.rows(rows);
+    }
+
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        if let Some(curves) = &mut self.curves {
+            curves.result(index, probabilities);
+        }
         self.sink.result(index, probabilities)
     }
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use super::progress::Waiting;
 use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
-use crate::io::tridiagonal::{SystemFile, read, read_array, write};
+use crate::io::tridiagonal::{SystemFile, read, read_array, right_hand_sides, write};
 use crate::models;
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
@@ -18,7 +19,7 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Tridiagonal {
-    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
     system: String,
     /// Right-hand sides: .npy, .mtx, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
@@ -44,6 +45,12 @@ pub(super) struct Tridiagonal {
     /// Solve with the transposed matrix
     #[arg(long)]
     transpose: bool,
+    /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
+    #[arg(long, value_name = "L", default_value = "strided")]
+    layout: LayoutArg,
+    /// Say what it would take, memory and time, by a pilot of some rows
+    #[arg(long)]
+    dry_run: bool,
     /// Seed of a built-in's random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -80,6 +87,12 @@ enum InterfaceArg {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum LayoutArg {
+    Strided,
+    Interleaved,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum PivotArg {
     None,
     Scaled,
@@ -103,30 +116,25 @@ impl FromStr for RefineArg {
 }
 
 /// Reads a system from a file, or makes a built-in one; and its name.
-pub(super) fn system(spec: &str, cyclic: bool, b: Option<&Path>, seed: u64) -> Result<(String, SystemFile)> {
+pub(super) fn system(
+    spec: &str,
+    cyclic: bool,
+    interleaved: bool,
+    b: Option<&Path>,
+    seed: u64,
+) -> Result<(String, SystemFile)> {
     let b = b.map(read_array).transpose()?;
     let Some(made) = models::tridiagonal(spec, seed) else {
-        return Ok((spec.to_owned(), read(Path::new(spec), cyclic, b)?));
+        return Ok((spec.to_owned(), read(Path::new(spec), cyclic, interleaved, b)?));
     };
     let models::Tridiagonal { name, mut system } = made?;
     system.cyclic = cyclic;
-    let mut shape = vec![system.n];
-    if let Some(b) = b {
-        let n = system.n;
-        let rhs = match b.shape[..] {
-            [rows] if rows == n => 1,
-            [rows, rhs] if rows == n && rhs > 0 => rhs,
-            _ => {
-                return Err(Error::Invalid(format!(
-                    "b has the shape {:?}, {name} has {n} rows; [{n}] and [{n}, rhs] are possible",
-                    b.shape
-                )));
-            }
-        };
-        system.b = (0..rhs).map(|k| b.values.iter().skip(k).step_by(rhs).copied().collect()).collect();
-        shape = b.shape;
+    let d = [system.batch, system.n];
+    let (b, shape, order) = right_hand_sides(&d[usize::from(system.batch == 1)..], b, interleaved)?;
+    if !b.is_empty() {
+        system.b = b;
     }
-    Ok((name, SystemFile { system, shape, has_b: true }))
+    Ok((name, SystemFile { system, shape, order, has_b: true }))
 }
 
 pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
@@ -162,22 +170,25 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         },
     };
     // Opened before the system is read: a mistyped name should not cost the reading of a large file.
-    let output = args.output.as_deref().map(OutputFile::create).transpose()?;
+    let output = args.output.as_deref().filter(|_| !args.dry_run).map(OutputFile::create).transpose()?;
     let report_file = report.map(OutputFile::create).transpose()?;
     let (mut lanes, precision) = args.common.open()?;
-    let (name, SystemFile { mut system, shape, has_b }) =
-        system(&args.system, args.cyclic, args.b.as_deref(), args.seed)?;
+    let interleaved = matches!(args.layout, LayoutArg::Interleaved);
+    let waiting = Waiting::new(args.common.quiet, "reading the system");
+    let (name, mut file) = system(&args.system, args.cyclic, interleaved, args.b.as_deref(), args.seed)?;
+    drop(waiting);
     interrupt::check()?;
     if args.transpose {
-        system = system.transposed();
+        file.system = file.system.transposed();
     }
+    let system = &file.system;
     if format == "txt" && system.b.len() > 1 {
         return Err(Error::Invalid(format!(
             ".txt holds one right-hand side, and there are {}; use .csv or .npy",
             system.b.len()
         )));
     }
-    if !has_b && !args.common.quiet {
+    if !file.has_b && !args.common.quiet {
         say(format_args!(
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
         ));
@@ -210,18 +221,23 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         refine: args.refine.0,
         tolerance: args.tolerance,
     };
+    if args.dry_run {
+        return super::dry_run::tridiagonal(&lanes, precision, system, &options, &name, load, report_file);
+    }
     let at = Instant::now();
-    let solution = solve(&lanes, precision, &system, &options)?;
+    let waiting = Waiting::new(args.common.quiet, "solving");
+    let solution = solve(&lanes, precision, system, &options)?;
+    drop(waiting);
     let solved = at.elapsed().as_secs_f64();
     interrupt::check()?;
     match output {
-        Some(file) => write(file, &format, &system, &shape, &solution.x)?,
-        None if std::io::stdout().is_terminal() => glance(&system, &solution.x)?,
-        None => write(OutputFile::stdout(), &format, &system, &shape, &solution.x)?,
+        Some(out) => write(out, &format, &file, &solution.x)?,
+        None if std::io::stdout().is_terminal() => glance(system, &solution.x)?,
+        None => write(OutputFile::stdout(), &format, &file, &solution.x)?,
     }
     let run = Run {
         name: &name,
-        system: &system,
+        system,
         tolerance: args.tolerance,
         devices: report::devices(&lanes, precision),
         lanes: lanes.len(),

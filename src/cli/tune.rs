@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde_json::json;
 
+use super::lanes::LaneSets;
 use super::{Common, Outcome, say};
 use crate::bench::{lane_times, largest_system};
 use crate::io::output::OutputFile;
@@ -21,6 +22,9 @@ use crate::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Tune {
+    /// Show what is stored and whether it still holds, and measure nothing
+    #[arg(long)]
+    show: bool,
     /// Largest system to measure, in rows; memory may end before
     #[arg(long, value_name = "ROWS", default_value_t = 100_000_000)]
     max_size: usize,
@@ -30,6 +34,9 @@ pub(super) struct Tune {
     /// Solutions of each size on each number of lanes, at least
     #[arg(long, value_name = "N", default_value_t = 5)]
     repeat: usize,
+    /// Draw the time of a row over all sizes and numbers of lanes
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<std::path::PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -57,19 +64,31 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
             store::VARIABLE
         )));
     };
+    if args.show {
+        return super::tuned::show(&folder, args.common.report.as_deref());
+    }
     store::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    if let (Some(plot), 2..) = (&args.plot, args.common.device.0.len()) {
+        return Err(Error::Invalid(format!(
+            "--plot {} draws one device, and {} are named; name one",
+            plot.display(),
+            args.common.device.0.len()
+        )));
+    }
+    let mut plot = args.plot.as_deref().map(super::curves::create).transpose()?;
     let mut out = OutputFile::stdout();
     let begun = Instant::now();
     let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for spec in &args.common.device.0 {
-        let tuned = tune(args, std::slice::from_ref(spec), &wanted, &counts, &mut used)?;
+        let tuned = tune(args, spec, &wanted, &counts, &mut used)?;
         let path = store::save(&folder, &tuned)?;
         writeln!(out, "{}", text(&tuned)).map_err(|e| out.error(e))?;
         if !args.common.quiet {
             say(format_args!("stored in {}", path.display()));
         }
+        plot.take().map(|file| super::curves::lanes(file, &tuned)).transpose()?;
         files.push(path);
         all.push(tuned);
     }
@@ -95,20 +114,21 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
 /// Measures and fits one device.
 fn tune(
     args: &Tune,
-    spec: &[crate::lane::DeviceSpec],
+    spec: &crate::lane::DeviceSpec,
     wanted: &[usize],
     counts: &[usize],
     used: &mut Vec<crate::report::DeviceReport>,
 ) -> Result<Tuned> {
-    let (lanes, precision) = args.common.open_lanes(spec, 1)?;
+    let (lanes, precision) = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
     let device = lanes[0].device().clone();
     drop(lanes);
     // The lane before has loaded drivers and compiled kernels.
     let at = Instant::now();
-    let (lanes, _) = args.common.open_lanes(spec, counts[counts.len() - 1])?;
-    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / lanes.len() as f64;
-    used.extend(devices(&lanes, precision));
-    let largest = largest_system(&lanes[0], precision, wanted[wanted.len() - 1]);
+    let lanes = LaneSets::open(&args.common, spec, counts)?;
+    let sets = lanes.sets();
+    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / lanes.opened() as f64;
+    used.extend(devices(sets[sets.len() - 1], precision));
+    let largest = largest_system(lanes.first(), precision, wanted[wanted.len() - 1]);
     let fitting: Vec<usize> = wanted.iter().copied().filter(|&n| n <= largest).collect();
     let what = format!("{} ({}, {precision})", device.name, device.backend);
     if fitting.len() < wanted.len() && !args.common.quiet {
@@ -128,7 +148,7 @@ fn tune(
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
     let mut done = 0;
-    let measured = lane_times(&lanes, precision, &fitting, counts, effort, &mut |n| {
+    let measured = lane_times(&sets, precision, &fitting, effort, &mut |n| {
         super::interrupt::check()?;
         done += 1;
         if !args.common.quiet {
@@ -137,21 +157,21 @@ fn tune(
         Ok(())
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
+    let steps = super::tuned::measure(sets[0], precision, args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         measured_at: since.map_or(0, |d| d.as_secs()),
         key: Key::new(&device, precision),
-        driver: crate::lane::list()
-            .into_iter()
-            .find(|l| l.device.spec == device.spec)
-            .map_or(String::new(), |l| l.driver),
+        driver: device.driver.clone(),
         repetitions: args.repeat,
         lane_opening,
         lane_cost: measured[0].lane_cost(),
         overlap: overlap::fit(&measured),
         choice,
+        steps: Some(steps),
+        unknown: Vec::new(),
         sizes: measured,
     })
 }
@@ -221,6 +241,9 @@ fn text(tuned: &Tuned) -> String {
             100.0 * c.worst_regret,
             c.missed
         ));
+    }
+    if let Some(steps) = &tuned.steps {
+        line(super::tuned::speeds(steps));
     }
     let [a, b, c, d, e] = tuned.choice.coefficients;
     if a + b + c + d + e > 0.0 {

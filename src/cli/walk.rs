@@ -7,11 +7,12 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, curves, dry_run, interrupt, say};
 use crate::io::output::OutputFile;
 use crate::io::write::push_number;
 use crate::io::{read_matrix, read_rhs};
 use crate::models::{System, system};
+use crate::ranks::Ranks;
 use crate::report;
 use crate::transient::Status;
 use crate::walk::sequence::{Scramble, Sequence};
@@ -85,6 +86,12 @@ pub(super) struct Walk {
     /// Walk although nothing proves that walks converge
     #[arg(long)]
     force: bool,
+    /// Draw the half-widths over the chains
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Say what it would take, memory and time, by a pilot of a few chains
+    #[arg(long)]
+    dry_run: bool,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -157,7 +164,7 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
     Ok(all)
 }
 
-pub(super) fn run(args: &Walk) -> Result<Outcome> {
+pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let options = Options {
         epsilon: args.epsilon,
@@ -188,39 +195,63 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
             (Some(size), groups) => Some(Grid { groups: groups.unwrap_or(Grid::PUBLISHED.groups), size }),
         },
         ahead: args.points_ahead,
+        ranks,
     };
-    let mut output = open(args.output.as_deref(), args.common.report.as_deref())?;
-    let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let (lanes, precision) = args.common.open()?;
-    let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
-    interrupt::check()?;
-    let components = components(&args.component, system.matrix.rows())?;
+    let quiet = args.common.quiet || !ranks.first();
+    // Rank 0 writes.
+    let outputs = || {
+        if ranks.several() && (args.plot.is_some() || args.dry_run) {
+            return Err(Error::Invalid(
+                "--plot and --dry-run are the work of one process; start it without mpirun".to_owned(),
+            ));
+        }
+        let report = args.common.report.as_deref();
+        let output = args.output.as_deref().filter(|_| !args.dry_run);
+        let output = ranks.first().then(|| open(output, report)).transpose()?;
+        let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
+        Ok((output, plot, report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?))
+    };
+    let (output, plot, report_file) = ranks.agree(outputs())?;
+    let (lanes, precision) = args.common.open_on(ranks)?;
+    let input = || {
+        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
+        interrupt::check()?;
+        let components = components(&args.component, system.matrix.rows())?;
+        Ok((system, rhs, components))
+    };
+    let (system, rhs, components) = ranks.agree(input())?;
     let load = started.elapsed().as_secs_f64();
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
-    let mut progress = Progress::new(args.common.quiet, "steps");
+    if args.dry_run {
+        return dry_run::walk(&lanes, precision, &problem, &options, &system.name, load, report_file);
+    }
+    let mut progress = Progress::new(quiet, "steps");
     let mut solution = solve(&lanes, precision, &problem, &options, &mut |done, all| {
         interrupt::check()?;
         progress.at(done, all);
         Ok(())
     })?;
     drop(progress);
-    output.write_all(&table(&solution, rhs.len() > 1)).map_err(|e| output.error(e))?;
-    output.commit()?;
+    if let Some(mut output) = output {
+        output.write_all(&table(&solution, rhs.len() > 1)).map_err(|e| output.error(e))?;
+        output.commit()?;
+    }
+    plot.map(|file| curves::convergence(file, &system.name, &solution)).transpose()?;
     solution.seconds.load = load;
     solution.seconds.total = started.elapsed().as_secs_f64();
 
     let run = report::walk::Run {
         system: &system.name,
         confidence: args.confidence,
-        devices: report::devices(&lanes, precision),
+        devices: report::devices_of(&lanes, precision, ranks),
         solution: &solution,
     };
     if let Some(mut file) = report_file {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !args.common.quiet {
+    if !quiet {
         for warning in &solution.warnings {
             say(format_args!("warning: {warning}"));
         }

@@ -1,4 +1,28 @@
 //! File formats, one file each, and the reading of a chain whatever its format.
+//!
+//! | module | files | holds |
+//! |---|---|---|
+//! | [`tra`], [`lab`], [`srew`] | `.tra`, `.lab`, `.srew` | chains, labels and rewards of PRISM, Storm, MRMC |
+//! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
+//! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
+//! | [`npy`] | `.npy` | vectors |
+//! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
+//! | [`mod@write`], [`output`] | | what goes out, under its name when it is complete |
+//!
+//! Text may be gzipped. States and rows count from 0, except where a format counts from 1. What a file says wrongly is
+//! [`Error::Parse`](crate::Error::Parse) with the path and the line.
+//!
+//! ```
+//! let folder = tempfile::tempdir().expect("a folder");
+//! let file = folder.path().join("machine.tra");
+//! std::fs::write(&file, "2 2\n0 1 0.02\n1 0 0.25\n").expect("a file"); // states, transitions; from, to, rate
+//! std::fs::write(file.with_extension("lab"), "0=\"init\" 1=\"down\"\n0: 0\n1: 1\n").expect("a file");
+//!
+//! let chain = kolmo::io::read_chain(&file, None)?;
+//! assert_eq!(chain.transitions.states(), 2);
+//! assert_eq!(chain.labels.get("down"), Some(&[1][..]));
+//! # Ok::<(), kolmo::Error>(())
+//! ```
 
 pub mod drn;
 pub mod generator;

@@ -1,5 +1,6 @@
 //! NumPy's `.npy`: one array with its element type and shape (format versions 1.0 to 3.0 are read, 1.0 is written).
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -341,6 +342,14 @@ pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of an array's elements.
+pub(crate) fn data(values: &[f64]) -> Cow<'_, [u8]> {
+    match cfg!(target_endian = "little") {
+        true => bytemuck::cast_slice(values).into(),
+        false => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    }
+}
+
 /// Writes an array of f64 in C order, piece by piece.
 #[derive(Debug)]
 pub struct NpyWriter<W: Write> {
@@ -374,11 +383,7 @@ impl<W: Write> NpyWriter<W> {
     /// Those of the writer.
     pub fn write(&mut self, values: &[f64]) -> io::Result<()> {
         self.written += values.len() as u64;
-        if cfg!(target_endian = "little") {
-            return self.writer.write_all(bytemuck::cast_slice(values));
-        }
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.writer.write_all(&bytes)
+        self.writer.write_all(&data(values))
     }
 
     /// Flushes and gives the writer back.

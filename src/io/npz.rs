@@ -1,7 +1,7 @@
 //! SciPy's `.npz`: a zip archive of `.npy` members, here the CSR matrices of `scipy.sparse.save_npz`.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -193,7 +193,7 @@ pub(crate) fn read_arrays(
 /// # Errors
 /// Those of `writer`.
 pub(crate) fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, &[u64], &[f64])]) -> io::Result<()> {
-    let mut archive = ZipWriter::new(writer);
+    let mut archive = ZipWriter::new(FirstError::new(writer));
     for &(name, shape, values) in arrays {
         start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
         write_in_blocks(&mut archive, values.len(), |range, bytes| {
@@ -224,6 +224,50 @@ pub fn write_matrix<W: Write + Seek>(writer: W, matrix: &CsrMatrix) -> io::Resul
     })
 }
 
+/// Passes an error of writing on once and takes everything after it for written: an archive that is given up writes its
+/// end when it is dropped, and would say on stderr that it could not.
+struct FirstError<W> {
+    inner: W,
+    failed: bool,
+    /// Where the next byte goes, or would go.
+    at: u64,
+}
+
+impl<W> FirstError<W> {
+    fn new(inner: W) -> Self {
+        Self { inner, failed: false, at: 0 }
+    }
+}
+
+impl<W: Write> Write for FirstError<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = if self.failed { Ok(bytes.len()) } else { self.inner.write(bytes) };
+        // What was interrupted is tried again.
+        self.failed |= written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
+        self.at += written.as_ref().map_or(0, |&count| count as u64);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = if self.failed { Ok(()) } else { self.inner.flush() };
+        self.failed |= flushed.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
+        flushed
+    }
+}
+
+impl<W: Seek> Seek for FirstError<W> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let place = match (self.failed, to) {
+            (false, to) => self.inner.seek(to),
+            (true, SeekFrom::Start(place)) => Ok(place),
+            (true, SeekFrom::Current(by) | SeekFrom::End(by)) => Ok(self.at.saturating_add_signed(by)),
+        };
+        self.failed |= place.is_err();
+        self.at = place.as_ref().map_or(self.at, |&place| place);
+        place
+    }
+}
+
 /// Appends the entries of a row.
 type RowOf<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
 
@@ -249,7 +293,7 @@ fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Res
         }
     };
 
-    let mut archive = ZipWriter::new(writer);
+    let mut archive = ZipWriter::new(FirstError::new(writer));
     start(&mut archive, "indices", index, &[nnz], nnz * index_size)?;
     write_rows(&mut archive, n, row_of, |bytes, &(target, _)| {
         push_index(bytes, u64::from(target));
@@ -270,7 +314,7 @@ fn write_csr<W: Write + Seek>(writer: W, n: usize, row_of: RowOf<'_>) -> io::Res
 }
 
 fn start<W: Write + Seek>(
-    archive: &mut ZipWriter<W>,
+    archive: &mut ZipWriter<FirstError<W>>,
     name: &str,
     descr: &str,
     shape: &[u64],

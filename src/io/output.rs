@@ -78,10 +78,7 @@ impl OutputFile {
             }
             _ => {}
         }
-        let directory = match name.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = directory(&name);
         if !directory.is_dir() {
             return Err(fail(&format!(
                 "the directory {} does not exist; create it first",
@@ -91,6 +88,9 @@ impl OutputFile {
         let (file, temporary) =
             temporary_file(directory, &file_name.to_string_lossy()).map_err(failed)?.into_parts();
         partial().push(temporary.to_path_buf());
+        // Held for as long as somebody writes here.
+        let _ = file.try_lock();
+        abandoned(directory, &file_name.to_string_lossy());
         let writer = BufWriter::with_capacity(BUFFER, file);
         Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
     }
@@ -104,6 +104,14 @@ impl OutputFile {
     /// The name that messages use.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The name that the file has until it is complete; none of stdout, devices and pipes.
+    pub fn temporary(&self) -> Option<&Path> {
+        match &self.target {
+            Target::Renamed { temporary, .. } => Some(temporary),
+            Target::Direct(_) | Target::Stdout { .. } => None,
+        }
     }
 
     /// Whether the reader of stdout went away, so that writing more is of no use.
@@ -120,14 +128,34 @@ impl OutputFile {
     ///
     /// # Errors
     /// [`Error::Io`] if writing or renaming failed; the temporary file is removed then.
-    pub fn commit(mut self) -> Result<()> {
+    pub fn commit(self) -> Result<()> {
+        self.finish(false)
+    }
+
+    /// As [`commit`](Self::commit), when the bytes have reached the disk: after a crash of the whole machine the name
+    /// stands for the old file or for the whole new one.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_durably(self) -> Result<()> {
+        self.finish(true)
+    }
+
+    fn finish(mut self, durably: bool) -> Result<()> {
         self.flush().map_err(|source| self.error(source))?;
         let failed = |source| Error::Io { path: self.path.clone(), source };
         if let Target::Renamed { writer, temporary, name } = self.target {
+            if durably {
+                writer.get_ref().sync_all().map_err(failed)?;
+            }
             // Closed before the renaming: some systems do not rename open files.
             drop(writer);
             partial().retain(|p| *p != *temporary);
-            temporary.persist(name).map_err(|e| failed(e.error))?;
+            temporary.persist(&name).map_err(|e| failed(e.error))?;
+            // The name itself; a system that does not sync directories keeps it in another way.
+            if durably && let Ok(directory) = File::open(directory(&name)) {
+                let _ = directory.sync_all();
+            }
         }
         Ok(())
     }
@@ -184,6 +212,32 @@ impl Seek for OutputFile {
                 ErrorKind::Unsupported,
                 "this format goes back to its beginning when it is complete; give a file with -o",
             )),
+        }
+    }
+}
+
+/// The directory of a file.
+fn directory(name: &Path) -> &Path {
+    match name.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Removes temporary files of this output whose process was killed: those that nobody holds a lock on.
+fn abandoned(directory: &Path, name: &str) {
+    let prefix = format!(".{name}.");
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let other = entry.file_name();
+        let other = other.to_string_lossy();
+        if !(other.starts_with(&prefix) && other.ends_with(".partial")) {
+            continue;
+        }
+        // Between its creation and its lock a file is a moment old.
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+        let old = age.is_some_and(|age| age.as_secs() >= 1);
+        if old && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Text files as bytes: mapped or unzipped, cut into lines and chunks, with a scanner for the numbers in them.
+//! Text files as bytes, unzipped where they are packed, cut into lines and chunks, with a scanner for the numbers in them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
-use memmap2::Mmap;
 use rayon::prelude::*;
 
+use crate::lane::cpu::expect_memory;
 use crate::{Error, Result};
 
 /// What gzip files start with.
@@ -36,34 +36,20 @@ const SIGNATURES: &[(&[u8], &str)] = &[
     (b"%PDF", "looks like a PDF, not a model: name the model's file"),
 ];
 
-/// A whole text file, mapped or in memory; derefs to its bytes, without a UTF-8 byte order mark.
+/// A whole text file; derefs to its bytes, without a UTF-8 byte order mark. In memory, not mapped: a file that is
+/// shortened while it is read is an error here, and the end of a process that maps it.
 #[derive(Debug)]
 pub struct Text {
-    bytes: Storage,
+    bytes: Vec<u8>,
     /// Where the text starts (3 behind a byte order mark).
     start: usize,
-}
-
-#[derive(Debug)]
-enum Storage {
-    Mapped(Mmap),
-    Owned(Vec<u8>),
-}
-
-impl Storage {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map,
-            Self::Owned(vec) => vec,
-        }
-    }
 }
 
 impl Deref for Text {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes.bytes()[self.start..]
+        &self.bytes[self.start..]
     }
 }
 
@@ -74,35 +60,29 @@ impl Deref for Text {
 /// stream that is truncated or corrupt.
 pub fn read(path: &Path) -> Result<Text> {
     let mut bytes = load(path)?;
-    if bytes.bytes().starts_with(GZIP) {
-        bytes = Storage::Owned(gunzip(bytes.bytes(), path)?);
+    if bytes.starts_with(GZIP) {
+        bytes = gunzip(&bytes, path)?;
     }
-    if let Some(reason) = binary(bytes.bytes()) {
+    if let Some(reason) = binary(&bytes) {
         return Err(Error::File { path: path.into(), reason });
     }
-    let start = if bytes.bytes().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     Ok(Text { bytes, start })
 }
 
-fn load(path: &Path) -> Result<Storage> {
+fn load(path: &Path) -> Result<Vec<u8>> {
     let io = |source| Error::Io { path: path.into(), source };
     let mut file = File::open(path).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     if metadata.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a directory: name a file in it".into() });
     }
-    // Empty files cannot be mapped everywhere, and pipes and pseudo-files say length 0.
-    if metadata.is_file() && metadata.len() > 0 {
-        #[expect(unsafe_code, reason = "mapping a file is the one way to read it without a copy")]
-        // SAFETY: the map is read-only and private to this process; it is sound as long as nobody shortens or
-        // rewrites the file while it is read, which every program that maps its input asks of its user.
-        if let Ok(map) = unsafe { Mmap::map(&file) } {
-            return Ok(Storage::Mapped(map));
-        }
-    }
-    let mut bytes = Vec::new();
+    // Pipes and pseudo-files say length 0.
+    let length = if metadata.is_file() { metadata.len() } else { 0 };
+    expect_memory(length, || path.display().to_string())?;
+    let mut bytes = Vec::with_capacity(length as usize);
     file.read_to_end(&mut bytes).map_err(io)?;
-    Ok(Storage::Owned(bytes))
+    Ok(bytes)
 }
 
 fn gunzip(packed: &[u8], path: &Path) -> Result<Vec<u8>> {

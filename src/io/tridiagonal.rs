@@ -9,6 +9,7 @@ use super::output::OutputFile;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
 use super::{mtx, npz, text};
 use crate::tridiagonal::System;
+use crate::tridiagonal::layout::transpose;
 use crate::{Error, Result};
 
 /// A system from a file, and the shape in which its unknowns are written: that of b.
@@ -16,10 +17,93 @@ use crate::{Error, Result};
 pub struct SystemFile {
     /// The system.
     pub system: System,
-    /// `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`.
+    /// `[n]`, `[n, rhs]`, `[batch, n]` or `[batch, n, rhs]`; the first two the other way round where systems are
+    /// interleaved; `[rhs, n]` where right-hand sides share one matrix.
     pub shape: Vec<usize>,
+    /// The order of numbers in that shape.
+    pub order: Order,
     /// Whether the file has a right-hand side; else it is 1 in every row.
     pub has_b: bool,
+}
+
+/// In which order an array of b or x runs through systems s, rows i and right-hand sides k, the last one fastest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// s, i, k.
+    Systems,
+    /// i, s, k.
+    Interleaved,
+    /// k, i: one matrix, and a right-hand side for each of many systems that share it.
+    Shared,
+}
+
+impl Order {
+    /// Row, counted over all systems, and right-hand side of element `at`.
+    fn place(self, system: &System, at: usize) -> (usize, usize) {
+        let (rows, rhs) = (system.rows(), system.b.len());
+        match self {
+            Self::Systems => (at / rhs, at % rhs),
+            Self::Interleaved => {
+                let (row, k) = (at / rhs, at % rhs);
+                (row % system.batch * system.n + row / system.batch, k)
+            }
+            Self::Shared => (at % rows, at / rows),
+        }
+    }
+}
+
+/// An array of [n, batch, …] as one of [batch, n, …].
+fn systems_first(array: Array) -> Array {
+    match array.shape[..] {
+        [n, batch] if n * batch > 0 => {
+            let mut values = vec![0.0; n * batch];
+            transpose(&array.values, batch, &mut values);
+            Array { shape: vec![batch, n], values }
+        }
+        [n, batch, rhs] => {
+            let from = |at: usize| (at / rhs % n * batch + at / rhs / n) * rhs + at % rhs;
+            let values = (0..array.values.len()).map(|at| array.values[from(at)]).collect();
+            Array { shape: vec![batch, n, rhs], values }
+        }
+        _ => array,
+    }
+}
+
+/// Right-hand sides for diagonals of the shape `d`, `[n]` or `[batch, n]`; none where none is given.
+///
+/// # Errors
+/// [`Error::Invalid`] for shapes that do not fit.
+pub fn right_hand_sides(
+    d: &[usize],
+    b: Option<Array>,
+    interleaved: bool,
+) -> Result<(Vec<Vec<f64>>, Vec<usize>, Order)> {
+    let (n, order) = match interleaved && d.len() == 2 {
+        true => (d[1], Order::Interleaved),
+        false => (d[d.len() - 1], Order::Systems),
+    };
+    let turned = |shape: &[usize]| match (order, shape) {
+        (Order::Interleaved, [batch, n, rest @ ..]) => [&[*n, *batch], rest].concat(),
+        _ => shape.to_vec(),
+    };
+    let Some(b) = b else { return Ok((Vec::new(), turned(d), order)) };
+    let given = b.shape.clone();
+    let b = if order == Order::Interleaved { systems_first(b) } else { b };
+    let every = |k: usize, step: usize| b.values.iter().skip(k).step_by(step).copied().collect();
+    match (d, &b.shape[..]) {
+        _ if b.shape == d => Ok((vec![b.values], given, order)),
+        ([..], [front @ .., rhs]) if front == d && *rhs > 0 => {
+            Ok(((0..*rhs).map(|k| every(k, *rhs)).collect(), given, order))
+        }
+        ([_], &[systems, own]) if own == n && systems > 0 => {
+            Ok((b.values.chunks_exact(n).map(<[f64]>::to_vec).collect(), vec![systems, n], Order::Shared))
+        }
+        _ => Err(Error::Invalid(format!(
+            "b has the shape {given:?}, d has {:?}; b needs that shape, one more dimension for several right-hand \
+             sides, or, where many systems share one matrix, [systems, {n}]",
+            turned(d)
+        ))),
+    }
 }
 
 /// An array with its shape, in C order.
@@ -42,13 +126,13 @@ fn extension(path: &Path) -> String {
     bare.rsplit_once('.').map_or(String::new(), |(_, e)| e.to_owned())
 }
 
-/// Reads a system, `cyclic` if corner entries of a matrix are meant; `b`, from `-b`, takes the place of the file's
-/// own right-hand side.
+/// Reads a system, `cyclic` if corner entries of a matrix are meant, `interleaved` if arrays have a system a column
+/// instead of a row; `b`, from `-b`, takes the place of the file's own right-hand side.
 ///
 /// # Errors
 /// Whatever the format's reader finds; [`Error::File`] for shapes that do not fit and for a matrix that is not
 /// tridiagonal, with its first entry that is off.
-pub fn read(path: &Path, cyclic: bool, b: Option<Array>) -> Result<SystemFile> {
+pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<SystemFile> {
     let (dl, d, du, own) = match extension(path).as_str() {
         "npz" => {
             let mut arrays = npz::read_arrays(path, &["dl", "d", "du"], &["b"])?.into_iter();
@@ -72,17 +156,18 @@ pub fn read(path: &Path, cyclic: bool, b: Option<Array>) -> Result<SystemFile> {
     };
     let has_b = own.is_some() || b.is_some();
     let b = b.or(own);
-    assemble(dl, d, du, b, cyclic).map(|(system, shape)| SystemFile { system, shape, has_b }).map_err(|e| {
-        match e {
+    assemble([dl, d, du], b, cyclic, interleaved).map(|file| SystemFile { has_b, ..file }).map_err(
+        |e| match e {
             Error::Invalid(reason) => Error::File { path: path.into(), reason },
             e => e,
-        }
-    })
+        },
+    )
 }
 
 /// Puts a system together from arrays of the shapes that files may have; 1 stands for a right-hand side that is not
 /// given.
-fn assemble(dl: Array, d: Array, du: Array, b: Option<Array>, cyclic: bool) -> Result<(System, Vec<usize>)> {
+fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
+    let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
     let (batch, n) = match d.shape[..] {
         [n] => (1, n),
         [batch, n] => (batch, n),
@@ -109,22 +194,14 @@ fn assemble(dl: Array, d: Array, du: Array, b: Option<Array>, cyclic: bool) -> R
             )));
         }
     }
-    let b = b.unwrap_or_else(|| Array { shape: d.shape.clone(), values: vec![1.0; d.values.len()] });
-    if b.shape[..d.shape.len().min(b.shape.len())] != d.shape[..] || b.shape.len() > d.shape.len() + 1 {
-        return Err(Error::Invalid(format!(
-            "b has the shape {:?}, d has {:?}; b needs that shape, or one more dimension for several right-hand sides",
-            b.shape, d.shape
-        )));
+    let has_b = b.is_some();
+    let (mut b, shape, order) = right_hand_sides(&d.shape, b, interleaved)?;
+    if !has_b {
+        b.push(vec![1.0; d.values.len()]);
     }
-    let rhs = if b.shape.len() > d.shape.len() { b.shape[d.shape.len()] } else { 1 };
-    let shape = b.shape;
-    let columns = match rhs {
-        1 => vec![b.values],
-        rhs => (0..rhs).map(|k| b.values.iter().skip(k).step_by(rhs).copied().collect()).collect(),
-    };
-    let mut system = System::batched(batch, dl.values, d.values, du.values, columns)?;
+    let mut system = System::batched(batch, dl.values, d.values, du.values, b)?;
     system.cyclic = cyclic;
-    Ok((system, shape))
+    Ok(SystemFile { system, shape, order, has_b })
 }
 
 /// Reads the array of `-b`: `.npy` of any shape, the columns of a `.mtx`, or text with one number a line.
@@ -261,27 +338,21 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
 ///
 /// # Errors
 /// Those of the output; [`Error::File`] where a `.txt` would need several columns.
-pub fn write(
-    mut out: OutputFile,
-    format: &str,
-    system: &System,
-    shape: &[usize],
-    x: &[Vec<f64>],
-) -> Result<()> {
+pub fn write(mut out: OutputFile, format: &str, file: &SystemFile, x: &[Vec<f64>]) -> Result<()> {
+    let SystemFile { system, shape, order, .. } = file;
     let rows = system.rows();
     let written = match format {
         "npy" => (|| {
             let mut writer = npy::NpyWriter::new(&mut out, shape)?;
-            if let [x] = x {
+            if let ([x], Order::Systems | Order::Shared) = (x, order) {
                 writer.write(x)?;
             } else {
                 const BLOCK: usize = 1 << 12;
-                let mut block = Vec::new();
-                for first in (0..rows).step_by(BLOCK) {
+                let (mut block, all) = (Vec::new(), rows * x.len());
+                for first in (0..all).step_by(BLOCK) {
+                    let places = (first..all.min(first + BLOCK)).map(|at| order.place(system, at));
                     block.clear();
-                    for i in first..rows.min(first + BLOCK) {
-                        block.extend(x.iter().map(|x| x[i]));
-                    }
+                    block.extend(places.map(|(row, k)| x[k][row]));
                     writer.write(&block)?;
                 }
             }
@@ -321,7 +392,7 @@ pub fn write(
     out.commit()
 }
 
-/// Writes a system of one right-hand side as `.npz`, `.csv` or `.mtx`, the last without b.
+/// Writes a system of one right-hand side as `.npz`, `.csv` or `.mtx`, the last without b; several systems as `.npz`.
 ///
 /// # Errors
 /// Those of the writer.
@@ -330,8 +401,9 @@ pub fn write_system<W: Write + Seek>(out: &mut W, format: &str, system: &System)
     match format {
         "npz" => {
             let arrays = [("dl", &system.dl), ("d", &system.d), ("du", &system.du), ("b", &system.b[0])];
-            let shape = [n as u64];
-            npz::write_arrays(out, &arrays.map(|(name, values)| (name, &shape[..], &values[..])))
+            let shape = [system.batch as u64, n as u64];
+            let shape = &shape[usize::from(system.batch == 1)..];
+            npz::write_arrays(out, &arrays.map(|(name, values)| (name, shape, &values[..])))
         }
         "csv" => {
             out.write_all(b"dl,d,du,b\n")?;

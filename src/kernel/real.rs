@@ -46,6 +46,9 @@ pub trait Real:
     const PRECISION: Precision;
     /// 0.
     const ZERO: Self;
+    /// So small that as many of these as there are states and steps in any solve add up to less than a unit in the
+    /// last place of a probability, and large enough that its product with a rate or a weight is a normal number.
+    const NEGLIGIBLE: Self;
     /// The nearest number to `value`.
     fn of(value: f64) -> Self;
     /// This number in double precision, exact.
@@ -61,10 +64,11 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($t:ty, $precision:ident) => {
+    ($t:ty, $precision:ident, $negligible:expr) => {
         impl Real for $t {
             const PRECISION: Precision = Precision::$precision;
             const ZERO: Self = 0.0;
+            const NEGLIGIBLE: Self = $negligible;
 
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -98,5 +102,5 @@ macro_rules! real {
         }
     };
 }
-real!(f32, F32);
-real!(f64, F64);
+real!(f32, F32, 1e-28);
+real!(f64, F64, 1e-280);

@@ -1,20 +1,20 @@
-//! Arrays on the host that a device copies from and to by itself.
+//! Arrays on the host that a device copies from and to by itself, or works in.
+
+#![expect(unsafe_code, reason = "memory of a CPU lane, which the host looks into")]
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
 #[cfg(feature = "cuda")]
-use super::Queue;
-#[cfg(feature = "cuda")]
-use super::Store;
-#[cfg(feature = "cuda")]
 use super::cuda;
-use super::{Buffer, Lane, Launch};
+use super::{Buffer, Lane, Launch, Queue, Store, cpu};
 use crate::Result;
 
-/// An array on the host: page-locked where a CUDA lane made it, so that copies run beside kernels and other copies.
+/// An array on the host: page-locked where a CUDA lane made it, so that copies run beside kernels and other copies; a CPU
+/// lane's own memory where that lane made it.
 #[derive(Debug)]
 pub struct HostArray<T> {
     memory: Host<T>,
@@ -24,6 +24,7 @@ pub struct HostArray<T> {
 #[derive(Debug)]
 enum Host<T> {
     Plain(Vec<T>),
+    Own(Arc<cpu::Memory>),
     #[cfg(feature = "cuda")]
     Locked(cuda::Pinned),
 }
@@ -36,7 +37,11 @@ impl<T: Pod> HostArray<T> {
 
     /// Whether it is page-locked.
     pub fn locked(&self) -> bool {
-        !matches!(self.memory, Host::Plain(_))
+        match self.memory {
+            Host::Plain(_) | Host::Own(_) => false,
+            #[cfg(feature = "cuda")]
+            Host::Locked(_) => true,
+        }
     }
 }
 
@@ -45,6 +50,9 @@ impl<T: Pod> Deref for HostArray<T> {
     fn deref(&self) -> &[T] {
         match &self.memory {
             Host::Plain(values) => values,
+            // SAFETY: a lane works in this memory only by the launches of a buffer from `Lane::adopt`, whose caller
+            // does not run them while it borrows the array.
+            Host::Own(memory) => bytemuck::cast_slice(unsafe { memory.bytes() }),
             #[cfg(feature = "cuda")]
             Host::Locked(memory) => bytemuck::cast_slice(memory.bytes()),
         }
@@ -55,6 +63,8 @@ impl<T: Pod> DerefMut for HostArray<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
             Host::Plain(values) => values,
+            // SAFETY: as above, and the array itself is borrowed exclusively.
+            Host::Own(memory) => bytemuck::cast_slice_mut(unsafe { memory.bytes_mut() }),
             #[cfg(feature = "cuda")]
             Host::Locked(memory) => bytemuck::cast_slice_mut(memory.bytes_mut()),
         }
@@ -65,15 +75,39 @@ impl Lane {
     /// A zeroed array on the host, page-locked if this is a CUDA lane.
     ///
     /// # Errors
-    /// If the driver does not lock that much memory.
+    /// If the driver does not lock that much memory, or there is less.
     pub fn host_array<T: Pod>(&self, len: usize) -> Result<HostArray<T>> {
+        // Nothing is neither locked nor mapped: it has no address.
+        if len == 0 {
+            return Ok(HostArray::plain(0));
+        }
         match &self.queue {
+            Queue::Cpu(lane) => {
+                let memory = Host::Own(lane.alloc((len * size_of::<T>()) as u64)?);
+                Ok(HostArray { memory, element: PhantomData })
+            }
             #[cfg(feature = "cuda")]
             Queue::Cuda(lane) => {
                 let memory = Host::Locked(lane.lock_pages((len * size_of::<T>()) as u64)?);
                 Ok(HostArray { memory, element: PhantomData })
             }
-            _ => Ok(HostArray::plain(len)),
+            #[cfg(feature = "wgpu")]
+            Queue::Wgpu(_) => Ok(HostArray::plain(len)),
+        }
+    }
+
+    /// The array itself as a buffer of this lane, where that is possible: on the CPU lane that made it. Copies between
+    /// the two do nothing. As long as the buffer is there, its launches do not run while the array is borrowed.
+    ///
+    /// # Errors
+    /// If the lane's limit does not leave as much.
+    pub(crate) fn adopt<T: Pod>(&self, what: &str, array: &HostArray<T>) -> Result<Option<Buffer<T>>> {
+        match (&self.queue, &array.memory) {
+            (Queue::Cpu(_), Host::Own(memory)) => {
+                let (len, store) = (array.len(), Store::Cpu(memory.clone()));
+                self.charged(what, len, |_| Ok(store)).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -107,7 +141,10 @@ impl Lane {
     pub(crate) fn enqueue(&self, launches: &[&Launch]) -> Result<()> {
         match &self.queue {
             #[cfg(feature = "cuda")]
-            Queue::Cuda(lane) => lane.enqueue(super::Side::Main, launches.iter().copied(), 0),
+            Queue::Cuda(lane) => match super::fault::steps(self.device(), 1) {
+                Some((_, lost)) => Err(lost),
+                None => lane.enqueue(super::Side::Main, launches.iter().copied(), 0),
+            },
             _ => self.launch(launches, 0),
         }
     }

@@ -1,11 +1,26 @@
 //! Lanes: in-order queues of work on one device each.
 //!
-//! A lane is a wgpu device with its queue, or a pool of CPU threads. Lanes are values of one type, so a run may
-//! mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
+//! A lane is a wgpu device with its queue, a CUDA stream, or a pool of CPU threads. Lanes are values of one type, so a run
+//! may mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
+//!
+//! ```
+//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//!
+//! // Two CPU lanes share out the threads; `list()` says what else there is, "wgpu:0".parse() names it.
+//! let specs: Vec<DeviceSpec> = vec!["cpu".parse()?, DeviceSpec::Cpu];
+//! let (lanes, precision) = open(&specs, &OpenOptions::default())?;
+//! assert_eq!((lanes.len(), precision), (2, kolmo::kernel::Precision::F64));
+//! let numbers = lanes[0].alloc_with("some numbers", &[1.0, 2.0, 3.0])?;
+//! let mut back = [0.0; 3];
+//! lanes[0].download(&numbers, 0, &mut back)?;
+//! assert_eq!(back, [1.0, 2.0, 3.0]);
+//! # Ok::<(), kolmo::Error>(())
+//! ```
 
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod fault;
 mod host;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 mod pieces;
@@ -14,6 +29,7 @@ mod self_test;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
+mod window;
 
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
@@ -22,9 +38,10 @@ pub use host::HostArray;
 pub(crate) use pieces::pieces;
 pub(crate) use port::{Batch, Inbox, Outbox};
 pub(crate) use self_test::SELF_TEST;
-#[cfg(feature = "cli")]
-pub(crate) use spec::quiet_drivers;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
+#[cfg(feature = "cli")]
+pub(crate) use spec::{of_place, quiet_drivers};
+pub(crate) use window::Window;
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +51,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 
 use crate::kernel::{Kernel, Precision};
+use crate::sparse::MatrixFormat;
 use crate::{Error, Result};
 
 /// How long a lane works between two looks at the watch: long enough to hide the cost of waking up, short
@@ -49,6 +67,8 @@ pub struct Device {
     pub spec: String,
     /// `cpu`, `vulkan`, `metal`, `dx12`.
     pub backend: &'static str,
+    /// Name and version of what runs the kernels, as it tells them itself.
+    pub driver: String,
     /// Whether a CPU stands behind a GPU's interface.
     pub software: bool,
     /// Whether it computes in double precision.
@@ -88,6 +108,8 @@ pub struct Lane {
     budget: Arc<Budget>,
     /// Bytes a second that it was once measured to move.
     bandwidth: OnceLock<f64>,
+    /// Formats of matrices that it was once measured to be slow with.
+    slow: OnceLock<Vec<MatrixFormat>>,
 }
 
 #[derive(Debug)]
@@ -262,6 +284,7 @@ impl Lane {
                 down: AtomicU64::new(0),
             }),
             bandwidth: OnceLock::new(),
+            slow: OnceLock::new(),
         }
     }
 
@@ -272,6 +295,18 @@ impl Lane {
         let done = work();
         counters.iter().zip(before).for_each(|(counter, value)| counter.store(value, Ordering::Relaxed));
         done
+    }
+
+    /// Takes over what was measured of this device before: bytes a second, and the formats of matrices that are slower
+    /// on it than they should be. What this lane knows already it keeps.
+    pub fn remember(&self, bandwidth: f64, slow: Vec<MatrixFormat>) {
+        let _ = self.bandwidth.set(bandwidth);
+        let _ = self.slow.set(slow);
+    }
+
+    /// Formats of matrices that this device is known to be slow with.
+    pub(crate) fn slow(&self) -> &[MatrixFormat] {
+        self.slow.get().map_or(&[], |slow| slow)
     }
 
     /// Bytes a second that this lane moves, measured when first asked for.
@@ -341,21 +376,34 @@ impl Lane {
 
     /// Allocates `len` zeroed elements; `what` names them in the error when memory does not suffice.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        let bytes = (len.max(1) as u64) * size_of::<T>() as u64;
-        self.expect_room(what, bytes)?;
         let named = |e| match e {
             Error::OutOfMemory { device, asked, limit, .. } => {
                 Error::OutOfMemory { device, what: what.to_owned(), asked, limit }
             }
             e => e,
         };
-        let store = match &self.queue {
-            Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(named)?),
-            #[cfg(feature = "wgpu")]
-            Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(named)?),
-            #[cfg(feature = "cuda")]
-            Queue::Cuda(lane) => Store::Cuda(lane.alloc(bytes).map_err(named)?),
-        };
+        self.charged(what, len, |bytes| {
+            Ok(match &self.queue {
+                Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(named)?),
+                #[cfg(feature = "wgpu")]
+                Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(named)?),
+                #[cfg(feature = "cuda")]
+                Queue::Cuda(lane) => Store::Cuda(lane.alloc(bytes).map_err(named)?),
+            })
+        })
+    }
+
+    /// A buffer of `len` elements whose bytes count as used.
+    fn charged<T: Pod>(
+        &self,
+        what: &str,
+        len: usize,
+        store: impl FnOnce(u64) -> Result<Store>,
+    ) -> Result<Buffer<T>> {
+        let bytes = (len.max(1) as u64) * size_of::<T>() as u64;
+        fault::allocation(self.device(), what, bytes)?;
+        self.expect_room(what, bytes)?;
+        let store = store(bytes)?;
         let used = self.budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.budget.peak.fetch_max(used, Ordering::Relaxed);
         Ok(Buffer { len, store, charge: Charge { bytes, budget: self.budget.clone() }, element: PhantomData })
@@ -370,6 +418,7 @@ impl Lane {
 
     /// Copies host elements into `dst`, from its element `offset` on.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
+        fault::copy(self.device())?;
         let _timed = Timed::new(&self.budget.up);
         assert!(offset + src.len() <= dst.len, "{} elements at {offset} of {}", src.len(), dst.len);
         let (bytes, at) = (bytemuck::cast_slice(src), offset * size_of::<T>());
@@ -387,6 +436,7 @@ impl Lane {
 
     /// Copies elements of `src`, from its element `offset` on, to the host.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
+        fault::copy(self.device())?;
         let _timed = Timed::new(&self.budget.down);
         assert!(offset + dst.len() <= src.len, "{} elements at {offset} of {}", dst.len(), src.len);
         let (bytes, at) = (bytemuck::cast_slice_mut(dst), offset * size_of::<T>());
@@ -490,6 +540,19 @@ impl Lane {
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
         assert!(first + count <= u64::from(u32::MAX), "steps are counted in 32 bits: {first} + {count}");
+        if let Some((before, lost)) = fault::steps(self.device(), count) {
+            return self.queued(program, first, before, watch).and(Err(lost));
+        }
+        self.queued(program, first, count, watch)
+    }
+
+    fn queued(
+        &self,
+        program: &Program<'_>,
+        first: u64,
+        count: u64,
+        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
+    ) -> Result<()> {
         match &self.queue {
             Queue::Cpu(lane) => lane.run(program, first, count, watch),
             #[cfg(feature = "wgpu")]

@@ -1,11 +1,13 @@
 //! Values that leave and enter a lane within a long loop: staging that is made once, and batches of work that nobody
 //! waits for.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 
 #[cfg(feature = "wgpu")]
 use super::Prepared;
-use super::{Buffer, Lane, Launch, Program, Queue, Store, cpu};
+use super::{Buffer, Lane, Launch, Program, Queue, Store, Window, cpu, fault};
 use crate::Result;
 
 /// Where the elements of an array arrive on the host.
@@ -15,7 +17,7 @@ pub(crate) struct Outbox(Out);
 #[derive(Debug)]
 enum Out {
     /// The CPU's memory is the host's.
-    Cpu(std::sync::Arc<cpu::Memory>),
+    Cpu(Arc<cpu::Memory>),
     #[cfg(feature = "wgpu")]
     Wgpu(super::wgpu::Outbox),
     #[cfg(feature = "cuda")]
@@ -28,7 +30,7 @@ pub(crate) struct Inbox(In);
 
 #[derive(Debug)]
 enum In {
-    Cpu(std::sync::Arc<cpu::Memory>, usize),
+    Cpu(Arc<cpu::Memory>, usize),
     #[cfg(feature = "wgpu")]
     Wgpu(super::wgpu::Inbox),
     #[cfg(feature = "cuda")]
@@ -38,12 +40,14 @@ enum In {
 /// Work for a lane, done in this order.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
-    /// Filled boxes to be emptied into their arrays.
+    /// Filled boxes to be emptied into their arrays before the launches.
     pub(crate) arrivals: Vec<&'a Inbox>,
     /// Launches, each with its step counted from the batch's first, ascending.
     pub(crate) launches: Vec<(u64, &'a Launch)>,
     /// Boxes to be filled from their arrays.
     pub(crate) departures: Vec<&'a Outbox>,
+    /// Whether what is filled after this batch was given goes to places that its launches read.
+    pub(crate) before_arrivals: bool,
 }
 
 impl Lane {
@@ -62,6 +66,60 @@ impl Lane {
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
         }))
+    }
+
+    /// A box for all elements of `source`, from which another process takes them in a window.
+    pub(crate) fn outbox_over<T: Pod>(&self, source: &Buffer<T>, window: &Arc<Window>) -> Result<Outbox> {
+        #[cfg(feature = "cuda")]
+        if let (Queue::Cuda(lane), Store::Cuda(memory)) = (&self.queue, &source.store)
+            && let Some(outbox) = super::cuda::Outbox::over(lane, memory, window)?
+        {
+            return Ok(Outbox(Out::Cuda(outbox)));
+        }
+        let _ = window;
+        self.outbox(source)
+    }
+
+    /// A box for `len` elements of `target` from element `first` on, which another process lays in a window.
+    pub(crate) fn inbox_over<T: Pod>(
+        &self,
+        target: &Buffer<T>,
+        first: usize,
+        len: usize,
+        window: &Arc<Window>,
+    ) -> Result<Inbox> {
+        #[cfg(feature = "cuda")]
+        if let (Queue::Cuda(lane), Store::Cuda(memory)) = (&self.queue, &target.store) {
+            assert!(first + len <= target.len, "{len} elements at {first} of {}", target.len);
+            let at = (first * size_of::<T>()) as u64;
+            if let Some(inbox) = super::cuda::Inbox::over(lane, memory, at, window)? {
+                return Ok(Inbox(In::Cuda(inbox)));
+            }
+        }
+        let _ = window;
+        self.inbox(target, first, len)
+    }
+
+    /// Waits for the batch that filled a box for the exchange of that number, whose values then lie in the window.
+    pub(crate) fn collect_in(&self, outbox: &Outbox, window: &Window, exchange: u64) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let (Queue::Cuda(lane), Out::Cuda(outbox)) = (&self.queue, &outbox.0)
+            && outbox.is_over()
+        {
+            return outbox.reached(lane);
+        }
+        self.collect::<u8>(outbox, window.slot(exchange))
+    }
+
+    /// Fills a box with what the window has of the exchange of that number.
+    pub(crate) fn fill_from(&self, inbox: &Inbox, window: &Window, exchange: u64) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let (Queue::Cuda(lane), In::Cuda(inbox)) = (&self.queue, &inbox.0)
+            && inbox.is_over()
+        {
+            return inbox.take(lane, exchange);
+        }
+        self.fill::<u8>(inbox, window.slot(exchange))
     }
 
     /// A box for `len` elements of `target` from element `first` on.
@@ -88,10 +146,13 @@ impl Lane {
     /// Gives the lane a batch whose first step is `first`. A device works on it while the host goes on; the CPU has done
     /// it on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        if let Some((_, lost)) = fault::steps(self.device(), 1) {
+            return Err(lost);
+        }
         match &self.queue {
             Queue::Cpu(lane) => {
                 // Its boxes are the arrays themselves: filling and collecting is all.
-                let _ = (&batch.arrivals, &batch.departures);
+                let _ = (&batch.arrivals, &batch.departures, batch.before_arrivals);
                 for step in batch.launches.chunk_by(|a, b| a.0 == b.0) {
                     let program = Program { cycle: vec![step.iter().map(|&(_, launch)| launch).collect()] };
                     lane.run(&program, first + step[0].0, 1, &mut |_| Ok(()))?;
@@ -124,6 +185,9 @@ impl Lane {
                 }
                 for &(step, launch) in &batch.launches {
                     lane.enqueue(super::Side::Main, [launch], first + step)?;
+                }
+                if batch.before_arrivals {
+                    lane.fence()?;
                 }
                 for outbox in &batch.departures {
                     match &outbox.0 {

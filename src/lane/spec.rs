@@ -116,8 +116,39 @@ pub(crate) fn quiet_drivers() {
     super::wgpu::quiet();
 }
 
+/// Threads of this process: all of the machine's, but for those that other ranks have.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
+    std::thread::available_parallelism().map_or(1, |n| n.get()).min(rayon::current_num_threads())
+}
+
+/// What device specifications mean to one of several ranks of a host, by its place among them: `auto` and `wgpu:all`
+/// name devices that ranks take in turn.
+#[cfg(feature = "cli")]
+pub(crate) fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<DeviceSpec> {
+    let own = |devices: Vec<DeviceSpec>| -> Vec<DeviceSpec> {
+        match devices.len() {
+            count if count < ranks => devices.into_iter().cycle().skip(place).take(count.min(1)).collect(),
+            _ => devices.into_iter().skip(place).step_by(ranks).collect(),
+        }
+    };
+    let each = |spec: &DeviceSpec| match spec {
+        #[cfg(feature = "cuda")]
+        DeviceSpec::Auto if ranks > 1 && super::cuda::count() > 0 => {
+            vec![DeviceSpec::Cuda(place % super::cuda::count())]
+        }
+        #[cfg(feature = "wgpu")]
+        DeviceSpec::Auto if ranks > 1 => {
+            let first = own(super::wgpu::hardware().into_iter().map(DeviceSpec::Wgpu).collect());
+            first.into_iter().next().map_or(vec![DeviceSpec::Auto], |one| vec![one])
+        }
+        #[cfg(feature = "wgpu")]
+        DeviceSpec::WgpuAll if ranks > 1 && !super::wgpu::hardware().is_empty() => {
+            own(super::wgpu::hardware().into_iter().map(DeviceSpec::Wgpu).collect())
+        }
+        other => vec![other.clone()],
+    };
+    let _ = (&own, place);
+    specs.iter().flat_map(each).collect()
 }
 
 /// Opens the lanes that `specs` name, all of one precision, and says which.
@@ -221,6 +252,7 @@ mod tests {
             name: format!("the device {spec}"),
             spec: spec.to_owned(),
             backend: "metal",
+            driver: String::new(),
             software: false,
             f64,
             limits: Limits { binding: 1 << 27, buffer: 1 << 28, memory: None, unified: true },

@@ -7,7 +7,8 @@ use crate::Result;
 use crate::tridiagonal::System;
 
 /// Built-in systems, for messages.
-pub const TRIDIAGONAL: &str = "random:N, toeplitz:N,DL,D,DU and laplace:N";
+pub const TRIDIAGONAL: &str =
+    "random:N, toeplitz:N,DL,D,DU and laplace:N, each with ,BATCH for several systems";
 
 /// Largest number of rows.
 const MOST_ROWS: u64 = (1 << 31) - 1;
@@ -40,6 +41,8 @@ fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
 /// * `toeplitz:N,DL,D,DU`: the same three numbers in every row;
 /// * `laplace:N`: −1, 2, −1.
 ///
+/// One more parameter, as in `random:N,BATCH`, makes it so many systems of N rows.
+///
 /// `None` when `spec` does not begin with the name of one and a colon: it is then a path.
 ///
 /// ```
@@ -58,43 +61,54 @@ pub fn tridiagonal(spec: &str, seed: u64) -> Option<Result<Tridiagonal>> {
     }
 }
 
-fn rows(p: &Parameters<'_>, example: &str) -> Result<usize> {
-    let n = p.whole(0, "N (rows)", MOST_ROWS, example)? as usize;
-    crate::lane::cpu::expect_memory(32 * n as u64, || format!("{}: dl, d, du and b", p.spec))?;
-    Ok(n)
+/// Rows of a system and number of systems, from the first of `names` and, if there is one more parameter, the last.
+fn rows(p: &Parameters<'_>, names: &[&str], example: &str) -> Result<(usize, usize)> {
+    let batch = match p.values.len() == names.len() + 1 {
+        true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS, example)?,
+        false => p.expect(names, example).map(|()| 1)?,
+    };
+    let n = p.whole(0, "N (rows)", MOST_ROWS, example)?;
+    crate::lane::cpu::expect_memory(n.saturating_mul(32 * batch), || format!("{}: dl, d, du and b", p.spec))?;
+    Ok((n as usize, batch as usize))
 }
 
 fn random(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
-    const EXAMPLE: &str = "random:1000000";
-    p.expect(&["N"], EXAMPLE)?;
-    let n = rows(p, EXAMPLE)?;
-    let side = |stream| (0..n as u64).into_par_iter().map(move |i| 2.0 * uniform(seed, stream, i) - 1.0);
+    let (n, batch) = rows(p, &["N"], "random:1000000")?;
+    let all = n * batch;
+    let side = |stream| (0..all as u64).into_par_iter().map(move |i| 2.0 * uniform(seed, stream, i) - 1.0);
     let (dl, du): (Vec<f64>, Vec<f64>) = (side(0).collect(), side(1).collect());
     let sign = |i: usize| if uniform(seed, 2, i as u64) < 0.5 { -1.0 } else { 1.0 };
-    let d = (0..n).into_par_iter().map(|i| sign(i) * 1.1 * (dl[i].abs() + du[i].abs())).collect();
-    made(format!("random:{n}"), dl, d, du, seed)
+    let d = (0..all).into_par_iter().map(|i| sign(i) * 1.1 * (dl[i].abs() + du[i].abs())).collect();
+    made(format!("random:{n}"), batch, dl, d, du, seed)
 }
 
 fn laplace(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
-    const EXAMPLE: &str = "laplace:1000000";
-    p.expect(&["N"], EXAMPLE)?;
-    let n = rows(p, EXAMPLE)?;
-    made(format!("laplace:{n}"), vec![-1.0; n], vec![2.0; n], vec![-1.0; n], seed)
+    let (n, batch) = rows(p, &["N"], "laplace:1000000")?;
+    let all = |v| vec![v; n * batch];
+    made(format!("laplace:{n}"), batch, all(-1.0), all(2.0), all(-1.0), seed)
 }
 
 fn toeplitz(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
     const EXAMPLE: &str = "toeplitz:1000000,-1,4,-1";
-    p.expect(&["N", "DL", "D", "DU"], EXAMPLE)?;
-    let n = rows(p, EXAMPLE)?;
+    let (n, batch) = rows(p, &["N", "DL", "D", "DU"], EXAMPLE)?;
     let number = |place: usize, name: &str| match p.values[place].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         _ => Err(p.refuse(name, "a finite number", EXAMPLE)),
     };
     let (dl, d, du) = (number(1, "DL")?, number(2, "D")?, number(3, "DU")?);
-    made(format!("toeplitz:{n},{dl},{d},{du}"), vec![dl; n], vec![d; n], vec![du; n], seed)
+    let all = |v| vec![v; n * batch];
+    made(format!("toeplitz:{n},{dl},{d},{du}"), batch, all(dl), all(d), all(du), seed)
 }
 
-fn made(name: String, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, seed: u64) -> Result<Tridiagonal> {
+fn made(
+    name: String,
+    batch: usize,
+    dl: Vec<f64>,
+    d: Vec<f64>,
+    du: Vec<f64>,
+    seed: u64,
+) -> Result<Tridiagonal> {
+    let name = if batch == 1 { name } else { format!("{name},{batch}") };
     let b = d.par_iter().enumerate().map(|(i, d)| uniform(seed, 3, i as u64) * d).collect();
-    Ok(Tridiagonal { name, system: System::new(dl, d, du, b)? })
+    Ok(Tridiagonal { name, system: System::batched(batch, dl, d, du, vec![b])? })
 }

@@ -1,24 +1,29 @@
 //! What people and programs read after a run.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::ranks::Ranks;
 
+#[cfg(feature = "cli")]
+pub mod page;
 pub mod plan;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;
 
 /// A device in a report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Name.
     pub name: String,
     /// Name on the command line.
     pub spec: String,
     /// `cpu`, `vulkan`, `metal`, `dx12`.
-    pub backend: &'static str,
+    pub backend: Cow<'static, str>,
     /// Lanes of the run on it.
     pub lanes: usize,
     /// `f32` or `f64`.
@@ -35,13 +40,28 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
             None => all.push(DeviceReport {
                 name: device.name.clone(),
                 spec: device.spec.clone(),
-                backend: device.backend,
+                backend: device.backend.into(),
                 lanes: 1,
                 precision: precision.to_string(),
             }),
         }
     }
     all
+}
+
+/// The devices of a run on several ranks, those of each rank by themselves.
+pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<DeviceReport> {
+    let own = devices(lanes, precision);
+    if !ranks.several() {
+        return own;
+    }
+    let all = ranks.texts(&serde_json::to_string(&own).unwrap_or_default());
+    let one = |(rank, text): (usize, &String)| {
+        let mut devices: Vec<DeviceReport> = serde_json::from_str(text).unwrap_or_default();
+        devices.iter_mut().for_each(|d| d.name = format!("{} (rank {rank})", d.name));
+        devices
+    };
+    all.iter().enumerate().flat_map(one).collect()
 }
 
 /// A count with its thousands apart.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{bytes, grouped, seconds};
 use crate::kernel::Precision;
-use crate::transient::capacity::Plan;
+use crate::transient::capacity::{ManyRanks, Plan};
 use crate::transient::split::Path;
 
 /// What a run would take.
@@ -18,6 +18,8 @@ pub struct Run<'a> {
     pub precision: Precision,
     /// What it would take.
     pub plan: &'a Plan,
+    /// What many ranks would, if that was asked for.
+    pub many: Option<&'a ManyRanks>,
 }
 
 impl Run<'_> {
@@ -31,6 +33,10 @@ impl Run<'_> {
         value["precision"] = json!(self.precision.to_string());
         value["fits"] = json!(self.plan.fits());
         value["seconds"] = json!(self.plan.terms.map(|terms| terms as f64 * self.plan.step));
+        if let Some(many) = self.many {
+            value["ranks"] = json!(many);
+            value["ranks"]["step"] = json!(many.step());
+        }
         value
     }
 
@@ -98,6 +104,36 @@ impl Run<'_> {
                 seconds(p.step)
             ),
         };
+        let Some(many) = self.many else { return out };
+        let (latency, rate) = (seconds(many.swap.latency), many.swap.rate / 1e9);
+        let _ = writeln!(
+            out,
+            "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",
+            many.count
+        );
+        for rank in &many.ranks {
+            let _ = writeln!(
+                out,
+                "rank     {}: {} rows, {} (matrix {} in {}, vectors {}), halo {}; a step {}, {} of it its own work",
+                rank.rank,
+                grouped(rank.need.rows as u64),
+                bytes(rank.need.total()),
+                bytes(rank.need.matrix),
+                rank.need.format,
+                bytes(rank.need.vectors),
+                grouped(rank.halo as u64),
+                seconds(rank.step),
+                seconds(rank.compute),
+            );
+        }
+        let whole =
+            p.terms.map_or(String::new(), |terms| format!(": {}", seconds(terms as f64 * many.step())));
+        let _ = writeln!(
+            out,
+            "predicted {} a multiplication, exchanges every {} steps{whole}",
+            seconds(many.step()),
+            many.hops
+        );
         out
     }
 }

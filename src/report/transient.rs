@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
+use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
 use crate::transient::split::Path;
 use crate::transient::{Solution, Status, TimeResult};
@@ -20,6 +21,8 @@ pub struct Run<'a> {
     pub devices: Vec<DeviceReport>,
     /// The answer.
     pub solution: &'a Solution,
+    /// Where the run's state was kept.
+    pub checkpoint: Option<&'a Checkpoint>,
 }
 
 impl Run<'_> {
@@ -55,6 +58,13 @@ impl Run<'_> {
             "hops": s.matrix.hops,
             "order": s.order.name(),
             "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
+            "checkpoint": self.checkpoint.map(|c| json!({
+                "file": c.path(),
+                "written": c.written(),
+                "seconds": c.seconds(),
+                "resumed": c.resumed(),
+                "note": c.note(),
+            })),
         })
     }
 
@@ -131,6 +141,22 @@ impl Run<'_> {
             seconds(x.solve),
             seconds(x.total)
         );
+        if let Some(c) = self.checkpoint {
+            let before = match c.resumed() {
+                Some(terms) => format!("went on after {} multiplications, ", grouped(terms)),
+                None => String::new(),
+            };
+            let _ = writeln!(
+                out,
+                "kept     {}: {before}{} written in {}",
+                c.path().display(),
+                c.written(),
+                seconds(c.seconds())
+            );
+            for note in c.note().into_iter() {
+                let _ = writeln!(out, "         {note}");
+            }
+        }
         match s.status {
             Status::Met => {
                 let _ = writeln!(out, "status   bound {:e} met", self.epsilon);

@@ -44,6 +44,7 @@ impl Run<'_> {
             "certificate_products": s.products,
             "sweeps": s.sweeps,
             "components": s.components,
+            "rounds": s.rounds,
             "chains": s.components.iter().map(|c| c.chains).sum::<u64>(),
             "length": s.components.iter().map(|c| c.length).max(),
             "steps": s.steps,

@@ -5,6 +5,7 @@ mod compact;
 mod csr;
 mod format;
 mod hyb;
+pub mod patterns;
 pub mod repetition;
 pub mod tiles;
 mod width;

@@ -10,13 +10,12 @@ use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 use rayon::prelude::*;
 
-use super::{RowSource, SLICE};
+use super::RowSource;
+use super::patterns::Patterns;
 use crate::kernel::Real;
 
 /// Patterns that two bytes name.
 pub const MOST_PATTERNS: usize = 1 << 16;
-/// Entries of a pattern's ELL part that its word can tell.
-const MOST_ELL: u64 = 255;
 /// Pairs that a byte names.
 pub const MOST_PAIRS: usize = 1 << 8;
 
@@ -34,47 +33,6 @@ pub struct Repetition<T> {
     pub pairs: Result<Vec<(u32, T)>, TooMany>,
     /// Distinct values, after 0.
     pub values: Result<Vec<T>, TooMany>,
-}
-
-/// Every row as the number of its pattern.
-#[derive(Debug)]
-pub struct Patterns<T> {
-    /// One number a row.
-    pub ids: Vec<u16>,
-    /// Number of patterns.
-    pub count: usize,
-    /// A word a pattern: 512·start + 256·(whether it has COO entries) + number n of its ELL entries, which are elements
-    /// 64·(start + k) + id mod 64, k < n, so that threads of neighbouring rows read neighbouring elements where their
-    /// patterns have neighbouring numbers. If any has COO entries, one more pointer than there are patterns to them.
-    /// Then the offset, column minus row modulo 2³², of each element.
-    pub words: Vec<u32>,
-    /// The exit rate of each pattern, or 0 if it lies apart, padded to whole slices; then the values.
-    pub values: Vec<T>,
-    /// Whether exit rates would make too many patterns, or more than they save.
-    pub exit_apart: bool,
-}
-
-impl<T> Patterns<T> {
-    /// Bytes that a step moves for `rows` rows: numbers, tables, and exit rates that lie apart.
-    pub fn bytes(&self, rows: usize, real: u64) -> u64 {
-        let apart = if self.exit_apart { rows as u64 * real } else { 0 };
-        rows as u64 * self.id_bytes() + 4 * self.words.len() as u64 + self.values.len() as u64 * real + apart
-    }
-
-    /// Place of the pointers in `words`.
-    pub fn pointers(&self) -> usize {
-        self.count
-    }
-
-    /// Place of the offsets in `words`: as many as values.
-    pub fn offsets(&self) -> usize {
-        self.words.len() - self.values.len()
-    }
-
-    /// Bytes of a pattern's number.
-    pub fn id_bytes(&self) -> u64 {
-        if self.count <= 256 { 1 } else { 2 }
-    }
 }
 
 /// Rows to look at.
@@ -266,17 +224,13 @@ fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Resu
             return Err(format!("more than {MOST_PATTERNS} different rows"));
         }
     }
-    if let Some(list) = lists.iter().find(|list| list[0] > MOST_ELL) {
-        return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));
-    }
     let with_exit = |full: &Set<(u32, u64)>| {
         full.iter().map(|&(list, exit)| (lists[list as usize], exit)).collect::<Vec<_>>()
     };
-    let mut table = table::<T>(&with_exit(&full), false);
+    let mut table = Patterns::new(&with_exit(&full), false)?;
     let alone: Vec<_> = lists.iter().map(|&list| (list, 0)).collect();
-    let apart = self::table::<T>(&alone, true);
-    let real = T::PRECISION.bytes();
-    if exits_over || full.len() > MOST_PATTERNS || apart.bytes(rows, real) < table.bytes(rows, real) {
+    let apart = Patterns::new(&alone, true)?;
+    if exits_over || full.len() > MOST_PATTERNS || apart.bytes(rows) < table.bytes(rows) {
         if !exits_over {
             let to_list = |id: &mut u32| *id = full[*id as usize].0;
             maps.iter_mut().for_each(|map: &mut Vec<u32>| map.iter_mut().for_each(to_list));
@@ -296,45 +250,6 @@ fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Resu
     Ok(table)
 }
 
-/// The tables of these (list, bits of the exit rate), no rows yet.
-fn table<T: Real>(patterns: &[(&[u64], u64)], exit_apart: bool) -> Patterns<T> {
-    let slices = patterns.len().div_ceil(SLICE);
-    // Groups of 64 elements: those of the exit rates come first.
-    let mut values = vec![T::ZERO; SLICE * slices];
-    for (value, &(_, exit)) in values.iter_mut().zip(patterns) {
-        *value = T::of(f64::from_bits(exit));
-    }
-    let mut offsets = vec![0u32; values.len()];
-    let mut words = Vec::with_capacity(patterns.len());
-    for slice in patterns.chunks(SLICE) {
-        let start = values.len();
-        let width = slice.iter().map(|(list, _)| list[0] as usize).max().unwrap_or(0);
-        values.resize(start + width * SLICE, T::ZERO);
-        offsets.resize(values.len(), 0);
-        for (lane, (list, _)) in slice.iter().enumerate() {
-            let (ell, coo) = list[1..].split_at(2 * list[0] as usize);
-            words.push((start / SLICE) as u32 * 512 + u32::from(!coo.is_empty()) * 256 + list[0] as u32);
-            for (k, entry) in ell.chunks_exact(2).enumerate() {
-                offsets[start + k * SLICE + lane] = entry[0] as u32;
-                values[start + k * SLICE + lane] = T::of(f64::from_bits(entry[1]));
-            }
-        }
-    }
-    let coo = |list: &[u64]| 1 + 2 * list[0] as usize..list.len();
-    if patterns.iter().any(|(list, _)| !coo(list).is_empty()) {
-        for (list, _) in patterns {
-            words.push(values.len() as u32);
-            for entry in list[coo(list)].chunks_exact(2) {
-                offsets.push(entry[0] as u32);
-                values.push(T::of(f64::from_bits(entry[1])));
-            }
-        }
-        words.push(values.len() as u32);
-    }
-    words.append(&mut offsets);
-    Patterns { ids: Vec::new(), count: patterns.len(), words, values, exit_apart }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,14 +264,12 @@ mod tests {
     #[expect(clippy::type_complexity, reason = "a row is what it is")]
     fn restore(p: &Patterns<f64>, rows: usize) -> Vec<(Vec<(u32, f64)>, Vec<(u32, f64)>, f64)> {
         let row = |i: usize| {
-            let id = p.ids[i] as usize;
-            let (start, has_coo, ell) = (p.words[id] / 512, p.words[id] & 256 != 0, p.words[id] % 256);
-            let entry = |e: usize| (p.words[p.offsets() + e].wrapping_add(i as u32), p.values[e]);
-            let ell = (0..ell).map(|k| entry(SLICE * (start + k) as usize + id % SLICE));
-            let pointer = |id: usize| p.words[p.pointers() + id] as usize;
-            let coo = if has_coo { pointer(id)..pointer(id + 1) } else { 0..0 };
+            let id = p.ids[i];
+            let tables = p.tables();
+            let at = |(offset, value): (u32, f64)| (offset.wrapping_add(i as u32), value);
+            let (ell, coo) = (tables.ell(id).map(at), tables.coo(id).map(|e| at(tables.entry(e))));
             let stored = |(_, value): &(u32, f64)| *value != 0.0;
-            (ell.filter(stored).collect(), coo.map(entry).collect(), p.values[id])
+            (ell.filter(stored).collect(), coo.collect(), tables.exit(id))
         };
         (0..rows).map(row).collect()
     }
@@ -410,18 +323,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_named_is_given_up() {
-        // 65 537 rows that all differ, with 300 pairs of 300 values.
+        // 65 537 rows that all differ, with more than 256 pairs of 250 values.
         let rows: Vec<Vec<(u32, f64)>> =
-            (0..65_537u32).map(|i| vec![(i, f64::from(i % 300 + 1)), (i + 1 + i / 300, 1.0)]).collect();
+            (0..65_537u32).map(|i| vec![(i, f64::from(i % 250 + 1)), (i + 1 + i / 250, 1.0)]).collect();
         let exit = vec![1.0; rows.len()];
 
-        let found = look(&rows, &exit, 300);
+        let found = look(&rows, &exit, 250);
 
         assert!(found.patterns.unwrap_err().contains("65536"));
         assert!(found.pairs.unwrap_err().contains("256"));
-        assert!(found.values.unwrap_err().contains("300"), "301 with 0");
-        let exactly = look(&rows[..65_536], &exit[..65_536], 301);
+        assert!(found.values.unwrap_err().contains("250"), "251 with 0");
+        let exactly = look(&rows[..65_536], &exit[..65_536], 251);
         assert_eq!(exactly.patterns.unwrap().count, 65_536);
-        assert_eq!(exactly.values.unwrap().len(), 301);
+        assert_eq!(exactly.values.unwrap().len(), 251);
+
+        // Few rows, but more rates than a device keeps at hand.
+        let rows: Vec<Vec<(u32, f64)>> = (0..512u32).map(|i| vec![(i, f64::from(i / 2 + 1))]).collect();
+        let found = look(&rows, &vec![1.0; rows.len()], 1000);
+        assert!(found.patterns.unwrap_err().contains("256 distinct rates"));
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use rayon::prelude::*;
 
 use super::SLICE;
+use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 /// A rule for the ELL width.
@@ -60,26 +61,22 @@ impl fmt::Display for WidthRule {
 }
 
 impl WidthRule {
-    /// The one width of the matrix; `None` for `Auto`.
-    fn uniform(self, lengths: &[u32]) -> Option<u32> {
-        let rows = lengths.len();
-        let longest = || lengths.par_iter().copied().max().unwrap_or(0);
+    /// The one width of a matrix whose rows have the lengths that `rows_of` counts; `None` for `Auto`.
+    fn uniform(self, rows_of: &[u64]) -> Option<u32> {
+        let rows: u64 = rows_of.iter().sum();
+        let longest = rows_of.iter().rposition(|&rows| rows > 0).unwrap_or(0) as u32;
         Some(match self {
             Self::Auto => return None,
             Self::Fixed(width) => width,
-            Self::Max => longest(),
+            Self::Max => longest,
             Self::Mean => {
-                let entries: u64 = lengths.par_iter().map(|&l| u64::from(l)).sum();
-                entries.div_ceil(rows.max(1) as u64) as u32
+                let entries: u64 = (0u64..).zip(rows_of).map(|(length, rows)| length * rows).sum();
+                entries.div_ceil(rows.max(1)) as u32
             }
             Self::Cusp => {
-                let mut rows_of = vec![0usize; longest() as usize + 1];
-                for &length in lengths {
-                    rows_of[length as usize] += 1;
-                }
                 let mut longer = rows;
                 (0u32..)
-                    .zip(&rows_of)
+                    .zip(rows_of)
                     .find(|&(_, here)| {
                         longer -= here;
                         3 * longer < rows || longer < 4096
@@ -88,6 +85,29 @@ impl WidthRule {
             }
         })
     }
+
+    /// The same rule for a matrix whose rows are shared out over ranks: what it chooses for all of them.
+    pub(crate) fn over(self, ranks: Ranks, lengths: &[u32]) -> Self {
+        if !ranks.several() || self == Self::Auto {
+            return self;
+        }
+        let mut all: Vec<u64> = Vec::new();
+        for counts in ranks.all(&rows_of(lengths)) {
+            all.resize(all.len().max(counts.len()), 0);
+            all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        self.uniform(&all).map_or(self, Self::Fixed)
+    }
+}
+
+/// How many rows there are of each length.
+fn rows_of(lengths: &[u32]) -> Vec<u64> {
+    let longest = lengths.par_iter().copied().max().unwrap_or(0);
+    let mut rows = vec![0; longest as usize + 1];
+    for &length in lengths {
+        rows[length as usize] += 1;
+    }
+    rows
 }
 
 /// Where the entries of a matrix lie: the ELL width and the number of COO entries of each slice.
@@ -102,7 +122,7 @@ pub struct Layout {
 impl Layout {
     /// Lays out rows of these lengths; `value_bytes` is the size of one value.
     pub fn new(lengths: &[u32], rule: WidthRule, value_bytes: u64) -> Self {
-        let uniform = rule.uniform(lengths);
+        let uniform = if rule == WidthRule::Auto { None } else { rule.uniform(&rows_of(lengths)) };
         let slices: Vec<(u32, u32)> = lengths
             .par_chunks(SLICE)
             .map(|slice| {
@@ -179,9 +199,9 @@ mod tests {
         // 30 000 rows of each of the lengths 2, 4, 6, 8: widths 2 and 4 are exceeded by 3/4 and 1/2, 6 by 1/4.
         let lengths: Vec<u32> = (0..120_000).map(|i| 2 * (i % 4) + 2).collect();
 
-        assert_eq!(WidthRule::Cusp.uniform(&lengths), Some(6));
-        assert_eq!(WidthRule::Mean.uniform(&lengths), Some(5));
-        assert_eq!(WidthRule::Max.uniform(&lengths), Some(8));
+        assert_eq!(WidthRule::Cusp.uniform(&rows_of(&lengths)), Some(6));
+        assert_eq!(WidthRule::Mean.uniform(&rows_of(&lengths)), Some(5));
+        assert_eq!(WidthRule::Max.uniform(&rows_of(&lengths)), Some(8));
     }
 
     #[test]

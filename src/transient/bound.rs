@@ -13,6 +13,8 @@
 //! hats marking stored numbers. Since P is an l1 contraction, errors of different steps add, and N steps err by
 //! at most N max_j g_j.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::chain::{Transitions, exit_rate};
@@ -20,14 +22,19 @@ use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
+use crate::ranks::Ranks;
 
 /// What the solver must know of the transitions before it can build them: one pass over all of them.
 #[derive(Debug, Clone)]
 pub struct Survey<T> {
-    /// Entries of each row of Rᵀ.
+    /// The rows that this rank knows, at first its own: whole blocks.
+    pub rows: Range<usize>,
+    /// Entries of each of them in Rᵀ.
     pub lengths: Vec<u32>,
-    /// Stored exit rates.
+    /// Their stored exit rates.
     pub exit: Vec<T>,
+    /// Rows of every lane of all ranks; empty for a rank alone, which shares them out by the lengths.
+    pub shares: Vec<Range<usize>>,
     /// Entries of the generator, its diagonal included.
     pub nnz: u64,
     /// Largest exit rate.
@@ -60,8 +67,8 @@ impl<T: Real> Survey<T> {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
-pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions) -> Result<()> {
-    let n = transitions.states() as u64;
+pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions, ranks: Ranks) -> Result<()> {
+    let n = (transitions.states() / ranks.size()) as u64;
     let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
     if let [lane, ..] = lanes {
         lane.expect_room(&what, 3 * number * n / lanes.len() as u64)?;
@@ -69,56 +76,110 @@ pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions) -> Re
     expect_memory(n * (4 + 8 + number), || what)
 }
 
-/// Surveys the transitions for a run in precision `T`.
-pub fn survey<T: Real>(transitions: &dyn Transitions) -> Survey<T> {
-    let n = transitions.states();
-    const ROWS: usize = 4096;
-    let mut lengths = vec![0u32; n];
+/// Rows that a thread looks at in one go.
+const ROWS: usize = 4096;
+
+/// Entries of some rows of Rᵀ.
+pub(super) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
+    let mut lengths = vec![0u32; rows.len()];
     lengths.par_chunks_mut(ROWS).enumerate().for_each_init(Vec::new, |row, (chunk, lengths)| {
         for (i, length) in lengths.iter_mut().enumerate() {
             row.clear();
-            transitions.incoming(chunk * ROWS + i, row);
+            transitions.incoming(rows.start + chunk * ROWS + i, row);
             *length = row.len() as u32;
         }
     });
+    lengths
+}
 
+/// The diagonal of a column: minus the sum of its stored rates, so that single precision loses no mass to the rounding
+/// of rates. `exact` is the sum of the rates as given.
+fn diagonal_of<T: Real>(row: &[(u32, f64)], exact: f64) -> T {
+    T::of(match T::PRECISION {
+        Precision::F32 => exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())),
+        Precision::F64 => exact,
+    })
+}
+
+impl<T: Real> Survey<T> {
+    /// Gets to know all rows of `hull`, which includes those that are known.
+    pub(super) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
+        let exits = |rows: Range<usize>| -> Vec<T> {
+            let one = |row: &mut Vec<(u32, f64)>, state: usize| {
+                row.clear();
+                transitions.outgoing(state, row);
+                diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r)))
+            };
+            rows.into_par_iter().with_min_len(ROWS).map_init(Vec::new, one).collect()
+        };
+        let (before, after) = (hull.start..self.rows.start, self.rows.end..hull.end);
+        self.lengths.splice(0..0, lengths(transitions, before.clone()));
+        self.lengths.extend(lengths(transitions, after.clone()));
+        self.exit.splice(0..0, exits(before));
+        self.exit.extend(exits(after));
+        self.rows = hull;
+    }
+}
+
+/// Surveys the transitions for a run in precision `T`.
+pub fn survey<T: Real>(transitions: &dyn Transitions) -> Survey<T> {
+    survey_rows(transitions, 0..transitions.states(), Ranks::ALONE)
+}
+
+/// The same where every rank looks at its own rows alone.
+pub(super) fn survey_rows<T: Real>(
+    transitions: &dyn Transitions,
+    rows: Range<usize>,
+    ranks: Ranks,
+) -> Survey<T> {
+    let lengths = lengths(transitions, rows.clone());
     let single = T::PRECISION == Precision::F32;
     let u = T::PRECISION.unit_roundoff();
-    let mut exit = vec![T::ZERO; n];
+    let mut exit = vec![T::ZERO; rows.len()];
     // (largest exit rate, largest u·(…)·α + errors of storage): the parts of g_j that 1/α multiplies.
     let (stored, exact, scaled, diagonal) = exit
         .par_chunks_mut(ROWS)
         .enumerate()
-        .map_init(Vec::new, |row, (chunk, exit)| {
-            let (mut stored, mut exact_largest, mut scaled, mut diagonal) = (0.0f64, 0.0f64, 0.0f64, 0u64);
-            for (i, out) in exit.iter_mut().enumerate() {
-                row.clear();
-                transitions.outgoing(chunk * ROWS + i, row);
-                let exact = exit_rate(row.iter().map(|&(_, r)| r));
-                // The diagonal of a column is minus the sum of its stored rates, so that single precision loses
-                // no mass to the rounding of rates.
-                let sum = if single { exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())) } else { exact };
-                *out = T::of(sum);
-                let rows: f64 = row.iter().map(|&(to, r)| r * (f64::from(lengths[to as usize]) + 3.0)).sum();
-                let storage: f64 = match single {
-                    true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
-                    false => 0.0,
+        .map_init(
+            || (Vec::new(), Vec::new()),
+            |(row, other), (chunk, exit)| {
+                let mut length = |to: usize| match rows.contains(&to) {
+                    true => f64::from(lengths[to - rows.start]),
+                    false => {
+                        other.clear();
+                        transitions.incoming(to, other);
+                        other.len() as f64
+                    }
                 };
-                let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
-                stored = stored.max(out.wide());
-                exact_largest = exact_largest.max(exact);
-                scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
-                diagonal += u64::from(exact > 0.0);
-            }
-            (stored, exact_largest, scaled, diagonal)
-        })
+                let (mut stored, mut exact_largest, mut scaled, mut diagonal) =
+                    (0.0f64, 0.0f64, 0.0f64, 0u64);
+                for (i, out) in exit.iter_mut().enumerate() {
+                    row.clear();
+                    transitions.outgoing(rows.start + chunk * ROWS + i, row);
+                    let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                    *out = diagonal_of(row, exact);
+                    let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
+                    let storage: f64 = match single {
+                        true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
+                        false => 0.0,
+                    };
+                    let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
+                    stored = stored.max(out.wide());
+                    exact_largest = exact_largest.max(exact);
+                    scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
+                    diagonal += u64::from(exact > 0.0);
+                }
+                (stored, exact_largest, scaled, diagonal)
+            },
+        )
         .reduce(|| (0.0, 0.0, 0.0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1), a.2.max(b.2), a.3 + b.3));
 
+    let [stored, exact, scaled] = [stored, exact, scaled].map(|largest| ranks.most(largest));
     let inverse_alpha = inverse_below::<T>(stored);
-    let nnz = lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + diagonal;
+    let nnz = ranks.sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + diagonal);
     // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
     let step = 1.001 * (scaled * inverse_alpha.wide() + 3.0 * u);
-    Survey { lengths, exit, nnz, alpha: exact, inverse_alpha, step }
+    Survey { rows, lengths, exit, shares: Vec::new(), nnz, alpha: exact, inverse_alpha, step }
 }
 
 /// The largest number of the precision that is at most 1/rate; 0 for a rate of 0.

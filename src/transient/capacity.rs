@@ -1,13 +1,16 @@
 //! What a chain takes, and what its lanes have, before any work is done.
 
-use super::bound::{Survey, expect_room, survey};
+use super::bound::{Survey, expect_room, survey_rows};
+use super::hops::{self, Work};
 use super::parts::with_source;
-use super::solve::{Method, Options, Problem, check, windows};
-use super::split::{LanePlan, Path, row_bytes, split};
+use super::region::Region;
+use super::solve::{Method, Options, Problem, check, surveyed, windows};
+use super::split::{LanePlan, Path, Swap, row_bytes, split};
 use super::subdivided;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
-use crate::sparse::Layout;
+use crate::ranks::Ranks;
+use crate::sparse::{BLOCK, Layout};
 use crate::{Error, Result};
 
 /// What a lane is to hold, in bytes.
@@ -70,6 +73,112 @@ impl Need {
     }
 }
 
+/// What one of many ranks would have to do, with one lane as the first of these.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct RankPlan {
+    /// Its number.
+    pub rank: usize,
+    /// What it is to hold, its halo included.
+    pub need: Need,
+    /// Values that it receives in an exchange after each step.
+    pub halo: usize,
+    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
+    pub compute: f64,
+    /// Predicted seconds of a step.
+    pub step: f64,
+}
+
+/// A run on many ranks.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct ManyRanks {
+    /// How many.
+    pub count: usize,
+    /// The first, one in the middle and the last.
+    pub ranks: Vec<RankPlan>,
+    /// Steps between two exchanges with the shortest predicted step.
+    pub hops: usize,
+    /// What an exchange was measured to cost.
+    pub swap: Swap,
+}
+
+impl ManyRanks {
+    /// Predicted seconds of a step: those of the slowest rank.
+    pub fn step(&self) -> f64 {
+        self.ranks.iter().map(|rank| rank.step).fold(0.0, f64::max)
+    }
+}
+
+/// What a run on `count` ranks would take, each with a lane like the first of these and an equal number of rows. An
+/// exchange is measured between the ranks, or else the lanes, that there are.
+///
+/// # Errors
+/// If there is nobody to measure an exchange with, and more ranks than blocks of 256 rows.
+pub fn many(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    count: usize,
+) -> Result<ManyRanks> {
+    check(problem, options)?;
+    match precision {
+        Precision::F32 => many_in::<f32>(lanes, problem, options, count),
+        Precision::F64 => many_in::<f64>(lanes, problem, options, count),
+    }
+}
+
+fn many_in<T: Real>(
+    lanes: &[Lane],
+    problem: &Problem<'_>,
+    options: &Options,
+    count: usize,
+) -> Result<ManyRanks> {
+    let (transitions, real, ranks) = (problem.transitions, T::PRECISION.bytes(), options.split.ranks);
+    let (n, lane) = (transitions.states(), &lanes[0]);
+    let blocks = n.div_ceil(BLOCK);
+    if count == 0 || count > blocks {
+        return Err(Error::Invalid(format!(
+            "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
+        )));
+    }
+    if !ranks.several() && lanes.len() == 1 {
+        return Err(Error::Invalid(
+            "--ranks predicts from a measured exchange, and here is nobody to exchange with; start this under              `mpirun -n 2`, on two hosts for what lies between these"
+                .to_owned(),
+        ));
+    }
+    let swap = hops::measure(lanes, ranks)?;
+    let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
+    let bandwidth = lane.bandwidth()?;
+    let mut sample = vec![0, count / 2, count - 1];
+    sample.dedup();
+    let mut looked = Vec::new();
+    for rank in sample {
+        let region = lane.host(|| Region::new(transitions, 0, rows(rank)));
+        let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE));
+        let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
+        let alone = std::slice::from_ref(&region);
+        let need = with_source(lane, transitions, &survey, &layout, &region, alone, |source| {
+            source.plan(options.format)
+        })?;
+        let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+        // Others wait for rows as far from the cuts as this one reads beyond them.
+        let (own, reach) = (region.rows.len() as f64, region.reach() as f64);
+        let mut work = Work::of(&region, alone, bytes as f64 / bandwidth, real);
+        work.interior = (1.0 - reach / own).max(0.0);
+        looked.push((rank, need, region.halo.len(), work));
+    }
+    let hops = match options.how().hops {
+        Some(hops) => hops,
+        None => hops::choose(&looked.iter().map(|l| l.3).collect::<Vec<_>>(), swap),
+    };
+    let one = |(rank, need, halo, work): (usize, Need, usize, Work)| {
+        let step = if count > 1 { work.step(hops, swap).0 } else { work.compute };
+        RankPlan { rank, need, halo, compute: work.compute, step }
+    };
+    Ok(ManyRanks { count, ranks: looked.into_iter().map(one).collect(), hops, swap })
+}
+
 /// What a run would take.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
@@ -114,14 +223,21 @@ pub fn plan(lanes: &[Lane], precision: Precision, problem: &Problem<'_>, options
 
 fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
+    let how = options.how();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_room::<T>(&[], transitions)?;
-    let survey = lanes[0].host(|| survey::<T>(transitions));
-    let split = split(lanes, transitions, &survey.lengths, real, options.how())?;
-    let layout = lanes[0].host(|| Layout::new(&survey.lengths, options.width, real));
+    expect_room::<T>(&[], transitions, how.ranks)?;
+    let mut survey = surveyed::<T>(lanes, transitions, how.ranks)?;
+    let split = split(lanes, transitions, &survey.shares, real, how)?;
+    let mine = &split.regions[split.own.clone()];
+    let hull = mine.iter().fold(survey.rows.clone(), |hull, region| {
+        hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
+    });
+    survey.widen(transitions, hull);
+    let width = options.width.over(how.ranks, &survey.lengths);
+    let layout = lanes[0].host(|| Layout::new(&survey.lengths, width, real));
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
-    for region in &split.regions {
-        let lane = &lanes[region.lane];
+    for region in mine {
+        let lane = &lanes[region.lane - split.first];
         let need = with_source(lane, transitions, &survey, &layout, region, &split.regions, |source| {
             source.plan(options.format)
         })?;

@@ -31,13 +31,19 @@ pub trait Transitions: Send + Sync {
 /// The sum of a state's rates, with Neumaier's compensation, in the order given (ascending targets), so that
 /// every source of the same chain gives the same bits.
 pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut sum, mut lost) = (0.0f64, 0.0f64);
+    let mut sum = [0.0; 2];
+    add_rates(&mut sum, rates);
+    sum[0] + sum[1]
+}
+
+/// Goes on with the sum of [`exit_rate`]: its value and what it lost, which together are the result.
+pub(crate) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
+    let [sum, lost] = sum_and_lost;
     for rate in rates {
-        let next = sum + rate;
-        lost += if sum >= rate { (sum - next) + rate } else { (rate - next) + sum };
-        sum = next;
+        let next = *sum + rate;
+        *lost += if *sum >= rate { (*sum - next) + rate } else { (rate - next) + *sum };
+        *sum = next;
     }
-    sum + lost
 }
 
 /// Sets of states by name, states ascending in each.
@@ -105,23 +111,33 @@ impl Initial {
     /// One probability a state, checked: finite, not negative, adding up to 1 within rounding of `n` numbers
     /// that were printed with six digits or more.
     pub fn probabilities(&self, n: usize) -> Result<Vec<f64>> {
+        self.probabilities_of(0..n, n)
+    }
+
+    /// Those of some states; all are checked.
+    pub(crate) fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
             false => {
                 Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1)))
             }
         };
-        let mut p = vec![0.0; n];
+        let mut p = vec![0.0; states.len()];
+        let mut set = |state: usize, probability: f64| {
+            if states.contains(&state) {
+                p[state - states.start] = probability;
+            }
+        };
         match self {
-            Self::State(s) => p[state(*s)?] = 1.0,
-            Self::Uniform(states) => {
-                if states.is_empty() {
+            Self::State(s) => set(state(*s)?, 1.0),
+            Self::Uniform(among) => {
+                if among.is_empty() {
                     return Err(Error::Invalid(
                         "the initial states are an empty set; name at least one".to_owned(),
                     ));
                 }
-                for &s in states {
-                    p[state(s as usize)?] = 1.0 / states.len() as f64;
+                for &s in among {
+                    set(state(s as usize)?, 1.0 / among.len() as f64);
                 }
             }
             Self::Distribution(values) => {
@@ -143,7 +159,7 @@ impl Initial {
                         "the initial distribution sums to {sum}; it must sum to 1 (divide it by {sum})"
                     )));
                 }
-                p.copy_from_slice(values);
+                p.copy_from_slice(&values[states]);
             }
         }
         Ok(p)

@@ -12,12 +12,13 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use super::hops::first_cause;
-use super::parts::{Link, Parts};
+use super::parts::{Arrival, Departure, Link, Parts};
 use super::region::Kind;
 use super::split::Path;
 use super::timeline::{Clock, Phase};
 use crate::kernel::Real;
 use crate::lane::{Batch, Inbox, Lane, Launch, Outbox, Program};
+use crate::ranks::{Ranks, Wait, post};
 use crate::{Error, Result};
 
 /// How often the thread that waits for the lanes looks at the watch, unless one of them is done.
@@ -94,7 +95,9 @@ impl<T: Real> Parts<T> {
             };
             work.push([step(0)?, step(1)?]);
         }
-        if let ([lane], [work]) = (lanes, &work[..]) {
+        if let ([lane], [work]) = (lanes, &work[..])
+            && self.closed()
+        {
             let all = |k: u64| {
                 let step = &work[(now + (steps.start + k) as usize) % 2];
                 step.boundary.iter().chain(&step.interior).collect()
@@ -128,6 +131,10 @@ struct Worker<'a, T> {
     work: &'a [Step; 2],
     outgoing: Vec<Outgoing<'a, T>>,
     incoming: Vec<Incoming<'a, T>>,
+    /// To and from other ranks.
+    departures: Vec<&'a Departure<T>>,
+    arrivals: Vec<&'a Arrival>,
+    ranks: Ranks,
     hops: u64,
 }
 
@@ -146,9 +153,12 @@ fn together<T: Real>(
     watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
 ) -> Result<()> {
     let mut workers: Vec<Worker<'_, T>> = Vec::with_capacity(lanes.len());
-    for (lane, work) in lanes.iter().zip(work) {
-        let hops = parts.matrix.hops as u64;
-        workers.push(Worker { lane, work, outgoing: Vec::new(), incoming: Vec::new(), hops });
+    for (number, (lane, work)) in lanes.iter().zip(work).enumerate() {
+        let departures = parts.departures.iter().filter(|d| parts.parts[d.from].lane == number).collect();
+        let arrivals = parts.arrivals.iter().filter(|a| parts.parts[a.to].lane == number).collect();
+        let (ranks, hops) = (parts.ranks, parts.matrix.hops as u64);
+        let (outgoing, incoming) = (Vec::new(), Vec::new());
+        workers.push(Worker { lane, work, outgoing, incoming, departures, arrivals, ranks, hops });
     }
     for link in &parts.links {
         // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour.
@@ -171,7 +181,11 @@ fn together<T: Real>(
             let waiting = std::thread::current();
             threads.push(scope.spawn(move || {
                 let result = worker.run(steps, now, stop, done, &mut clock);
-                if result.is_err() {
+                if let Err(e) = &result {
+                    // Other ranks wait for this one.
+                    if worker.ranks.several() && !matches!(e, Error::Interrupted) {
+                        worker.ranks.end(e);
+                    }
                     stop.store(true, Ordering::Release);
                 }
                 running.fetch_sub(1, Ordering::Release);
@@ -186,7 +200,10 @@ fn together<T: Real>(
             let least = done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0);
             if watched.is_ok() {
                 watched = watch(least);
-                if watched.is_err() {
+                if let Err(e) = &watched {
+                    if parts.ranks.several() {
+                        parts.ranks.end(e);
+                    }
                     stop.store(true, Ordering::Release);
                 }
             }
@@ -247,6 +264,14 @@ impl<T: Real> Worker<'_, T> {
         let lane = self.lane;
         // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
         let ahead = lane.device().backend != "cpu";
+        let wait = Wait { stop, alone: ahead && !lane.device().software };
+        // Through a window passes the news alone that its slot is full.
+        let news = size_of::<u32>().div_ceil(size_of::<T>());
+        let values = |len: usize, shared: bool| vec![T::ZERO; if shared { news } else { len }];
+        let mut leaving: Vec<Vec<T>> =
+            self.departures.iter().map(|d| values(d.len(), d.shared.is_some())).collect();
+        let mut coming: Vec<Vec<T>> =
+            self.arrivals.iter().map(|a| values(a.len, a.shared.is_some())).collect();
         let (mut k, mut source) = (steps.start, now);
         let mut arrived = None;
         while k < steps.end {
@@ -256,32 +281,57 @@ impl<T: Real> Worker<'_, T> {
             let count = self.hops.min(steps.end - k);
             let last = (source + count as usize - 1) % 2;
             let (first, second) = (self.first(arrived, source, count), self.second(last));
-            lane.submit(&first, k)?;
-            clock.ended(k, Phase::Boundary);
-            if ahead {
-                lane.submit(&second, k + count - 1)?;
-                clock.ended(k, Phase::Interior);
-            }
-            for link in &self.outgoing {
-                let mut values = link.back.recv().map_err(|_| Error::Interrupted)?;
-                lane.collect(link.outbox, &mut values)?;
-                clock.ended(k, Phase::Fetch);
-                // A closed channel is a neighbour that has stopped.
-                link.send.send(values).map_err(|_| Error::Interrupted)?;
-                clock.ended(k, Phase::Send);
-            }
-            if !ahead {
-                lane.submit(&second, k + count - 1)?;
-                clock.ended(k, Phase::Interior);
-            }
-            for link in &self.incoming {
-                let values = receive(&link.receive, lane)?;
-                clock.ended(k, Phase::Wait);
-                lane.fill(&link.inboxes[1 - last], &values)?;
-                // A neighbour that has sent its last needs the vector no more.
-                let _ = link.back.send(values);
-                clock.ended(k, Phase::Fill);
-            }
+            post(self.ranks, &wait, |post| {
+                for (arrival, values) in self.arrivals.iter().zip(&mut coming) {
+                    post.expect(arrival.from, bytemuck::cast_slice_mut(values));
+                }
+                lane.submit(&first, k)?;
+                clock.ended(k, Phase::Boundary);
+                if ahead {
+                    lane.submit(&second, k + count - 1)?;
+                    clock.ended(k, Phase::Interior);
+                }
+                for link in &self.outgoing {
+                    let mut values = link.back.recv().map_err(|_| Error::Interrupted)?;
+                    lane.collect(link.outbox, &mut values)?;
+                    clock.ended(k, Phase::Fetch);
+                    // A closed channel is a neighbour that has stopped.
+                    link.send.send(values).map_err(|_| Error::Interrupted)?;
+                    clock.ended(k, Phase::Send);
+                }
+                for (departure, values) in self.departures.iter().zip(&mut leaving) {
+                    match &departure.shared {
+                        Some(shared) => lane.collect_in(&departure.outbox, &shared.window, shared.next())?,
+                        None => lane.collect(&departure.outbox, values)?,
+                    }
+                    clock.ended(k, Phase::Fetch);
+                    post.send(departure.to, bytemuck::cast_slice(values));
+                    clock.ended(k, Phase::Send);
+                }
+                if !ahead {
+                    lane.submit(&second, k + count - 1)?;
+                    clock.ended(k, Phase::Interior);
+                }
+                for link in &self.incoming {
+                    let values = receive(&link.receive, lane)?;
+                    clock.ended(k, Phase::Wait);
+                    lane.fill(&link.inboxes[1 - last], &values)?;
+                    // A neighbour that has sent its last needs the vector no more.
+                    let _ = link.back.send(values);
+                    clock.ended(k, Phase::Fill);
+                }
+                for (number, arrival) in self.arrivals.iter().enumerate() {
+                    let values = post.arrived(number, &wait)?;
+                    clock.ended(k, Phase::Wait);
+                    let inbox = &arrival.inboxes[1 - last];
+                    match &arrival.shared {
+                        Some(shared) => lane.fill_from(inbox, &shared.window, shared.next())?,
+                        None => lane.fill(inbox, bytemuck::cast_slice::<u32, T>(values))?,
+                    }
+                    clock.ended(k, Phase::Fill);
+                }
+                Ok(())
+            })?;
             arrived = Some(1 - last);
             source = 1 - last;
             k += count;
@@ -294,7 +344,8 @@ impl<T: Real> Worker<'_, T> {
     }
 
     fn arrivals(&self, which: usize) -> Vec<&Inbox> {
-        self.incoming.iter().map(|link| &link.inboxes[which]).collect()
+        let here = self.incoming.iter().map(|link| &link.inboxes[which]);
+        here.chain(self.arrivals.iter().map(|arrival| &arrival.inboxes[which])).collect()
     }
 
     /// What arrived in iterate `arrived`, all steps but the last from x[source] on, the last step's boundary, and its
@@ -312,7 +363,10 @@ impl<T: Real> Worker<'_, T> {
         Batch {
             arrivals: arrived.map_or_else(Vec::new, |which| self.arrivals(which)),
             launches,
-            departures: self.outgoing.iter().map(|link| link.outbox).collect(),
+            before_arrivals: true,
+            departures: (self.outgoing.iter().map(|link| link.outbox))
+                .chain(self.departures.iter().map(|departure| &departure.outbox))
+                .collect(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::chain::Transitions;
 use super::region::{Kind, Region};
 use crate::lane::{Batch, Lane};
+use crate::ranks::{Crossing, Ranks, Wait, post};
 use crate::{Error, Result};
 
 /// Most steps between two exchanges.
@@ -28,12 +29,16 @@ impl Swap {
     }
 }
 
-/// Measures a swap: every lane gives its values to the next, as in the long loop.
-pub(super) fn measure(lanes: &[Lane]) -> Result<Swap> {
+/// Rounds of a measurement.
+const ROUNDS: usize = 12;
+
+/// Measures a swap: every lane gives its values to the next, as in the long loop, and so does every rank.
+pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
-    let large = (free / 80).clamp(1 << 8, 1 << 17) as usize;
+    let large = ranks.least((free / 80).clamp(1 << 8, 1 << 17)) as usize;
     let small = large / (1 << 7);
+    let across = |elements: usize| lanes[0].unnoticed(|| around(&lanes[0], ranks, elements));
     let seconds = |elements: usize| -> Result<f64> {
         let mut ends: Vec<_> = lanes.iter().map(|_| sync_channel::<Vec<f64>>(1)).collect();
         let (mut senders, receivers): (Vec<_>, Vec<_>) = ends.drain(..).unzip();
@@ -48,7 +53,7 @@ pub(super) fn measure(lanes: &[Lane]) -> Result<Swap> {
                         let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
                         let mut values = vec![0.0; elements];
                         let mut rounds = Vec::new();
-                        for _ in 0..12 {
+                        for _ in 0..ROUNDS {
                             let at = Instant::now();
                             lane.submit(&departure, 0)?;
                             lane.collect(&out, &mut values)?;
@@ -72,9 +77,43 @@ pub(super) fn measure(lanes: &[Lane]) -> Result<Swap> {
             first_cause(results).map(|all| all.into_iter().fold(0.0, f64::max))
         })
     };
-    let (latency, with_values) = (seconds(small)?, seconds(large)?);
+    let slowest = |elements: usize| -> Result<f64> {
+        let within = if lanes.len() > 1 { seconds(elements)? } else { 0.0 };
+        let between = if ranks.several() { across(elements)? } else { 0.0 };
+        Ok(ranks.most(within.max(between)))
+    };
+    let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     Ok(Swap { latency, rate })
+}
+
+/// Seconds of a round in which every rank's lane gives values to the next rank's.
+fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
+    let buffer = lane.alloc::<f64>("a measurement", elements)?;
+    let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
+    let departure = Batch { departures: vec![&out], ..Batch::default() };
+    let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
+    let to = Crossing { rank: (ranks.rank() + 1) % ranks.size(), number: 0 };
+    let from = Crossing { rank: (ranks.rank() + ranks.size() - 1) % ranks.size(), number: 0 };
+    let never = std::sync::atomic::AtomicBool::new(false);
+    let wait = Wait { stop: &never, alone: lane.device().backend != "cpu" };
+    let (mut leaving, mut arriving) = (vec![0.0; elements], vec![0.0; elements]);
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let at = Instant::now();
+        post(ranks, &wait, |post| {
+            post.expect(from, bytemuck::cast_slice_mut(&mut arriving));
+            lane.submit(&departure, 0)?;
+            lane.collect(&out, &mut leaving)?;
+            post.send(to, bytemuck::cast_slice(&leaving));
+            let values = post.arrived(0, &wait)?;
+            lane.fill(&back, bytemuck::cast_slice::<u32, f64>(values))?;
+            lane.submit(&arrival, 0)
+        })?;
+        rounds.push(at.elapsed().as_secs_f64());
+    }
+    lane.finish()?;
+    Ok(crate::bench::Spread::of(rounds).median)
 }
 
 /// The results of lanes that depend on one another. A lane whose neighbour failed says that it was interrupted; the
@@ -100,16 +139,20 @@ pub(super) struct Work {
     pub(super) bytes: f64,
 }
 
+impl From<[f64; 4]> for Work {
+    fn from([compute, ghosts, interior, bytes]: [f64; 4]) -> Self {
+        Self { compute, ghosts, interior, bytes }
+    }
+}
+
 impl Work {
+    /// As ranks tell it one another.
+    pub(super) fn numbers(self) -> [f64; 4] {
+        [self.compute, self.ghosts, self.interior, self.bytes]
+    }
+
     pub(super) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
-        let ends = (region.halo.first(), region.halo.last());
-        let hull = match ends {
-            (Some(&first), Some(&last)) => {
-                region.rows.start.saturating_sub(first as usize)
-                    + (last as usize + 1).saturating_sub(region.rows.end)
-            }
-            _ => 0,
-        };
+        let hull = region.reach();
         let rows = region.rows.len().max(1) as f64;
         let pieces = region.pieces(regions);
         let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map_or(0, |(r, _)| r.len());

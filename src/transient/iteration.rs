@@ -113,11 +113,11 @@ impl<'a, T: Real> Iteration<'a, T> {
         })
     }
 
-    /// Starts (again) from an initial distribution.
+    /// Starts (again) from the initial probabilities of this rank's rows.
     pub(crate) fn start(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
-            let (lane, own) = (&self.lanes[part.lane], &initial[part.rows.clone()]);
+            let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
             match T::PRECISION {
                 Precision::F64 => lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?,
                 Precision::F32 => {
@@ -127,6 +127,22 @@ impl<'a, T: Real> Iteration<'a, T> {
             }
         }
         self.parts.exchange(self.lanes, 0)
+    }
+
+    /// Goes on from x_k.
+    pub(crate) fn resume(&mut self, k: u64, x: &[f64]) -> Result<()> {
+        self.start(x)?;
+        self.k = k;
+        Ok(())
+    }
+
+    /// Puts a sum in the order of states back into its accumulators.
+    pub(crate) fn fill(&self, acc: &[Buffer<T>], sum: &[f64]) -> Result<()> {
+        for (acc, part) in acc.iter().zip(&self.parts.parts) {
+            let own: Vec<T> = sum[part.rows.clone()].par_iter().map(|&p| T::of(p)).collect();
+            self.lanes[part.lane].upload(&own, acc, part.ghosts())?;
+        }
+        Ok(())
     }
 
     /// k: the number of steps taken.
@@ -211,6 +227,9 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     fn small(&self, targets: &[&Target<T>]) -> bool {
         let [part] = &self.parts.parts[..] else { return false };
+        if !self.parts.closed() {
+            return false;
+        }
         let whole = part.rows.len() <= SWEEP_ROWS && part.chunks.len() == 1;
         whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.rewards.is_empty()
     }
@@ -314,14 +333,20 @@ impl<'a, T: Real> Iteration<'a, T> {
     /// The rewards of `count` steps, blocks added in global order.
     fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; count * self.rewards.len()];
+        let mut partials = Vec::with_capacity(self.partials.len());
         for (part, out) in self.parts.parts.iter().zip(&self.partials) {
             let blocks = part.rows.len().div_ceil(BLOCK);
             let mut partial = vec![T::ZERO; sums.len() * blocks];
             self.lanes[part.lane].download(out, 0, &mut partial)?;
-            for (sum, blocks) in sums.iter_mut().zip(partial.chunks(blocks)) {
-                *sum += blocks.iter().map(|b| b.wide()).sum::<f64>();
-            }
+            partials.push((blocks, partial));
         }
+        self.parts.ranks.relay(&mut sums, |sums| {
+            for (blocks, partial) in &partials {
+                for (sum, blocks) in sums.iter_mut().zip(partial.chunks(*blocks)) {
+                    blocks.iter().for_each(|b| *sum += b.wide());
+                }
+            }
+        });
         Ok(sums)
     }
 
@@ -382,16 +407,18 @@ impl<'a, T: Real> Iteration<'a, T> {
             args.push(self.blocks[p].arg());
             Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, part.rows.len(), &params, &args)?])
         })?;
-        let mut sum = 0.0;
+        let mut partials = Vec::new();
         for (part, out) in self.parts.parts.iter().zip(&self.blocks) {
-            let mut partial = vec![T::ZERO; out.len()];
-            self.lanes[part.lane].download(out, 0, &mut partial)?;
-            sum += partial.iter().map(|b| b.wide()).sum::<f64>();
+            let from = partials.len();
+            partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
+            self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
         }
-        Ok(sum)
+        let mut sum = [0.0];
+        self.parts.ranks.relay(&mut sum, |sum| partials.iter().for_each(|b| sum[0] += b.wide()));
+        Ok(sum[0])
     }
 
-    /// Copies accumulators to the host, in the order of states.
+    /// Copies accumulators of this rank's rows to the host, in the order of states.
     pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
         self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()))
     }
@@ -426,8 +453,7 @@ impl<'a, T: Real> Iteration<'a, T> {
 
 /// Steps whose rewards are summed before the host looks at them.
 fn reward_steps<T: Real>(parts: &Parts<T>, rewards: usize) -> u64 {
-    let blocks: usize = parts.parts.iter().map(|p| p.rows.len().div_ceil(BLOCK)).sum();
-    (REWARD_ELEMENTS / (blocks * rewards).max(1)).clamp(1, 4096) as u64
+    (REWARD_ELEMENTS / (parts.blocks * rewards).max(1)).clamp(1, 4096) as u64
 }
 
 /// Those of the steps that have a weight.

@@ -10,7 +10,9 @@ use super::split::{self, Path};
 use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch};
-use crate::sparse::repetition::{self, Patterns, Repetition};
+use crate::ranks::Ranks;
+use crate::sparse::patterns::Patterns;
+use crate::sparse::repetition::{self, Repetition};
 use crate::sparse::tiles;
 use crate::sparse::{
     BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits,
@@ -42,32 +44,10 @@ pub struct Chunk<T> {
 /// A chunk's arrays.
 #[derive(Debug)]
 enum Stored<T> {
-    Hyb {
-        slices: Buffer<u32>,
-        columns: Buffer<u32>,
-        values: Buffer<T>,
-    },
-    Packed {
-        slices: Buffer<u32>,
-        entries: Buffer<u32>,
-        values: Buffer<T>,
-        column_bits: u32,
-    },
-    Pair {
-        slices: Buffer<u32>,
-        entries: Buffer<u32>,
-        values: Buffer<T>,
-        offsets: u32,
-    },
-    Pattern {
-        ids: Buffer<u32>,
-        patterns: Buffer<u32>,
-        values: Buffer<T>,
-        ids_log: u32,
-        pointers: u32,
-        offsets: u32,
-        apart: bool,
-    },
+    Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
+    Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
+    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
+    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: [u32; 7] },
 }
 
 /// Facts of a matrix as it was stored.
@@ -95,6 +75,26 @@ pub struct MatrixInfo {
     pub exchange: Path,
     /// How rows were shared out over lanes; empty for one lane.
     pub plan: Vec<split::LanePlan>,
+}
+
+impl MatrixInfo {
+    /// Sums up what parts said, those of other ranks included.
+    pub(super) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
+        self.bytes = ranks.sum(self.bytes);
+        self.halo = ranks.most(self.halo as f64) as u64;
+        self.ell_width = ranks.most(f64::from(self.ell_width)) as u32;
+        let mut all: Vec<String> = Vec::new();
+        for format in ranks.texts(&formats.join("+")).iter().flat_map(|text| text.split('+')) {
+            if !format.is_empty() && !all.iter().any(|known| known == format) {
+                all.push(format.to_owned());
+            }
+        }
+        self.format = all.join("+");
+        let reasons = ranks.texts(&self.passed_over.join("\n"));
+        self.passed_over = reasons.iter().flat_map(|text| text.lines().map(str::to_owned)).collect();
+        self.passed_over.sort_unstable();
+        self.passed_over.dedup();
+    }
 }
 
 /// A part's matrix, built.
@@ -170,7 +170,7 @@ impl<T: Real> Source<'_, T> {
             Choice::Hyb => stored * (4 + real) + exit,
             Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
             Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
-            Choice::Pattern(p) => p.bytes(self.rows(), real),
+            Choice::Pattern(p) => p.bytes(self.rows()),
         }
     }
 
@@ -280,10 +280,15 @@ impl<T: Real> Source<'_, T> {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
             patterns: self.lane.alloc_with("patterns", &patterns.words)?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
-            ids_log,
-            pointers: patterns.pointers() as u32,
-            offsets: patterns.offsets() as u32,
-            apart: patterns.exit_apart,
+            params: [
+                ids_log,
+                patterns.pointers() as u32,
+                patterns.groups as u32,
+                patterns.value_bits,
+                patterns.least,
+                patterns.dictionary() as u32,
+                u32::from(patterns.exit_apart),
+            ],
         })
     }
 
@@ -327,6 +332,11 @@ impl<T: Real> Source<'_, T> {
             match choice {
                 Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
                 Ok(choice) => {
+                    if self.lane.slow().contains(&candidate) {
+                        passed_over
+                            .push(format!("{candidate}: measured slower than hyb here by `kolmo tune`"));
+                        continue;
+                    }
                     if let Some(why) = self.slow(&choice) {
                         passed_over.push(format!("{candidate}: {why}"));
                         continue;
@@ -370,6 +380,17 @@ impl<T: Real> Stored<T> {
         }
     }
 
+    /// Threads that the step's kernel runs with. A group of patterns takes several blocks of rows, which share what it
+    /// keeps at hand, once there are groups enough for every device.
+    fn threads(&self, rows: usize) -> usize {
+        const GROUPS: usize = 4096;
+        const MOST_BLOCKS: usize = 8;
+        match self {
+            Self::Pattern { .. } => rows.div_ceil((rows / BLOCK / GROUPS).clamp(1, MOST_BLOCKS)),
+            _ => rows,
+        }
+    }
+
     /// The step's kernel, its first three arguments, and its parameters behind those that all formats share.
     fn kernel(&self) -> (&'static Kernel, [Arg<'_>; 3], Vec<u32>) {
         match self {
@@ -382,11 +403,9 @@ impl<T: Real> Stored<T> {
             Self::Pair { slices, entries, values, offsets } => {
                 (&STEP_PAIR, [slices.arg(), entries.arg(), values.arg()], vec![*offsets])
             }
-            Self::Pattern { ids, patterns, values, ids_log, pointers, offsets, apart } => (
-                &STEP_PATTERN,
-                [ids.arg(), patterns.arg(), values.arg()],
-                vec![*ids_log, *pointers, *offsets, u32::from(*apart)],
-            ),
+            Self::Pattern { ids, patterns, values, params } => {
+                (&STEP_PATTERN, [ids.arg(), patterns.arg(), values.arg()], params.to_vec())
+            }
         }
     }
 }
@@ -407,7 +426,7 @@ impl<T: Real> Chunk<T> {
         params.extend(own_params);
         let mut args = matrix.to_vec();
         args.extend([part.exit.arg(), sum.scalars, part.x[source].arg(), part.x[1 - source].arg(), sum.acc]);
-        lane.bind(kernel, T::PRECISION, self.rows, &params, &args)
+        lane.bind(kernel, T::PRECISION, self.stored.threads(self.rows), &params, &args)
     }
 
     /// Slices, columns and values, if these rows are stored in HYB.

@@ -6,12 +6,12 @@ use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
 use super::solve::Observer;
-use super::split::{How, split};
+use super::split::{How, share, split};
 use crate::Result;
 use crate::lane::Lane;
 
 /// An order of the states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum Order {
     /// The model's own on one lane; on several, whichever has the shortest predicted step.
     #[default]
@@ -130,12 +130,14 @@ pub(super) fn reorder<'a>(
     match wanted {
         Order::Natural => return Ok((None, Order::Natural)),
         Order::Bfs | Order::Rcm => return Ok((Some(make(wanted)), wanted)),
-        Order::Auto if lanes.len() == 1 => return Ok((None, Order::Natural)),
+        // Other orders take a look at all states, of which a rank knows its own.
+        Order::Auto if lanes.len() == 1 || how.ranks.several() => return Ok((None, Order::Natural)),
         Order::Auto => {}
     }
     // Seconds of the slowest lane's step.
     let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64)> {
-        let plan = split(lanes, transitions, lengths, real, how)?.plan;
+        let shares = share(lanes, transitions, Some(lengths), real, how.ranks)?;
+        let plan = split(lanes, transitions, &shares, real, how)?.plan;
         let step = plan.iter().map(|lane| lane.step).fold(0.0, f64::max);
         Ok((step, plan.iter().map(|lane| lane.communication_share).fold(0.0, f64::max)))
     };

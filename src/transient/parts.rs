@@ -7,6 +7,9 @@
 //! host between lanes. Accumulators never travel.
 
 use std::ops::Range;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::bound::Survey;
 use super::chain::Transitions;
@@ -15,10 +18,11 @@ use super::matrix::{Chunk, MatrixInfo, Source};
 use super::region::Region;
 use super::split::{self, Path, Split};
 use super::timeline::Timeline;
-use crate::Result;
 use crate::kernel::Real;
-use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox};
-use crate::sparse::{Layout, MatrixFormat, SLICE, WidthRule};
+use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox, Window};
+use crate::ranks::{Crossing, Ranks, Wait, post};
+use crate::sparse::{BLOCK, Layout, MatrixFormat, SLICE, WidthRule};
+use crate::{Error, Result};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
@@ -68,6 +72,61 @@ pub struct Link<T> {
     pub(super) host: Option<(Outbox, [Inbox; 2])>,
 }
 
+/// Values of a part that a part of another rank reads.
+#[derive(Debug)]
+pub(super) struct Departure<T> {
+    /// The part that owns them.
+    pub(super) from: usize,
+    /// Where they go.
+    pub(super) to: Crossing,
+    /// Places in the owner's vector.
+    index: Buffer<u32>,
+    /// The values side by side.
+    values: Buffer<T>,
+    pub(super) outbox: Outbox,
+    pub(super) shared: Option<Shared>,
+}
+
+/// A window between two processes of a host, and the number of the next exchange through it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) window: Arc<Window>,
+    exchanges: AtomicU64,
+}
+
+impl Shared {
+    fn new(window: Arc<Window>) -> Self {
+        Self { window, exchanges: AtomicU64::new(0) }
+    }
+
+    /// The number of this exchange.
+    pub(super) fn next(&self) -> u64 {
+        self.exchanges.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl<T: Real> Departure<T> {
+    /// Number of values.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
+/// Values of a part of another rank that a part reads.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// The part that reads them.
+    pub(super) to: usize,
+    /// Where they come from.
+    pub(super) from: Crossing,
+    /// Place of the first in the reader's vector, and how many they are.
+    first: usize,
+    pub(super) len: usize,
+    /// The way to either iterate.
+    pub(super) inboxes: [Inbox; 2],
+    pub(super) shared: Option<Shared>,
+}
+
 impl<T> Part<T> {
     /// Place of the first own row among the computed ones.
     pub fn ghosts(&self) -> usize {
@@ -83,8 +142,17 @@ impl<T> Part<T> {
 /// A chain on its lanes.
 #[derive(Debug)]
 pub struct Parts<T> {
+    /// The processes that share the chain.
+    pub ranks: Ranks,
+    /// The rows of this one.
+    pub rows: Range<usize>,
+    /// Blocks of all rows, those of other ranks included.
+    pub blocks: usize,
     /// The parts, in the order of their rows.
     pub parts: Vec<Part<T>>,
+    /// What parts of other ranks read, and what is read of them.
+    pub(super) departures: Vec<Departure<T>>,
+    pub(super) arrivals: Vec<Arrival>,
     /// What parts of different lanes read of each other.
     pub links: Vec<Link<T>>,
     /// What was built.
@@ -104,29 +172,83 @@ impl<T: Real> Parts<T> {
         how: split::How,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
-        let Split { regions, plan, hops, path } =
-            split::split(lanes, transitions, &survey.lengths, real, how)?;
+        let ranks = how.ranks;
+        let shares = match &survey.shares[..] {
+            [] => &split::share(lanes, transitions, Some(&survey.lengths), real, ranks)?,
+            known => known,
+        };
+        let split = split::split(lanes, transitions, shares, real, how)?;
+        let rows = split.rows(shares);
+        // Rows of others that are computed here, too, have to be known.
+        let mine = &split.regions[split.own.clone()];
+        let hull = mine.iter().fold(survey.rows.clone(), |hull, region| {
+            hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
+        });
+        let wider = match hull == survey.rows {
+            true => None,
+            false => {
+                let mut wider = survey.clone();
+                lanes[0].host(|| wider.widen(transitions, hull));
+                Some(wider)
+            }
+        };
+        let own_lengths = &survey.lengths;
+        let survey = wider.as_ref().unwrap_or(survey);
+        let rule = rule.over(ranks, own_lengths);
         let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
+        let Split { regions, plan, hops, path, .. } = &split;
+        let (hops, path) = (*hops, *path);
         let mut matrix = MatrixInfo {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
-            halo: regions.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
+            halo: mine.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
             hops,
             exchange: path,
-            plan,
+            plan: plan.clone(),
             ..MatrixInfo::default()
         };
-        let tail: u64 = layout.tails.iter().map(|&t| u64::from(t)).sum();
-        let entries: u64 = survey.lengths.iter().map(|&l| u64::from(l)).sum();
-        let ell = layout.stored() - tail;
+        // Own rows count, and not those of others that are computed here, too.
+        let first = (rows.start - survey.rows.start) / SLICE;
+        let slices = first..first + rows.len().div_ceil(SLICE);
+        let counted =
+            Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
+        let tail: u64 = ranks.sum(counted.tails.iter().map(|&t| u64::from(t)).sum());
+        let entries: u64 = ranks.sum(own_lengths.iter().map(|&l| u64::from(l)).sum());
+        let ell = ranks.sum(counted.stored()) - tail;
         matrix.coo_share = tail as f64 / entries.max(1) as f64;
         matrix.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
 
-        let mut parts = Vec::with_capacity(regions.len());
+        // No rank is left waiting for one that lacks memory.
+        let blocks = transitions.states().div_ceil(BLOCK);
+        let built = (|| {
+            let (parts, formats) =
+                Self::parts(lanes, transitions, survey, &layout, &split, format, &mut matrix)?;
+            let links = links(lanes, &parts, &split)?;
+            Ok((parts, formats, links, ways(&split, ranks)?))
+        })();
+        let (parts, formats, links, ways) = ranks.agree(built)?;
+        let windows = windows::<T>(&ways, ranks);
+        let (departures, arrivals) = ranks.agree(crossings(lanes, &parts, ways, windows))?;
+        matrix.over(ranks, formats);
+        Ok(Self { ranks, rows, blocks, parts, departures, arrivals, links, matrix, timeline: None })
+    }
+
+    /// This rank's parts, and the formats of their matrices.
+    fn parts(
+        lanes: &[Lane],
+        transitions: &dyn Transitions,
+        survey: &Survey<T>,
+        layout: &Layout,
+        split: &Split,
+        format: MatrixFormat,
+        matrix: &mut MatrixInfo,
+    ) -> Result<(Vec<Part<T>>, Vec<&'static str>)> {
+        let Split { regions, own, first, .. } = split;
+        let mut parts = Vec::with_capacity(own.len());
         let mut formats: Vec<&str> = Vec::new();
-        for region in &regions {
-            let lane = &lanes[region.lane];
-            let built = with_source(lane, transitions, survey, &layout, region, &regions, |source| {
+        for region in &regions[own.clone()] {
+            let lane = &lanes[region.lane - first];
+            let built = with_source(lane, transitions, survey, layout, region, regions, |source| {
                 // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
                 let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
                 source.build(if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format })
@@ -137,21 +259,27 @@ impl<T: Real> Parts<T> {
                 formats.push(built.format.name());
             }
             parts.push(Part {
-                lane: region.lane,
+                lane: region.lane - first,
                 rows: region.rows.clone(),
                 computed: region.computed.clone(),
                 own: region.own(),
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
                 exit: built.exit,
                 chunks: built.chunks,
-                halos: halos(lane, region, &regions)?,
+                halos: halos(lane, region, split)?,
             });
         }
-        matrix.format = formats.join("+");
-        matrix.passed_over.sort_unstable();
-        matrix.passed_over.dedup();
-        let links = links(lanes, &parts, &regions, path)?;
-        Ok(Self { parts, links, matrix, timeline: None })
+        Ok((parts, formats))
+    }
+
+    /// Places of a part's rows among those of this rank.
+    pub(super) fn own(&self, part: &Part<T>) -> Range<usize> {
+        part.rows.start - self.rows.start..part.rows.end - self.rows.start
+    }
+
+    /// Whether no other lane, of this rank or of another, reads anything of these.
+    pub(super) fn closed(&self) -> bool {
+        self.links.is_empty() && self.departures.is_empty() && self.arrivals.is_empty()
     }
 
     /// The parts of a lane, with their numbers.
@@ -175,10 +303,12 @@ impl<T: Real> Parts<T> {
 
     /// Launches that lay the values of iterate `which` that other lanes read into the links' `values`.
     pub fn packs(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
-        let own = self.links.iter().filter(|link| self.parts[link.from].lane == lane);
-        own.map(|link| {
-            let args = [link.index.arg(), self.parts[link.from].x[which].arg(), link.values.arg()];
-            let items = link.index.len();
+        let links = self.links.iter().map(|link| (link.from, &link.index, &link.values));
+        let departures = self.departures.iter().map(|d| (d.from, &d.index, &d.values));
+        let own = links.chain(departures).filter(|(from, ..)| self.parts[*from].lane == lane);
+        own.map(|(from, index, values)| {
+            let args = [index.arg(), self.parts[from].x[which].arg(), values.arg()];
+            let items = index.len();
             lanes[lane].bind(&GATHER, T::PRECISION, items, &[0, items as u32, 0], &args)
         })
         .collect()
@@ -212,7 +342,25 @@ impl<T: Real> Parts<T> {
             let to = &self.parts[link.to];
             lanes[to.lane].upload(&values, &to.x[which], link.first)?;
         }
-        Ok(())
+        let never = AtomicBool::new(false);
+        let wait = Wait { stop: &never, alone: false };
+        let mut arriving: Vec<Vec<T>> = self.arrivals.iter().map(|a| vec![T::ZERO; a.len]).collect();
+        let mut leaving: Vec<Vec<T>> = self.departures.iter().map(|d| vec![T::ZERO; d.len()]).collect();
+        post(self.ranks, &wait, |post| {
+            for (arrival, values) in self.arrivals.iter().zip(&mut arriving) {
+                post.expect(arrival.from, bytemuck::cast_slice_mut(values));
+            }
+            for (departure, values) in self.departures.iter().zip(&mut leaving) {
+                lanes[self.parts[departure.from].lane].download(&departure.values, 0, values)?;
+                post.send(departure.to, bytemuck::cast_slice(values));
+            }
+            for (number, arrival) in self.arrivals.iter().enumerate() {
+                let values = bytemuck::cast_slice::<u32, T>(post.arrived(number, &wait)?);
+                let to = &self.parts[arrival.to];
+                lanes[to.lane].upload(values, &to.x[which], arrival.first)?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -226,7 +374,8 @@ pub(super) fn with_source<T: Real, R>(
     regions: &[Region],
     work: impl FnOnce(&Source<'_, T>) -> R,
 ) -> R {
-    let slices = region.computed.start / SLICE..region.computed.end.div_ceil(SLICE);
+    let (before, computed) = (survey.rows.start, &region.computed);
+    let slices = (computed.start - before) / SLICE..(computed.end - before).div_ceil(SLICE);
     let layout =
         Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
@@ -237,13 +386,15 @@ pub(super) fn with_source<T: Real, R>(
             }
         }
     };
-    let (exit, pieces) = (&survey.exit[region.computed.clone()], region.pieces(regions));
+    let exit = &survey.exit[computed.start - before..computed.end - before];
+    let pieces = region.pieces(regions);
     work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
 }
 
-fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> {
+fn halos(lane: &Lane, region: &Region, split: &Split) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
-    for (owner, other) in regions.iter().enumerate().filter(|(_, other)| other.lane == region.lane) {
+    let mine = split.regions[split.own.clone()].iter().enumerate();
+    for (owner, other) in mine.filter(|(_, other)| other.lane == region.lane) {
         if other.rows == region.rows {
             continue;
         }
@@ -256,16 +407,18 @@ fn halos(lane: &Lane, region: &Region, regions: &[Region]) -> Result<Vec<Halo>> 
     Ok(halos)
 }
 
-fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], regions: &[Region], path: Path) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
-    for (to, region) in regions.iter().enumerate() {
-        for (from, other) in regions.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
+    let mine = &split.regions[split.own.clone()];
+    for (to, region) in mine.iter().enumerate() {
+        for (from, other) in mine.iter().enumerate().filter(|(_, other)| other.lane != region.lane) {
             if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
-                let (lane, first) = (&lanes[other.lane], region.local(*first) as usize);
+                let (lane, first) = (&lanes[parts[from].lane], region.local(*first) as usize);
                 let values = lane.alloc("a halo", index.len())?;
-                let inbox = |which: usize| lanes[region.lane].inbox(&parts[to].x[which], first, index.len());
-                let host = match path {
+                let inbox =
+                    |which: usize| lanes[parts[to].lane].inbox(&parts[to].x[which], first, index.len());
+                let host = match split.path {
                     Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
                     Path::None | Path::Peer => None,
                 };
@@ -274,4 +427,141 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], regions: &[Region], path: P
         }
     }
     Ok(links)
+}
+
+/// A way between parts of two ranks, one of them this one.
+struct Way {
+    other: Crossing,
+    leaves: bool,
+    /// This rank's part.
+    part: usize,
+    /// Place of the first value in its vector, of arrivals; places of all, of departures.
+    first: usize,
+    index: Vec<u32>,
+    len: usize,
+    /// Lanes of this rank and of the other, among all.
+    lanes: (usize, usize),
+}
+
+/// The ways to and from parts of other ranks. Both ends number those between the same two ranks alike: by reader, then
+/// by owner.
+fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
+    let mut ways = Vec::new();
+    let (mut leaving, mut arriving) = (vec![0; ranks.size()], vec![0; ranks.size()]);
+    let number = |numbers: &mut [usize], rank: usize| {
+        numbers[rank] += 1;
+        Crossing { rank, number: numbers[rank] - 1 }
+    };
+    for (reader, region) in split.regions.iter().enumerate() {
+        for (owner, other) in split.regions.iter().enumerate() {
+            let (to, from) = (split.ranks[region.lane], split.ranks[other.lane]);
+            if to == from || (to != ranks.rank() && from != ranks.rank()) {
+                continue;
+            }
+            let rows = region.takes(other);
+            let (Some(&first), len) = (rows.first(), rows.len()) else { continue };
+            // A message is counted in `int`s, of halves of a double.
+            if len >= 1 << 30 {
+                return Err(Error::Invalid(format!(
+                    "a rank would send another {len} values after a step, and a message holds 2^30; use more ranks",
+                )));
+            }
+            ways.push(if from == ranks.rank() {
+                Way {
+                    other: number(&mut leaving, to),
+                    leaves: true,
+                    part: owner - split.own.start,
+                    first: 0,
+                    index: rows.iter().map(|&h| other.local(h)).collect(),
+                    len,
+                    lanes: (other.lane, region.lane),
+                }
+            } else {
+                Way {
+                    other: number(&mut arriving, from),
+                    leaves: false,
+                    part: reader - split.own.start,
+                    first: region.local(first) as usize,
+                    index: Vec::new(),
+                    len,
+                    lanes: (region.lane, other.lane),
+                }
+            });
+        }
+    }
+    Ok(ways)
+}
+
+/// Turns windows off, for tests and comparisons.
+const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
+
+/// A window for each way between two processes of one host. None where the other lies on another host, and where
+/// nothing comes back on the way, by which a writer learns that its slot was read.
+fn windows<T: Real>(ways: &[Way], ranks: Ranks) -> Vec<Option<Window>> {
+    let both = |way: &Way| ways.iter().any(|w| w.leaves != way.leaves && w.lanes == way.lanes);
+    let bytes = |way: &Way| way.len * size_of::<T>();
+    let off = std::env::var_os(NO_WINDOWS).is_some();
+    let mut windows: Vec<Option<Window>> = ways.iter().map(|_| None).collect();
+    let mut paths = Vec::new();
+    let mut offers = String::new();
+    for (way, window) in ways.iter().zip(&mut windows).filter(|(way, _)| way.leaves && !off && both(way)) {
+        if let Ok((made, path)) = Window::create(bytes(way)) {
+            offers += &format!("{} {} {}\n", way.other.rank, way.other.number, path.display());
+            *window = Some(made);
+            paths.push(path);
+        }
+    }
+    // Who reads finds the file on the same host alone.
+    let offers = ranks.texts(&offers);
+    let mut taken = String::new();
+    for (way, window) in ways.iter().zip(&mut windows).filter(|(way, _)| !way.leaves) {
+        let mine = format!("{} {} ", ranks.rank(), way.other.number);
+        let path = offers[way.other.rank].lines().find_map(|line| line.strip_prefix(&mine[..]));
+        *window = path.filter(|_| !off).and_then(|path| Window::open(FilePath::new(path), bytes(way)).ok());
+        if window.is_some() {
+            taken += &format!("{} {}\n", way.other.rank, way.other.number);
+        }
+    }
+    let taken = ranks.texts(&taken);
+    for (way, window) in ways.iter().zip(&mut windows).filter(|(way, _)| way.leaves) {
+        let mine = format!("{} {}", ranks.rank(), way.other.number);
+        if !taken[way.other.rank].lines().any(|line| line == mine) {
+            *window = None;
+        }
+    }
+    paths.iter().for_each(|path| Window::forget(path));
+    windows
+}
+
+/// What ways take on the lanes.
+fn crossings<T: Real>(
+    lanes: &[Lane],
+    parts: &[Part<T>],
+    ways: Vec<Way>,
+    windows: Vec<Option<Window>>,
+) -> Result<(Vec<Departure<T>>, Vec<Arrival>)> {
+    let (mut departures, mut arrivals) = (Vec::new(), Vec::new());
+    for (way, window) in ways.into_iter().zip(windows) {
+        let (part, lane) = (&parts[way.part], &lanes[parts[way.part].lane]);
+        let window = window.map(Arc::new);
+        if way.leaves {
+            let values = lane.alloc("a halo", way.len)?;
+            let outbox = match &window {
+                Some(window) => lane.outbox_over(&values, window)?,
+                None => lane.outbox(&values)?,
+            };
+            let index = lane.alloc_with("a halo", &way.index)?;
+            let (from, to, shared) = (way.part, way.other, window.map(Shared::new));
+            departures.push(Departure { from, to, index, values, outbox, shared });
+        } else {
+            let inbox = |which: usize| match &window {
+                Some(window) => lane.inbox_over(&part.x[which], way.first, way.len, window),
+                None => lane.inbox(&part.x[which], way.first, way.len),
+            };
+            let inboxes = [inbox(0)?, inbox(1)?];
+            let (to, from, first, len) = (way.part, way.other, way.first, way.len);
+            arrivals.push(Arrival { to, from, first, len, inboxes, shared: window.map(Shared::new) });
+        }
+    }
+    Ok((departures, arrivals))
 }

@@ -8,50 +8,18 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ops::Range;
 
 use super::step::{Rows, SHARED, each, fma, tail};
 use crate::kernel::Real;
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
-use crate::sparse::SLICE;
+use crate::sparse::patterns::Tables;
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
 
 /// Most offsets of a tile; one with more is computed row by row.
 const MOST_OFFSETS: usize = 48;
 /// The ELL part's sum, and four partial sums of the COO part.
 const SUMS: usize = 5;
-
-/// What patterns are made of, see [`crate::sparse::repetition::Patterns`].
-#[derive(Clone, Copy)]
-struct Tables<'a, T> {
-    words: &'a [u32],
-    pointers: &'a [u32],
-    offsets: &'a [u32],
-    values: &'a [T],
-}
-
-impl<T: Real> Tables<'_, T> {
-    /// The (offset, value) of a pattern's ELL part.
-    #[inline(always)]
-    fn ell(&self, id: u16) -> impl Iterator<Item = (u32, T)> + '_ {
-        let word = self.words[id as usize] as usize;
-        let (start, entries) = (word / 512, word % 256);
-        (start..start + entries).map(move |group| {
-            let e = SLICE * group + id as usize % SLICE;
-            (self.offsets[e], self.values[e])
-        })
-    }
-
-    /// Where its other entries lie.
-    #[inline(always)]
-    fn coo(&self, id: u16) -> Range<usize> {
-        match self.words[id as usize] & 256 {
-            0 => 0..0,
-            _ => self.pointers[id as usize] as usize..self.pointers[id as usize + 1] as usize,
-        }
-    }
-}
 
 /// Numbers of patterns, a byte or two each.
 #[derive(Clone, Copy)]
@@ -134,7 +102,10 @@ impl<T: Real> Tiles<T> {
         let entries = |id: u16| {
             let ell = tables.ell(id).map(|(offset, value)| ((0, offset as i32), value));
             let coo = tables.coo(id).enumerate();
-            let coo = coo.map(|(t, e)| ((1 + t % 4, tables.offsets[e] as i32), tables.values[e]));
+            let coo = coo.map(|(t, e)| {
+                let (offset, value) = tables.entry(e);
+                ((1 + t % 4, offset as i32), value)
+            });
             ell.chain(coo).filter(|&(_, value)| value != T::ZERO)
         };
         let mut all: Vec<(usize, i32)> =
@@ -145,7 +116,7 @@ impl<T: Real> Tiles<T> {
             let values = &mut self.values[region..][..MOST_OFFSETS];
             values.fill([T::ZERO; TILE]);
             for (row, &id) in key.iter().enumerate() {
-                tile.exit[row] = tables.values[id as usize];
+                tile.exit[row] = tables.exit(id);
                 for (place, value) in entries(id) {
                     values[all.partition_point(|&p| p < place)][row] = value;
                 }
@@ -235,8 +206,11 @@ impl<T: Real> Patterned<'_, T> {
         let coo = self.tables.coo(id);
         let at = (self.base + self.first + row) as u32;
         let (tables, x) = (self.tables, self.x);
-        let entry = |e: usize| (at.wrapping_add(tables.offsets[e]) as usize, tables.values[e]);
-        let rate = if self.exit_apart { self.rows.exit[row] } else { tables.values[id as usize] };
+        let entry = |e: usize| {
+            let (offset, value) = tables.entry(e);
+            (at.wrapping_add(offset) as usize, value)
+        };
+        let rate = if self.exit_apart { self.rows.exit[row] } else { tables.exit(id) };
         let mut s = T::ZERO;
         for (offset, value) in tables.ell(id) {
             s = fma::<T, LEVEL>(value, x[at.wrapping_add(offset) as usize], s);
@@ -264,9 +238,17 @@ fn slots<T: Real, const LEVEL: u8>(offsets: &[i32], values: &[[T; TILE]], x: &[T
 pub(super) fn step_pattern<T: Real>(call: &Call<'_>) {
     let (patterns, values, x) = (call.read::<u32>(1), call.read::<T>(2), call.read::<T>(5));
     let ids = if call.param(SHARED) == 2 { Ids::Bytes(call.read(0)) } else { Ids::Words(call.read(0)) };
-    let from = |param: usize| &patterns[call.param(SHARED + param) as usize..];
-    let tables = Tables { words: patterns, pointers: from(1), offsets: from(2), values };
-    let exit_apart = call.param(SHARED + 3) != 0;
+    let param = |i: usize| call.param(SHARED + i);
+    let tables = Tables {
+        words: patterns,
+        pointers: param(1) as usize,
+        groups: param(2) as usize,
+        value_bits: param(3),
+        least: param(4),
+        values,
+        dictionary: param(5) as usize,
+    };
+    let exit_apart = param(6) != 0;
     let base = (call.param(5) + call.param(6)) as usize;
     let matrix = call.contents(1);
     // Few large pieces: a thread works tiles out again after another thread's piece.

@@ -45,6 +45,43 @@ impl Region {
         Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
     }
 
+    /// A region of another rank, as that one tells: its lane, rows and computed rows.
+    pub(super) fn told([lane, start, end, first, last]: [u64; 5]) -> Self {
+        Self {
+            lane: lane as usize,
+            rows: start as usize..end as usize,
+            computed: first as usize..last as usize,
+            halo: Vec::new(),
+            left: 0,
+            entries: 0,
+            remote: 0,
+        }
+    }
+
+    /// The rows of another region that it reads and does not compute, ascending.
+    pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
+        let first = self.halo.partition_point(|&h| (h as usize) < other.rows.start);
+        &self.halo[first..self.halo.partition_point(|&h| (h as usize) < other.rows.end)]
+    }
+
+    /// How many rows before and behind its own it reaches.
+    pub(super) fn reach(&self) -> usize {
+        match (self.halo.first(), self.halo.last()) {
+            (Some(&first), Some(&last)) => {
+                self.rows.start.saturating_sub(first as usize)
+                    + (last as usize + 1).saturating_sub(self.rows.end)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Learns of more rows that it reads, behind those that were known.
+    pub(super) fn also_reads(&mut self, rows: &[u32]) {
+        self.halo.extend(rows);
+        debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
+        self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
+    }
+
     /// Reads every other row.
     pub(super) fn read_all(&mut self, n: usize) {
         self.halo = (0..n as u32).filter(|&h| !self.computed.contains(&(h as usize))).collect();

@@ -1,19 +1,22 @@
 //! From a problem to its answer: plan the windows, build the matrix, sweep.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::bound::{Survey, expect_room, survey};
-use super::chain::{Initial, Reward, Transitions};
+use super::bound::{Survey, expect_room, survey, survey_rows};
+use super::chain::{Initial, Reward, Transitions, add_rates};
+use super::checkpoint::{Checkpoint, Keeper};
 use super::iteration::Iteration;
 use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
 use super::parts::Parts;
 use super::poisson::Window;
-use super::split::How;
+use super::split::{How, rows_of, share};
 use super::sweep::{Planned, Sweep};
 use super::{stationary, subdivided};
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
+use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};
 
@@ -91,6 +94,8 @@ impl Default for Options {
 pub trait Observer: Send {
     /// Multiplications done, and an upper bound of all. An error stops the work.
     fn progress(&mut self, done: u64, all: u64) -> Result<()>;
+    /// The states whose probabilities this rank will be given; not called where there is one rank, which has all.
+    fn rows(&mut self, _rows: Range<usize>) {}
     /// The probabilities at time number `index`, one a state. Times arrive in the order of their windows.
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()>;
 }
@@ -106,7 +111,7 @@ pub enum Status {
 }
 
 /// A proved bound on an l1 error; the total is the sum.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Bound {
     /// Poisson mass outside of the window.
     pub truncation: f64,
@@ -124,7 +129,7 @@ impl Bound {
 }
 
 /// A reward's expectations at one time.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RewardValue {
     /// The reward's name.
     pub name: String,
@@ -136,7 +141,7 @@ pub struct RewardValue {
 }
 
 /// What is known of one time.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct TimeResult {
     /// The time; `null` in JSON where it is infinite.
     pub time: f64,
@@ -208,10 +213,44 @@ pub fn solve(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
+    options.split.ranks.agree(check(problem, options))?;
+    solve_kept(lanes, precision, problem, options, observer, &mut Keeper::none())
+}
+
+/// As [`solve`], with the state of the run in a file from which another process can go on, see
+/// [`checkpoint`](super::checkpoint). When the observer's [`progress`](Observer::progress) gives
+/// [`Error::Interrupted`], the state is kept before that error is returned. Results that a run before delivered are
+/// delivered again.
+///
+/// # Errors
+/// As [`solve`]; and if the checkpoint belongs to another run.
+pub fn solve_resumable(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    observer: &mut dyn Observer,
+    checkpoint: &mut Checkpoint,
+) -> Result<Solution> {
     check(problem, options)?;
+    let mut keeper = Keeper::new(checkpoint, lanes, precision, problem, options)?;
+    let options = Options { order: keeper.order().unwrap_or(options.order), ..*options };
+    let solution = solve_kept(lanes, precision, problem, &options, observer, &mut keeper)?;
+    keeper.complete();
+    Ok(solution)
+}
+
+fn solve_kept(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
+) -> Result<Solution> {
     match precision {
-        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer),
-        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer),
+        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer, keeper),
+        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer, keeper),
     }
 }
 
@@ -256,6 +295,7 @@ pub(crate) struct Built<'a, T> {
     pub(crate) options: &'a Options,
     pub(crate) survey: Survey<T>,
     pub(crate) parts: Parts<T>,
+    /// Of this rank's rows.
     pub(crate) initial: Vec<f64>,
 }
 
@@ -276,22 +316,32 @@ fn solve_in<T: Real>(
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
 ) -> Result<Solution> {
     let started = Instant::now();
     let n = problem.transitions.states();
-    expect_room::<T>(lanes, problem.transitions)?;
-    let initial = problem.initial.probabilities(n)?;
-    let survey = lanes[0].host(|| survey::<T>(problem.transitions));
+    let ranks = options.split.ranks;
+    ranks.agree(expect_room::<T>(lanes, problem.transitions, ranks))?;
+    if ranks.several() {
+        ranks.agree(expect_shareable(problem, options))?;
+    }
+    let survey = surveyed::<T>(lanes, problem.transitions, ranks)?;
+    let own = survey.rows.clone();
+    let initial = ranks.agree(problem.initial.probabilities_of(own.clone(), n))?;
+    if ranks.several() {
+        observer.rows(own.clone());
+    }
     let (real, how) = (T::PRECISION.bytes(), options.split);
     let (reordered, order) =
         reorder(lanes, problem.transitions, &initial, &survey.lengths, real, how, options.order)?;
+    keeper.chosen(order);
     if let Some(reordered) = reordered {
         let initial = Initial::Distribution(reordered.permute(&initial));
         let rewards = reordered.rewards(problem.rewards);
         let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
         let options = Options { order: Order::Natural, ..*options };
         drop(survey);
-        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer))?;
+        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer), keeper)?;
         return Ok(Solution { order, ..solution });
     }
     let mut seconds = Seconds::default();
@@ -310,7 +360,7 @@ fn solve_in<T: Real>(
     };
     let mut mass = vec![None; problem.times.len()];
     let mut handed_over = Duration::ZERO;
-    let mut observer = Masses { inner: observer, mass: &mut mass, spent: &mut handed_over };
+    let mut observer = Masses { ranks, inner: observer, mass: &mut mass, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
@@ -318,18 +368,24 @@ fn solve_in<T: Real>(
         problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
     for (i, time) in times.iter_mut().enumerate() {
         if let Some(time) = time {
-            time.rewards = rest_rewards(problem, &initial, problem.times[i]);
+            time.rewards = rest_rewards(problem, &initial, &own, ranks, problem.times[i]);
             if problem.vectors {
                 observer.result(i, &initial)?;
             }
         }
     }
+    solution.terms = keeper.replay(&mut times, &mut observer)?;
+    if times.iter().all(Option::is_some) && solution.terms > 0 {
+        solution.matrix.format = "none: the checkpoint was complete".to_owned();
+    }
+    // Lanes may have worked before.
+    let (up_before, down_before) = transfers(lanes);
     if times.iter().any(Option::is_none) {
         let (width, format, how) = (options.width, options.format, options.how());
         let parts = Parts::build(lanes, problem.transitions, &survey, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
-        seconds.build = started.elapsed().as_secs_f64() - uploaded;
+        seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
         let mut built = Built { lanes, problem, options, survey, parts, initial };
         built.survey.lengths = Vec::new();
         built.survey.exit = Vec::new();
@@ -337,22 +393,26 @@ fn solve_in<T: Real>(
         let finite: Vec<usize> =
             (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
         if !finite.is_empty() {
-            solution.terms += match options.method {
-                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer)?,
+            let terms = match options.method {
+                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer, keeper)?,
                 Method::Subdivided { theta } => {
-                    subdivided::run(&built, theta, &finite, &mut times, &mut observer)?
+                    subdivided::run(&built, theta, &finite, &mut times, &mut observer, keeper)?
                 }
             };
+            keeper.ended(terms);
+            solution.terms += terms;
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            solution.terms += stationary::run(&built, &infinite, &mut times, &mut observer)?;
+            let terms = stationary::run(&built, &infinite, &mut times, &mut observer, keeper)?;
+            keeper.ended(terms);
+            solution.terms += terms;
         }
         let (up, down) = transfers(lanes);
-        (seconds.upload, seconds.download) = (up, down);
+        (seconds.upload, seconds.download) = (up - up_before, down - down_before);
         // Lanes copy at the same time: what they add up to may exceed the time that passed.
         let spent = observer.spent.as_secs_f64();
-        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - down - spent).max(0.0);
+        seconds.solve = (at.elapsed().as_secs_f64() - (up - uploaded) - seconds.download - spent).max(0.0);
         seconds.download += spent;
     }
     solution.times = times.into_iter().flatten().collect();
@@ -367,9 +427,46 @@ fn solve_in<T: Real>(
             solution.status = Status::NotMet;
         }
     }
-    solution.device_bytes = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
+    let most = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
+    solution.device_bytes = ranks.all(&[most]).into_iter().flatten().max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
+}
+
+/// Surveys what is this rank's of a chain.
+pub(super) fn surveyed<T: Real>(
+    lanes: &[Lane],
+    transitions: &dyn Transitions,
+    ranks: Ranks,
+) -> Result<Survey<T>> {
+    if !ranks.several() {
+        let mut survey = lanes[0].host(|| survey::<T>(transitions));
+        survey.shares = share(lanes, transitions, Some(&survey.lengths), T::PRECISION.bytes(), ranks)?;
+        return Ok(survey);
+    }
+    let shares = share(lanes, transitions, None, T::PRECISION.bytes(), ranks)?;
+    let counts = ranks.all(&[lanes.len() as u64]).concat();
+    let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
+    let rows = rows_of(&shares, before, lanes.len());
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks) })
+}
+
+/// An error for what one process alone can do.
+fn expect_shareable(problem: &Problem<'_>, options: &Options) -> Result<()> {
+    if problem.times.iter().any(|t| t.is_infinite()) {
+        return Err(Error::Invalid(
+            "the steady state is certified by one process; give a finite --time, or start kolmo without mpirun"
+                .to_owned(),
+        ));
+    }
+    if matches!(options.order, Order::Bfs | Order::Rcm) {
+        return Err(Error::Invalid(format!(
+            "--order {} looks at all states at once, and ranks know their own; leave it out",
+            options.order.name()
+        )));
+    }
+    Ok(())
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.
@@ -380,6 +477,7 @@ fn transfers(lanes: &[Lane]) -> (f64, f64) {
 
 /// Notes the mass of each result on its way to the observer.
 struct Masses<'a> {
+    ranks: Ranks,
     inner: &'a mut dyn Observer,
     mass: &'a mut [Option<f64>],
     /// Time that this took.
@@ -393,7 +491,13 @@ impl Observer for Masses<'_> {
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
-        self.mass[index] = Some(super::chain::exit_rate(probabilities.iter().copied()));
+        let mut sum = [0.0; 2];
+        self.ranks.relay(&mut sum, |sum| {
+            let mut state = [sum[0], sum[1]];
+            add_rates(&mut state, probabilities.iter().copied());
+            sum.copy_from_slice(&state);
+        });
+        self.mass[index] = Some(sum[0] + sum[1]);
         self.inner.result(index, probabilities)?;
         *self.spent += from.elapsed();
         Ok(())
@@ -411,9 +515,19 @@ fn at_rest(time: f64) -> TimeResult {
     }
 }
 
-fn rest_rewards(problem: &Problem<'_>, initial: &[f64], t: f64) -> Vec<RewardValue> {
+fn rest_rewards(
+    problem: &Problem<'_>,
+    initial: &[f64],
+    own: &Range<usize>,
+    ranks: Ranks,
+    t: f64,
+) -> Vec<RewardValue> {
     let value = |r: &Reward| {
-        let instantaneous = r.values.iter().zip(initial).map(|(r, p)| r * p).sum::<f64>();
+        let mut sum = [0.0];
+        ranks.relay(&mut sum, |sum| {
+            r.values[own.clone()].iter().zip(initial).for_each(|(r, p)| sum[0] += r * p);
+        });
+        let instantaneous = sum[0];
         // A chain at rest earns its reward for as long as it is asked to; nothing in no time.
         let cumulative = if t == 0.0 || instantaneous == 0.0 { 0.0 } else { instantaneous * t };
         RewardValue { name: r.name.clone(), instantaneous, cumulative }
@@ -438,6 +552,7 @@ pub(crate) fn sweep<T: Real>(
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
 ) -> Result<u64> {
     let (problem, epsilon) = (built.problem, built.options.epsilon);
     let mut planned = Vec::with_capacity(which.len());
@@ -465,14 +580,14 @@ pub(crate) fn sweep<T: Real>(
     }
     // In the order in which windows open, which is not always that of times: shares of ε differ.
     planned.sort_by_key(|time| time.weights.left);
-    let mut terms = 0;
+    let mut resumed = keeper.sweep()?;
+    let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards: Vec<&[f64]> = problem.rewards.iter().map(|r| &r.values[..]).collect();
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = built.survey.inverse_alpha;
         let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
-        iteration.start(&built.initial)?;
         // A tenth of what is free stays free, for weights and the driver.
         let room = |(l, lane): (usize, &Lane)| {
             let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
@@ -480,8 +595,18 @@ pub(crate) fn sweep<T: Real>(
             lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
         };
         let room = built.lanes.iter().enumerate().map(room).min().unwrap_or(1);
-        let room = (room as usize).clamp(1, planned.len());
-        let (steps, left_over) = Sweep::new(iteration, &mut planned, room, problem.vectors).run(observer)?;
+        let room = (built.parts.ranks.least(room) as usize).clamp(1, planned.len());
+        let sweep = match resumed.take() {
+            None => {
+                iteration.start(&built.initial)?;
+                Sweep::new(iteration, &mut planned, room, problem.vectors, terms)
+            }
+            Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {
+                Sweep::resume(iteration, &mut planned, kept, problem.vectors)?
+            }
+            Some(_) => return Err(keeper.unusable()),
+        };
+        let (steps, left_over) = sweep.run(observer, keeper)?;
         terms += steps;
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {
@@ -492,7 +617,9 @@ pub(crate) fn sweep<T: Real>(
                     ..time
                 });
             } else {
-                times[time.index] = Some(finish(built, &time));
+                let result = finish(built, &time);
+                keeper.finished(time.index, &result);
+                times[time.index] = Some(result);
             }
         }
         planned = again;

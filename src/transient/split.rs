@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::bound::lengths;
 use super::chain::Transitions;
 use super::hops::{self, Work};
 pub use super::hops::{MOST as MOST_HOPS, Swap};
 use super::region::Region;
-use crate::lane::{Device, Lane};
+use crate::lane::Lane;
+use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
 
@@ -31,16 +33,18 @@ pub struct How {
     pub exchange: Exchange,
     /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
     pub hops: Option<usize>,
+    /// The processes that share the rows.
+    pub ranks: Ranks,
 }
 
 impl Default for How {
     fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, hops: None }
+        Self { parts: 1, exchange: Exchange::Halo, hops: None, ranks: Ranks::ALONE }
     }
 }
 
 /// A lane's share of a chain, and what its steps are expected to cost.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct LanePlan {
     /// The lane's device.
     pub device: String,
@@ -63,12 +67,32 @@ pub struct LanePlan {
 /// Rows on their lanes.
 #[derive(Debug)]
 pub(super) struct Split {
+    /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it takes over from
+    /// regions of this one.
     pub(super) regions: Vec<Region>,
+    /// Which of them are this rank's.
+    pub(super) own: Range<usize>,
+    /// Number of this rank's first lane among all.
+    pub(super) first: usize,
+    /// The rank of each lane.
+    pub(super) ranks: Vec<usize>,
     pub(super) plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub(super) hops: usize,
     /// How lanes exchange.
     pub(super) path: Path,
+}
+
+impl Split {
+    /// This rank's rows, of all lanes' shares.
+    pub(super) fn rows(&self, shares: &[Range<usize>]) -> Range<usize> {
+        rows_of(shares, self.first, self.ranks.iter().filter(|&&r| r == self.ranks[self.first]).count())
+    }
+}
+
+/// The rows of some lanes.
+pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Range<usize> {
+    shares[first].start..shares[first + lanes - 1].end
 }
 
 /// The way that values take from lane to lane.
@@ -84,65 +108,158 @@ pub enum Path {
     Host(Swap),
 }
 
-/// Splits the rows of a chain with these row lengths over lanes and their parts.
+/// The rows of every lane of all ranks, known alike to all: contiguous, at multiples of 256, the bytes of a step in
+/// proportion to what each lane moves in a second. A lane, and a rank, may get none. Each rank adds up its part of the
+/// bytes; `known` are the lengths of all rows, where there is one rank.
+pub(super) fn share(
+    lanes: &[Lane],
+    transitions: &dyn Transitions,
+    known: Option<&[u32]>,
+    real: u64,
+    ranks: Ranks,
+) -> Result<Vec<Range<usize>>> {
+    let blocks = transitions.states().div_ceil(BLOCK);
+    let mine = blocks * ranks.rank() / ranks.size()..blocks * (ranks.rank() + 1) / ranks.size();
+    let mine = (mine.start * BLOCK).min(transitions.states())..(mine.end * BLOCK).min(transitions.states());
+    let bandwidths = bandwidths(lanes, ranks)?;
+    let looked_up: Vec<u32>;
+    let lengths = match known {
+        Some(lengths) => lengths,
+        None => {
+            looked_up = lanes[0].host(|| lengths(transitions, mine));
+            &looked_up
+        }
+    };
+    Ok(shares(lengths, transitions.states(), &bandwidths, real, ranks))
+}
+
+/// Splits the rows of a chain over lanes, as [`share`] gives them, and their parts.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] for a lane whose bindings are too small for any part.
 pub(super) fn split(
     lanes: &[Lane],
     transitions: &dyn Transitions,
-    lengths: &[u32],
+    shares: &[Range<usize>],
     real: u64,
     how: How,
 ) -> Result<Split> {
-    let n = transitions.states();
-    let bandwidths = bandwidths(lanes)?;
+    let (n, all) = (transitions.states(), how.ranks);
+    let bandwidths = bandwidths(lanes, all)?;
+    let counts: Vec<usize> = all.all(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
+    let first = counts[..all.rank()].iter().sum();
+    let ranks: Vec<usize> =
+        counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
     let largest = |lane: &Lane| {
         let limits = lane.device().limits;
         (limits.binding.min(limits.buffer) / real) as usize
     };
-    let largest: Vec<usize> = lanes.iter().map(largest).collect();
+    // Lanes are numbered over all ranks; those of others answer for themselves.
+    let mut largest_of = vec![usize::MAX; ranks.len()];
+    largest_of[first..first + lanes.len()].copy_from_slice(&lanes.iter().map(largest).collect::<Vec<_>>());
+    let largest = largest_of;
     let mut regions = Vec::new();
-    for (lane, rows) in shares(lengths, &bandwidths, real).into_iter().enumerate() {
-        let whole = lanes.len() == 1;
+    for (number, rows) in shares[first..first + lanes.len()].iter().cloned().enumerate() {
+        let (lane, whole) = (first + number, ranks.len() == 1);
         let share = Share { transitions, n, lane, rows, largest: largest[lane], whole, how };
         let own = share.cut().ok_or_else(|| Error::OutOfMemory {
-            device: lanes[lane].device().name.clone(),
+            device: lanes[number].device().name.clone(),
             what: format!("a vector of {n} states"),
             asked: n as u64 * real,
             limit: format!(
                 "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
-                lanes[lane].device().limits.binding
+                lanes[number].device().limits.binding
             ),
-        })?;
-        regions.extend(own);
+        });
+        regions.push(own);
     }
-    if lanes.len() == 1 {
-        return Ok(Split { regions, plan: Vec::new(), hops: 1, path: Path::None });
+    // No rank goes on alone.
+    let regions: Vec<Region> =
+        all.agree(regions.into_iter().collect::<Result<Vec<_>>>())?.into_iter().flatten().collect();
+    if ranks.len() == 1 {
+        let own = 0..regions.len();
+        return Ok(Split { regions, own, first, ranks, plan: Vec::new(), hops: 1, path: Path::None });
     }
-    let path = match peers(lanes) {
+    let (mut regions, own) = everybodys(regions, &ranks, all);
+    let path = match !all.several() && peers(lanes) {
         true => Path::Peer,
-        false => Path::Host(hops::measure(lanes)?),
+        false => Path::Host(hops::measure(lanes, all)?),
     };
     let work = |lane: usize| {
         let of = regions.iter().filter(|r| r.lane == lane);
         let bytes = of.map(|r| r.entries * (real + 4) + r.rows.len() as u64 * 5 * real).sum::<u64>();
         bytes as f64 / bandwidths[lane]
     };
-    let compute: Vec<f64> = (0..lanes.len()).map(work).collect();
-    let single = (0..lanes.len()).all(|lane| regions.iter().filter(|r| r.lane == lane).count() <= 1);
-    let hops = match path {
-        Path::Host(swap) if single && how.exchange == Exchange::Halo => {
-            let wanted = how.hops.unwrap_or_else(|| {
-                let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real);
-                hops::choose(&regions.iter().map(of).collect::<Vec<_>>(), swap)
-            });
-            hops::deepen(&mut regions, transitions, &largest, wanted)
+    // Of other ranks' regions only the owner knows the entries.
+    let compute: Vec<f64> = (0..ranks.len()).map(work).collect();
+    let single = (0..ranks.len()).all(|lane| regions.iter().filter(|r| r.lane == lane).count() <= 1);
+    let (mut hops, mut own) = (1, own);
+    if let Path::Host(swap) = path
+        && single
+        && how.exchange == Exchange::Halo
+    {
+        let wanted = how.hops.unwrap_or_else(|| {
+            let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real).numbers();
+            let mine: Vec<[f64; 4]> = regions[own.clone()].iter().map(of).collect();
+            let work: Vec<Work> = all.all(&mine).into_iter().flatten().map(Work::from).collect();
+            hops::choose(&work, swap)
+        });
+        let mut deep = regions[own.clone()].to_vec();
+        let deepened = hops::deepen(&mut deep, transitions, &largest, wanted);
+        if wanted > 1 && all.least(deepened as u64) as usize == wanted {
+            hops = wanted;
+            (regions, own) = everybodys(deep, &ranks, all);
         }
-        _ => 1,
+    }
+    let mine = plan(lanes, first, &compute, &regions, real, how.exchange, hops, path);
+    let plan = match all.several() {
+        false => mine,
+        true => {
+            let plans = all.texts(&serde_json::to_string(&mine).unwrap_or_default());
+            let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text).unwrap_or_default();
+            plans.iter().flat_map(read).collect()
+        }
     };
-    let plan = plan(lanes, &compute, &regions, real, how.exchange, hops, path);
-    Ok(Split { regions, plan, hops, path })
+    Ok(Split { regions, own, first, ranks, plan, hops, path })
+}
+
+/// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own take
+/// over.
+fn everybodys(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
+    if !all.several() {
+        let own = 0..mine.len();
+        return (mine, own);
+    }
+    let told = |r: &Region| {
+        let (rows, computed) = (&r.rows, &r.computed);
+        [r.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
+    };
+    let known = all.all(&mine.iter().map(told).collect::<Vec<_>>());
+    let first: usize = known[..all.rank()].iter().map(Vec::len).sum();
+    let own = first..first + mine.len();
+    let mut regions: Vec<Region> = known.iter().flatten().map(|&told| Region::told(told)).collect();
+    regions.splice(own.clone(), mine);
+    // To each rank: the taker, how many rows, and these.
+    let mut wanted = vec![Vec::new(); all.size()];
+    for taker in own.clone() {
+        for other in regions.iter().filter(|r| ranks[r.lane] != all.rank()) {
+            let rows = regions[taker].reads_of(other);
+            if !rows.is_empty() {
+                let list = &mut wanted[ranks[other.lane]];
+                list.extend([taker as u32, rows.len() as u32]);
+                list.extend(rows);
+            }
+        }
+    }
+    for list in all.trade(wanted) {
+        let mut rest = &list[..];
+        while let [taker, count, rows @ ..] = rest {
+            let (rows, behind) = rows.split_at(*count as usize);
+            regions[*taker as usize].also_reads(rows);
+            rest = behind;
+        }
+    }
+    (regions, own)
 }
 
 /// Whether all lanes reach each other's memory.
@@ -155,18 +272,20 @@ fn peers(lanes: &[Lane]) -> bool {
     reach
 }
 
-/// Bytes a second of each lane: measured where several share the rows, since devices may differ.
-fn bandwidths(lanes: &[Lane]) -> Result<Vec<f64>> {
-    let first = lanes[0].device();
-    let alike = |d: &Device| d.name == first.name && d.backend == first.backend;
-    if lanes.len() == 1 {
+/// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ.
+fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
+    let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
+    let kinds = ranks.texts(&lanes.iter().map(kind).collect::<String>()).concat();
+    let count = kinds.lines().count();
+    if count == 1 {
         return Ok(vec![1.0]);
     }
-    if lanes.iter().all(|lane| alike(lane.device())) {
+    if kinds.lines().all(|other| Some(other) == kinds.lines().next()) {
         // Equal devices get equal shares: a measurement would only add noise.
-        return Ok(vec![lanes[0].bandwidth()?; lanes.len()]);
+        return Ok(vec![ranks.all(&[lanes[0].bandwidth()?])[0][0]; count]);
     }
-    lanes.iter().map(Lane::bandwidth).collect()
+    let mine = lanes.iter().map(Lane::bandwidth).collect::<Result<Vec<_>>>()?;
+    Ok(ranks.all(&mine).concat())
 }
 
 /// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
@@ -174,24 +293,30 @@ pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
     u64::from(length) * (real + 4) + 5 * real
 }
 
-/// Shares rows out over lanes: contiguous, at multiples of 256, the bytes of a step in proportion to what each
-/// lane moves in a second. A lane may get none.
-fn shares(lengths: &[u32], bandwidths: &[f64], real: u64) -> Vec<Range<usize>> {
-    let n = lengths.len();
+/// Shares n rows out over lanes. `lengths` are those of this rank's part of the rows.
+fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks) -> Vec<Range<usize>> {
     let mut bytes: Vec<u64> =
         lengths.par_chunks(BLOCK).map(|rows| rows.iter().map(|&l| row_bytes(l, real)).sum()).collect();
-    let mut sum = 0;
+    let sums = ranks.all(&[bytes.iter().sum::<u64>()]).concat();
+    let (mut here, sum) = (sums[..ranks.rank()].iter().sum(), sums.iter().sum::<u64>() as f64);
     for b in &mut bytes {
-        sum += *b;
-        *b = sum;
+        here += *b;
+        *b = here;
     }
+    // Blocks before each cut, of this rank's part and then of all.
     let whole: f64 = bandwidths.iter().sum();
-    let (mut shares, mut start, mut before) = (Vec::new(), 0, 0.0);
-    for (i, bandwidth) in bandwidths.iter().enumerate() {
+    let mut before = 0.0;
+    let mut cuts: Vec<u64> = Vec::new();
+    for bandwidth in &bandwidths[..bandwidths.len() - 1] {
         before += bandwidth;
+        cuts.push(bytes.partition_point(|&b| b as f64 <= sum * (before / whole)) as u64);
+    }
+    let cuts = ranks.all(&cuts);
+    let (mut shares, mut start) = (Vec::new(), 0);
+    for i in 0..bandwidths.len() {
         let end = match i + 1 == bandwidths.len() {
             true => n,
-            false => (bytes.partition_point(|&b| b as f64 <= sum as f64 * (before / whole)) * BLOCK).min(n),
+            false => (cuts.iter().map(|cuts| cuts[i] as usize).sum::<usize>() * BLOCK).min(n),
         };
         shares.push(start..end.max(start));
         start = end.max(start);
@@ -259,8 +384,10 @@ impl Share<'_> {
 /// What lanes that store into each other's memory wait for one another: events, and a first value's way.
 const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9 };
 
+#[expect(clippy::too_many_arguments, reason = "all that a prediction depends on")]
 fn plan(
     lanes: &[Lane],
+    first: usize,
     compute: &[f64],
     regions: &[Region],
     real: u64,
@@ -287,7 +414,7 @@ fn plan(
         let exposed = (seconds - hidden).max(0.0) / hops as f64;
         let step = compute[lane] + redundant + exposed;
         LanePlan {
-            device: lanes[lane].device().spec.clone(),
+            device: lanes[lane - first].device().spec.clone(),
             rows,
             entries,
             local_share: 1.0 - remote as f64 / entries.max(1) as f64,
@@ -297,7 +424,7 @@ fn plan(
             communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
         }
     };
-    (0..lanes.len()).map(one).collect()
+    (first..first + lanes.len()).map(one).collect()
 }
 
 #[cfg(test)]
@@ -308,7 +435,7 @@ mod tests {
     fn shares_are_whole_blocks_in_proportion_to_bandwidth() {
         let lengths = vec![5u32; 10_000];
 
-        let shares = shares(&lengths, &[3.0, 1.0], 8);
+        let shares = shares(&lengths, 10_000, &[3.0, 1.0], 8, Ranks::ALONE);
 
         assert_eq!((shares[0].start, shares[1].end), (0, 10_000));
         assert_eq!(shares[0].end, shares[1].start);
@@ -318,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_lane_without_rows_has_an_empty_share() {
-        let shares = shares(&[2; 300], &[1.0, 1.0, 1.0], 8);
+        let shares = shares(&[2; 300], 300, &[1.0, 1.0, 1.0], 8, Ranks::ALONE);
 
         assert_eq!(shares.iter().map(|s| s.len()).sum::<usize>(), 300);
         assert!(shares.iter().any(|s| s.is_empty()), "{shares:?}");

@@ -13,8 +13,10 @@
 //! soon; the empty state of a saturated queue is not in a lifetime.
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::chain::Transitions;
+use super::checkpoint::{Keeper, Phase};
 use super::iteration::Iteration;
 use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
 use crate::Result;
@@ -28,49 +30,124 @@ const MOST_WORK: u64 = 1 << 35;
 /// Multiplications after which the sweep is given up.
 const MOST_STEPS: u64 = 1 << 31;
 
+/// What is kept of the iteration, beside x_k.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct StationaryState {
+    /// k, and where the steps before the next look at the distance end, if not at k.
+    pub(super) steps: u64,
+    until: Option<u64>,
+    /// The last distance; the smallest of the second sweep, and how long it has not become smaller.
+    distance: f64,
+    best: f64,
+    stalled: u32,
+    certificate: Option<Certificate>,
+}
+
+/// What the first sweep and the iteration backwards found.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Certificate {
+    /// H, if it has a bound.
+    meeting: Option<f64>,
+    /// Closed classes.
+    classes: usize,
+}
+
+impl StationaryState {
+    /// Goes to x_to, `until` or from here on, in legs whose ends may be kept; then measures the distance.
+    fn advance<T: Real>(
+        &mut self,
+        iteration: &mut Iteration<'_, T>,
+        most: u64,
+        observer: &mut dyn Observer,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<()> {
+        let to = self.until.take().unwrap_or_else(|| self.steps + (self.steps / 16).clamp(16, most));
+        loop {
+            let leg = keeper.leg(self.steps, to);
+            iteration.advance(leg, &[], &mut keeper.patient(observer))?;
+            keeper.walked(leg - self.steps);
+            self.steps = leg;
+            if leg == to {
+                break;
+            }
+            keeper.offer(|| Ok((self.phase(Some(to)), vec![iteration.newest()?])))?;
+        }
+        // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
+        let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
+        self.distance = iteration.distance()? * slack;
+        Ok(())
+    }
+
+    fn phase(&self, until: Option<u64>) -> Phase {
+        Phase::Stationary(Self { until, ..self.clone() })
+    }
+}
+
 pub(super) fn run<T: Real>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
 ) -> Result<u64> {
     let transitions = built.problem.transitions;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
     let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
-    iteration.start(&built.initial)?;
-    // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
-    let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
-    let mut distance = f64::INFINITY;
-    while distance > FIRST_DISTANCE && iteration.steps() < FIRST_STEPS {
-        let next = (iteration.steps() / 16).clamp(16, 1 << 10);
-        iteration.advance(iteration.steps() + next, &[], observer)?;
-        distance = iteration.distance()? * slack;
+    let mut s = StationaryState {
+        steps: 0,
+        until: None,
+        distance: f64::INFINITY,
+        best: f64::INFINITY,
+        stalled: 0,
+        certificate: None,
+    };
+    match keeper.stationary()? {
+        None => iteration.start(&built.initial)?,
+        Some(kept) => {
+            s = kept.state;
+            match &kept.vectors[..] {
+                [x] if x.len() == built.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
+                    iteration.resume(s.steps, x)?;
+                }
+                _ => return Err(keeper.unusable()),
+            }
+        }
     }
-
-    let probable = iteration.newest()?;
-    let reached = reachable(transitions, &built.initial);
-    let (targets, observed) = (closed_class_states(transitions, &reached, &probable), &mut *observer);
-    let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
-    let meeting =
-        built.lanes[0].host(|| expected_steps(transitions, alpha, &targets, &reached, most, observed))?;
+    let certificate = match s.certificate {
+        Some(certificate) => certificate,
+        None => {
+            while s.until.is_some() || (s.distance > FIRST_DISTANCE && s.steps < FIRST_STEPS) {
+                keeper.offer(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+                s.advance(&mut iteration, 1 << 10, observer, keeper)?;
+            }
+            let probable = iteration.newest()?;
+            let reached = reachable(transitions, &built.initial);
+            let (targets, observed) = (closed_class_states(transitions, &reached, &probable), &mut *observer);
+            let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
+            let meeting = built.lanes[0]
+                .host(|| expected_steps(transitions, alpha, &targets, &reached, most, observed));
+            let meeting = keeper.rescue(meeting, || Ok((s.phase(None), vec![probable])))?;
+            Certificate { meeting, classes: targets.len() }
+        }
+    };
+    s.certificate = Some(certificate);
+    let Certificate { meeting, classes } = certificate;
 
     // Without a certificate the distance of two distributions is at most 2, whatever they are.
     let bound_of = |distance: f64| meeting.map_or(2.0, |meeting| (2.0 * meeting * distance).min(2.0));
     // What a step's own rounding does to the residual cannot be iterated away.
     let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.survey.step);
     let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
-    let (mut best, mut stalled) = (f64::INFINITY, 0);
     // A distance that no longer falls has reached rounding.
-    while bound_of(distance) > target && stalled < 8 && iteration.steps() < MOST_STEPS {
-        let next = (iteration.steps() / 16).clamp(16, 1 << 16);
-        iteration.advance(iteration.steps() + next, &[], observer)?;
-        distance = iteration.distance()? * slack;
-        stalled = if distance < 0.999 * best { 0 } else { stalled + 1 };
-        best = best.min(distance);
+    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < MOST_STEPS) {
+        keeper.offer(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+        s.advance(&mut iteration, 1 << 16, observer, keeper)?;
+        s.stalled = if s.distance < 0.999 * s.best { 0 } else { s.stalled + 1 };
+        s.best = s.best.min(s.distance);
     }
-    let steady_state = bound_of(distance);
+    let steady_state = bound_of(s.distance);
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
     // The mass has drifted with rounding by a measured amount; the limit's is 1.
@@ -78,7 +155,7 @@ pub(super) fn run<T: Real>(
     limit.iter_mut().for_each(|p| *p /= mass);
     // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
     // on the way shifted mass between them.
-    let on_the_way = match targets.len() {
+    let on_the_way = match classes {
         1 => 0.0,
         _ => (built.survey.step * terms as f64).min(2.0),
     };
@@ -93,16 +170,19 @@ pub(super) fn run<T: Real>(
                 if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
             RewardValue { name: r.name.clone(), instantaneous, cumulative }
         });
-        times[index] = Some(TimeResult {
+        let result = TimeResult {
             time: built.problem.times[index],
             alpha_t: f64::INFINITY,
             window: (0, terms),
             bound: Bound { truncation: 0.0, steady_state, rounding },
             mass: None,
             rewards: rewards.collect(),
-        });
+        };
+        keeper.finished(index, &result);
+        times[index] = Some(result);
         if built.problem.vectors {
             observer.result(index, &limit)?;
+            keeper.delivered(index, &limit);
         }
     }
     Ok(terms)

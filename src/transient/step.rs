@@ -26,7 +26,7 @@ pub static STEP_PACKED: Kernel = kernel!(step_packed);
 /// One step with a matrix of pairs.
 pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
 /// One step with a matrix of row patterns.
-pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(8);
+pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(6);
 
 /// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, the
 /// chunk's rows, the first of them, and the place of the part's first row in x.
@@ -151,6 +151,10 @@ pub(super) struct Rows<'a, T> {
 
 impl<T: Real> Rows<'_, T> {
     /// What follows the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
+    ///
+    /// Probabilities below [`Real::NEGLIGIBLE`] become 0. A processor takes a hundred times as long for numbers
+    /// below its normal range, and a front that runs through a large chain has millions of them; GPUs do not, and
+    /// keep them.
     #[inline(always)]
     pub(super) fn finish<const LEVEL: u8>(
         &mut self,
@@ -158,26 +162,51 @@ impl<T: Real> Rows<'_, T> {
         sums: &[T],
         exit: impl Fn(usize) -> T,
     ) {
-        let own = &self.own[here.clone()];
-        let y = &mut self.y[here.clone()];
-        for (i, ((y, &s), &own)) in y.iter_mut().zip(sums).zip(own).enumerate() {
-            let change = fma::<T, LEVEL>(exit(i).times(T::of(-1.0)), own, s);
-            *y = fma::<T, LEVEL>(change, self.inverse_alpha, own);
+        let whole = here.len() / GROUP * GROUP;
+        for at in (0..whole).step_by(GROUP) {
+            self.rows::<GROUP, LEVEL>(here.start + at, &sums[at..], |i| exit(at + i));
         }
-        match &mut self.acc {
-            Some((acc, weight, None)) => {
-                for (acc, &own) in acc[here].iter_mut().zip(own) {
-                    *acc = fma::<T, LEVEL>(*weight, own, *acc);
-                }
-            }
-            Some((acc, weight, Some(next))) => {
-                for ((acc, &own), &y) in acc[here].iter_mut().zip(own).zip(&*y) {
-                    *acc = fma::<T, LEVEL>(*next, y, fma::<T, LEVEL>(*weight, own, *acc));
-                }
-            }
-            None => {}
+        for at in whole..here.len() {
+            self.rows::<1, LEVEL>(here.start + at, &sums[at..], |_| exit(at));
         }
     }
+
+    /// `N` rows from `row` on. Their numbers are taken out of the vectors first: the compiler cannot tell that y and
+    /// the accumulator do not overlap, and would not compute several rows at once.
+    #[inline(always)]
+    fn rows<const N: usize, const LEVEL: u8>(&mut self, row: usize, sums: &[T], exit: impl Fn(usize) -> T) {
+        let own: [T; N] = array(&self.own[row..]);
+        let (sums, exit): ([T; N], [T; N]) = (array(sums), std::array::from_fn(exit));
+        let y: [T; N] = std::array::from_fn(|i| {
+            let change = fma::<T, LEVEL>(exit[i].times(T::of(-1.0)), own[i], sums[i]);
+            let y = fma::<T, LEVEL>(change, self.inverse_alpha, own[i]);
+            if y.distance(T::ZERO) < T::NEGLIGIBLE { T::ZERO } else { y }
+        });
+        self.y[row..][..N].copy_from_slice(&y);
+        if let Some((acc, weight, next)) = &mut self.acc {
+            let acc = &mut acc[row..][..N];
+            let mut sum: [T; N] = array(acc);
+            for (sum, own) in sum.iter_mut().zip(own) {
+                *sum = fma::<T, LEVEL>(*weight, own, *sum);
+            }
+            if let Some(next) = next {
+                for (sum, y) in sum.iter_mut().zip(y) {
+                    *sum = fma::<T, LEVEL>(*next, y, *sum);
+                }
+            }
+            acc.copy_from_slice(&sum);
+        }
+    }
+}
+
+/// Rows that [`Rows::finish`] computes at once.
+const GROUP: usize = 16;
+
+/// The first `N` numbers.
+#[inline(always)]
+fn array<T: Real, const N: usize>(numbers: &[T]) -> [T; N] {
+    let numbers = &numbers[..N];
+    std::array::from_fn(|i| numbers[i])
 }
 
 /// The rows from `first` on, a multiple of a slice, of a chunk in slices.

@@ -6,6 +6,7 @@
 //! there, which bounds Θ by the range of the numbers.
 
 use super::bound::Survey;
+use super::checkpoint::{Keeper, Phase};
 use super::exchange::Stage;
 use super::iteration::Sum;
 use super::kernels::{ADD, SCALE};
@@ -14,6 +15,7 @@ use super::solve::{Bound, Built, Observer, TimeResult};
 use crate::kernel::{Precision, Real};
 use crate::lane::Buffer;
 use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// Largest Θ whose e^Θ stays within the range of the numbers, with room for the sum of terms.
 fn largest_theta(precision: Precision) -> f64 {
@@ -30,6 +32,16 @@ fn intervals<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64)
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
 }
 
+/// What is kept at the end of an interval, beside the sum.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SubdividedState {
+    /// The time, by its place among those of the problem, and its intervals done.
+    index: usize,
+    interval: u64,
+    /// Multiplications done.
+    pub(super) terms: u64,
+}
+
 /// Multiplications for one time.
 pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> u64 {
     let (intervals, window) = intervals(survey, epsilon, theta, lambda);
@@ -42,6 +54,7 @@ pub(crate) fn run<T: Real>(
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
 ) -> Result<u64> {
     let largest = largest_theta(T::PRECISION);
     if theta > largest {
@@ -64,7 +77,26 @@ pub(crate) fn run<T: Real>(
         .collect::<Result<_>>()?;
     let nothing: Vec<Buffer<T>> = each_lane(&[T::ZERO])?;
     let inverse = each_lane(&[built.survey.inverse_alpha])?;
+    let n = built.initial.len();
+    let mut resumed = keeper.subdivided()?;
     let mut terms = 0;
+    if let Some(kept) = &resumed {
+        let whole = kept.vectors.len() == 1 && kept.vectors[0].len() == n;
+        if which.first() != Some(&kept.state.index) || !whole {
+            return Err(keeper.unusable());
+        }
+        terms = kept.state.terms;
+    }
+    // The sum in the order of states.
+    let collect = || -> Result<Vec<f64>> {
+        let mut sum = Vec::with_capacity(n);
+        for (part, pt) in parts.parts.iter().zip(&pt) {
+            let mut own = vec![T::ZERO; part.rows.len()];
+            lanes[part.lane].download(pt, 0, &mut own)?;
+            sum.extend(own.iter().map(|p| p.wide()));
+        }
+        Ok(sum)
+    };
     for &index in which {
         let t = built.problem.times[index];
         let lambda = built.lambda(t);
@@ -101,17 +133,26 @@ pub(crate) fn run<T: Real>(
             }
             Ok(launches)
         };
+        let resumed = resumed.take();
+        let (from, begin) = match &resumed {
+            Some(kept) => (kept.state.interval, &kept.vectors[0]),
+            None => (0, &built.initial),
+        };
         for (part, pt) in parts.parts.iter().zip(&pt) {
-            let own: Vec<T> = built.initial[part.rows.clone()].iter().map(|&p| T::of(p)).collect();
+            let own: Vec<T> = begin[parts.own(part)].iter().map(|&p| T::of(p)).collect();
             lanes[part.lane].upload(&own, pt, 0)?;
         }
-        for interval in 0..intervals as u64 {
+        for interval in from..intervals as u64 {
+            keeper.offer(|| {
+                Ok((Phase::Subdivided(SubdividedState { index, interval, terms }), vec![collect()?]))
+            })?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
                 lanes[part.lane].copy(pt, &part.x[0], part.own, 1)?;
             }
             parts.exchange(lanes, 0)?;
             let all = terms + (intervals as u64 - interval) * last;
-            let mut watch = |done: u64| observer.progress(terms + done, all);
+            let mut patient = keeper.patient(observer);
+            let mut watch = |done: u64| patient.progress(terms + done, all);
             // Step numbers are those of the terms, 1 … last.
             parts.run(lanes, 1..last + 1, 0, &term, &mut watch)?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
@@ -119,24 +160,22 @@ pub(crate) fn run<T: Real>(
             }
             terms += last;
         }
-        let mut result = Vec::with_capacity(built.initial.len());
-        for (part, pt) in parts.parts.iter().zip(&pt) {
-            let mut own = vec![T::ZERO; pt.len()];
-            lanes[part.lane].download(pt, 0, &mut own)?;
-            result.extend(own.iter().map(|p| p.wide()));
-        }
+        let result = collect()?;
         observer.result(index, &result)?;
+        keeper.delivered(index, &result);
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
         let u = precision.unit_roundoff();
         let rounding = built.rounding(lambda, 0) + u * intervals * (3.0 * last as f64 + 4.0);
-        times[index] = Some(TimeResult {
+        let result = TimeResult {
             time: t,
             alpha_t: lambda,
             window: (0, last),
             bound: Bound { truncation: intervals * window.truncation(), steady_state: 0.0, rounding },
             mass: None,
             rewards: Vec::new(),
-        });
+        };
+        keeper.finished(index, &result);
+        times[index] = Some(result);
     }
     Ok(terms)
 }

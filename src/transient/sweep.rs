@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::Observer;
+use super::checkpoint::{Keeper, Phase, Resumed};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::{Weights, expected_excess};
 use crate::Result;
@@ -50,6 +53,70 @@ struct Open<T> {
     /// Its place among the planned.
     place: usize,
     target: Target<T>,
+    /// Step of the first weight held, and what the weights were divided by.
+    from: u64,
+    divisor: f64,
+}
+
+/// What is kept of a sweep, beside x_k and the sums of open windows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SweepState {
+    /// Multiplications of sweeps before.
+    pub(super) before: u64,
+    /// k, and where the steps to the next decision end, if not at k.
+    steps: u64,
+    until: Option<u64>,
+    check: u64,
+    accumulators: usize,
+    /// The first place whose window has not opened, and places that found no accumulator.
+    waiting: usize,
+    left_over: Vec<usize>,
+    /// Of each open window its place, the step of the first weight held, and what the weights were divided by.
+    open: Vec<(usize, u64, f64)>,
+    /// One each planned time.
+    planned: Vec<Changed>,
+}
+
+/// What a sweep changes of a planned time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Changed {
+    index: usize,
+    steady_state: f64,
+    normalisation: f64,
+    rewards: Vec<(f64, f64)>,
+}
+
+impl SweepState {
+    /// Multiplications done.
+    pub(super) fn terms(&self) -> u64 {
+        self.before + self.steps
+    }
+
+    /// Whether it is one of these times.
+    pub(super) fn fits(
+        &self,
+        planned: &[Planned],
+        vectors: &[Vec<f64>],
+        states: usize,
+        wanted: bool,
+    ) -> bool {
+        let same = |(kept, time): (&Changed, &Planned)| {
+            kept.index == time.index && kept.rewards.len() == time.rewards.len()
+        };
+        let within = |&(place, from, _): &(usize, u64, f64)| {
+            planned.get(place).is_some_and(|time| time.window().contains(&from))
+        };
+        self.planned.len() == planned.len()
+            && self.planned.iter().zip(planned).all(same)
+            && self.waiting <= planned.len()
+            && planned[self.waiting..].iter().all(|time| time.weights.left >= self.steps)
+            && self.open.iter().all(within)
+            && self.open.len() <= self.accumulators.max(if wanted { 0 } else { planned.len() })
+            && self.left_over.iter().all(|&place| place < planned.len())
+            && self.until.is_none_or(|until| until > self.steps)
+            && vectors.len() == 1 + if wanted { self.open.len() } else { 0 }
+            && vectors.iter().all(|vector| vector.len() == states)
+    }
 }
 
 /// One pass over the iterates, and the time points that it serves.
@@ -63,6 +130,13 @@ pub(super) struct Sweep<'a, 'p, T> {
     /// Accumulators that are not in use, and how many more may be allocated.
     free: Vec<Vec<Buffer<T>>>,
     spare: usize,
+    accumulators: usize,
+    /// The step at which to look next whether the steady state is reached.
+    check: u64,
+    /// Where the steps to the next decision end, after a resumption in their middle.
+    until: Option<u64>,
+    /// Multiplications of sweeps before.
+    before: u64,
     /// Whether the probabilities themselves are wanted.
     vectors: bool,
     /// Places that found no accumulator.
@@ -77,55 +151,159 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         planned: &'p mut [Planned],
         accumulators: usize,
         vectors: bool,
+        before: u64,
     ) -> Self {
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
-        Self { iteration, planned, waiting, open, free, spare: accumulators, vectors, left_over }
+        Self {
+            iteration,
+            planned,
+            waiting,
+            open,
+            free,
+            spare: accumulators,
+            accumulators,
+            check: CHECK_STEPS,
+            until: None,
+            before,
+            vectors,
+            left_over,
+        }
+    }
+
+    /// A sweep that goes on from a state that [fits](SweepState::fits).
+    pub(super) fn resume(
+        mut iteration: Iteration<'a, T>,
+        planned: &'p mut [Planned],
+        kept: Resumed<SweepState>,
+        vectors: bool,
+    ) -> Result<Self> {
+        let Resumed { state, vectors: values } = kept;
+        iteration.resume(state.steps, &values[0])?;
+        for (time, kept) in planned.iter_mut().zip(state.planned) {
+            time.steady_state = kept.steady_state;
+            time.normalisation = kept.normalisation;
+            time.rewards = kept.rewards;
+        }
+        let mut sweep = Self::new(iteration, planned, state.accumulators, vectors, state.before);
+        sweep.waiting = (state.waiting..sweep.planned.len()).collect();
+        (sweep.check, sweep.until, sweep.left_over) = (state.check, state.until, state.left_over);
+        for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
+            let acc = sweep.accumulators()?.unwrap_or_default();
+            let weights = &sweep.planned[place].weights;
+            let mut target = sweep.iteration.target(weights.values.len(), acc)?;
+            let ahead = &weights.values[(from - weights.left) as usize..];
+            sweep.iteration.weigh(&mut target, from, ahead, divisor)?;
+            if vectors {
+                sweep.iteration.fill(&target.acc, &values[1 + i])?;
+            }
+            sweep.open.push(Open { place, target, from, divisor });
+        }
+        Ok(sweep)
+    }
+
+    /// What [`resume`](Self::resume) takes; `until` is where the present steps end.
+    fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
+        let mut values = vec![self.iteration.newest()?];
+        if self.vectors {
+            for o in &self.open {
+                values.push(self.iteration.download(&o.target.acc)?);
+            }
+        }
+        let kept = |time: &Planned| Changed {
+            index: time.index,
+            steady_state: time.steady_state,
+            normalisation: time.normalisation,
+            rewards: time.rewards.clone(),
+        };
+        let state = SweepState {
+            before: self.before,
+            steps: self.iteration.steps(),
+            until,
+            check: self.check,
+            accumulators: self.accumulators,
+            waiting: self.waiting.front().copied().unwrap_or(self.planned.len()),
+            left_over: self.left_over.clone(),
+            open: self.open.iter().map(|o| (o.place, o.from, o.divisor)).collect(),
+            planned: self.planned.iter().map(kept).collect(),
+        };
+        Ok((Phase::Sweep(state), values))
     }
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
     /// Serves the planned times; returns the number of multiplications, and the places that were left over.
-    pub(super) fn run(mut self, observer: &mut dyn Observer) -> Result<(u64, Vec<usize>)> {
-        let mut check = CHECK_STEPS;
+    pub(super) fn run(
+        mut self,
+        observer: &mut dyn Observer,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<(u64, Vec<usize>)> {
         loop {
-            self.open_windows()?;
-            let ends = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
-            let Some(end) = ends.map(|place| self.planned[place].right()).max() else {
-                return Ok((self.iteration.steps(), self.left_over));
+            let to = match self.until.take() {
+                Some(until) => until,
+                None => {
+                    keeper.offer(|| self.state(None))?;
+                    self.open_windows()?;
+                    let Some(end) = self.end() else {
+                        return Ok((self.iteration.steps(), self.left_over));
+                    };
+                    if self.close_windows(end, observer, keeper)? {
+                        continue;
+                    }
+                    if Self::SINGLE && !self.open.is_empty() {
+                        self.normalise()?;
+                    }
+                    self.next_decision(end)
+                }
             };
-            if self.close_windows(end, observer)? {
-                continue;
+            loop {
+                let k = self.iteration.steps();
+                let leg = keeper.leg(k, to);
+                let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
+                let rewards = self.iteration.advance(leg, &targets, &mut keeper.patient(observer))?;
+                self.credit(k, &rewards);
+                keeper.walked(leg - k);
+                if leg == to {
+                    break;
+                }
+                keeper.offer(|| self.state(Some(to)))?;
             }
-            if Self::SINGLE && !self.open.is_empty() {
-                self.normalise()?;
-            }
-            let k = self.iteration.steps();
-            let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
-            if let Some(&next) = self.waiting.front() {
-                to = to.min(self.planned[next].weights.left);
-            }
-            for o in &self.open {
-                to = to.min(self.planned[o.place].right());
-            }
-            if Self::SINGLE && !self.open.is_empty() {
-                to = to.min(k + MASS_STEPS);
-            }
-            if end - k > CHECK_STEPS {
-                to = to.min(check.max(k + 1));
-            }
-            let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
-            let rewards = self.iteration.advance(to, &targets, observer)?;
-            self.credit(k, &rewards);
 
-            if to >= check && end - to > CHECK_STEPS / 2 {
-                check = to + (to / 16).max(CHECK_STEPS);
+            let Some(end) = self.end() else { continue };
+            if to >= self.check && end - to > CHECK_STEPS / 2 {
+                self.check = to + (to / 16).max(CHECK_STEPS);
                 if let Some(distance) = self.steady()? {
                     let terms = self.iteration.steps();
-                    return self.freeze(distance, observer).map(|left_over| (terms, left_over));
+                    return self.freeze(distance, observer, keeper).map(|left_over| (terms, left_over));
                 }
             }
         }
+    }
+
+    /// The last term of all windows that are open or wait.
+    fn end(&self) -> Option<u64> {
+        let places = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
+        places.map(|place| self.planned[place].right()).max()
+    }
+
+    /// Where the steps from here end: with a window that opens or closes, a mass or a distance to measure, rewards to
+    /// collect.
+    fn next_decision(&self, end: u64) -> u64 {
+        let k = self.iteration.steps();
+        let mut to = end.min(k.saturating_add(self.iteration.most_steps()));
+        if let Some(&next) = self.waiting.front() {
+            to = to.min(self.planned[next].weights.left);
+        }
+        for o in &self.open {
+            to = to.min(self.planned[o.place].right());
+        }
+        if Self::SINGLE && !self.open.is_empty() {
+            to = to.min(k + MASS_STEPS);
+        }
+        if end - k > CHECK_STEPS {
+            to = to.min(self.check.max(k + 1));
+        }
+        to
     }
 
     /// Opens the windows that have begun.
@@ -143,7 +321,8 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             assert_eq!(weights.left, self.iteration.steps(), "a window opens with its first step");
             let mut target = self.iteration.target(weights.values.len(), acc)?;
             self.iteration.weigh(&mut target, weights.left, &weights.values, 1.0)?;
-            self.open.push(Open { place, target });
+            let from = weights.left;
+            self.open.push(Open { place, target, from, divisor: 1.0 });
         }
         Ok(())
     }
@@ -164,7 +343,12 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
     }
 
     /// Closes the windows that end with x_k, its term included; says whether there were any.
-    fn close_windows(&mut self, end: u64, observer: &mut dyn Observer) -> Result<bool> {
+    fn close_windows(
+        &mut self,
+        end: u64,
+        observer: &mut dyn Observer,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<bool> {
         let k = self.iteration.steps();
         let closing = |o: &Open<T>, planned: &[Planned]| planned[o.place].right() == k;
         if !self.open.iter().any(|o| closing(o, self.planned)) {
@@ -182,15 +366,16 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         self.open = open;
         for o in done {
             self.iteration.add(&o.target, Which::Newest)?;
-            self.deliver(o, observer)?;
+            self.deliver(o, observer, keeper)?;
         }
         Ok(true)
     }
 
-    fn deliver(&mut self, o: Open<T>, observer: &mut dyn Observer) -> Result<()> {
+    fn deliver(&mut self, o: Open<T>, observer: &mut dyn Observer, keeper: &mut Keeper<'_>) -> Result<()> {
         if self.vectors {
             let result = self.iteration.download(&o.target.acc)?;
             observer.result(self.planned[o.place].index, &result)?;
+            keeper.delivered(self.planned[o.place].index, &result);
             self.free.push(o.target.acc);
         }
         Ok(())
@@ -223,6 +408,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             let next = &time.weights.values[(from - time.weights.left) as usize..];
             time.normalisation += next.iter().take(MASS_STEPS as usize).sum::<f64>() * (mass - 1.0).abs();
             self.iteration.weigh(&mut o.target, from, next, mass)?;
+            (o.from, o.divisor) = (from, mass);
         }
         Ok(())
     }
@@ -242,7 +428,12 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
     }
 
     /// Ends the sweep with x_{k−1} in the place of all later iterates; returns the places left over.
-    fn freeze(mut self, distance: f64, observer: &mut dyn Observer) -> Result<Vec<usize>> {
+    fn freeze(
+        mut self,
+        distance: f64,
+        observer: &mut dyn Observer,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<Vec<usize>> {
         let k = self.iteration.steps();
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
         let rewards = self.iteration.rewards_of(Which::Before)?;
@@ -254,7 +445,9 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
                     o
                 }
                 (None, Some(place)) => match self.accumulators()? {
-                    Some(acc) => Open { place, target: self.iteration.target(1, acc)? },
+                    Some(acc) => {
+                        Open { place, target: self.iteration.target(1, acc)?, from: k, divisor: mass }
+                    }
                     None => {
                         self.left_over.push(place);
                         continue;
@@ -278,7 +471,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             }
             self.iteration.weigh(&mut o.target, k, &[rest], mass)?;
             self.iteration.add(&o.target, Which::Before)?;
-            self.deliver(o, observer)?;
+            self.deliver(o, observer, keeper)?;
         }
     }
 }

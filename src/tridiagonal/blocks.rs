@@ -45,17 +45,23 @@ struct Level<T> {
 #[derive(Debug)]
 pub struct BlockShare<T> {
     levels: Vec<Level<T>>,
-    kept: Buffer<T>,
     up: Vec<Launch>,
     down: Vec<Launch>,
 }
 
 impl<T: Number> BlockShare<T> {
-    /// Cuts `rows` rows, at least 2, into blocks.
+    /// Cuts `rows` rows, at least 2, into blocks. `kept` has room for 3 numbers a row.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, rows: usize, place: Place, arrays: &Arrays<T>, cut: Cut) -> Result<Self> {
+    pub fn new(
+        lane: &Lane,
+        rows: usize,
+        place: Place,
+        arrays: &Arrays<T>,
+        kept: &Buffer<T>,
+        cut: Cut,
+    ) -> Result<Self> {
         assert!((2..1 << 31).contains(&rows) && cut.block >= 3, "{rows} rows in blocks of {}", cut.block);
         let mut levels: Vec<Level<T>> = Vec::new();
         let mut count = rows;
@@ -69,9 +75,7 @@ impl<T: Number> BlockShare<T> {
                 flags: lane.alloc("the interface system", blocks.div_ceil(Kernel::GROUP as usize))?,
             });
         }
-        let blocks = rows.div_ceil(cut.block);
-        let inside = rows.div_ceil(blocks) - 2;
-        let kept = lane.alloc("what a block keeps for the way back", 3 * blocks * inside.max(1))?;
+        assert!(kept.len() >= 3 * rows, "room for {} of {} numbers", kept.len(), 3 * rows);
         let [dl, d, du, b, x] =
             [&arrays.dl, &arrays.d, &arrays.du, &arrays.b, &arrays.x].map(|array| array.arg());
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -109,13 +113,13 @@ impl<T: Number> BlockShare<T> {
             down.insert(0, bind(&BLOCK_SOLVE, &[level.x.arg(), kept.arg(), target])?);
             below = level.rows;
         }
-        Ok(Self { levels, kept, up, down })
+        Ok(Self { levels, up, down })
     }
 
     /// Bytes on the device, without the chunk's own arrays.
     pub fn bytes(&self) -> u64 {
         let level = |l: &Level<T>| l.system.bytes() + l.x.bytes() + l.flags.bytes();
-        self.kept.bytes() + self.levels.iter().map(level).sum::<u64>()
+        self.levels.iter().map(level).sum()
     }
 
     /// Stage 1: down to the system that the host takes.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::unit::{Number, Unit, fma};
 use crate::kernel::{Kernel, kernel};
 use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch};
+use crate::lane::cpu::simd::{Body, dispatch, stream, streamed};
 
 /// Rows become units.
 pub static REDUCE: Kernel = kernel!(tridiagonal_reduce);
@@ -19,7 +19,7 @@ pub static EXPAND: Kernel = kernel!(tridiagonal_expand);
 pub static SOLVE: Kernel = kernel!(tridiagonal_solve);
 
 /// Every kernel of this engine.
-pub static ALL: [&Kernel; 7] = [
+pub static ALL: [&Kernel; 8] = [
     &REDUCE,
     &MERGE,
     &INTERFACE,
@@ -27,6 +27,7 @@ pub static ALL: [&Kernel; 7] = [
     &SOLVE,
     &super::block_kernels::BLOCK_REDUCE,
     &super::block_kernels::BLOCK_SOLVE,
+    &super::batch::BATCH,
 ];
 
 /// Rows of a unit.
@@ -46,9 +47,13 @@ pub(super) fn both(a: u32, b: u32) -> u32 {
 }
 
 /// Units that the twins eliminate at the same time, one a vector lane.
-const LANES: usize = 16;
+const LANES: usize = 8;
 /// Rows of so many units: what a thread takes at a time.
 const STRIP: usize = LANES * UNIT;
+/// Strips that a thread takes one behind the other, at least.
+const STRIPS: usize = 16;
+/// Rows of a chunk whose unknowns no cache is expected to hold until somebody asks for them.
+const UNCACHED: usize = 1 << 21;
 /// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
 const TURN: usize = 8;
 
@@ -80,17 +85,21 @@ struct Place {
     ring: bool,
 }
 
-/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back: x_i = e − h·x_{i+1}.
+/// What two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
+/// unknown behind them; e, h, e′, h′ of every unit.
+type Back<T> = [[T; LANES]; 4];
+
+/// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
 struct Scratch<T> {
     dl: Box<[T]>,
     du: Box<[T]>,
-    back: Box<[[[T; LANES]; 2]]>,
+    back: Box<[Back<T>]>,
 }
 
 impl<T: Number> Scratch<T> {
     fn new() -> Self {
         let numbers = || vec![T::ZERO; STRIP].into_boxed_slice();
-        Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 2]; UNIT].into_boxed_slice() }
+        Self { dl: numbers(), du: numbers(), back: vec![[[T::ZERO; LANES]; 4]; UNIT / 2].into_boxed_slice() }
     }
 
     /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
@@ -133,6 +142,36 @@ impl<T: Number, const W: usize> Sweep<T, W> {
         let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
         let units = [zero, zero, minus, zero, minus, zero];
         Self { units, dominance: [T::of(1.0); W], pivots: zero }
+    }
+
+    /// Two more rows of each unit, with one division.
+    #[inline(always)]
+    fn pair<const LEVEL: u8>(&mut self, [a, b, c, r]: [&[[T; W]; 2]; 4], small: T) {
+        let [u0, u1, u2, u3, u4, u5] = &mut self.units;
+        for j in 0..W {
+            let rest = [a[0][j].size() + c[0][j].size(), a[1][j].size() + c[1][j].size()];
+            let excess = [b[0][j].size() - rest[0], b[1][j].size() - rest[1]];
+            let excess = if excess[0] < excess[1] { excess[0] } else { excess[1] };
+            self.dominance[j] = if excess < self.dominance[j] { excess } else { self.dominance[j] };
+            let weight = (rest[0] + b[0][j].size()) * (rest[1] + b[1][j].size());
+            let ([a0, a1], [b0, b1], [c0, c1]) = ([a[0][j], a[1][j]], [b[0][j], b[1][j]], [c[0][j], c[1][j]]);
+            let pivot = fma::<T, LEVEL>(-a0, u5[j], b0);
+            let sum = fma::<T, LEVEL>(-a0, u3[j], r[0][j]);
+            let left = -a0 * u4[j];
+            let det = fma::<T, LEVEL>(pivot, b1, -a1 * c0);
+            let few = det.size() <= small * weight;
+            self.pivots[j] = self.pivots[j] + if few { T::of(1.0) } else { T::ZERO };
+            let inverse = T::of(1.0) / det;
+            let (above, below) = (b1 * inverse, pivot * inverse);
+            let (c0, a1) = (c0 * inverse, a1 * inverse);
+            let e = fma::<T, LEVEL>(above, sum, -c0 * r[1][j]);
+            u0[j] = fma::<T, LEVEL>(-u2[j], e, u0[j]);
+            u1[j] = fma::<T, LEVEL>(-u2[j], above * left, u1[j]);
+            u2[j] = u2[j] * c0 * c1;
+            u3[j] = fma::<T, LEVEL>(below, r[1][j], -a1 * sum);
+            u4[j] = -a1 * left;
+            u5[j] = below * c1;
+        }
     }
 
     /// One more row of each unit.
@@ -215,8 +254,9 @@ impl<T: Number> Body for Up<'_, T> {
             turn(d, at, &mut b);
             turn(du, at, &mut c);
             turn(rhs, at, &mut r);
-            for k in 0..TURN {
-                sweep.row::<LEVEL>(&a[k], &b[k], &c[k], &r[k], self.small);
+            let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
+            for ((a, b), (c, r)) in pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0)) {
+                sweep.pair::<LEVEL>([a, b, c, r], self.small);
             }
         }
         for (j, (unit, flags)) in out.enumerate() {
@@ -231,8 +271,10 @@ impl<T: Number> Body for Up<'_, T> {
 struct Down<'a, T> {
     rows: Rows<'a, T>,
     outer: &'a [T],
-    back: &'a mut [[[T; LANES]; 2]],
+    back: &'a mut [Back<T>],
     x: &'a mut [T],
+    /// Whether x goes past the caches, which then need not read what they write.
+    past: bool,
 }
 
 /// With the unknown before it known, a row leaves x_i = e − h·x_{i+1}.
@@ -264,7 +306,7 @@ impl<T: Number> Body for Down<'_, T> {
             }
             return;
         }
-        let (back, x) = (&mut self.back[..UNIT], &mut self.x[..STRIP]);
+        let (back, x) = (&mut self.back[..UNIT / 2], &mut self.x[..STRIP]);
         let (mut e, mut h, mut next) = ([T::ZERO; LANES], [T::ZERO; LANES], [T::ZERO; LANES]);
         for j in 0..LANES {
             (e[j], next[j]) = (self.outer[2 * j], self.outer[2 * j + 1]);
@@ -276,28 +318,43 @@ impl<T: Number> Body for Down<'_, T> {
             turn(d, at, &mut b);
             turn(du, at, &mut c);
             turn(rhs, at, &mut r);
-            for k in 0..TURN {
+            for (k, back) in back[at / 2..][..TURN / 2].iter_mut().enumerate() {
+                let (k, below) = (2 * k, 2 * k + 1);
                 for j in 0..LANES {
-                    eliminate::<T, LEVEL>(a[k][j], b[k][j], c[k][j], r[k][j], &mut e[j], &mut h[j]);
+                    let pivot = fma::<T, LEVEL>(-a[k][j], h[j], b[k][j]);
+                    let sum = fma::<T, LEVEL>(-a[k][j], e[j], r[k][j]);
+                    let inverse = T::of(1.0) / fma::<T, LEVEL>(pivot, b[below][j], -a[below][j] * c[k][j]);
+                    let (upper, lower) = (b[below][j] * inverse, pivot * inverse);
+                    let (c0, a1) = (c[k][j] * inverse, a[below][j] * inverse);
+                    back[0][j] = fma::<T, LEVEL>(upper, sum, -c0 * r[below][j]);
+                    back[1][j] = -c0 * c[below][j];
+                    e[j] = fma::<T, LEVEL>(lower, r[below][j], -a1 * sum);
+                    h[j] = lower * c[below][j];
+                    (back[2][j], back[3][j]) = (e[j], h[j]);
                 }
-                back[at + k] = [e, h];
             }
         }
         let mut turned = zero;
         for at in (0..UNIT).step_by(TURN).rev() {
-            for k in (0..TURN).rev() {
-                let [e, h] = &back[at + k];
+            for (k, back) in back[at / 2..][..TURN / 2].iter().enumerate().rev() {
                 for j in 0..LANES {
-                    next[j] = fma::<T, LEVEL>(-h[j], next[j], e[j]);
+                    turned[2 * k + 1][j] = fma::<T, LEVEL>(-back[3][j], next[j], back[2][j]);
+                    turned[2 * k][j] = fma::<T, LEVEL>(-back[1][j], next[j], back[0][j]);
                 }
-                turned[k] = next;
+                next = turned[2 * k];
             }
             for j in 0..LANES {
-                let run = &mut x[j * UNIT + at..][..TURN];
-                for k in 0..TURN {
-                    run[k] = turned[k][j];
+                let run = x[j * UNIT + at..].first_chunk_mut().expect("a strip has all rows of a unit");
+                let own: [T; TURN] = std::array::from_fn(|k| turned[k][j]);
+                if self.past {
+                    stream::<LEVEL, T>(run, &own);
+                } else {
+                    *run = own;
                 }
             }
+        }
+        if self.past {
+            streamed();
         }
     }
 }
@@ -324,11 +381,7 @@ impl<'a, T: Number> Chunk<'a, T> {
     }
 
     /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
-    fn strip<'s>(
-        &'s self,
-        strip: usize,
-        scratch: &'s mut Scratch<T>,
-    ) -> (Rows<'s, T>, &'s mut [[[T; LANES]; 2]]) {
+    fn strip<'s>(&'s self, strip: usize, scratch: &'s mut Scratch<T>) -> (Rows<'s, T>, &'s mut [Back<T>]) {
         let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
         let (first, len) = (here.start, here.len());
         let rows = self.all.part(here);
@@ -343,20 +396,27 @@ fn tridiagonal_reduce<T: Number>(call: &Call<'_>) {
     let (small, count) = (small(call.param(5)), chunk.rows.div_ceil(UNIT));
     let units = call.write::<T>(4)[..6 * count].par_chunks_mut(6 * LANES);
     let strips = units.zip(call.write::<u32>(5)[..count].par_chunks_mut(LANES));
-    strips.enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
-        let (rows, _) = chunk.strip(strip, scratch);
-        dispatch(Up { rows, small, units, flags });
-    });
+    strips.enumerate().with_min_len(STRIPS).for_each_init(
+        Scratch::new,
+        |scratch, (strip, (units, flags))| {
+            let (rows, _) = chunk.strip(strip, scratch);
+            dispatch(Up { rows, small, units, flags });
+        },
+    );
 }
 
 fn tridiagonal_solve<T: Number>(call: &Call<'_>) {
     let chunk = Chunk::<T>::of(call);
     let outer = call.read::<T>(4)[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let past = chunk.rows >= UNCACHED;
     let x = call.write::<T>(5)[..chunk.rows].par_chunks_mut(STRIP);
-    x.zip(outer).enumerate().with_min_len(4).for_each_init(Scratch::new, |scratch, (strip, (x, outer))| {
-        let (rows, back) = chunk.strip(strip, scratch);
-        dispatch(Down { rows, outer, back, x });
-    });
+    x.zip(outer).enumerate().with_min_len(STRIPS).for_each_init(
+        Scratch::new,
+        |scratch, (strip, (x, outer))| {
+            let (rows, back) = chunk.strip(strip, scratch);
+            dispatch(Down { rows, outer, back, x, past });
+        },
+    );
 }
 
 /// Joins units in order; in the place of each stays what gives the unknowns at its left end.

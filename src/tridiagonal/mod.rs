@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i for i = 0 … n−1; a_0 and c_{n−1} are not used, or, in a cyclic system, belong
-//! to x_{n−1} and x_0. One system or many of equal size ([`System`]), any number of right-hand sides.
+//! to x_{n−1} and x_0. One system or many of equal size ([`System`], [`Layout`]), any number of right-hand sides.
 //!
 //! # Method
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
@@ -12,6 +12,7 @@
 //!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, of 256 units,
 //!   of all of them, and of the lanes' chunks are joined in the same way, and a tree has no more than a few levels. Each
 //!   row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
+//! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
 //! * **Blocks** ([`blocks`]): one thread a block, the interface system as rows. With scaled partial pivoting for systems
 //!   that are not dominant, and with the block of 10 rows and the sweep on the host as first published.
 //! * A cyclic system closes the ring of its one unit, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last =
@@ -28,6 +29,16 @@
 //! | T₂H | [`Stages::interface`] | stage 2 |
 //! | T₃H2D, T₃COMP, T₃D2H | [`Stages::ends_up`], [`Stages::solve`], [`Stages::download`] | stage 3 |
 //! | num_str | lanes of a [`Plan`] | number of streams |
+//!
+//! # Shapes, units, cost
+//! Diagonals and right-hand sides are `batch · n` numbers each, systems one behind the other ([`System`]). A solution on
+//! devices moves 72 bytes a row in f64, host to host 40 bytes a row over the bus.
+//!
+//! # Residual and errors
+//! A [`Solution`] has the [`Residual`] of what it returns, computed on the host in f64 from the system as given; its
+//! status is met where the normwise one is at most [`Options::tolerance`]. A singular matrix is a status with the row where
+//! it shows. [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for arrays that do not fit together, with
+//! [`Error::OutOfMemory`](crate::Error::OutOfMemory), and with errors of lanes.
 //!
 //! # Example
 //! ```
@@ -50,18 +61,25 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
 //!   partition method", MMCP 2024.
 
+mod batch;
 pub mod block_kernels;
 pub mod blocks;
+mod chunk;
+mod interface;
 pub mod kernels;
 pub mod lane_count;
+pub(crate) mod layout;
 pub mod partition;
 pub mod pivot;
 pub mod plan;
+mod residual;
 mod solve;
 pub mod system;
 pub mod unit;
 
+pub use layout::Layout;
 pub use plan::{Plan, PlanOptions, Send, Stages};
+pub use residual::Residual;
 pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve};
-pub use system::{Residual, System};
+pub use system::System;
 pub use unit::Number;

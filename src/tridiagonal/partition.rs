@@ -4,7 +4,7 @@ use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, REDUCE, SOLVE, TILE, UNIT};
 use super::unit::Number;
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
-use crate::lane::{Buffer, Lane, Launch};
+use crate::lane::{Buffer, HostArray, Lane, Launch};
 
 /// Units that one workgroup of the interface system takes at most, a few to a thread.
 const MOST_UNITS: usize = 8 * FAN;
@@ -40,6 +40,12 @@ impl<T: Number> Level<T> {
     }
 }
 
+/// Numbers of an array of `rows` rows: a thread reads and writes all rows that it could have, whether the last of them
+/// exist or not.
+pub(crate) fn padded(rows: usize) -> usize {
+    rows.next_multiple_of(8) + 8
+}
+
 /// A chunk's numbers on a lane.
 #[derive(Debug)]
 pub struct Arrays<T> {
@@ -61,8 +67,7 @@ impl<T: Number> Arrays<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, rows: usize) -> Result<Self> {
-        // A thread reads and writes all rows that it could have, whether the last of them exist or not.
-        let padded = rows.next_multiple_of(8);
+        let padded = padded(rows);
         Ok(Self {
             dl: lane.alloc("the lower diagonal", padded)?,
             d: lane.alloc("the diagonal", padded)?,
@@ -70,6 +75,26 @@ impl<T: Number> Arrays<T> {
             b: lane.alloc("the right-hand side", padded)?,
             x: lane.alloc("the unknowns", padded)?,
         })
+    }
+
+    /// Those of the host themselves, where the lane can work there.
+    pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
+        let names = [
+            "the lower diagonal",
+            "the diagonal",
+            "the upper diagonal",
+            "the right-hand side",
+            "the unknowns",
+        ];
+        let mut own = Vec::with_capacity(5);
+        for (what, array) in names.into_iter().zip(arrays) {
+            match lane.adopt(what, array)? {
+                Some(buffer) => own.push(buffer),
+                None => return Ok(None),
+            }
+        }
+        let [dl, d, du, b, x] = <[_; 5]>::try_from(own).expect("five arrays");
+        Ok(Some(Self { dl, d, du, b, x }))
     }
 
     /// Bytes on the device.

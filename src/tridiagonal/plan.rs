@@ -1,23 +1,22 @@
 //! A plan: one system shape on some lanes, solved as often as wanted.
 //!
-//! The rows are cut into chunks, one a lane. Each goes through stage 1 (up to one [`Unit`], or to the interface system
-//! of its blocks) and stage 3 (down from the unknowns that the host found for it); in between the host solves the
-//! interface system of all chunks. Copies and kernels of different lanes overlap; what cannot overlap is the barrier
-//! between the two stages, since every unknown depends on every row.
+//! The rows are cut into chunks, one a lane, or more where the lanes' memory does not hold them all. Each goes through
+//! stage 1 (up to one [`Unit`](super::unit::Unit), or to the interface system of its blocks) and stage 3 (down from the
+//! unknowns that the host found for it); in between the host solves the interface system of all chunks. Copies and
+//! kernels of different lanes overlap; what cannot overlap is the barrier between the two stages, since every unknown
+//! depends on every row.
 
-use std::ops::Range;
 use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::blocks::{BlockShare, Cut};
+use super::chunk::{Chunk, Job, cut, on_lanes, split};
+use super::interface;
 use super::kernels::both;
-use super::partition::{Arrays, Place, Share};
-use super::pivot;
-use super::unit::{Number, Unit};
-use crate::lane::cpu::simd::PORTABLE;
-use crate::lane::{Buffer, HostArray, Lane, Launch};
+use super::partition::{Arrays, padded};
+use super::unit::Number;
+use crate::lane::{HostArray, Lane, Launch};
 use crate::{Error, Result};
 
 /// Seconds of the stages of a solution, host to host.
@@ -58,13 +57,8 @@ pub struct PlanOptions {
 
 impl PlanOptions {
     fn host_array<T: Number>(&self, lane: &Lane, what: &str, len: usize) -> Result<HostArray<T>> {
-        match self.pageable {
-            true => {
-                crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
-                Ok(HostArray::plain(len))
-            }
-            false => lane.host_array(len),
-        }
+        crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
+        if self.pageable { Ok(HostArray::plain(len)) } else { lane.host_array(len) }
     }
 }
 
@@ -83,23 +77,6 @@ pub struct Plan<'a, T> {
     arrays: [HostArray<T>; 5],
     /// Pivots that the host had to replace in the interface system.
     replaced: u32,
-}
-
-#[derive(Debug)]
-struct Chunk<'a, T> {
-    lane: &'a Lane,
-    first: usize,
-    rows: usize,
-    arrays: Arrays<T>,
-    work: Work<T>,
-    piece: Range<usize>,
-    answer: Range<usize>,
-}
-
-#[derive(Debug)]
-enum Work<T> {
-    Tiles(Box<Share<T>>),
-    Blocks(Box<BlockShare<T>>),
 }
 
 /// Which of a plan's inputs a solution brings to the devices.
@@ -166,21 +143,23 @@ impl<'a, T: Number> Plan<'a, T> {
                 "blocks of {block} rows; 3 are needed for something to lie between the ends"
             )));
         }
-        let (chunks, pieces, answers) = cut(lanes, n, rows, cyclic, options)?;
-        let host = |what: &str, len: usize| options.host_array(&lanes[0], what, len);
-        let rows_on_host = if options.resident { 0 } else { rows };
-        let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(|what| host(what, rows_on_host));
-        Ok(Self {
+        // Where a lane works in these arrays, it reads and writes whole groups of rows.
+        let on_host = if options.resident { 0 } else { padded(rows) };
+        let host = |what: &str| options.host_array(&lanes[0], what, on_host);
+        let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
+        let mut plan = Self {
             n,
             rows,
             cyclic,
             options: *options,
-            chunks,
-            pieces: host("the interface system", pieces)?,
-            answers: host("the interface system", answers)?,
+            chunks: Vec::new(),
+            pieces: HostArray::plain(0),
+            answers: HostArray::plain(0),
             arrays: [dl?, d?, du?, b?, x?],
             replaced: 0,
-        })
+        };
+        plan.relane(lanes)?;
+        Ok(plan)
     }
 
     /// Goes on with one system of the first `n` rows on other lanes, in the memory that is there on the host.
@@ -206,7 +185,9 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         // The devices may hold no more than one of both.
         self.chunks.clear();
-        let (chunks, pieces, answers) = cut(lanes, self.n, self.rows, self.cyclic, &self.options)?;
+        let Self { n, rows, cyclic, ref options, ref arrays, .. } = *self;
+        let chunks = cut(lanes, &Job { n, rows, cyclic, options, arrays })?;
+        let (pieces, answers) = chunks.last().map_or((0, 0), |last| (last.piece.end, last.answer.end));
         self.pieces = self.options.host_array(lane, "the interface system", pieces)?;
         self.answers = self.options.host_array(lane, "the interface system", answers)?;
         self.chunks = chunks;
@@ -223,9 +204,14 @@ impl<'a, T: Number> Plan<'a, T> {
         self.rows
     }
 
-    /// Chunks, one on each lane that has rows.
+    /// Chunks, one on each lane that has rows, or more.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
+    }
+
+    /// Whether the lanes do not hold all rows at once, so that each goes there twice.
+    pub fn streamed(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.shared)
     }
 
     /// Whether inputs and unknowns are page-locked.
@@ -251,8 +237,8 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// A chunk's arrays on its lane, and its first row: for data that a program brings there by itself.
-    pub fn on_device(&self, chunk: usize) -> (&Arrays<T>, usize) {
-        (&self.chunks[chunk].arrays, self.chunks[chunk].first)
+    pub fn on_device(&mut self, chunk: usize) -> (&Arrays<T>, usize) {
+        (&self.chunks[chunk].window.arrays, self.chunks[chunk].first)
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all chunks.
@@ -260,31 +246,19 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
-        self.chunks.iter().try_fold(self.replaced, |flags, chunk| {
-            let own = match &chunk.work {
-                Work::Tiles(share) => share.flags(chunk.lane)?,
-                Work::Blocks(blocks) => blocks.flags(chunk.lane)?,
-            };
-            Ok(both(flags, own))
-        })
+        self.chunks.iter().try_fold(self.replaced, |flags, chunk| Ok(both(flags, chunk.flags()?)))
     }
 
     /// Bytes on the devices.
     pub fn device_bytes(&self) -> u64 {
-        let work = |work: &Work<T>| match work {
-            Work::Tiles(share) => share.bytes(),
-            Work::Blocks(blocks) => blocks.bytes(),
-        };
-        self.chunks.iter().map(|chunk| chunk.arrays.bytes() + work(&chunk.work)).sum()
+        let window = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.window.bytes() };
+        self.chunks.iter().map(|chunk| window(chunk) + chunk.work.bytes()).sum()
     }
 
-    /// Whether a chunk is everything, and no host is needed between its stages.
+    /// The chunk that is everything, where no host is needed between its stages.
     fn alone(&self) -> Option<(&Chunk<'a, T>, Vec<&Launch>)> {
         match &self.chunks[..] {
-            [chunk] => match &chunk.work {
-                Work::Tiles(share) => Some((chunk, share.whole())),
-                Work::Blocks(_) => None,
-            },
+            [chunk] => Some((chunk, chunk.whole(true)?)),
             _ => None,
         }
     }
@@ -306,8 +280,9 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// Puts everything into the queues, and gives the seconds that the host worked on the interface system.
     fn overlapped(&mut self, send: Send) -> Result<f64> {
-        // CUDA's queues take everything at once; others are worked on by a thread each.
-        let threads = !self.chunks.iter().all(|chunk| chunk.lane.device().backend == "cuda");
+        // CUDA's queues take everything at once; others are worked on by a thread each, and so are copies through staging.
+        let queues = self.chunks.iter().all(|chunk| chunk.lane.device().backend == "cuda");
+        let threads = !queues || self.options.pageable;
         let [.., x] = &mut self.arrays;
         let x = std::mem::replace(x, HostArray::plain(0));
         let mut x = Restore { x, plan: self };
@@ -315,28 +290,37 @@ impl<'a, T: Number> Plan<'a, T> {
         if let Some((chunk, whole)) = plan.alone() {
             chunk.upload(&plan.arrays, send)?;
             chunk.lane.enqueue(&whole)?;
-            chunk.lane.fetch(&chunk.arrays.x, 0, &mut x[..plan.rows])?;
+            chunk.fetch(&mut x[..plan.rows])?;
             chunk.lane.finish()?;
             return Ok(0.0);
         }
         let arrays = &plan.arrays;
+        if plan.chunks.iter().all(|chunk| chunk.whole(false).is_some()) {
+            let xs = split(x, plan.chunks.iter().map(|c| c.rows));
+            on_lanes(threads, plan.chunks.iter().zip(xs).collect(), |chunk, x| {
+                chunk.upload(arrays, send)?;
+                chunk.lane.enqueue(&chunk.down())?;
+                chunk.fetch(x)
+            })?;
+            return Ok(0.0);
+        }
         let pieces = split(&mut plan.pieces, plan.chunks.iter().map(|c| c.piece.len()));
-        let work: Vec<_> = plan.chunks.iter().zip(pieces).collect();
-        on_lanes(threads, work, |(chunk, piece)| {
+        on_lanes(threads, plan.chunks.iter().zip(pieces).collect(), |chunk, piece| {
             chunk.upload(arrays, send)?;
             chunk.lane.enqueue(&chunk.up())?;
-            chunk.lane.fetch(chunk.top(), 0, piece)
+            chunk.fetch_top(piece)
         })?;
         plan.chunks.iter().try_for_each(|chunk| chunk.lane.finish())?;
         let at = Instant::now();
         plan.interface();
         let interface = at.elapsed().as_secs_f64();
-        let (answers, xs) = (&plan.answers, split(x, plan.chunks.iter().map(|c| c.rows)));
-        let work: Vec<_> = plan.chunks.iter().zip(xs).collect();
-        on_lanes(threads, work, |(chunk, x)| {
+        let (arrays, answers) = (&plan.arrays, &plan.answers);
+        let xs = split(x, plan.chunks.iter().map(|c| c.rows));
+        on_lanes(threads, plan.chunks.iter().zip(xs).rev().collect(), |chunk, x| {
+            chunk.upload_again(arrays)?;
             chunk.put(&answers[chunk.answer.clone()])?;
             chunk.lane.enqueue(&chunk.down())?;
-            chunk.lane.fetch(&chunk.arrays.x, 0, x)
+            chunk.fetch(x)
         })?;
         plan.chunks.iter().try_for_each(|chunk| chunk.lane.finish())?;
         Ok(interface)
@@ -345,8 +329,15 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Solves with one stage after the other on all lanes, and measures each: what the model of the lane count needs.
     ///
     /// # Errors
-    /// If a device is lost.
+    /// If a device is lost, or the lanes do not hold all rows at once.
     pub fn solve_by_stages(&mut self, send: Send) -> Result<Stages> {
+        if self.streamed() {
+            return Err(Error::Invalid(format!(
+                "{} rows in {} chunks go through the lanes one after the other; their stages cannot be told apart",
+                self.rows,
+                self.chunks.len()
+            )));
+        }
         let started = Instant::now();
         let mut before = started;
         let mut lap = || {
@@ -364,7 +355,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let reduce = lap();
         let pieces = split(&mut self.pieces, self.chunks.iter().map(|c| c.piece.len()));
         for (chunk, piece) in self.chunks.iter().zip(pieces) {
-            chunk.lane.fetch(chunk.top(), 0, piece)?;
+            chunk.fetch_top(piece)?;
         }
         wait(&self.chunks)?;
         let units_down = lap();
@@ -381,7 +372,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let [.., x] = &mut self.arrays;
         let xs = split(x, self.chunks.iter().map(|c| c.rows));
         for (chunk, x) in self.chunks.iter().zip(xs) {
-            chunk.lane.fetch(&chunk.arrays.x, 0, x)?;
+            chunk.fetch(x)?;
         }
         wait(&self.chunks)?;
         let download = lap();
@@ -393,7 +384,7 @@ impl<'a, T: Number> Plan<'a, T> {
     ///
     /// # Errors
     /// If a device is lost, or there is more than one chunk, or it needs the host.
-    pub fn solve_resident(&self, times: u64) -> Result<f64> {
+    pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
         let Some((chunk, whole)) = self.alone() else {
             return Err(Error::Invalid(format!(
                 "{} chunks{}; resident data are solved on one lane, in tiles",
@@ -409,50 +400,11 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The interface system of all chunks, on the host: from `pieces` to `answers`.
     fn interface(&mut self) {
-        if self.chunks.iter().all(|chunk| matches!(chunk.work, Work::Tiles(_))) {
-            let units: Vec<Unit<T>> = self.pieces.chunks_exact(6).map(Unit::of).collect();
-            let ends = join(&units, self.cyclic);
-            self.answers.chunks_exact_mut(2).zip(ends).for_each(|(to, ends)| to.copy_from_slice(&ends));
-            return;
-        }
-        // Rows of all chunks one behind the other; a chunk of one row is a unit: x = u0 − u1·x_left − u2·x_right.
-        let mut system: [Vec<f64>; 4] = Default::default();
-        for chunk in &self.chunks {
-            let piece = &self.pieces[chunk.piece.clone()];
-            match &chunk.work {
-                Work::Tiles(_) => {
-                    let row = [piece[1].wide(), 1.0, piece[2].wide(), piece[0].wide()];
-                    system.iter_mut().zip(row).for_each(|(all, v)| all.push(v));
-                }
-                Work::Blocks(_) => {
-                    let parts = piece.chunks_exact(piece.len() / 4);
-                    system
-                        .iter_mut()
-                        .zip(parts)
-                        .for_each(|(all, part)| all.extend(part.iter().map(|v| v.wide())));
-                }
-            }
-        }
-        let x;
-        (x, self.replaced) = match self.options.pivot {
-            true => pivot::solve_replaced(&system),
-            false => (thomas(&system), 0),
-        };
-        let mut at = 0usize;
-        for chunk in &self.chunks {
-            let answer = &mut self.answers[chunk.answer.clone()];
-            let of = |i: usize| x.get(i).map_or(T::ZERO, |&x| T::of(x));
-            match &chunk.work {
-                Work::Tiles(_) => {
-                    answer.copy_from_slice(&[at.checked_sub(1).map_or(T::ZERO, of), of(at + 1)]);
-                    at += 1;
-                }
-                Work::Blocks(_) => {
-                    answer.iter_mut().enumerate().for_each(|(k, v)| *v = of(at + k));
-                    at += answer.len() - 1;
-                }
-            }
-        }
+        let pieces: Vec<_> = self.chunks.iter().map(|chunk| chunk.given(&self.pieces)).collect();
+        let (answers, replaced) = interface::solve(&pieces, self.cyclic, self.options.pivot);
+        self.replaced = replaced;
+        let to = split(&mut self.answers, self.chunks.iter().map(|c| c.answer.len()));
+        to.into_iter().zip(answers).for_each(|(to, answer)| to.copy_from_slice(&answer));
     }
 }
 
@@ -466,160 +418,6 @@ impl<T> Drop for Restore<'_, '_, T> {
     fn drop(&mut self) {
         std::mem::swap(&mut self.x, &mut self.plan.arrays[4]);
     }
-}
-
-impl<T: Number> Chunk<'_, T> {
-    fn upload(&self, [dl, d, du, b, _]: &[HostArray<T>; 5], send: Send) -> Result<()> {
-        let here = self.first..self.first + self.rows;
-        let to = &self.arrays;
-        if send == Send::All {
-            self.lane.send(&dl[here.clone()], &to.dl, 0)?;
-            self.lane.send(&d[here.clone()], &to.d, 0)?;
-            self.lane.send(&du[here.clone()], &to.du, 0)?;
-        }
-        if send != Send::Nothing {
-            self.lane.send(&b[here], &to.b, 0)?;
-        }
-        Ok(())
-    }
-
-    fn up(&self) -> Vec<&Launch> {
-        match &self.work {
-            Work::Tiles(share) => share.up(),
-            Work::Blocks(blocks) => blocks.up(),
-        }
-    }
-
-    fn down(&self) -> Vec<&Launch> {
-        match &self.work {
-            Work::Tiles(share) => share.down(),
-            Work::Blocks(blocks) => blocks.down(),
-        }
-    }
-
-    fn top(&self) -> &Buffer<T> {
-        match &self.work {
-            Work::Tiles(share) => share.root(),
-            Work::Blocks(blocks) => blocks.top(),
-        }
-    }
-
-    fn put(&self, answer: &[T]) -> Result<()> {
-        match &self.work {
-            Work::Tiles(share) => self.lane.send(answer, share.ends(), 0),
-            Work::Blocks(blocks) => {
-                let mut targets = blocks.targets().into_iter();
-                targets.try_for_each(|(buffer, at, which)| self.lane.send(&answer[which], buffer, at))
-            }
-        }
-    }
-}
-
-/// Chunks of all rows on the lanes, one each while there are rows; and the lengths of what they give to the host and
-/// take from it.
-fn cut<'a, T: Number>(
-    lanes: &'a [Lane],
-    n: usize,
-    rows: usize,
-    cyclic: bool,
-    options: &PlanOptions,
-) -> Result<(Vec<Chunk<'a, T>>, usize, usize)> {
-    let size = rows.div_ceil(lanes.len()).next_multiple_of(8);
-    let (mut pieces, mut answers) = (0, 0);
-    let chunks = (0..rows)
-        .step_by(size)
-        .zip(lanes)
-        .map(|(first, lane)| {
-            let place = Place { n, first, ring: cyclic };
-            let rows = size.min(rows - first);
-            // One row is no block: its unit says all.
-            let arrays = Arrays::new(lane, rows)?;
-            let work = match options.block {
-                Some(block) if rows > 1 => {
-                    let cut = Cut { block, host: options.interface_on_host, pivot: options.pivot };
-                    Work::Blocks(Box::new(BlockShare::new(lane, rows, place, &arrays, cut)?))
-                }
-                _ => Work::Tiles(Box::new(Share::new(lane, rows, place, &arrays)?)),
-            };
-            let (piece, answer) = match &work {
-                Work::Tiles(_) => (6, 2),
-                Work::Blocks(blocks) => (blocks.top().len(), blocks.top().len() / 4 + 1),
-            };
-            (pieces, answers) = (pieces + piece, answers + answer);
-            let (piece, answer) = (pieces - piece..pieces, answers - answer..answers);
-            Ok(Chunk { lane, first, rows, arrays, work, piece, answer })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok((chunks, pieces, answers))
-}
-
-/// Consecutive parts of these lengths.
-fn split<T>(mut whole: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
-    let part = |length| {
-        let (part, rest) = std::mem::take(&mut whole).split_at_mut(length);
-        whole = rest;
-        part
-    };
-    lengths.map(part).collect()
-}
-
-/// Does something for every chunk: one after the other, or with a thread each.
-fn on_lanes<I: std::marker::Send>(
-    threads: bool,
-    chunks: Vec<I>,
-    work: impl Fn(I) -> Result<()> + Sync,
-) -> Result<()> {
-    if !threads || chunks.len() == 1 {
-        return chunks.into_iter().try_for_each(work);
-    }
-    std::thread::scope(|scope| {
-        let work = &work;
-        let running: Vec<_> = chunks.into_iter().map(|chunk| scope.spawn(move || work(chunk))).collect();
-        let joined = running.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        // All are waited for, whether one failed or not.
-        joined.collect::<Vec<_>>().into_iter().collect()
-    })
-}
-
-/// The unknowns next to each unit, in order.
-fn join<T: Number>(units: &[Unit<T>], cyclic: bool) -> Vec<[T; 2]> {
-    let mut whole = Unit::EMPTY;
-    let nodes: Vec<Unit<T>> = units
-        .iter()
-        .map(|unit| {
-            let (joined, between, _) = whole.join::<PORTABLE>(unit);
-            whole = joined;
-            between
-        })
-        .collect();
-    let [left, mut right] = if cyclic { whole.ring().0 } else { [T::ZERO; 2] };
-    let mut ends = vec![[T::ZERO; 2]; units.len()];
-    for (node, ends) in nodes.iter().zip(&mut ends).rev() {
-        let (before, first) = node.between::<PORTABLE>(left, right);
-        *ends = [before, right];
-        right = first;
-    }
-    ends
-}
-
-/// One sweep down and one up (Thomas 1949).
-fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
-    let n = d.len();
-    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
-    let (mut before_c, mut before_x) = (0.0, 0.0);
-    for i in 0..n {
-        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
-        before_c = du[i] * inverse;
-        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
-        (c[i], x[i]) = (before_c, before_x);
-    }
-    for i in (0..n.saturating_sub(1)).rev() {
-        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
-    }
-    x
 }
 
 /// Copies numbers of another precision, on all threads.

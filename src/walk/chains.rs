@@ -12,6 +12,7 @@ use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
 use super::table::Table;
 use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
+use crate::ranks::Ranks;
 use crate::transient::kernels::BLOCK_SUM;
 use crate::{Error, Result};
 
@@ -101,6 +102,7 @@ pub struct Chains<'a> {
     feed: &'a Feed,
     table: &'a Table,
     grid: Option<Grid>,
+    ranks: Ranks,
 }
 
 #[derive(Debug)]
@@ -170,7 +172,12 @@ impl<'a> Chains<'a> {
             let all: Vec<_> = lanes.iter().map(|lane| scope.spawn(move || equip(lane))).collect();
             all.into_iter().map(|t| t.join().expect("an upload does not panic")).collect::<Result<_>>()
         })?;
-        Ok(Self { lanes, precision, feed, table, grid: None })
+        Ok(Self { lanes, precision, feed, table, grid: None, ranks: Ranks::ALONE })
+    }
+
+    /// Shares the walks with other ranks, which have the same tables and ask for the same sums.
+    pub fn over(self, ranks: Ranks) -> Self {
+        Self { ranks, ..self }
     }
 
     /// Walks on a given grid, a task after the other, in the place of blocks of 256 walks.
@@ -193,7 +200,7 @@ impl<'a> Chains<'a> {
     }
 
     /// For each task and column the sum of θ over the points of the round. Blocks of 256 chains are the same whatever
-    /// lane walks them, and are added in one order.
+    /// lane of whatever rank walks them, and are added in one order.
     ///
     /// # Errors
     /// Those of the lanes and of `watch`.
@@ -301,7 +308,9 @@ impl<'a> Chains<'a> {
     ) -> Result<()> {
         let (count, columns) = (per_task * tasks.len() as u32, self.columns());
         let words: Vec<[u32; 4]> = tasks.iter().map(|t| self.words(t)).collect();
-        let next = AtomicU32::new(0);
+        let own = self.ranks.share(u64::from(count));
+        let own = own.start as u32..own.end as u32;
+        let next = AtomicU32::new(own.start);
         let walked = AtomicU64::new(0);
         let watch = Mutex::new(watch);
         let work = |equipped: &Equipped<'_>| -> Result<Vec<(u32, Vec<T>)>> {
@@ -311,6 +320,7 @@ impl<'a> Chains<'a> {
             let (mut launch, groups) = self.bind(equipped, &part, round, &out)?;
             // One lane takes all; several take launches of a few tenths of a second, whoever is free.
             let mut pace = if self.lanes.len() == 1 { count.div_ceil(groups) } else { 1 };
+            let count = own.end;
             let mut mine = Vec::new();
             loop {
                 let share = pace * groups;
@@ -342,12 +352,13 @@ impl<'a> Chains<'a> {
             }
             Ok(mine)
         };
-        let mut all = vec![0.0; count as usize * columns];
+        let mut mine = vec![0.0; own.len() * columns];
         for (first, part) in self.on_lanes(work)?.into_iter().flatten() {
-            for (sum, value) in all[first as usize * columns..].iter_mut().zip(part) {
+            for (sum, value) in mine[(first - own.start) as usize * columns..].iter_mut().zip(part) {
                 *sum = value.wide();
             }
         }
+        let all = if self.ranks.several() { self.ranks.all(&mine).concat() } else { mine };
         sums.extend(added(&all, per_task as usize, columns));
         Ok(())
     }
@@ -361,6 +372,8 @@ impl<'a> Chains<'a> {
         }
         let streams: Vec<Vec<usize>> = streams.into_values().collect();
         let of_task = u64::from(round.points.1 - round.points.0) * u64::from(round.length);
+        let own = self.ranks.share(streams.len() as u64);
+        let streams = &streams[own.start as usize..own.end as usize];
         let (next, walked, watch) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(watch));
         let work = |equipped: &Equipped<'_>| -> Result<Vec<(usize, Vec<f64>)>> {
             let mut mine = Vec::new();
@@ -377,8 +390,14 @@ impl<'a> Chains<'a> {
             Ok(mine)
         };
         let mut sums = vec![0.0; tasks.len() * columns];
+        let (mut places, mut values) = (Vec::new(), Vec::new());
         for (i, part) in self.on_lanes(work)?.into_iter().flatten() {
-            sums[i * columns..][..columns].copy_from_slice(&part);
+            places.push(i as u64);
+            values.extend(part);
+        }
+        let (places, values) = (self.ranks.all(&places).concat(), self.ranks.all(&values).concat());
+        for (&i, part) in places.iter().zip(values.chunks(columns)) {
+            sums[i as usize * columns..][..columns].copy_from_slice(part);
         }
         Ok(sums)
     }

@@ -37,11 +37,13 @@ pub(super) struct Growth<'a> {
 }
 
 impl Growth<'_> {
-    /// Walks for all components, and again as much for those that `met` does not let go. `sums` gets tasks and points.
+    /// Walks for all components, and again as much for those that `met` does not let go. `sums` gets tasks and points;
+    /// `seen` every component after each of its rounds.
     pub(super) fn run(
         &self,
         mut sums: impl FnMut(&[Task], (u32, u32)) -> Result<Vec<f64>>,
         met: impl Fn(&Growing) -> bool,
+        mut seen: impl FnMut(&Growing),
     ) -> Result<Vec<Growing>> {
         let each = self.replicates as usize * self.columns;
         let new =
@@ -61,6 +63,7 @@ impl Growth<'_> {
             for (&k, sums) in active.iter().zip(sums.chunks(each)) {
                 growing[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
                 growing[k].points = end;
+                seen(&growing[k]);
             }
             if end >= most {
                 break;

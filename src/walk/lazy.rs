@@ -14,6 +14,7 @@ use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::{Buffer, Lane, Program};
+use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -328,6 +329,7 @@ pub(super) struct LazyChains<'a> {
     rough: Rough<'a>,
     points: &'a Points,
     copies: Vec<Option<Copy>>,
+    ranks: Ranks,
 }
 
 /// The arrays on a device.
@@ -350,6 +352,7 @@ impl<'a> LazyChains<'a> {
         precision: Precision,
         rough: Rough<'a>,
         points: &'a Points,
+        ranks: Ranks,
     ) -> Result<Self> {
         if !matches!(points.sequence(), Sequence::Sobol | Sequence::Philox) {
             return Err(Error::Invalid(format!(
@@ -386,12 +389,14 @@ impl<'a> LazyChains<'a> {
             }))
         };
         let copies = lanes.iter().map(copy).collect::<Result<_>>()?;
-        Ok(Self { lanes, precision, rough, points, copies })
+        Ok(Self { lanes, precision, rough, points, copies, ranks })
     }
 
-    /// The sum of θ of each task, and what was met. Lanes take tasks in equal shares.
+    /// The sum of θ of each task, and what was met. Ranks take tasks in equal shares, and so do their lanes.
     pub(super) fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<(Vec<f64>, Met)> {
         let watch = Mutex::new(watch);
+        let own = self.ranks.share(tasks.len() as u64);
+        let tasks = &tasks[own.start as usize..own.end as usize];
         let share = tasks.len().div_ceil(self.lanes.len()).max(1);
         let parts: Vec<Result<Vec<[f64; 4]>>> = std::thread::scope(|scope| {
             let watch = &watch;
@@ -414,6 +419,11 @@ impl<'a> LazyChains<'a> {
                 sums.push(blocks.iter().map(|b| b[0]).sum());
                 met = blocks.iter().fold(met, |m, b| m.and(Met { norm: b[1], f: b[2] }));
             }
+        }
+        let sums = self.ranks.all(&sums).concat();
+        // Not the greatest: a NaN has to stay.
+        for [norm, f] in self.ranks.all(&[[met.norm, met.f]]).concat() {
+            met = met.and(Met { norm, f });
         }
         if let Some(sum) = sums.iter().find(|s: &&f64| !s.is_finite()) {
             return Err(Error::Invalid(format!(

@@ -1,7 +1,8 @@
 //! Chosen components of the solution of A x = b, by quasi-random walks, each with an interval.
 //!
-//! S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015, after
-//! J. H. Curtiss, "Monte Carlo methods for the iteration of linear operators", 1953, doi:10.1002/sapm1953321209.
+//! # Problem
+//! A is n × n and sparse, b one right-hand side or several; wanted are x_m for a few rows m, each within a half-width ε,
+//! without the other unknowns.
 //!
 //! # Method
 //! A x = b becomes x = L x + f ([`splitting`]), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
@@ -49,8 +50,27 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
+//! # Shapes, units, cost
+//! A is a [`CsrMatrix`](crate::sparse::CsrMatrix), right-hand sides are vectors of n numbers, components are rows counted
+//! from 0. A walk of T steps reads T records of some tens of bytes, wherever they lie: its cost does not depend on n, that
+//! of the preparation (some sweeps over A, one record a row) does. [`Options::lazy`] walks without any preparation.
+//!
+//! # Bounds and errors
+//! The half-width of a [`Component`] is the sum of its [`Bound`]: a Student interval of the probability
+//! [`Options::confidence`], and certain bounds of what is left out when walks end and of rounding. The solution's status is
+//! met where every half-width is at most ε. [`solve`] fails with [`Error::Divergent`](crate::Error::Divergent) where walks
+//! would diverge or have no variance, naming the row, its sum and the bounds of the spectral radius; with
+//! [`Error::Invalid`](crate::Error::Invalid) for input without an answer; with errors of lanes, and with what the callback
+//! returns.
+//!
 //! Where components are many, or intervals short, sweeps over the whole system are faster; a
 //! [`Solution`] says what they would take.
+//!
+//! # Sources
+//! * J. H. Curtiss, "Monte Carlo methods for the iteration of linear operators", Journal of Mathematics and Physics 32,
+//!   1953, doi:10.1002/sapm1953321209.
+//! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015.
+//! * The sequences have theirs: [`sequence`].
 
 pub mod chains;
 pub mod control;

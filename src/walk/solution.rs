@@ -78,6 +78,8 @@ pub struct Solution {
     pub status: Status,
     /// Right-hand side by right-hand side, components in the order they were asked for.
     pub components: Vec<Component>,
+    /// What was known of a component after each round of chains, round by round.
+    pub rounds: Vec<Component>,
     /// Of the component with the largest half-width.
     pub bound: Bound,
     /// ε, given or by default.

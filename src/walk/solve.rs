@@ -40,6 +40,9 @@ pub fn solve(
         return unprepared(lanes, precision, problem, options, watch);
     }
     let mut seconds = Seconds::default();
+    // Lanes may have worked before.
+    let downloads = || -> f64 { lanes.iter().map(|lane| lane.transfer_seconds().1).sum() };
+    let before = downloads();
     let split = first_lane.host(|| Split::new(problem.matrix, options.splitting))?;
     let fs: Vec<Vec<f64>> = problem.rhs.iter().map(|b| split.constant(b)).collect::<Result<_>>()?;
     let at = Instant::now();
@@ -67,7 +70,7 @@ pub fn solve(
     };
     let per_replicate = points(options, replicates, by_norm, &mut warnings)?;
 
-    let mut all = Vec::new();
+    let (mut all, mut rounds) = (Vec::new(), Vec::new());
     let (mut sweeps, mut steps, mut table_bytes, mut tabled) = (0, 0, 0, 0);
     let mut jacobi: Option<Jacobi> = None;
     for (batch, fs) in fs.chunks(COLUMNS).enumerate() {
@@ -86,6 +89,7 @@ pub fn solve(
         };
         let done = side.solve(batch * COLUMNS, fs, &mut seconds, watch)?;
         all.extend(done.components);
+        rounds.extend(done.rounds);
         sweeps = sweeps.max(done.sweeps);
         steps += done.steps;
         table_bytes = done.table_bytes.max(table_bytes);
@@ -96,12 +100,13 @@ pub fn solve(
         }
     }
     let worst = largest(&all);
-    seconds.download = lanes.iter().map(|lane| lane.transfer_seconds().1).sum();
+    seconds.download = downloads() - before;
     seconds.total = started.elapsed().as_secs_f64();
     seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
     Ok(Solution {
         status: if worst.total() <= epsilon { Status::Met } else { Status::NotMet },
         components: all,
+        rounds,
         bound: worst,
         epsilon,
         n: split.unknowns(),
@@ -139,6 +144,7 @@ struct Sides<'a> {
 
 struct Done {
     components: Vec<Component>,
+    rounds: Vec<Component>,
     sweeps: u32,
     steps: u64,
     table_bytes: u64,
@@ -178,7 +184,7 @@ impl Sides<'_> {
         let feed =
             Feed::new(options.sequence, self.scramble, length, options.seed, options.groups, options.ahead)?;
         let at = Instant::now();
-        let mut chains = Chains::new(self.lanes, self.precision, &table, &feed)?;
+        let mut chains = Chains::new(self.lanes, self.precision, &table, &feed)?.over(options.ranks);
         if let Some(grid) = options.grid {
             chains = chains.on_grid(grid)?;
         }
@@ -204,7 +210,13 @@ impl Sides<'_> {
             };
             controls.iter().enumerate().all(met)
         };
-        let growing = growth.run(sums, met)?;
+        let mut rounds = Vec::new();
+        let seen = |growing: &Growing| {
+            for (column, control) in controls.iter().enumerate() {
+                rounds.push(self.result(first_rhs, column, growing, control, &table, length, cut));
+            }
+        };
+        let growing = growth.run(sums, met, seen)?;
         seconds.solve += at.elapsed().as_secs_f64();
         let mut components = Vec::with_capacity(growing.len() * controls.len());
         for (column, control) in controls.iter().enumerate() {
@@ -214,6 +226,7 @@ impl Sides<'_> {
         let jacobi: Option<Vec<Jacobi>> = controls.iter().map(|c| self.jacobi(c)).collect();
         Ok(Done {
             components,
+            rounds,
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
             steps,
             table_bytes: 4 * table.words.len() as u64,

@@ -89,9 +89,11 @@ pub(super) fn unprepared(
     let length = length as u32;
     let points_of = points(options, replicates, by_norm, &mut warnings)?;
     let points = Points::new(options.sequence, scramble, length, options.seed)?;
+    let downloads = || -> f64 { lanes.iter().map(|lane| lane.transfer_seconds().1).sum() };
+    let before = downloads();
     let mut seconds = Seconds { build: started.elapsed().as_secs_f64(), ..Seconds::default() };
     let at = Instant::now();
-    let chains = LazyChains::new(lanes, precision, rough, &points)?;
+    let chains = LazyChains::new(lanes, precision, rough, &points, options.ranks)?;
     seconds.upload = at.elapsed().as_secs_f64();
 
     let at = Instant::now();
@@ -136,15 +138,18 @@ pub(super) fn unprepared(
         seen.set(met);
         Ok(sums)
     };
-    let growing = growth.run(sums, |growing| component(growing).half_width <= epsilon)?;
+    let mut rounds = Vec::new();
+    let met = |growing: &Growing| component(growing).half_width <= epsilon;
+    let growing = growth.run(sums, met, |growing| rounds.push(component(growing)))?;
     seconds.solve = at.elapsed().as_secs_f64();
     let all: Vec<Component> = growing.iter().map(component).collect();
     let worst = largest(&all);
-    seconds.download = lanes.iter().map(|lane| lane.transfer_seconds().1).sum();
+    seconds.download = downloads() - before;
     seconds.total = started.elapsed().as_secs_f64();
     Ok(Solution {
         status: if worst.total() <= epsilon { Status::Met } else { Status::NotMet },
         components: all,
+        rounds,
         bound: worst,
         epsilon,
         n,

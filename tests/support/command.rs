@@ -105,6 +105,7 @@ impl Place {
     pub(crate) fn start(&self, line: &str) -> Child {
         std::process::Command::new(binary())
             .args(line.split_whitespace())
+            .env("KOLMO_CONFIG_DIR", self.path().join("settings"))
             .current_dir(self.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

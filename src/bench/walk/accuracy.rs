@@ -121,7 +121,8 @@ const ERRORS: u32 = 256;
 const REPLICATES: u32 = 16;
 
 /// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
-/// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates.
+/// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates. With `only`, the ways
+/// of these names alone.
 ///
 /// # Errors
 /// Those of the lanes.
@@ -131,12 +132,13 @@ pub fn accuracy(
     system: &System,
     reference: &[f64],
     exponents: &[u32],
+    only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
     let (split, f, gate) = prepare(system)?;
     let n = split.unknowns();
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records: Vec<Record> = Vec::new();
-    for method in &METHODS {
+    for method in METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name))) {
         let control = Control::new(&split, &gate, &f, method.sweeps, 0.0);
         let order = method.ordered.then(|| {
             let mut values = vec![0.0; n];

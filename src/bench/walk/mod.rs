@@ -12,7 +12,7 @@ pub(crate) use competitors::CSR_SWEEP;
 pub use grids::grids;
 pub use interval::intervals;
 pub use rate::{Rate, rate};
-pub use sharing::sharing;
+pub use sharing::{Sharing, sharing};
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ use crate::walk::gate::{Gate, gate};
 use crate::walk::splitting::{Split, Splitting};
 
 /// A record of walks, its measures aside.
-fn record(
+pub(crate) fn record(
     lanes: &[Lane],
     precision: Precision,
     system: &System,

@@ -15,7 +15,21 @@ use crate::walk::chains::{Chains, Feed, Round, Task};
 use crate::walk::sequence::{Scramble, Sequence};
 use crate::walk::table::Table;
 
-/// Measures many components: MTGP32 and Philox for each, Sobol shared and made ahead, Sobol on the fly.
+/// Components, chains of each and their length.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing<'a> {
+    /// Components.
+    pub components: u32,
+    /// Chains of each.
+    pub chains: u32,
+    /// Steps of a chain.
+    pub length: u32,
+    /// The ways to measure, by their names; none for all.
+    pub only: Option<&'a [&'a str]>,
+}
+
+/// Measures many components: MTGP32 and Philox for each, Sobol shared and made ahead, Sobol on the fly. The error is the
+/// root of the mean square over the components, relative to the largest entry of `reference`.
 ///
 /// # Errors
 /// Those of the lanes.
@@ -23,14 +37,15 @@ pub fn sharing(
     lanes: &[Lane],
     precision: Precision,
     system: &System,
-    components: u32,
-    chains: u32,
-    length: u32,
+    reference: &[f64],
+    what: Sharing<'_>,
     repeat: usize,
 ) -> Result<Vec<Record>> {
+    let Sharing { components, chains, length, only } = what;
     let (split, f, gate) = prepare(system)?;
     let table = Table::build(&split, &gate, &[&f], None)?;
     let n = split.unknowns() as u64;
+    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records = Vec::new();
     for (name, sequence, shared, ahead) in [
         ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
@@ -41,6 +56,9 @@ pub fn sharing(
         ("philox on the fly", Sequence::Philox, false, false),
         ("sobol on the fly, one for all", Sequence::Sobol, true, false),
     ] {
+        if only.is_some_and(|names| !names.contains(&name)) {
+            continue;
+        }
         let feed = Feed::new(sequence, Scramble::None, length, 0, 84, ahead)?;
         let on = Chains::new(lanes, precision, &table, &feed)?;
         let tasks: Vec<Task> = (0..components)
@@ -52,14 +70,20 @@ pub fn sharing(
         let round = Round { points: (0, chains), length, cut: 0.0 };
         let once = || {
             let at = Instant::now();
-            on.sums(&tasks, round, &mut |_, _| Ok(())).map(|_| at.elapsed().as_secs_f64())
+            on.sums(&tasks, round, &mut |_, _| Ok(())).map(|sums| (at.elapsed().as_secs_f64(), sums))
         };
-        once()?;
-        let seconds = Spread::of((0..repeat).map(|_| once()).collect::<Result<_>>()?);
+        let (_, sums) = once()?;
+        let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
+        let square = |(task, sum): (&Task, &f64)| {
+            let m = task.row as usize;
+            (gate.walk_scale(m) * sum / f64::from(chains) - reference[m]).powi(2)
+        };
+        let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(components)).sqrt();
         let steps = f64::from(components) * f64::from(chains) * f64::from(length);
         let more = json!({"method": name, "components": components, "chains": chains, "length": length});
         let case = format!("{} {components} components N={chains} T={length} {name}", system.name);
         records.push(Record {
+            relative_error: rmse / largest,
             repetitions: repeat,
             steps_per_s: Some(steps / seconds.median),
             ..record(lanes, precision, system, case, seconds, more)

@@ -34,6 +34,7 @@ pub struct CpuLane {
 /// Memory of a CPU lane, zeroed, page-aligned.
 pub struct Memory {
     bytes: UnsafeCell<MmapMut>,
+    address: usize,
     len: usize,
     /// Changes with the host's every write, and differs between all arrays.
     contents: AtomicU64,
@@ -65,12 +66,18 @@ impl Memory {
         if large {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        Ok(Self { bytes: UnsafeCell::new(map), len, contents: new_contents().into() })
+        let address = map.as_ptr().addr();
+        Ok(Self { bytes: UnsafeCell::new(map), address, len, contents: new_contents().into() })
+    }
+
+    /// Whether these bytes are the memory's own, from `offset` on: an array of the host that a lane adopted.
+    fn holds(&self, bytes: &[u8], offset: usize) -> bool {
+        self.address + offset == bytes.as_ptr().addr()
     }
 
     /// # Safety
     /// Nothing writes these bytes while the slice lives.
-    unsafe fn bytes(&self) -> &[u8] {
+    pub(super) unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: as this function demands.
         unsafe { &(&*self.bytes.get())[..self.len] }
     }
@@ -78,7 +85,7 @@ impl Memory {
     /// # Safety
     /// Nothing else reads or writes these bytes while the slice lives.
     #[expect(clippy::mut_from_ref, reason = "device memory: exclusive access is what this function demands")]
-    unsafe fn bytes_mut(&self) -> &mut [u8] {
+    pub(super) unsafe fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: as this function demands.
         unsafe { &mut (&mut *self.bytes.get())[..self.len] }
     }
@@ -191,6 +198,7 @@ impl CpuLane {
             name: format!("CPU, {threads} thread{} ({level})", if threads == 1 { "" } else { "s" }),
             spec: "cpu".to_owned(),
             backend: "cpu",
+            driver: level.to_owned(),
             software: false,
             f64: true,
             limits: Limits {
@@ -229,6 +237,9 @@ impl CpuLane {
     pub(super) fn upload(&self, src: &[u8], dst: &Memory, offset: usize) {
         let _queue = self.lock();
         dst.contents.store(new_contents(), Ordering::Relaxed);
+        if dst.holds(src, offset) {
+            return;
+        }
         // SAFETY: the lock is held.
         let dst = unsafe { dst.bytes_mut() };
         dst[offset..offset + src.len()].copy_from_slice(src);
@@ -236,6 +247,9 @@ impl CpuLane {
 
     pub(super) fn download(&self, src: &Memory, offset: usize, dst: &mut [u8]) {
         let _queue = self.lock();
+        if src.holds(dst, offset) {
+            return;
+        }
         // SAFETY: the lock is held.
         let src = unsafe { src.bytes() };
         dst.copy_from_slice(&src[offset..offset + dst.len()]);

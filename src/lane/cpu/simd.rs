@@ -82,6 +82,31 @@ unsafe fn avx512<B: Body>(body: B) {
 unsafe fn avx2<B: Body>(body: B) {
     body.run::<AVX2>();
 }
+
+/// Stores a cache line of numbers, past the caches where the level can and the place is aligned; [`streamed`] follows
+/// the last one.
+#[inline(always)]
+pub fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8]) {
+    #[cfg(target_arch = "x86_64")]
+    if LEVEL == AVX512 && size_of::<T>() == 8 && to.as_ptr().addr().is_multiple_of(64) {
+        use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
+        // SAFETY: a body runs at a level that the processor has; both sides have 64 bytes, and the target is aligned.
+        unsafe { _mm512_stream_pd(to.as_mut_ptr().cast(), _mm512_loadu_pd(from.as_ptr().cast())) };
+        return;
+    }
+    *to = *from;
+}
+
+/// Orders what [`stream`] stored before what other threads are told later.
+#[inline(always)]
+pub fn streamed() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has this instruction, and it touches no memory.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 /// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T], at: usize) {

@@ -3,11 +3,13 @@
 #![expect(unsafe_code, reason = "a foreign interface")]
 
 use std::ffi::{CString, c_void};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
+
+use super::super::Window;
 
 /// Whether the driver's library is there and starts; checked once. cudarc panics where it is not.
 pub(super) fn present() -> Result<(), String> {
@@ -21,6 +23,19 @@ pub(super) fn present() -> Result<(), String> {
             raw::init().map_err(|e| format!("CUDA's driver does not start: {}", reason(e)))
         })
         .clone()
+}
+
+/// Versions of the driver: of its kernel module, where the system tells it, and of CUDA.
+pub(super) fn version() -> String {
+    let mut version = 0;
+    // SAFETY: one number is written.
+    let cuda = match unsafe { sys::cuDriverGetVersion(&raw mut version) } {
+        sys::CUresult::CUDA_SUCCESS => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
+        _ => "CUDA".to_owned(),
+    };
+    let told = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    let number = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    told.split_whitespace().find(number).map_or(cuda.clone(), |module| format!("{module}, {cuda}"))
 }
 
 /// What the driver calls an error.
@@ -146,8 +161,9 @@ unsafe impl Sync for Pinned {}
 impl Pinned {
     pub(super) fn new(context: Context, len: usize) -> Result<Self, DriverError> {
         context.enter()?;
-        // SAFETY: freed when this value is dropped. No flag: the host reads what is copied back.
-        let pointer = unsafe { raw::malloc_host(len, 0)? };
+        // SAFETY: freed when this value is dropped. No flag: the host reads what is copied back. Never 0 bytes, for which
+        // there would be no pointer.
+        let pointer = unsafe { raw::malloc_host(len.max(1), 0)? };
         Ok(Self { context, pointer, len })
     }
 
@@ -168,6 +184,41 @@ impl Drop for Pinned {
         if self.context.enter().is_ok() {
             // SAFETY: allocated by `new`.
             let _ = unsafe { raw::free_host(self.pointer) };
+        }
+    }
+}
+
+/// A window's pages, locked for a context's copies.
+#[derive(Debug)]
+pub(super) struct Registered {
+    context: Context,
+    /// Mapped for as long as it is registered.
+    window: Arc<Window>,
+    /// Whether this value registered it, and not the other of a link's two boxes.
+    own: bool,
+}
+
+impl Registered {
+    pub(super) fn new(context: Context, window: &Arc<Window>) -> Result<Self, DriverError> {
+        context.enter()?;
+        let (pointer, bytes) = window.whole();
+        // SAFETY: the mapping has that many bytes and outlives the registration.
+        let done = unsafe { sys::cuMemHostRegister_v2(pointer.cast(), bytes, 0) };
+        match done {
+            sys::CUresult::CUDA_SUCCESS => Ok(Self { context, window: window.clone(), own: true }),
+            sys::CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
+                Ok(Self { context, window: window.clone(), own: false })
+            }
+            other => Err(DriverError(other)),
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if self.own && self.context.enter().is_ok() {
+            // SAFETY: registered by `new`; a link's boxes are dropped together, when no copy is under way.
+            let _ = unsafe { sys::cuMemHostUnregister(self.window.whole().0.cast()) };
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct CudaLane {
     stream: Stream,
     /// For what is to pass by the stream.
     aside: Stream,
+    /// A point in the stream that copies beside it wait for.
+    fence: Event,
     arch: String,
     functions: Mutex<HashMap<(&'static str, Precision), Function>>,
     staging: Mutex<Staging>,
@@ -75,6 +77,7 @@ fn describe(ordinal: usize, context: &Context) -> std::result::Result<(Device, S
         name: context.name()?,
         spec: format!("cuda:{ordinal}"),
         backend: "cuda",
+        driver: driver::version(),
         software: false,
         f64: true,
         limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory: Some(free as u64), unified: false },
@@ -89,6 +92,7 @@ pub(super) fn list() -> Vec<Listing> {
             name: "CUDA".to_owned(),
             spec: "cuda".to_owned(),
             backend: "cuda",
+            driver: String::new(),
             software: false,
             f64: true,
             limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory: None, unified: false },
@@ -117,10 +121,12 @@ pub(super) fn list() -> Vec<Listing> {
 
 /// The CUDA device that `auto` takes, if there is one.
 pub(super) fn best() -> Option<usize> {
-    match driver::present().map(|()| driver::count()) {
-        Ok(Ok(count)) if count > 0 => Some(0),
-        _ => None,
-    }
+    (count() > 0).then_some(0)
+}
+
+/// How many devices there are.
+pub(super) fn count() -> usize {
+    driver::present().map_or(0, |()| driver::count().unwrap_or(0))
 }
 
 impl CudaLane {
@@ -142,7 +148,9 @@ impl CudaLane {
             });
             let staging =
                 Mutex::new(Staging { slots: slots.collect::<std::result::Result<_, DriverError>>()? });
-            Ok(Self { device, context, stream, aside, arch, functions: Mutex::default(), staging })
+            let fence = Event::new(context)?;
+            fence.record(&stream)?;
+            Ok(Self { device, context, stream, aside, fence, arch, functions: Mutex::default(), staging })
         };
         open().map_err(|e| refuse(driver::reason(e)))
     }
@@ -252,6 +260,12 @@ impl CudaLane {
     pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
         self.enter()?;
         self.stream.fetch(src, offset, dst).map_err(|e| self.error("a download", e))
+    }
+
+    /// What copies beside the stream wait for: all that is in it now.
+    pub(super) fn fence(&self) -> Result<()> {
+        self.enter()?;
+        self.fence.record(&self.stream).map_err(|e| self.error("an exchange", e))
     }
 
     /// Waits for everything that is in the stream.

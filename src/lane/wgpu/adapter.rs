@@ -76,6 +76,7 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
             wgpu::Backend::Dx12 => "dx12",
             _ => "other",
         },
+        driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         software: software(adapter),
         f64: adapter.features().contains(Features::SHADER_F64),
         limits: Limits {
@@ -115,10 +116,10 @@ pub(super) fn unusable(adapter: &Adapter) -> Option<String> {
 pub(crate) fn list() -> Vec<Listing> {
     let all = adapters().iter().enumerate();
     all.map(|(i, adapter)| {
-        let info = adapter.get_info();
+        let device = describe(i, adapter);
         Listing {
-            device: describe(i, adapter),
-            driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+            driver: device.driver.clone(),
+            device,
             workgroups: Some(adapter.limits().max_compute_workgroups_per_dimension),
             unusable: unusable(adapter),
         }

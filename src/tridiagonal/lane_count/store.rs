@@ -10,6 +10,7 @@ use super::choice::Choice;
 use super::overlap::OverlapFit;
 use crate::kernel::Precision;
 use crate::lane::Device;
+use crate::sparse::MatrixFormat;
 use crate::{Error, Result};
 
 /// Version of the file's layout; another one is not read.
@@ -27,6 +28,9 @@ pub struct Key {
     pub device: String,
     /// `f64` or `f32`.
     pub precision: String,
+    /// Name and version of the driver, kept beside the key in a file.
+    #[serde(skip)]
+    pub driver: String,
 }
 
 impl Key {
@@ -36,6 +40,7 @@ impl Key {
             backend: device.backend.to_owned(),
             device: device.name.clone(),
             precision: precision.to_string(),
+            driver: device.driver.clone(),
         }
     }
 
@@ -73,6 +78,46 @@ pub struct Tuned {
     pub overlap: Option<OverlapFit>,
     /// The choice that `--lanes auto` takes.
     pub choice: Choice,
+    /// What chains on several devices and formats of matrices are decided by.
+    #[serde(default)]
+    pub steps: Option<Steps>,
+    /// Keys of the file that this version does not know.
+    #[serde(skip)]
+    pub unknown: Vec<String>,
+}
+
+/// Speed of the device with vectors and matrices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Steps {
+    /// Bytes a second of y = a + b c, reads and writes.
+    pub bytes_per_second: f64,
+    /// Chain of the steps.
+    pub chain: String,
+    /// One step in each format that the chain fits.
+    pub formats: Vec<FormatTime>,
+}
+
+/// A step of uniformization in one format.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FormatTime {
+    /// `hyb`, `packed`, `pair` or `pattern`.
+    pub format: String,
+    /// Seconds, the least of some measurements: others are disturbed.
+    pub seconds: f64,
+}
+
+impl Steps {
+    /// Formats that move fewer bytes than HYB and yet take a tenth more time than it.
+    pub fn slow(&self) -> Vec<MatrixFormat> {
+        let Some(hyb) = self.formats.iter().find(|f| f.format == "hyb") else { return Vec::new() };
+        let slow = self.formats.iter().filter(|f| f.seconds > 1.1 * hyb.seconds);
+        slow.filter_map(|f| f.format.parse().ok()).collect()
+    }
+
+    fn sound(&self) -> bool {
+        let fine = |x: f64| x.is_finite() && x > 0.0;
+        fine(self.bytes_per_second) && self.formats.iter().all(|f| fine(f.seconds))
+    }
 }
 
 impl Tuned {
@@ -149,15 +194,56 @@ pub fn load(folder: &Path, key: &Key) -> Found {
         }
         Err(e) => return unusable(e.to_string()),
     }
-    match serde_json::from_slice::<Tuned>(&text) {
-        Ok(tuned) if tuned.key != *key => {
-            let Key { backend, device, precision } = &tuned.key;
+    match parse(&text) {
+        Ok(tuned) if (Key { driver: key.driver.clone(), ..tuned.key.clone() }) != *key => {
+            let Key { backend, device, precision, .. } = &tuned.key;
             unusable(format!("measured on {device} ({backend}, {precision})"))
+        }
+        Ok(tuned) if tuned.driver != key.driver => {
+            unusable(format!("measured with the driver '{}', which is '{}' now", tuned.driver, key.driver))
+        }
+        Ok(tuned) if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) => {
+            unusable("a speed is no number above 0".to_owned())
         }
         Ok(tuned) if !sound(&tuned.sizes) => unusable("sizes do not ascend, or lack one lane".to_owned()),
         Ok(tuned) => Found::Tuned(Box::new(tuned)),
         Err(e) => unusable(e.to_string()),
     }
+}
+
+/// The contents of a file, keys that are unknown listed.
+fn parse(text: &[u8]) -> serde_json::Result<Tuned> {
+    let mut unknown = Vec::new();
+    let mut input = serde_json::Deserializer::from_slice(text);
+    let mut tuned: Tuned = serde_ignored::deserialize(&mut input, |path| unknown.push(path.to_string()))?;
+    input.end()?;
+    tuned.key.driver.clone_from(&tuned.driver);
+    tuned.unknown = unknown;
+    Ok(tuned)
+}
+
+/// Every file of measurements in the folder, with what it holds, whatever it was measured on, or why it cannot be read.
+///
+/// # Errors
+/// If the folder is there and cannot be read.
+pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, String>)>> {
+    let failed = |source| Error::Io { path: folder.to_path_buf(), source };
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("lanes-") && name.ends_with(".json") {
+            let read = std::fs::read(&path).map_err(|e| e.to_string());
+            let tuned = read.and_then(|text| parse(&text).map_err(|e| e.to_string()));
+            files.push((path, tuned));
+        }
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
 }
 
 /// What predictions rely on.
@@ -195,8 +281,21 @@ mod tests {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             measured_at: 1_700_000_000,
-            key: Key { backend: "cuda".into(), device: "Big GPU (2)".into(), precision: "f64".into() },
+            key: Key {
+                backend: "cuda".into(),
+                device: "Big GPU (2)".into(),
+                precision: "f64".into(),
+                driver: "1.2".into(),
+            },
             driver: "1.2".into(),
+            steps: Some(Steps {
+                bytes_per_second: 1e12,
+                chain: "wlan:3,2".into(),
+                formats: [("hyb", 1.0), ("packed", 1.2), ("pair", 0.4)]
+                    .map(|(format, seconds)| FormatTime { format: format.into(), seconds })
+                    .to_vec(),
+            }),
+            unknown: Vec::new(),
             repetitions: 3,
             lane_opening: 0.1,
             lane_cost: sizes[0].lane_cost(),
@@ -253,7 +352,37 @@ mod tests {
         assert!(found(&older).contains("kolmo 0.0.1"));
         assert!(found(&text.replacen("\"n\": 1000,", "\"n\": 0,", 1)).contains("ascend"));
         assert!(found("{}").contains("schema"));
+        assert!(found(&(text.clone() + "{")).contains("trailing"));
+        assert!(found(&text.replacen("1000000000000.0", "-1.0", 1)).contains("speed"));
+        std::fs::write(&path, &text).unwrap();
+        let newer = Key { driver: "1.3".into(), ..tuned.key.clone() };
+        assert!(why(load(place.path(), &newer)).contains("the driver '1.2', which is '1.3' now"));
         assert!(matches!(load(&place.path().join("none"), &tuned.key), Found::Absent));
+    }
+
+    #[test]
+    fn keys_that_are_unknown_are_listed_and_the_rest_is_used() {
+        let place = tempfile::tempdir().unwrap();
+        let tuned = tuned();
+        let path = save(place.path(), &tuned).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let more = text.replacen("\"schema\": 1,", "\"schema\": 1, \"colour\": \"red\",", 1);
+        std::fs::write(
+            &path,
+            more.replacen("\"precision\": \"f64\"", "\"precision\": \"f64\", \"mood\": [1]", 1),
+        )
+        .unwrap();
+        std::fs::write(place.path().join("lanes-broken.json"), "{").unwrap();
+        std::fs::write(place.path().join("other.json"), "{").unwrap();
+
+        let Found::Tuned(found) = load(place.path(), &tuned.key) else { panic!("not found") };
+
+        assert_eq!(found.unknown, ["colour", "key.mood"]);
+        assert_eq!(found.steps, tuned.steps);
+        assert_eq!(found.steps.unwrap().slow(), [MatrixFormat::Packed]);
+        let files = all(place.path()).unwrap();
+        assert_eq!(files.len(), 2, "{files:?}");
+        assert!(files[0].1.is_err() && files[1].1.is_ok());
     }
 
     #[test]

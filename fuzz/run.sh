@@ -1,0 +1,15 @@
+#!/bin/sh
+# Runs a target under libFuzzer, guided by coverage, with the stable compiler: sh fuzz/run.sh TARGET [options of libFuzzer]
+set -eu
+cd "$(dirname "$0")"
+target=$1
+shift
+# What cargo-fuzz asks of the compiler, without sanitizers, which need a nightly one.
+export RUSTFLAGS='--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks'
+host=$(rustc -vV | sed -n 's/^host: //p')
+cargo build --release --target "$host" --bin "$target"
+mkdir -p "corpus/$target" "artifacts/$target"
+exec "target/$host/release/$target" -artifact_prefix="artifacts/$target/" -rss_limit_mb=8192 -max_len=65536 "$@" \
+    "corpus/$target" "../tests/fuzz/seeds/$target"

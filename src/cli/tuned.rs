@@ -1,0 +1,153 @@
+//! What `kolmo tune` stored: shown, and taken over by lanes.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use super::{Outcome, say};
+use crate::Result;
+use crate::bench;
+use crate::io::output::OutputFile;
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::models;
+use crate::sparse::MatrixFormat;
+use crate::transient::Options;
+use crate::tridiagonal::lane_count::store::{self, FormatTime, Found, Key, Steps, Tuned};
+
+/// The chain whose steps are measured: it fits every format, and its vectors most caches.
+const CHAIN: &str = "wlan:10,6";
+
+/// Measures what chains are decided by, on one lane.
+pub(super) fn measure(lanes: &[Lane], precision: Precision, repeat: usize) -> Result<Steps> {
+    let model = models::parse(CHAIN).expect("a built-in")?;
+    let copy = bench::bandwidth(lanes, repeat)?;
+    let mut formats = Vec::new();
+    for format in MatrixFormat::STORED {
+        super::interrupt::check()?;
+        let options = Options { format, ..Options::default() };
+        let records =
+            bench::spmv(lanes, precision, CHAIN, &*model.transitions, &options, repeat.max(10), copy)?;
+        // The second has no accumulator, as most steps.
+        let Some(record) = records.last() else { continue };
+        formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
+    }
+    Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
+}
+
+/// A line on speeds.
+pub(super) fn speeds(steps: &Steps) -> String {
+    let formats: Vec<String> =
+        steps.formats.iter().map(|f| format!("{} {:.1} µs", f.format, 1e6 * f.seconds)).collect();
+    let slow: Vec<&str> = steps.slow().iter().map(|format| format.name()).collect();
+    let slow = if slow.is_empty() { "none".to_owned() } else { slow.join(", ") };
+    format!(
+        "copies {:.1} GB/s; a step of {}: {}; passed over by --matrix-format auto: {slow}",
+        steps.bytes_per_second / 1e9,
+        steps.chain,
+        formats.join(", ")
+    )
+}
+
+/// Lets lanes take over what was measured of their devices.
+pub(super) fn recall(lanes: &[Lane], precision: Precision, quiet: bool) {
+    let Some(folder) = store::folder() else { return };
+    let mut told = BTreeSet::new();
+    for lane in lanes {
+        let device = lane.device();
+        match store::load(&folder, &Key::new(device, precision)) {
+            Found::Tuned(tuned) => {
+                if told.insert(device.spec.clone()) {
+                    note_unknown(&tuned, quiet);
+                }
+                if let Some(steps) = &tuned.steps {
+                    lane.remember(steps.bytes_per_second, steps.slow());
+                }
+            }
+            Found::Absent => {}
+            Found::Unusable(why) => {
+                if told.insert(device.spec.clone()) && !quiet {
+                    say(format_args!(
+                        "note: not used: {why}; `kolmo tune --device {}` renews it",
+                        device.spec
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Says which keys of a file nobody reads.
+pub(super) fn note_unknown(tuned: &Tuned, quiet: bool) {
+    if !tuned.unknown.is_empty() && !quiet {
+        let keys = tuned.unknown.join(", ");
+        say(format_args!("note: what `kolmo tune` stored of {} has unknown keys: {keys}", tuned.key.device));
+    }
+}
+
+/// Shows every file of the folder, and whether it holds for a device that is there now.
+pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
+    let mut report = report.map(OutputFile::create).transpose()?;
+    let mut out = OutputFile::stdout();
+    let devices = crate::lane::list();
+    let mut shown = Vec::new();
+    let files = store::all(folder)?;
+    if files.is_empty() {
+        say(format_args!("nothing is stored in {}; `kolmo tune --device LIST` measures", folder.display()));
+    }
+    for (path, found) in files {
+        let mut lines = Vec::new();
+        let state = match &found {
+            Err(why) => format!("cannot be read: {why}; `kolmo tune` writes it anew"),
+            Ok(tuned) => {
+                let Key { backend, device, precision, .. } = &tuned.key;
+                lines.push(format!("{device} ({backend}, {precision})"));
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+                let days = now.saturating_sub(tuned.measured_at) / 86_400;
+                let driver = if tuned.driver.is_empty() { "none" } else { &tuned.driver };
+                lines.push(format!(
+                    "measured by kolmo {} {days} day{} ago; driver {driver}",
+                    tuned.version,
+                    if days == 1 { "" } else { "s" },
+                ));
+                let lanes =
+                    [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
+                lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
+                lines.extend(tuned.steps.as_ref().map(speeds));
+                if !tuned.unknown.is_empty() {
+                    lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
+                }
+                // As a run would find it, on the device of that name if there is one.
+                let here = devices.iter().find(|l| l.device.name == *device && l.device.backend == *backend);
+                let key = |driver: &str| Key { driver: driver.to_owned(), ..tuned.key.clone() };
+                match here {
+                    None => "no such device is here now".to_owned(),
+                    Some(listing) => match store::load(folder, &key(&listing.device.driver)) {
+                        Found::Tuned(_) => format!("holds for {}", listing.device.spec),
+                        Found::Unusable(why) => format!("expired: {why}"),
+                        Found::Absent => "not under the name that a run looks for".to_owned(),
+                    },
+                }
+            }
+        };
+        let text = format!("{}\n  {state}\n", path.display());
+        let text = lines.iter().fold(text, |text, line| format!("{text}  {line}\n"));
+        out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
+        shown.push(json!({ "file": path, "state": state, "tuned": found.ok() }));
+    }
+    out.commit()?;
+    if let Some(mut file) = report.take() {
+        let object = json!({
+            "command": "tune",
+            "version": env!("CARGO_PKG_VERSION"),
+            "status": "met",
+            "shown": shown,
+        });
+        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    Ok(Outcome::Met)
+}

@@ -1,0 +1,288 @@
+//! Ranks: processes that share a problem, as a launcher of MPI started them.
+//!
+//! [`Ranks`] is a value that says which of them this process is. It travels with the choices about splitting; a solver
+//! that has one of a single rank, which is the default, never communicates. All operations are collective: every rank
+//! calls them in the same order, which is why solvers decide by numbers that are the same everywhere.
+
+#[cfg(not(feature = "mpi"))]
+mod absent;
+#[cfg(feature = "mpi")]
+mod mpi;
+
+#[cfg(not(feature = "mpi"))]
+pub(crate) use absent::{Crossing, Wait, post};
+#[cfg(feature = "mpi")]
+pub(crate) use mpi::{Crossing, Wait, post};
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+
+use crate::{Error, Result};
+
+/// Which process of how many this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    rank: usize,
+    size: usize,
+    /// Its number among those of its host, and how many they are.
+    place: (usize, usize),
+}
+
+impl Default for Ranks {
+    fn default() -> Self {
+        Self::ALONE
+    }
+}
+
+/// Used where there is one rank, or the feature is missing.
+#[cfg(not(feature = "mpi"))]
+macro_rules! alone {
+    () => {
+        unreachable!("several ranks without the feature mpi")
+    };
+}
+
+impl Ranks {
+    /// A process of its own.
+    pub const ALONE: Self = Self { rank: 0, size: 1, place: (0, 1) };
+
+    /// Number of this rank.
+    pub fn rank(self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks, at least 1.
+    pub fn size(self) -> usize {
+        self.size
+    }
+
+    /// Whether there are others.
+    pub fn several(self) -> bool {
+        self.size > 1
+    }
+
+    /// Whether this is rank 0, which speaks for all.
+    pub fn first(self) -> bool {
+        self.rank == 0
+    }
+
+    /// Its number among the ranks of its host, and how many they are.
+    pub fn place(self) -> (usize, usize) {
+        self.place
+    }
+
+    /// This rank's of `count` things, in shares that differ by one at most.
+    pub fn share(self, count: u64) -> Range<u64> {
+        let cut = |rank: usize| (u128::from(count) * rank as u128 / self.size as u128) as u64;
+        cut(self.rank)..cut(self.rank + 1)
+    }
+
+    /// What every rank has, in the order of ranks. Lists may differ in length.
+    pub fn all<T: Pod>(self, mine: &[T]) -> Vec<Vec<T>> {
+        if self.size == 1 {
+            return vec![mine.to_vec()];
+        }
+        #[cfg(feature = "mpi")]
+        return mpi::all(bytemuck::cast_slice(mine)).iter().map(|list| pod(list)).collect();
+        #[cfg(not(feature = "mpi"))]
+        alone!()
+    }
+
+    /// Sends list r to rank r, and gives what came from each.
+    pub fn trade(self, lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+        assert_eq!(lists.len(), self.size, "a list for each rank");
+        if self.size == 1 {
+            return lists;
+        }
+        #[cfg(feature = "mpi")]
+        return mpi::trade(&lists);
+        #[cfg(not(feature = "mpi"))]
+        alone!()
+    }
+
+    /// Hands numbers from rank to rank, each of which changes them in turn, and then to all: a sum that is added up in
+    /// one order, however many ranks there are.
+    pub fn relay(self, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
+        if self.size == 1 {
+            return change(numbers);
+        }
+        #[cfg(feature = "mpi")]
+        mpi::relay(self.rank, self.size, numbers, change);
+        #[cfg(not(feature = "mpi"))]
+        alone!()
+    }
+
+    /// Values of all ranks, one behind the other, on rank 0; nothing elsewhere. However many they are.
+    pub fn to_first(self, mine: &[f64]) -> Vec<f64> {
+        if self.size == 1 {
+            return mine.to_vec();
+        }
+        #[cfg(feature = "mpi")]
+        return mpi::to_first(self, mine);
+        #[cfg(not(feature = "mpi"))]
+        alone!()
+    }
+
+    /// The largest of everybody's numbers.
+    pub fn most(self, mine: f64) -> f64 {
+        self.all(&[mine]).into_iter().flatten().fold(mine, f64::max)
+    }
+
+    /// The smallest of everybody's numbers.
+    pub fn least(self, mine: u64) -> u64 {
+        self.all(&[mine]).into_iter().flatten().fold(mine, u64::min)
+    }
+
+    /// The sum of everybody's numbers.
+    pub fn sum(self, mine: u64) -> u64 {
+        self.all(&[mine]).into_iter().flatten().sum()
+    }
+
+    /// A text of each rank.
+    pub fn texts(self, mine: &str) -> Vec<String> {
+        self.all(mine.as_bytes()).iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    }
+
+    /// A result that every rank has, or an error on all.
+    ///
+    /// # Errors
+    /// [`Error::OnRank`] on the first rank with an error, [`Error::Elsewhere`] on all others.
+    pub fn agree<T>(self, mine: Result<T>) -> Result<T> {
+        if self.size == 1 {
+            return mine;
+        }
+        let failed = self.all(&[u8::from(mine.is_err())]);
+        let count = failed.iter().flatten().filter(|&&failed| failed == 1).count();
+        let first = failed.iter().position(|failed| failed[..] == [1]);
+        match (first, mine) {
+            (None, mine) => mine,
+            (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
+            (Some(first), Err(e)) if first == self.rank => {
+                Err(Error::OnRank { rank: self.rank, failed: count, of: self.size, source: Box::new(e) })
+            }
+            _ => Err(Error::Elsewhere),
+        }
+    }
+
+    /// An error on all ranks if one has another text than rank 0; `what` names it.
+    ///
+    /// # Errors
+    /// [`Error::OnRank`] and [`Error::Elsewhere`], as [`Ranks::agree`].
+    pub fn same(self, what: &str, mine: &str) -> Result<()> {
+        let texts = self.texts(mine);
+        let mine = match texts[0] == texts[self.rank] {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!(
+                "its {what} is \"{}\", that of rank 0 \"{}\"; start all ranks alike",
+                texts[self.rank], texts[0]
+            ))),
+        };
+        self.agree(mine)
+    }
+
+    /// Ends all ranks for an error that the others do not know of: says which, removes what is not complete, and does
+    /// not come back.
+    pub fn end(self, error: &Error) -> ! {
+        let code = match error {
+            Error::Interrupted => 130,
+            _ => {
+                // Where all have the same error one message will do.
+                if !self.first() {
+                    std::thread::sleep(SAY_FIRST);
+                }
+                eprintln!("error: rank {}: {error}", self.rank);
+                2
+            }
+        };
+        crate::io::output::abandon();
+        #[cfg(feature = "mpi")]
+        if self.several() {
+            mpi::abort(code);
+        }
+        std::process::exit(code)
+    }
+}
+
+/// How long the others wait for rank 0 to say what is wrong.
+const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
+
+#[cfg(feature = "mpi")]
+fn pod<T: Pod>(bytes: &[u8]) -> Vec<T> {
+    bytemuck::pod_collect_to_vec(bytes)
+}
+
+/// The time from the start of the ranks to their end. To be dropped before the process ends.
+#[derive(Debug)]
+pub struct Session {
+    ranks: Ranks,
+    #[cfg(feature = "mpi")]
+    _universe: Option<mpi::Universe>,
+}
+
+/// What launchers tell each process, and whether it is the number of all.
+const TOLD: [(&str, bool); 6] = [
+    ("OMPI_COMM_WORLD_SIZE", true),
+    ("PMI_SIZE", true),
+    ("MV2_COMM_WORLD_SIZE", true),
+    ("PMI_RANK", false),
+    ("PMIX_RANK", false),
+    ("PALS_RANKID", false),
+];
+
+impl Session {
+    /// Joins the ranks, if a launcher started this process; a process that was started alone stays so, and costs
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for one of several processes of a build without the feature `mpi`, and for an MPI library
+    /// that cannot be called from threads.
+    pub fn begin() -> Result<Self> {
+        let told = |&(name, count): &(&str, bool)| {
+            let value = std::env::var(name).ok()?;
+            Some(if count { value.parse().unwrap_or(1) } else { 1usize })
+        };
+        let told: Vec<usize> = TOLD.iter().filter_map(told).collect();
+        #[cfg(feature = "mpi")]
+        if !told.is_empty() {
+            let (universe, rank, size, place) = mpi::join()?;
+            return Ok(Self { ranks: Ranks { rank, size, place }, _universe: Some(universe) });
+        }
+        #[cfg(not(feature = "mpi"))]
+        if let Some(size) = told.iter().find(|&&size| size > 1) {
+            return Err(Error::Invalid(format!(
+                "this is one of {size} processes that a launcher of MPI started, and they would all do the same work: \
+                 this build has no ranks; build it with --features mpi"
+            )));
+        }
+        Ok(Self {
+            ranks: Ranks::ALONE,
+            #[cfg(feature = "mpi")]
+            _universe: None,
+        })
+    }
+
+    /// Which process of how many this is.
+    pub fn ranks(&self) -> Ranks {
+        self.ranks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alone_everything_is_ones_own() {
+        let ranks = Ranks::ALONE;
+        let mut sum = [1.0];
+
+        ranks.relay(&mut sum, |sum| sum[0] += 2.0);
+
+        assert_eq!(sum, [3.0]);
+        assert_eq!(ranks.all(&[1u32, 2]), [[1, 2]]);
+        assert_eq!(ranks.trade(vec![vec![7]]), [[7]]);
+        assert_eq!((ranks.most(0.5), ranks.least(3), ranks.sum(4)), (0.5, 3, 4));
+        assert!(matches!(ranks.agree::<()>(Err(Error::Interrupted)), Err(Error::Interrupted)));
+    }
+}

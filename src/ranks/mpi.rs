@@ -1,0 +1,266 @@
+//! The same through MPI.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::mpi::datatype::{Partition, PartitionMut};
+use ::mpi::request::{self, Request};
+use ::mpi::topology::SimpleCommunicator;
+use ::mpi::traits::*;
+use ::mpi::{Count, Threading};
+
+use super::Ranks;
+use crate::{Error, Result};
+
+/// Holds MPI until it is dropped.
+pub(super) struct Universe(
+    #[expect(dead_code, reason = "what counts is when it is dropped")] ::mpi::environment::Universe,
+);
+
+impl std::fmt::Debug for Universe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Universe")
+    }
+}
+
+fn world() -> SimpleCommunicator {
+    SimpleCommunicator::world()
+}
+
+/// Joins the others: MPI, this rank's number, how many there are, and its place among those of its host.
+pub(super) fn join() -> Result<(Universe, usize, usize, (usize, usize))> {
+    let Some((universe, threading)) = ::mpi::initialize_with_threading(Threading::Multiple) else {
+        return Err(Error::Invalid("MPI was initialised before".to_owned()));
+    };
+    if threading < Threading::Multiple {
+        return Err(Error::Invalid(format!(
+            "this MPI library can be called by {threading:?} threads alone; use one with MPI_THREAD_MULTIPLE"
+        )));
+    }
+    let world = world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let host = world.split_shared(world.rank());
+    let place = (host.rank() as usize, host.size() as usize);
+    // Threads are shared by the ranks that may run on the same cores, unless the launcher has given each its own.
+    let mask = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = mask.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap_or_default();
+    let masks = gather(&host, mask.as_bytes());
+    let sharing = masks.iter().filter(|other| **other == masks[place.0]).count();
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()) / sharing.max(1);
+    // Where a pool was made before, it stays.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build_global();
+    Ok((Universe(universe), rank, size, place))
+}
+
+pub(super) fn abort(code: i32) -> ! {
+    world().abort(code)
+}
+
+fn displacements(counts: &[Count]) -> Vec<Count> {
+    let place = |sum: &mut Count, &count: &Count| {
+        let here = *sum;
+        *sum += count;
+        Some(here)
+    };
+    counts.iter().scan(0, place).collect()
+}
+
+fn gather(ranks: &SimpleCommunicator, mine: &[u8]) -> Vec<Vec<u8>> {
+    let count = Count::try_from(mine.len()).expect("lists for all are short");
+    let mut counts = vec![0 as Count; ranks.size() as usize];
+    ranks.all_gather_into(&count, &mut counts[..]);
+    // Behind the last list stands a byte, since the address of no bytes at all is a number that MPI takes for
+    // MPI_IN_PLACE.
+    let mut all = vec![0u8; counts.iter().map(|&c| c as usize).sum::<usize>() + 1];
+    let places = displacements(&counts);
+    let mine = if mine.is_empty() { &[0][..0] } else { mine };
+    ranks.all_gather_varcount_into(mine, &mut PartitionMut::new(&mut all[..], &counts[..], &places[..]));
+    let list = |(&count, &place): (&Count, &Count)| all[place as usize..][..count as usize].to_vec();
+    counts.iter().zip(&places).map(list).collect()
+}
+
+pub(super) fn all(mine: &[u8]) -> Vec<Vec<u8>> {
+    gather(&world(), mine)
+}
+
+pub(super) fn trade(lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let world = world();
+    let count = |list: &Vec<u32>| Count::try_from(list.len()).expect("a halo has fewer than 2^31 rows");
+    let counts: Vec<Count> = lists.iter().map(count).collect();
+    let mut coming = vec![0 as Count; lists.len()];
+    world.all_to_all_into(&counts[..], &mut coming[..]);
+    let (places, arriving) = (displacements(&counts), displacements(&coming));
+    let mine = lists.concat();
+    let mut all = vec![0u32; coming.iter().map(|&c| c as usize).sum()];
+    world.all_to_all_varcount_into(
+        &Partition::new(&mine[..], &counts[..], &places[..]),
+        &mut PartitionMut::new(&mut all[..], &coming[..], &arriving[..]),
+    );
+    let list = |(&count, &place): (&Count, &Count)| all[place as usize..][..count as usize].to_vec();
+    coming.iter().zip(&arriving).map(list).collect()
+}
+
+pub(super) fn relay(rank: usize, size: usize, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
+    let world = world();
+    if rank > 0 {
+        world.process_at_rank(rank as i32 - 1).receive_into(numbers);
+    }
+    change(numbers);
+    if rank + 1 < size {
+        world.process_at_rank(rank as i32 + 1).send(&*numbers);
+    }
+    world.process_at_rank(size as i32 - 1).broadcast_into(numbers);
+}
+
+/// Elements of a message, of which an `int` counts no more than 2³¹ − 1.
+const PIECE: usize = 1 << 27;
+
+pub(super) fn to_first(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
+    let world = world();
+    let counts = ranks.all(&[mine.len() as u64]);
+    if !ranks.first() {
+        let first = world.process_at_rank(0);
+        mine.chunks(PIECE).for_each(|piece| first.send(piece));
+        return Vec::new();
+    }
+    let mut all = Vec::with_capacity(counts.iter().flatten().sum::<u64>() as usize);
+    all.extend_from_slice(mine);
+    for (rank, count) in counts.iter().enumerate().skip(1) {
+        let from = all.len();
+        all.resize(from + count[0] as usize, 0.0);
+        let process = world.process_at_rank(rank as i32);
+        for piece in all[from..].chunks_mut(PIECE) {
+            process.receive_into(piece);
+        }
+    }
+    all
+}
+
+/// The way of values from a lane of one rank to a lane of another, or back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crossing {
+    /// The other rank.
+    pub(crate) rank: usize,
+    /// Its number among the ways between the two ranks in this direction.
+    pub(crate) number: usize,
+}
+
+impl Crossing {
+    fn tag(self) -> i32 {
+        self.number as i32
+    }
+}
+
+/// Messages under way.
+#[derive(Debug)]
+pub(crate) struct Post<'s, 'v> {
+    scope: &'s request::LocalScope<'v>,
+    arriving: Vec<Option<Request<'v, [u32], &'s request::LocalScope<'v>>>>,
+    leaving: Vec<Request<'v, [u32], &'s request::LocalScope<'v>>>,
+}
+
+impl<'v> Post<'_, 'v> {
+    /// Values that will arrive; they are numbered in the order of these calls.
+    pub(crate) fn expect(&mut self, from: Crossing, values: &'v mut [u32]) {
+        let (world, rank) = (world(), from.rank as i32);
+        let process = world.process_at_rank(rank);
+        self.arriving.push(Some(process.immediate_receive_into_with_tag(self.scope, values, from.tag())));
+    }
+
+    /// Sends values without waiting.
+    pub(crate) fn send(&mut self, to: Crossing, values: &'v [u32]) {
+        let (world, rank) = (world(), to.rank as i32);
+        let process = world.process_at_rank(rank);
+        self.leaving.push(process.immediate_send_with_tag(self.scope, values, to.tag()));
+    }
+
+    /// Waits for the values of that number.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] once `stop` says so.
+    pub(crate) fn arrived(&mut self, number: usize, wait: &Wait<'_>) -> Result<&'v [u32]> {
+        wait.until(|| match self.arriving[number].take().expect("values arrive once").test_with_data() {
+            Ok((_, values)) => Some(values),
+            Err(open) => {
+                self.arriving[number] = Some(open);
+                None
+            }
+        })
+    }
+
+    fn left(&mut self, wait: &Wait<'_>) -> Result<()> {
+        while let Some(request) = self.leaving.pop() {
+            let mut open = Some(request);
+            wait.until(|| match open.take()?.test() {
+                Ok(_) => Some(()),
+                Err(request) => {
+                    open = Some(request);
+                    None
+                }
+            })
+            .inspect_err(|_| self.leaving.extend(open))?;
+        }
+        Ok(())
+    }
+}
+
+/// How a thread waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait<'a> {
+    /// Set when there is nothing to wait for any more.
+    pub(crate) stop: &'a AtomicBool,
+    /// Whether the thread may keep its core to itself.
+    pub(crate) alone: bool,
+}
+
+/// Longest that a thread looks without sleeping.
+const LOOK: Duration = Duration::from_millis(3);
+/// Sleep between two looks after that.
+const NAP: Duration = Duration::from_micros(20);
+
+impl Wait<'_> {
+    fn until<V>(&self, mut look: impl FnMut() -> Option<V>) -> Result<V> {
+        let since = Instant::now();
+        loop {
+            if let Some(value) = look() {
+                return Ok(value);
+            }
+            if self.stop.load(Ordering::Acquire) {
+                return Err(Error::Interrupted);
+            }
+            if since.elapsed() > LOOK {
+                std::thread::sleep(NAP);
+            } else if self.alone {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Does work that sends and receives; all that it sent has left when this returns.
+///
+/// # Errors
+/// Those of `work`, if no message is under way: MPI has no way to take its hands off memory that it was given, so an
+/// error amid messages ends all ranks.
+pub(crate) fn post<'v>(
+    ranks: Ranks,
+    wait: &Wait<'_>,
+    work: impl FnOnce(&mut Post<'_, 'v>) -> Result<()>,
+) -> Result<()> {
+    request::scope(|scope| {
+        let mut post = Post { scope, arriving: Vec::new(), leaving: Vec::new() };
+        let done = work(&mut post).and_then(|()| post.left(wait));
+        if let Err(e) = &done
+            && (post.arriving.iter().any(Option::is_some) || !post.leaving.is_empty())
+        {
+            if matches!(e, Error::Interrupted) {
+                // The thread that knows why ends all ranks.
+                std::thread::sleep(Duration::from_secs(10));
+            }
+            ranks.end(e);
+        }
+        done
+    })
+}

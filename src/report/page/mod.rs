@@ -1,0 +1,229 @@
+//! One HTML page from the lines of `kolmo bench compare`: charts, tables and the environment, with no script and nothing
+//! to load from anywhere.
+//!
+//! Every number in a table stands in a cell that names its line and key (`data-line`, `data-key`, `data-value`), and the
+//! lines themselves are in the page as JSON (`#lines`), so that the page can be checked against them. It is well-formed
+//! XML too.
+
+mod engines;
+mod papers;
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::plot::palette;
+
+/// Where the measurements were made.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// The command, as typed.
+    pub command: String,
+    /// (what, value): version, features, date, processor, memory, devices with their drivers.
+    pub facts: Vec<(String, String)>,
+}
+
+/// A measured line with the name of its device in charts and tables.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// `cpu`, `cuda:0`; with the name of a file where it comes from another run.
+    pub device: String,
+    /// The line.
+    pub line: Value,
+}
+
+impl Measured {
+    /// The value at `a` or `a.b`.
+    pub fn get(&self, key: &str) -> &Value {
+        key.split('.').fold(&self.line, |value, key| &value[key])
+    }
+
+    /// The number at a key.
+    pub fn number(&self, key: &str) -> Option<f64> {
+        self.get(key).as_f64()
+    }
+
+    /// The text at a key, or nothing.
+    pub fn text(&self, key: &str) -> &str {
+        self.get(key).as_str().unwrap_or("")
+    }
+
+    /// Whether it belongs to an engine's part (and to none of the figures).
+    fn part(&self, name: &str) -> bool {
+        self.text("part") == name
+    }
+
+    fn figure(&self, name: &str) -> bool {
+        self.text("figure") == name
+    }
+
+    /// Median seconds.
+    fn seconds(&self) -> f64 {
+        self.number("seconds.median").unwrap_or(f64::NAN)
+    }
+}
+
+/// Everything that the page shows.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// The measurements.
+    pub measured: &'a [Measured],
+    /// Where they were made.
+    pub environment: &'a Environment,
+    /// What did not fit and was left out.
+    pub notes: &'a [String],
+}
+
+const STYLE: &str = include_str!("style.css");
+
+impl Page<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let mut out = String::new();
+        let dark: String = palette::VARIABLES
+            .iter()
+            .map(|(name, _, dark)| format!("{name}:{};", palette::hex(*dark)))
+            .collect();
+        let light: String = palette::VARIABLES
+            .iter()
+            .map(|(name, light, _)| format!("{name}:{};", palette::hex(*light)))
+            .collect();
+        let _ = write!(
+            out,
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n<title>kolmo: comparison</title>\n\
+             <style>\n:root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n{STYLE}</style>\n</head>\n<body>\n\
+             <header><h1>kolmo: comparison</h1>\n<p><code>{}</code></p>\n",
+            escape(&self.environment.command)
+        );
+        out.push_str(
+            "<p>The same jobs of the three engines, one device after the other. Speeds are relative to the device that was \
+             named first; a bar\u{2019}s length is its speed within its group.</p></header>\n",
+        );
+        engines::sections(self.measured, &mut out);
+        papers::sections(self.measured, &mut out);
+        self.environment(&mut out);
+        out.push_str("<script type=\"application/json\" id=\"lines\">\n");
+        for (i, m) in self.measured.iter().enumerate() {
+            let separator = if i == 0 { '[' } else { ',' };
+            // A closing tag inside of a name would end the script; XML knows no text as it is.
+            let json = m.line.to_string().replace('<', "\\u003c").replace('&', "\\u0026");
+            let _ = writeln!(out, "{separator}{json}");
+        }
+        if self.measured.is_empty() {
+            out.push('[');
+        }
+        out.push_str("]\n</script>\n</body>\n</html>\n");
+        out
+    }
+
+    fn environment(&self, out: &mut String) {
+        out.push_str("<section id=\"environment\"><h2>Environment</h2>\n<div class=\"wide\"><table>\n");
+        for (what, value) in &self.environment.facts {
+            let _ =
+                writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escape(what), escape(value));
+        }
+        out.push_str("</table></div>\n");
+        for note in self.notes {
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+        }
+        out.push_str("</section>\n");
+    }
+}
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Opens a section with its heading.
+fn section(out: &mut String, id: &str, heading: &str, text: &str) {
+    let _ = writeln!(out, "<section id=\"{id}\"><h2>{}</h2>\n<p>{text}</p>", escape(heading));
+}
+
+/// A chart in the page. `kind` names it for whoever looks for it.
+fn figure(out: &mut String, kind: &str, svg: &str, caption: &str) {
+    let label = escape(caption);
+    let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1);
+    let _ = writeln!(out, "<figure data-chart=\"{kind}\">\n{svg}<figcaption>{label}</figcaption>\n</figure>");
+}
+
+/// A table under construction.
+struct Table<'a> {
+    out: &'a mut String,
+}
+
+impl<'a> Table<'a> {
+    fn new(out: &'a mut String, head: &[&str]) -> Self {
+        out.push_str("<div class=\"wide\"><table>\n<thead><tr>");
+        for h in head {
+            let _ = write!(out, "<th scope=\"col\">{}</th>", escape(h));
+        }
+        out.push_str("</tr></thead>\n<tbody>\n");
+        Self { out }
+    }
+
+    fn row(&mut self, class: &str) {
+        let _ = write!(self.out, "<tr class=\"{class}\">");
+    }
+
+    fn text(&mut self, text: &str) {
+        let _ = write!(self.out, "<td>{}</td>", escape(text));
+    }
+
+    /// A text that may take several lines.
+    fn case(&mut self, text: &str) {
+        let _ = write!(self.out, "<td class=\"case\">{}</td>", escape(text));
+    }
+
+    /// A published or derived number.
+    fn plain(&mut self, text: &str) {
+        let _ = write!(self.out, "<td class=\"n\">{}</td>", escape(text));
+    }
+
+    /// A number of a line; a dash where it has none.
+    fn number(&mut self, index: usize, measured: &Measured, key: &str, show: impl Fn(f64) -> String) {
+        match measured.number(key) {
+            Some(value) => {
+                let _ = write!(
+                    self.out,
+                    "<td class=\"n\" data-line=\"{index}\" data-key=\"{key}\" data-value=\"{value:?}\">{}</td>",
+                    escape(&show(value))
+                );
+            }
+            None => self.plain("–"),
+        }
+    }
+
+    fn end_row(&mut self) {
+        self.out.push_str("</tr>\n");
+    }
+
+    fn end(self) {
+        self.out.push_str("</tbody></table></div>\n");
+    }
+}
+
+/// The devices in the order of their first line.
+fn devices(measured: &[Measured]) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for m in measured {
+        if !all.contains(&m.device.as_str()) {
+            all.push(&m.device);
+        }
+    }
+    all
+}
+
+/// Relative errors and residuals: 0 is exact.
+fn error(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
+}
+
+fn times(value: f64) -> String {
+    format!("{} ×", crate::plot::short(value))
+}
+
+fn time(value: f64) -> String {
+    super::seconds(value)
+}

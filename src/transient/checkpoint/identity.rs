@@ -1,0 +1,151 @@
+//! What a checkpoint belongs to.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+
+use crate::Result;
+use crate::kernel::Precision;
+use crate::transient::chain::{Initial, Transitions};
+use crate::transient::solve::{Method, Options, Problem};
+
+/// States whose transitions are hashed together.
+const ROWS: usize = 4096;
+
+/// Everything that the answer's bits depend on, but for devices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    pub(super) precision: String,
+    pub(super) states: u64,
+    /// Hash of all transitions, by states in the model's own order.
+    chain: u128,
+    initial: u128,
+    times: Vec<f64>,
+    epsilon: f64,
+    method: String,
+    width: String,
+    /// Names and hashes.
+    rewards: Vec<(String, u128)>,
+    vectors: bool,
+}
+
+impl Identity {
+    pub(super) fn of(precision: Precision, problem: &Problem<'_>, options: &Options) -> Result<Self> {
+        let n = problem.transitions.states();
+        let initial = match problem.initial {
+            // Not every run needs the vector at this point, but one bit of it must not go unseen.
+            Initial::Distribution(values) => hash(values),
+            other => hash(&other.probabilities(n)?),
+        };
+        Ok(Self {
+            precision: precision.to_string(),
+            states: n as u64,
+            chain: transitions(problem.transitions),
+            initial,
+            times: problem.times.to_vec(),
+            epsilon: options.epsilon,
+            method: match options.method {
+                Method::Sweep => "sweep".to_owned(),
+                Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
+            },
+            width: format!("{:?}", options.width).to_lowercase(),
+            rewards: problem.rewards.iter().map(|r| (r.name.clone(), hash(&r.values))).collect(),
+            vectors: problem.vectors,
+        })
+    }
+
+    /// What differs in a run that wants to go on: of the checkpoint, and of the run.
+    pub(super) fn differences(&self, run: &Self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut differ = |what: &str, one: String, other: String| {
+            all.push(format!("{what} (there {one}, here {other})"));
+        };
+        if self.states != run.states {
+            differ("the chain", format!("{} states", self.states), format!("{} states", run.states));
+        } else if self.chain != run.chain {
+            differ("the chain's rates", format!("hash {:032x}", self.chain), format!("{:032x}", run.chain));
+        } else if self.initial != run.initial {
+            let hashes = [self.initial, run.initial].map(|h| format!("hash {h:032x}"));
+            let [one, other] = hashes;
+            differ("the initial distribution", one, other);
+        }
+        if self.precision != run.precision {
+            differ("the precision", self.precision.clone(), run.precision.clone());
+        }
+        let same_bits = |a: &[f64], b: &[f64]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+        };
+        if !same_bits(&self.times, &run.times) {
+            differ("the times", few(&self.times), few(&run.times));
+        }
+        if !same_bits(&[self.epsilon], &[run.epsilon]) {
+            differ("epsilon", format!("{:e}", self.epsilon), format!("{:e}", run.epsilon));
+        }
+        if self.method != run.method {
+            differ("the method", self.method.clone(), run.method.clone());
+        }
+        if self.width != run.width {
+            differ("the ELL width", self.width.clone(), run.width.clone());
+        }
+        // Rewards of another chain are others.
+        if self.states == run.states && self.rewards != run.rewards {
+            let names = |rewards: &[(String, u128)]| match rewards {
+                [] => "none".to_owned(),
+                some => {
+                    let named: Vec<String> =
+                        some.iter().map(|(name, hash)| format!("{name} {:08x}", *hash as u32)).collect();
+                    named.join(", ")
+                }
+            };
+            differ("the rewards", names(&self.rewards), names(&run.rewards));
+        }
+        if self.vectors != run.vectors {
+            let wanted = |vectors| if vectors { "probabilities" } else { "rewards alone" }.to_owned();
+            differ("what is computed", wanted(self.vectors), wanted(run.vectors));
+        }
+        all
+    }
+}
+
+/// Some times, for people.
+fn few(times: &[f64]) -> String {
+    match times {
+        [first, .., last] if times.len() > 6 => format!("{} from {first} to {last}", times.len()),
+        some => some.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn hash(values: &[f64]) -> u128 {
+    let mut bytes = Vec::with_capacity(8 * ROWS);
+    let mut hasher = XxHash3_128::new();
+    for values in values.chunks(ROWS) {
+        bytes.clear();
+        bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        hasher.write(&bytes);
+    }
+    hasher.finish_128()
+}
+
+fn transitions(chain: &dyn Transitions) -> u128 {
+    let n = chain.states();
+    let block = |states: Range<usize>| -> u128 {
+        let (mut row, mut bytes) = (Vec::new(), Vec::new());
+        for state in states {
+            row.clear();
+            chain.outgoing(state, &mut row);
+            bytes.extend((row.len() as u32).to_le_bytes());
+            for (to, rate) in &row {
+                bytes.extend(to.to_le_bytes());
+                bytes.extend(rate.to_le_bytes());
+            }
+        }
+        XxHash3_128::oneshot(&bytes)
+    };
+    let blocks = (0..n.div_ceil(ROWS)).into_par_iter();
+    let hashes: Vec<u128> = blocks.map(|b| block(b * ROWS..((b + 1) * ROWS).min(n))).collect();
+    let mut hasher = XxHash3_128::new();
+    hashes.iter().for_each(|hash| hasher.write(&hash.to_le_bytes()));
+    hasher.finish_128()
+}

@@ -1,0 +1,346 @@
+//! Keeps a run's state while it works, and gives it back to a run that goes on.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::file::Kept;
+use super::identity::Identity;
+use super::{Busy, Checkpoint};
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::transient::order::Order;
+use crate::transient::solve::{Observer, Options, Problem, TimeResult};
+use crate::transient::stationary::StationaryState;
+use crate::transient::subdivided::SubdividedState;
+use crate::transient::sweep::SweepState;
+use crate::{Error, Result};
+
+/// Time between two moments at which the state can be kept: short against the patience of a user who interrupts.
+const LEG: Duration = Duration::from_millis(200);
+/// Longest that an interruption waits for such a moment.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What is kept of a run beside its vectors.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct State {
+    /// Order of the states in use.
+    order: Order,
+    /// Kinds of the devices.
+    backends: Vec<String>,
+    /// Multiplications of phases before.
+    terms: u64,
+    /// Times of phases before: (place, result).
+    times: Vec<(usize, TimeResult)>,
+    pub(super) phase: Phase,
+}
+
+impl State {
+    /// Multiplications done.
+    pub(super) fn terms(&self) -> u64 {
+        self.terms
+            + match &self.phase {
+                Phase::Sweep(sweep) => sweep.terms(),
+                Phase::Stationary(stationary) => stationary.steps,
+                Phase::Subdivided(subdivided) => subdivided.terms,
+                Phase::Done => 0,
+            }
+    }
+}
+
+/// What is being computed, and how far it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::transient) enum Phase {
+    /// One of the sweeps for finite times.
+    Sweep(SweepState),
+    /// The steady state.
+    Stationary(StationaryState),
+    /// Finite times by intervals.
+    Subdivided(SubdividedState),
+    /// Everything is delivered.
+    Done,
+}
+
+/// A phase to go on with, and its vectors.
+pub(in crate::transient) struct Resumed<S> {
+    pub(in crate::transient) state: S,
+    pub(in crate::transient) vectors: Vec<Vec<f64>>,
+}
+
+/// Keeps a run's state, if it is asked to.
+pub(crate) struct Keeper<'a> {
+    active: Option<Active<'a>>,
+}
+
+struct Active<'a> {
+    checkpoint: &'a mut Checkpoint,
+    identity: Identity,
+    state: State,
+    delivered: Vec<(usize, Vec<f64>)>,
+    /// The phase to go on with, until it is taken over.
+    resumed: Option<Resumed<Phase>>,
+    /// When the observer interrupted.
+    interrupted: Option<Instant>,
+    /// Steps of the next leg, and when the present one began.
+    leg: u64,
+    began: Instant,
+}
+
+impl<'a> Keeper<'a> {
+    /// Keeps nothing.
+    pub(crate) fn none() -> Self {
+        Self { active: None }
+    }
+
+    /// Keeps a run in its checkpoint, and takes over what that holds.
+    pub(in crate::transient) fn new(
+        checkpoint: &'a mut Checkpoint,
+        lanes: &[Lane],
+        precision: Precision,
+        problem: &Problem<'_>,
+        options: &Options,
+    ) -> Result<Self> {
+        let identity = lanes[0].host(|| Identity::of(precision, problem, options))?;
+        let mut backends: Vec<String> = lanes.iter().map(|lane| lane.device().backend.to_owned()).collect();
+        backends.dedup();
+        let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
+        checkpoint.last = Instant::now();
+        let (state, delivered, resumed) = match checkpoint.kept.take() {
+            None => (fresh, Vec::new(), None),
+            Some(kept) => {
+                let kept = *kept;
+                let mut differences = kept.identity.differences(&identity);
+                if options.order != Order::Auto && options.order != kept.state.order {
+                    let (one, other) = (kept.state.order.name(), options.order.name());
+                    differences.push(format!("the order of states (there {one}, here {other})"));
+                }
+                if !differences.is_empty() {
+                    return Err(Error::File {
+                        path: checkpoint.path.clone(),
+                        reason: format!(
+                            "the checkpoint belongs to another run, which differs in {}; ask for the same, or delete it \
+                             or name another to start afresh",
+                            differences.join(" and ")
+                        ),
+                    });
+                }
+                if kept.state.backends != fresh.backends {
+                    checkpoint.note = Some(format!(
+                        "the checkpoint was made on {}: the answer keeps its bound, but need not have the bits of a run \
+                         on {} alone",
+                        kept.state.backends.join(", "),
+                        fresh.backends.join(", ")
+                    ));
+                }
+                checkpoint.resumed = Some(kept.state.terms());
+                let Kept { state, delivered, vectors, .. } = kept;
+                let places = problem.times.len();
+                let known = state
+                    .times
+                    .iter()
+                    .map(|(place, _)| place)
+                    .chain(delivered.iter().map(|(place, _)| place));
+                if known.into_iter().any(|&place| place >= places) {
+                    return Err(unusable(checkpoint));
+                }
+                let phase = state.phase.clone();
+                (
+                    State { backends: fresh.backends, ..state },
+                    delivered,
+                    Some(Resumed { state: phase, vectors }),
+                )
+            }
+        };
+        let (interrupted, leg, began) = (None, 1, Instant::now());
+        let active = Active { checkpoint, identity, state, delivered, resumed, interrupted, leg, began };
+        Ok(Self { active: Some(active) })
+    }
+
+    /// The order that the states had before, if the run goes on.
+    pub(in crate::transient) fn order(&self) -> Option<Order> {
+        self.active.as_ref().filter(|a| a.resumed.is_some()).map(|a| a.state.order)
+    }
+
+    /// Notes the order chosen.
+    pub(in crate::transient) fn chosen(&mut self, order: Order) {
+        if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
+            active.state.order = order;
+        }
+    }
+
+    /// Tells what was delivered before: times of phases that are over, and probabilities. Returns the
+    /// multiplications of these phases.
+    pub(in crate::transient) fn replay(
+        &self,
+        times: &mut [Option<TimeResult>],
+        observer: &mut dyn Observer,
+    ) -> Result<u64> {
+        let Some(active) = &self.active else { return Ok(0) };
+        for (place, time) in &active.state.times {
+            times[*place] = Some(time.clone());
+        }
+        for (place, probabilities) in &active.delivered {
+            observer.result(*place, probabilities)?;
+        }
+        Ok(active.state.terms)
+    }
+
+    /// Notes a result that was delivered.
+    pub(in crate::transient) fn delivered(&mut self, place: usize, probabilities: &[f64]) {
+        if let Some(active) = &mut self.active {
+            active.delivered.push((place, probabilities.to_vec()));
+        }
+    }
+
+    /// Notes the end of a time.
+    pub(in crate::transient) fn finished(&mut self, place: usize, time: &TimeResult) {
+        if let Some(active) = &mut self.active {
+            active.state.times.push((place, time.clone()));
+        }
+    }
+
+    /// Notes the end of a phase that took so many multiplications.
+    pub(in crate::transient) fn ended(&mut self, terms: u64) {
+        if let Some(active) = &mut self.active {
+            active.state.terms += terms;
+        }
+    }
+
+    fn take<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
+        let Some(active) = &mut self.active else { return Ok(None) };
+        let Some(resumed) = active.resumed.take() else { return Ok(None) };
+        match of(resumed.state) {
+            Some(state) => Ok(Some(Resumed { state, vectors: resumed.vectors })),
+            None => Err(unusable(active.checkpoint)),
+        }
+    }
+
+    /// The sweep to go on with.
+    pub(in crate::transient) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
+        self.take(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
+    }
+
+    /// The steady state to go on with.
+    pub(in crate::transient) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
+        self.take(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
+    }
+
+    /// The intervals to go on with.
+    pub(in crate::transient) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
+        self.take(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
+    }
+
+    /// That what was taken over does not fit the run.
+    pub(in crate::transient) fn unusable(&self) -> Error {
+        match &self.active {
+            Some(active) => unusable(active.checkpoint),
+            None => unreachable!("only what was taken over can fail to fit"),
+        }
+    }
+
+    /// The step up to which to go before the state is offered again, `to` at most.
+    pub(in crate::transient) fn leg(&mut self, from: u64, to: u64) -> u64 {
+        let Some(active) = &mut self.active else { return to };
+        active.began = Instant::now();
+        to.min(from.saturating_add(active.leg))
+    }
+
+    /// Takes note of how long a leg of so many steps took.
+    pub(in crate::transient) fn walked(&mut self, steps: u64) {
+        if let Some(active) = &mut self.active {
+            let took = active.began.elapsed().as_secs_f64().max(1e-6);
+            let fit = LEG.as_secs_f64() / took * steps as f64;
+            active.leg = (fit as u64).clamp(1, active.leg.max(steps).saturating_mul(8));
+        }
+    }
+
+    /// An observer that lets the present leg come to its end when it interrupts.
+    pub(in crate::transient) fn patient<'b>(&'b mut self, observer: &'b mut dyn Observer) -> Patient<'b> {
+        Patient { observer, interrupted: self.active.as_mut().map(|active| &mut active.interrupted) }
+    }
+
+    /// Keeps a state if that is due, or if the run is to be interrupted, which it then is.
+    pub(in crate::transient) fn offer(
+        &mut self,
+        state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
+    ) -> Result<()> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        if active.interrupted.is_none() && !active.checkpoint.due() {
+            return Ok(());
+        }
+        let _busy = Busy::new();
+        let (phase, vectors) = state()?;
+        active.write(phase, vectors);
+        match active.interrupted {
+            Some(_) => Err(Error::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
+    pub(in crate::transient) fn rescue<R>(
+        &mut self,
+        result: Result<R>,
+        state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
+    ) -> Result<R> {
+        if let (Some(active), Err(Error::Interrupted)) = (&mut self.active, &result) {
+            let _busy = Busy::new();
+            let (phase, vectors) = state()?;
+            active.write(phase, vectors);
+        }
+        result
+    }
+
+    /// Keeps the whole answer.
+    pub(in crate::transient) fn complete(&mut self) {
+        if let Some(active) = &mut self.active
+            && active.resumed.is_none()
+        {
+            active.write(Phase::Done, Vec::new());
+        }
+    }
+}
+
+impl Active<'_> {
+    fn write(&mut self, phase: Phase, vectors: Vec<Vec<f64>>) {
+        self.state.phase = phase;
+        let kept = Kept {
+            identity: self.identity.clone(),
+            state: self.state.clone(),
+            delivered: std::mem::take(&mut self.delivered),
+            vectors,
+        };
+        self.checkpoint.write(&kept);
+        self.delivered = kept.delivered;
+    }
+}
+
+fn unusable(checkpoint: &Checkpoint) -> Error {
+    Error::File {
+        path: checkpoint.path.clone(),
+        reason: "the checkpoint contradicts itself; delete it or name another to start afresh".to_owned(),
+    }
+}
+
+/// See [`Keeper::patient`].
+pub(in crate::transient) struct Patient<'a> {
+    observer: &'a mut dyn Observer,
+    interrupted: Option<&'a mut Option<Instant>>,
+}
+
+impl Observer for Patient<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        match (self.observer.progress(done, all), &mut self.interrupted) {
+            (Err(Error::Interrupted), Some(since)) => {
+                // A leg that takes longer than legs should is given up.
+                let since = since.get_or_insert_with(Instant::now);
+                if since.elapsed() < PATIENCE { Ok(()) } else { Err(Error::Interrupted) }
+            }
+            (told, _) => told,
+        }
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.observer.result(index, probabilities)
+    }
+}

@@ -1,0 +1,218 @@
+//! Runs that outlive their process: the state of a long run in a file, from which another process goes on.
+//!
+//! [`solve_resumable`](super::solve_resumable) writes the state every so often and when the observer interrupts the
+//! work, under a temporary name that is given the file's own once the bytes are on the disk: whenever the process
+//! ends, the file holds a complete state, the newest or the one before. What is kept are the last iterate, the sums of
+//! open windows, results already delivered, and every number that later decisions depend on, so that the run which
+//! goes on gives the bits of a run that was never interrupted, on as many lanes as it likes. On a device of another
+//! kind it stays within the bound, and [`Checkpoint::note`] says so.
+//!
+//! The file names what it belongs to: version of the crate, precision, a hash of chain and initial distribution, times,
+//! ε, rewards, method. A run that asks for anything else is refused.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 16 | `kolmo-checkpoint` |
+//! | 4 | number of the layout |
+//! | 4 and as many as they say | version of the crate |
+//! | 8 and as many as they say | identity, state and numbers of vectors, by `postcard` |
+//! | 8 n each | results delivered |
+//! | 4 n or 8 n each | iterate and open sums, in the run's precision |
+//! | 16 | XXH3 of all bytes before |
+//!
+//! Numbers are little-endian.
+
+mod file;
+mod identity;
+mod keeper;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use keeper::Keeper;
+pub(super) use keeper::{Phase, Resumed};
+
+use crate::io::output::OutputFile;
+use crate::{Error, Result};
+use file::Kept;
+
+/// Least time between two checkpoints, unless told otherwise.
+const LEAST: Duration = Duration::from_secs(5);
+/// Share of the time that writing takes, at most.
+const SHARE: f64 = 0.01;
+
+/// The file that a run's state is kept in.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    every: Option<Duration>,
+    /// What the file held, until the run takes it over.
+    kept: Option<Box<Kept>>,
+    /// When the last write ended, or the run began.
+    last: Instant,
+    written: u64,
+    spent: Duration,
+    longest: Duration,
+    resumed: Option<u64>,
+    note: Option<String>,
+    trouble: Option<Error>,
+    complain: fn(&Error),
+}
+
+/// Threads that keep a state now.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a state is being kept at this moment: a process that is asked to stop should wait for it.
+pub fn busy() -> bool {
+    BUSY.load(Ordering::Acquire) > 0
+}
+
+/// Counts among those who are busy until dropped.
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        BUSY.fetch_add(1, Ordering::AcqRel);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Checkpoint {
+    /// A run that starts afresh and keeps its state in the file `path`, in place of what it holds now.
+    ///
+    /// # Errors
+    /// If nothing can be written there.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        // Said now and not after the first minute's work.
+        drop(OutputFile::create(&path)?);
+        Ok(Self {
+            path,
+            every: None,
+            kept: None,
+            last: Instant::now(),
+            written: 0,
+            spent: Duration::ZERO,
+            longest: Duration::ZERO,
+            resumed: None,
+            note: None,
+            trouble: None,
+            complain: |_| {},
+        })
+    }
+
+    /// A run that goes on from the file `path`, or starts afresh where there is none.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); and if the file is no checkpoint, is damaged, or another version made it.
+    pub fn resume(path: impl Into<PathBuf>) -> Result<Self> {
+        let mut checkpoint = Self::create(path)?;
+        checkpoint.kept = file::read(&checkpoint.path)?.map(Box::new);
+        Ok(checkpoint)
+    }
+
+    /// Writes every so often, whatever it costs. By default a hundred times as long passes as a write takes, and five
+    /// seconds at least.
+    #[must_use]
+    pub fn every(mut self, time: Duration) -> Self {
+        self.every = Some(time);
+        self
+    }
+
+    /// Calls `complain` when a write fails after one that did not. The run goes on: its work is worth more than a
+    /// state that may never be needed.
+    #[must_use]
+    pub fn complain(mut self, complain: fn(&Error)) -> Self {
+        self.complain = complain;
+        self
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Multiplications that were done before this run went on; none if it started afresh.
+    pub fn resumed(&self) -> Option<u64> {
+        self.resumed
+    }
+
+    /// Checkpoints written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Seconds spent on them.
+    pub fn seconds(&self) -> f64 {
+        self.spent.as_secs_f64()
+    }
+
+    /// What should be known about the run that went on.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// The last write that failed. The run goes on without it.
+    pub fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref()
+    }
+
+    fn due(&self) -> bool {
+        let pause = self.every.unwrap_or_else(|| LEAST.max(self.longest.div_f64(SHARE)));
+        self.last.elapsed() >= pause
+    }
+
+    fn write(&mut self, kept: &Kept) {
+        let from = Instant::now();
+        match file::write(&self.path, kept) {
+            Ok(()) => {
+                self.written += 1;
+                self.trouble = None;
+            }
+            Err(error) => {
+                if self.trouble.is_none() {
+                    (self.complain)(&error);
+                }
+                self.trouble = Some(error);
+            }
+        }
+        let took = from.elapsed();
+        self.spent += took;
+        self.longest = self.longest.max(took);
+        self.last = Instant::now();
+    }
+}
+
+/// How far a checkpoint is, for tools and tests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// `f64` or `f32`.
+    pub precision: String,
+    /// Number of states.
+    pub states: u64,
+    /// Multiplications done.
+    pub terms: u64,
+    /// Whether nothing is left to do.
+    pub complete: bool,
+}
+
+/// Reads a checkpoint's bytes as a run that resumes would. `path` is what messages name.
+///
+/// # Errors
+/// If they are no checkpoint, damaged, or made by another version.
+pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
+    let kept = file::parse(path, bytes, bytes.len() as u64)?;
+    Ok(Summary {
+        precision: kept.identity.precision.clone(),
+        states: kept.identity.states,
+        terms: kept.state.terms(),
+        complete: matches!(kept.state.phase, Phase::Done),
+    })
+}

@@ -1,0 +1,158 @@
+//! Whole systems of up to 2048 rows in one launch: each row is read once.
+
+use rayon::prelude::*;
+
+use super::kernels::{NOT_DOMINANT, TILE, both, small};
+use super::partition::{Arrays, exponent};
+use super::unit::{Number, fma};
+use crate::Result;
+use crate::kernel::{Kernel, kernel};
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+use crate::lane::{Buffer, Lane, Launch};
+
+/// Whole systems of a tile.
+pub(super) static BATCH: Kernel = kernel!(tridiagonal_batch);
+
+/// Rows of a thread on a device.
+const ROWS: usize = 8;
+/// Systems that the twin eliminates at the same time, one a vector lane.
+const LANES: usize = 8;
+
+/// Rows of a tile of whole systems, if the kernel takes these: none where one does not fit, or where tiles would begin at
+/// odd rows.
+pub(super) fn tile(n: usize, batch: usize) -> Option<usize> {
+    match (TILE / n).min(batch) {
+        0 => None,
+        // One tile is all.
+        all if all == batch => Some(all * n),
+        fit => {
+            [fit, fit - 1].into_iter().find(|fit| (fit * n).is_multiple_of(2) && *fit > 0).map(|fit| fit * n)
+        }
+    }
+}
+
+/// Threads that a system may spread over: those of one that begins with a thread, or all of them.
+fn span(n: usize) -> usize {
+    match n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() {
+        true => n / ROWS,
+        false => Kernel::GROUP as usize,
+    }
+}
+
+/// Some whole systems on a lane.
+#[derive(Debug)]
+pub(super) struct BatchShare {
+    launch: Launch,
+    flags: Buffer<u32>,
+}
+
+impl BatchShare {
+    /// Systems of `n` rows, `tile` rows of them together, see [`tile`].
+    pub(super) fn new<T: Number>(
+        lane: &Lane,
+        rows: usize,
+        n: usize,
+        tile: usize,
+        arrays: &Arrays<T>,
+    ) -> Result<Self> {
+        let tiles = rows.div_ceil(tile);
+        let flags = lane.alloc("flags of small systems", tiles)?;
+        let params = [0, rows as u32, n as u32, tile as u32, span(n) as u32, exponent(T::PRECISION)];
+        let Arrays { dl, d, du, b, x } = arrays;
+        let args = [dl.arg(), d.arg(), du.arg(), b.arg(), x.arg(), flags.arg()];
+        let launch = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, &params, &args)?;
+        Ok(Self { launch, flags })
+    }
+
+    pub(super) fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.flags.bytes()
+    }
+
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        let mut flags = vec![0; self.flags.len()];
+        lane.download(&self.flags, 0, &mut flags)?;
+        Ok(flags.into_iter().fold(0, both))
+    }
+}
+
+/// `W` systems of `n` rows, one behind the other, side by side.
+struct Sweep<'a, T, const W: usize> {
+    n: usize,
+    rows: [&'a [T]; 4],
+    x: &'a mut [T],
+    /// x_i = e − h·x_{i+1}: both, of each row.
+    back: &'a mut [[[T; LANES]; 2]],
+    small: T,
+    flags: &'a mut u32,
+}
+
+impl<T: Number, const W: usize> Body for Sweep<'_, T, W> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let n = self.n;
+        let [dl, d, du, rhs] = self.rows.map(|array| &array[..W * n]);
+        let (x, back) = (&mut self.x[..W * n], &mut self.back[..n]);
+        let (mut e, mut h) = ([T::ZERO; W], [T::ZERO; W]);
+        let (mut dominance, mut pivots) = ([T::of(1.0); W], [T::ZERO; W]);
+        for (i, back) in back.iter_mut().enumerate() {
+            for j in 0..W {
+                let at = j * n + i;
+                let a = if i > 0 { dl[at] } else { T::ZERO };
+                let c = if i + 1 < n { du[at] } else { T::ZERO };
+                let (b, rest) = (d[at], a.size() + c.size());
+                let excess = b.size() - rest;
+                dominance[j] = if excess < dominance[j] { excess } else { dominance[j] };
+                let pivot = fma::<T, LEVEL>(-a, h[j], b);
+                let few = pivot.size() <= self.small * (rest + b.size());
+                pivots[j] = pivots[j] + if few { T::of(1.0) } else { T::ZERO };
+                let inverse = T::of(1.0) / pivot;
+                e[j] = fma::<T, LEVEL>(-a, e[j], rhs[at]) * inverse;
+                h[j] = c * inverse;
+                (back[0][j], back[1][j]) = (e[j], h[j]);
+            }
+        }
+        let mut next = [T::ZERO; W];
+        for (i, back) in back.iter().enumerate().rev() {
+            for j in 0..W {
+                next[j] = fma::<T, LEVEL>(-back[1][j], next[j], back[0][j]);
+                x[j * n + i] = next[j];
+            }
+        }
+        for j in 0..W {
+            let loose = if dominance[j] < T::ZERO { NOT_DOMINANT } else { 0 };
+            *self.flags = both(*self.flags, pivots[j].wide() as u32 | loose);
+        }
+    }
+}
+
+fn tridiagonal_batch<T: Number>(call: &Call<'_>) {
+    let [rows, n, tile] = [1, 2, 3].map(|k| call.param(k) as usize);
+    let small = small::<T>(call.param(5));
+    let [dl, d, du, rhs] = [0, 1, 2, 3].map(|binding| &call.read::<T>(binding)[..rows]);
+    let x = call.write::<T>(4)[..rows].par_chunks_mut(LANES * n).enumerate();
+    let scratch = || vec![[[T::ZERO; LANES]; 2]; n];
+    let groups = x.with_min_len((1 << 14) / (LANES * n) + 1).map_init(scratch, |back, (group, x)| {
+        let mut flags = 0;
+        let first = group * LANES * n;
+        let rows = [dl, d, du, rhs].map(|array| &array[first..first + x.len()]);
+        if x.len() == LANES * n {
+            dispatch(Sweep::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
+        } else {
+            for (s, x) in x.chunks_mut(n).enumerate() {
+                let rows = rows.map(|array| &array[s * n..(s + 1) * n]);
+                dispatch(Sweep::<T, 1> { n, rows, x, back, small, flags: &mut flags });
+            }
+        }
+        flags
+    });
+    let all = groups.reduce(|| 0, both);
+    // Flags are asked for all tiles together.
+    let flags = &mut call.write::<u32>(5)[..rows.div_ceil(tile)];
+    flags.fill(0);
+    flags[0] = all;
+}

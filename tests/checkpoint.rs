@@ -1,0 +1,551 @@
+//! A run that is interrupted any number of times gives the bits of one that is not; a checkpoint of another run, or a
+//! damaged one, is refused.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use kolmo::Error;
+use kolmo::Result;
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::chain::{Reward, Transitions};
+use kolmo::transient::checkpoint::{Checkpoint, inspect};
+use kolmo::transient::order::Order;
+use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, solve, solve_resumable};
+use support::{lanes, model, ragged};
+
+/// A run as it is asked for.
+struct Case {
+    name: &'static str,
+    chain: Box<dyn Transitions>,
+    initial: Initial,
+    times: Vec<f64>,
+    rewards: Vec<Reward>,
+    vectors: bool,
+    options: Options,
+}
+
+impl Case {
+    fn new(name: &'static str, spec: &str, times: &[f64]) -> Self {
+        Self {
+            name,
+            chain: model(spec),
+            initial: Initial::State(0),
+            times: times.to_vec(),
+            rewards: Vec::new(),
+            vectors: true,
+            // Which order several lanes choose depends on what they measure.
+            options: Options { order: Order::Natural, ..Options::default() },
+        }
+    }
+
+    fn rewarded(mut self, vectors: bool) -> Self {
+        let reward = |name: &str, of: fn(usize) -> f64| Reward {
+            name: name.to_owned(),
+            values: (0..self.chain.states()).map(of).collect(),
+        };
+        self.rewards = vec![reward("first", |i| i as f64 / 7.0), reward("second", |i| (i % 3) as f64)];
+        self.vectors = vectors;
+        self
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        Problem {
+            transitions: &*self.chain,
+            initial: &self.initial,
+            times: &self.times,
+            rewards: &self.rewards,
+            vectors: self.vectors,
+        }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        Case::new(
+            "a small chain in one workgroup, times at rest and twice",
+            "wlan:2,2",
+            &[0.0, 9.0, 3.0, 3.0],
+        ),
+        Case::new("several blocks, windows that overlap", "wlan:4,3", &[1.0, 1.1, 2.5]),
+        Case::new("rewards beside probabilities", "tandem:25", &[0.5, 2.0]).rewarded(true),
+        Case::new("rewards alone", "birth-death:1500,0.9,0.8", &[20.0, 90.0]).rewarded(false),
+        Case::new("a steady state that is noticed", "birth-death:300,0.5,1", &[40.0, 9e3, 1e5])
+            .rewarded(true),
+        Case::new("a steady state that is certified", "tandem:9", &[2.0, f64::INFINITY]),
+    ];
+    let mut orders = Case::new("another order of the states", "wlan:4,3", &[2.0]);
+    orders.options.order = Order::Rcm;
+    orders.initial = Initial::Uniform(vec![3, 700]);
+    let mut ragged_rows = Case::new("rows of very different lengths", "tandem:3", &[3.0, 7.0]);
+    ragged_rows.chain = Box::new(ragged(1500));
+    let mut subdivided = Case::new("intervals", "tandem:12", &[1.5, 3.0]);
+    subdivided.options.method = Method::Subdivided { theta: 20.0 };
+    cases.extend([orders, ragged_rows, subdivided]);
+    for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
+        let mut case = Case::new("a format", "wlan:4,3", &[1.5]);
+        case.options.format = format;
+        cases.push(case);
+    }
+    cases
+}
+
+/// Keeps results, and interrupts after so many looks at the watch.
+struct Stop {
+    looks: u64,
+    results: Vec<Vec<f64>>,
+}
+
+impl Observer for Stop {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        match self.looks {
+            0 => Err(Error::Interrupted),
+            _ => {
+                self.looks -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.results.resize(self.results.len().max(index + 1), Vec::new());
+        assert!(self.results[index].is_empty(), "time {index} is delivered once a run");
+        self.results[index] = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|v| v.to_bits()).collect()
+}
+
+/// All that a run says of its answer, to the bit.
+fn answer(results: &[Vec<f64>], solution: &Solution) -> Vec<Vec<u64>> {
+    let mut all: Vec<Vec<u64>> = results.iter().map(|p| bits(p)).collect();
+    for time in &solution.times {
+        let b = time.bound;
+        all.push(bits(&[time.time, time.alpha_t, b.truncation, b.steady_state, b.rounding]));
+        all.push(vec![time.window.0, time.window.1]);
+        all.push(bits(&time.mass.into_iter().collect::<Vec<_>>()));
+        all.push(bits(
+            &time.rewards.iter().flat_map(|r| [r.instantaneous, r.cumulative]).collect::<Vec<_>>(),
+        ));
+    }
+    all.push(vec![solution.terms]);
+    all
+}
+
+fn uninterrupted(case: &Case, lanes: &[Lane], precision: Precision) -> Vec<Vec<u64>> {
+    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
+    let solution =
+        solve(lanes, precision, &case.problem(), &case.options, &mut stop).expect("a sound problem");
+    answer(&stop.results, &solution)
+}
+
+/// Runs a case, interrupted again and again, each time on the lanes and with the options that `vary` chooses, told
+/// whether there is a checkpoint yet.
+/// Returns the answer and the number of interruptions.
+fn interrupted<'a>(
+    case: &Case,
+    precision: Precision,
+    random: &mut fastrand::Rng,
+    looks: std::ops::Range<u64>,
+    mut vary: impl FnMut(&mut fastrand::Rng, bool) -> (&'a [Lane], Options),
+) -> (Vec<Vec<u64>>, u32) {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("c");
+    let (mut interruptions, mut kept) = (0, 0);
+    loop {
+        let (lanes, options) = vary(random, kept > 0);
+        let pause = Duration::from_millis([0, 0, 1, 10_000][random.usize(..4)]);
+        let mut checkpoint = Checkpoint::resume(&path).expect("a checkpoint of this run").every(pause);
+        assert!(checkpoint.trouble().is_none());
+        // A run that takes thousands of steps is not interrupted in all of them.
+        let looks = if interruptions < 16 { random.u64(looks.clone()) } else { u64::MAX };
+        let mut stop = Stop { looks, results: Vec::new() };
+        match solve_resumable(lanes, precision, &case.problem(), &options, &mut stop, &mut checkpoint) {
+            Ok(solution) => {
+                assert!(kept > 0 || interruptions == 0, "{}: no interruption was kept", case.name);
+                return (answer(&stop.results, &solution), interruptions);
+            }
+            Err(Error::Interrupted) => interruptions += 1,
+            Err(e) => panic!("{}: {e}", case.name),
+        }
+        // Not where a few steps take longer than an interruption waits for them.
+        kept += u32::from(checkpoint.written() > 0);
+        assert!(interruptions < 3000, "{}: it does not come to an end", case.name);
+        assert_eq!(std::fs::read_dir(place.path()).expect("the directory").count(), 1, "{}", case.name);
+    }
+}
+
+fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
+    let Some(lanes) = lanes(spec, precision, false) else { return };
+    let mut random = fastrand::Rng::with_seed(seed);
+    // Each run builds its matrix anew, which takes its time on a device.
+    let looks = if spec.contains("cpu") { 1..6 } else { 4..24 };
+    let mut all = 0;
+    for case in cases() {
+        let wanted = uninterrupted(&case, &lanes, precision);
+        let (got, times) =
+            interrupted(&case, precision, &mut random, looks.clone(), |_, _| (&lanes, case.options));
+        assert!(got == wanted, "{} on {spec} in {precision}, interrupted {times} times", case.name);
+        all += times;
+    }
+    assert!(all > 15, "{all} interruptions");
+    println!("{spec} in {precision}: {all} interruptions");
+}
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident, $seed:literal) => {
+        #[test]
+        fn $name() {
+            bits_of_an_uninterrupted_run($spec, $precision, $seed);
+        }
+    };
+}
+
+on!(interrupted_on_a_cpu_lane_f64, "cpu", F64, 1);
+on!(interrupted_on_a_cpu_lane_f32, "cpu", F32, 2);
+on!(interrupted_on_two_cpu_lanes_f64, "cpu,cpu", F64, 3);
+#[cfg(feature = "wgpu")]
+on!(interrupted_on_a_wgpu_lane_f64, "wgpu:0", F64, 4);
+#[cfg(feature = "wgpu")]
+on!(interrupted_on_a_wgpu_lane_f32, "wgpu:0", F32, 5);
+#[cfg(feature = "wgpu")]
+on!(interrupted_on_two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64, 6);
+#[cfg(feature = "cuda")]
+on!(interrupted_on_a_cuda_lane_f64, "cuda:0", F64, 7);
+#[cfg(feature = "cuda")]
+on!(interrupted_on_a_cuda_lane_f32, "cuda:0", F32, 8);
+#[cfg(feature = "cuda")]
+on!(interrupted_on_two_cuda_lanes_f64, "cuda:0,cuda:0", F64, 9);
+
+#[test]
+fn lanes_and_formats_may_change_from_one_interruption_to_the_next() {
+    let some: Vec<Vec<Lane>> =
+        ["cpu", "cpu,cpu", "cpu,cpu,cpu"].map(|spec| lanes(spec, F64, false).expect("the CPU opens")).into();
+    let case = Case::new("on changing lanes", "wlan:4,3", &[1.0, 2.0, 2.1]);
+    let wanted = uninterrupted(&case, &some[0], F64);
+    let mut random = fastrand::Rng::with_seed(10);
+
+    let (got, times) = interrupted(&case, F64, &mut random, 1..6, |random, _| {
+        let formats = [
+            MatrixFormat::Auto,
+            MatrixFormat::Hyb,
+            MatrixFormat::Packed,
+            MatrixFormat::Pair,
+            MatrixFormat::Pattern,
+        ];
+        (&some[random.usize(..3)], Options { format: formats[random.usize(..5)], ..case.options })
+    });
+
+    assert!(times > 3, "{times}");
+    assert!(got == wanted, "interrupted {times} times");
+}
+
+#[test]
+fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_same() {
+    let case = Case::new("little memory", "wlan:4,3", &[2.0, 2.01, 2.02, 2.03, 2.04, 2.05]);
+    let n = case.chain.states() as u64;
+    let cpu = |memory_limit| {
+        let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
+        open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").0
+    };
+    let plenty = cpu(None);
+    let one = Case { times: vec![2.0], ..Case::new("one time", "wlan:4,3", &[2.0]) };
+    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
+    let solution = solve(&plenty, F64, &one.problem(), &one.options, &mut stop).unwrap();
+    let little = cpu(Some(solution.device_bytes + 16 * n));
+
+    let wanted = uninterrupted(&case, &little, F64);
+    // Whatever is free when the run goes on, it decides as before.
+    let mut random = fastrand::Rng::with_seed(11);
+    let (got, times) = interrupted(&case, F64, &mut random, 1..6, |random, decided| {
+        // The decision is that of the run that wrote the first checkpoint.
+        let lanes = if !decided || random.bool() { &little } else { &plenty };
+        (lanes, case.options)
+    });
+
+    assert!(wanted.last().unwrap()[0] > 3 * solution.terms / 2, "the case needs several sweeps");
+    assert!(got == wanted, "interrupted {times} times");
+}
+
+/// A checkpoint of `case` in the middle of its work.
+fn middle(case: &Case, path: &Path, lanes: &[Lane], precision: Precision) {
+    let mut checkpoint = Checkpoint::create(path).unwrap().every(Duration::ZERO);
+    let mut stop = Stop { looks: 5, results: Vec::new() };
+    let stopped =
+        solve_resumable(lanes, precision, &case.problem(), &case.options, &mut stop, &mut checkpoint);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{}", case.name);
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run.kept");
+    let cpu = lanes("cpu", F64, false).unwrap();
+    let case = || Case::new("the run", "tandem:20", &[1.0, 3.0]).rewarded(true);
+    middle(&case(), &path, &cpu, F64);
+    let refusal = |change: &dyn Fn(&mut Case), precision: Precision| {
+        let mut other = case();
+        change(&mut other);
+        let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
+        let mut checkpoint = Checkpoint::resume(&path).unwrap();
+        let lanes = lanes("cpu", precision, false).unwrap();
+        let run =
+            solve_resumable(&lanes, precision, &other.problem(), &other.options, &mut stop, &mut checkpoint);
+        let error = run.map(drop).expect_err("another run is refused").to_string();
+        assert!(error.contains("run.kept") && error.contains("afresh"), "{error}");
+        error
+    };
+
+    type Change = Box<dyn Fn(&mut Case)>;
+    let changes: Vec<(&str, Change)> = vec![
+        (
+            "the chain (there 861 states, here 1891 states)",
+            Box::new(|c| {
+                *c = Case::new("", "tandem:30", &[1.0, 3.0]).rewarded(true);
+            }),
+        ),
+        (
+            "the chain's rates",
+            Box::new(|c| {
+                let mut list: Vec<(u32, u32, f64)> = Vec::new();
+                for from in 0..c.chain.states() {
+                    let mut row = Vec::new();
+                    c.chain.outgoing(from, &mut row);
+                    list.extend(row.into_iter().map(|(to, rate)| (from as u32, to, rate)));
+                }
+                // One bit of one rate.
+                list[777].2 = f64::from_bits(list[777].2.to_bits() ^ 1);
+                c.chain = Box::new(support::chain(861, &list));
+            }),
+        ),
+        ("the initial distribution", Box::new(|c| c.initial = Initial::State(1))),
+        ("the times (there 1, 3, here 1, 3.5)", Box::new(|c| c.times[1] = 3.5)),
+        ("epsilon (there 1e-6, here 1e-7)", Box::new(|c| c.options.epsilon = 1e-7)),
+        (
+            "the method (there sweep, here subdivided with theta = 50)",
+            Box::new(|c| {
+                c.options.method = Method::Subdivided { theta: 50.0 };
+            }),
+        ),
+        ("the ELL width", Box::new(|c| c.options.width = kolmo::sparse::WidthRule::Max)),
+        ("the rewards", Box::new(|c| c.rewards[1].values[800] += 1.0)),
+        ("what is computed (there probabilities, here rewards alone)", Box::new(|c| c.vectors = false)),
+        ("the order of states (there natural, here bfs)", Box::new(|c| c.options.order = Order::Bfs)),
+    ];
+    for (said, change) in &changes {
+        let error = refusal(change, F64);
+        assert!(error.contains(said), "'{said}' in '{error}'");
+        assert!(!error.contains(" and "), "nothing else: {error}");
+    }
+    let error = refusal(&|c| c.options.epsilon = 1e-3, F32);
+    assert!(error.contains("the precision (there f64, here f32) and epsilon"), "{error}");
+    let state = inspect(&path, &std::fs::read(&path).unwrap()).unwrap();
+    assert!(state.terms > 0 && !state.complete && state.states == 861, "{state:?}");
+}
+
+#[test]
+fn damaged_files_and_other_versions_are_refused_and_never_panic() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("c");
+    let cpu = lanes("cpu", F64, false).unwrap();
+    middle(&Case::new("a run", "tandem:6", &[1.0, 5.0]), &path, &cpu, F64);
+    let whole = std::fs::read(&path).unwrap();
+    let said = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Checkpoint::resume(&path).map(drop).expect_err("damage is noticed").to_string();
+        assert!(error.starts_with(&*path.to_string_lossy()) && error.contains("afresh"), "{error}");
+        error
+    };
+
+    assert!(said(b"").contains("does not begin as one"));
+    assert!(said(b"state,probability\n0,1\n").contains("does not begin as one"));
+    let mut other = whole.clone();
+    other[24] = b'9';
+    assert!(said(&other).contains("the checkpoint is of kolmo 9"), "{}", said(&other));
+    let mut other = whole.clone();
+    other[16] = 77;
+    assert!(said(&other).contains("layout 77"));
+    for end in (0..whole.len()).step_by(7) {
+        said(&whole[..end]);
+    }
+    said(&[&whole[..], b"x"].concat());
+    for place in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1 << (place % 8);
+        said(&flipped);
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert!(Checkpoint::resume(&path).is_ok());
+    assert!(Checkpoint::resume(place.path().join("none")).unwrap().resumed().is_none());
+    assert!(Checkpoint::resume(place.path().join("no/where")).is_err());
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
+    static TOLD: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let place = tempfile::tempdir().unwrap();
+    let below = place.path().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let cpu = lanes("cpu", F64, false).unwrap();
+    let case = Case::new("a run", "tandem:6", &[1.0]);
+    let mut checkpoint = Checkpoint::create(below.join("c")).unwrap().every(Duration::ZERO).complain(|e| {
+        assert!(e.to_string().contains("c: "), "{e}");
+        TOLD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    // Its directory goes away.
+    std::fs::remove_dir(&below).unwrap();
+    let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
+
+    let solution =
+        solve_resumable(&cpu, F64, &case.problem(), &case.options, &mut stop, &mut checkpoint).unwrap();
+
+    assert!(answer(&stop.results, &solution) == uninterrupted(&case, &cpu, F64));
+    assert_eq!((checkpoint.written(), TOLD.load(std::sync::atomic::Ordering::Relaxed)), (0, 1), "told once");
+}
+
+#[cfg(all(unix, feature = "cli"))]
+#[path = "support/command.rs"]
+mod command;
+
+#[cfg(all(unix, feature = "cli"))]
+mod commands {
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use super::command::Place;
+
+    /// Runs `line` to its end with its process killed at random moments; returns how often it was.
+    fn killed(place: &Place, line: &str, longest: u64, signal: &str, random: &mut fastrand::Rng) -> u32 {
+        let mut kills = 0;
+        loop {
+            let mut child = place.start(line);
+            // At most some kills: a slow machine comes to an end, too.
+            if kills < 8 {
+                // Early moments as often as late ones.
+                std::thread::sleep(Duration::from_millis(random.u64(1..longest) >> random.u32(0..5)));
+                if child.try_wait().unwrap().is_none() {
+                    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+                    let output = child.wait_with_output().unwrap();
+                    // It may have come to its end in between.
+                    if !output.status.success() {
+                        assert!(kill.success());
+                        kills += 1;
+                        continue;
+                    }
+                    return kills;
+                }
+            }
+            let output = child.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "kolmo {line}\n{stderr}");
+            return kills;
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
+        let place = Place::new();
+        let mut random = fastrand::Rng::with_seed(21);
+        let cases = [
+            ("transient wlan:5,4 --time 300,600,601 --device cpu", 1500),
+            (
+                "transient wlan:10,5 --time 8 --device cpu,cpu --order natural --precision f32 --epsilon 1e-2",
+                1000,
+            ),
+            ("transient tandem:60 --time inf,1 --device cpu", 1000),
+        ];
+        let mut all = 0;
+        for (line, longest) in cases {
+            assert!(place.kolmo(&format!("{line} -o whole.npy")).code == 0, "{line}");
+            let with =
+                format!("{line} -o p.npy --report r.json --checkpoint c --checkpoint-every 0.01 --resume");
+
+            let kills = killed(&place, &with, longest, "-KILL", &mut random);
+
+            assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
+            let resumed = &place.json("r.json")["checkpoint"]["resumed"];
+            println!("{line}: killed {kills} times, at last resumed at {resumed}");
+            // What killed processes left behind is removed by the next that writes there; here it is a second old.
+            std::thread::sleep(Duration::from_millis(1100));
+            // Everything is delivered again by the complete checkpoint.
+            let again = place.kolmo(&with);
+            assert_eq!(again.code, 0, "{}", again.stderr);
+            assert_eq!(place.names(), ["c", "p.npy", "r.json", "whole.npy"]);
+            assert!(place.get("p.npy") == place.get("whole.npy"), "{line}");
+            std::fs::remove_file(place.path().join("c")).unwrap();
+            all += kills;
+        }
+        assert!(all > 5, "killed {all} times");
+    }
+
+    #[test]
+    fn ctrl_c_keeps_the_run_and_says_so() {
+        let place = Place::new();
+        let line = "transient wlan:6,4 --time 300 --device cpu -o p.npy --checkpoint c";
+        let mut child = place.start(line);
+        let started = Instant::now();
+        while !place.names().iter().any(|name| name.ends_with(".partial")) {
+            assert!(started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        assert!(stderr.contains("c holds the run; --resume goes on with it"), "{stderr}");
+        assert_eq!(place.names(), ["c"]);
+
+        let run = place.kolmo(&format!("{line} --resume --report r.json"));
+
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(run.stderr.contains("kept     c: went on after"), "{}", run.stderr);
+        let report = place.json("r.json");
+        assert!(report["checkpoint"]["resumed"].as_u64().unwrap() > 0, "{}", report["checkpoint"]);
+        assert!(report["checkpoint"]["seconds"].as_f64().unwrap() > 0.0);
+        assert_eq!(place.kolmo("transient wlan:6,4 --time 300 --device cpu -o q.npy").code, 0);
+        assert!(place.get("p.npy") == place.get("q.npy"));
+    }
+
+    #[test]
+    fn what_the_options_of_checkpoints_refuse() {
+        let place = Place::new();
+        place.put("text", "0.5\n");
+        std::fs::create_dir(place.path().join("folder")).unwrap();
+        let first = place.kolmo("transient tandem:5 --time 1 --device cpu -o p.npy --checkpoint c --resume");
+        assert_eq!(first.code, 0, "no checkpoint there yet: {}", first.stderr);
+        let cases = [
+            ("tandem:5 --time 1 --resume", "--checkpoint <FILE>"),
+            ("tandem:5 --time 1 --checkpoint-every 3", "--checkpoint <FILE>"),
+            ("tandem:5 --time 1 --checkpoint c --checkpoint-every -1", "must be a number of seconds"),
+            ("tandem:5 --time 1 --checkpoint c --checkpoint-every soon", "invalid value 'soon'"),
+            ("tandem:5 --time 1 --checkpoint p.npy -o p.npy", "give them two files"),
+            ("tandem:5 --time 1 --checkpoint folder", "is a directory"),
+            ("tandem:5 --time 1 --checkpoint no/where", "does not exist"),
+            ("tandem:5 --time 1 --checkpoint text --resume", "not a checkpoint"),
+            ("tandem:6 --time 1 --checkpoint c --resume", "the chain (there 66 states, here 91 states)"),
+            ("tandem:5 --time 2 --checkpoint c --resume", "the times (there 1, here 2)"),
+            (
+                "tandem:5 --time 1 --precision f32 --checkpoint c --resume",
+                "the precision (there f64, here f32)",
+            ),
+        ];
+        for (line, said) in cases {
+            let run = place.kolmo(&format!("transient {line} --device cpu"));
+            assert_eq!(run.code, 2, "{line}: {}", run.stderr);
+            assert!(run.stderr.contains(said), "{line}: '{said}' in {}", run.stderr);
+            assert!(run.stdout.is_empty(), "{line}");
+        }
+        assert_eq!(place.names(), ["c", "folder", "p.npy", "text"]);
+        let afresh = place.kolmo("transient tandem:6 --time 1 --device cpu -o p.npy --checkpoint c");
+        assert_eq!(afresh.code, 0, "{}", afresh.stderr);
+        assert!(afresh.stderr.contains("starts afresh and replaces c"), "{}", afresh.stderr);
+    }
+}

@@ -1,0 +1,391 @@
+//! What is fuzzed, one function a target: bytes that a user, a disk or a shader's author could hand over, and what has
+//! to hold whatever they are. Used by `tests/fuzz.rs`, a fixed number of executions in every run of the tests, and by
+//! the targets of cargo-fuzz in `fuzz/`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use kolmo::Error;
+use kolmo::kernel::{Kernel, Precision, all};
+use kolmo::transient::chain::ChainFile;
+
+/// A function that is called with bytes of any kind, and panics where something does not hold.
+pub(crate) type Target = fn(&[u8]);
+
+/// Every target by its name.
+pub(crate) const TARGETS: &[(&str, Target)] = &[
+    ("tra", tra),
+    ("lab", lab),
+    ("srew", srew),
+    ("drn", drn),
+    ("umb", umb),
+    ("umb_members", umb_members),
+    ("mtx", mtx),
+    ("npy", npy),
+    ("npz", npz),
+    ("npz_members", npz_members),
+    ("system_csv", system_csv),
+    ("vector", vector),
+    ("model", model),
+    ("options", options),
+    ("tuned", tuned),
+    ("checkpoint", checkpoint),
+    ("cuda", cuda),
+];
+
+/// Runs a target.
+#[allow(dead_code, reason = "programs of one target name it")]
+pub(crate) fn run(target: &str, bytes: &[u8]) {
+    let (_, work) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target");
+    work(bytes);
+}
+
+/// A file with these bytes, in a directory of this process.
+fn file<R>(name: &str, bytes: &[u8], work: impl FnOnce(&Path) -> R) -> R {
+    thread_local! {
+        static PLACE: tempfile::TempDir = {
+            let memory = PathBuf::from("/dev/shm");
+            let place = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+            place.expect("a temporary directory")
+        };
+    }
+    PLACE.with(|place| {
+        let path = place.path().join(name);
+        fs::write(&path, bytes).expect("a temporary file");
+        let done = work(&path);
+        fs::remove_file(&path).expect("readers leave the file where it is");
+        done
+    })
+}
+
+/// An error names the file, and says something in one line or a few.
+fn named<R>(path: &Path, result: kolmo::Result<R>) -> Option<R> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let text = error.to_string();
+            assert!(
+                matches!(error, Error::OutOfMemory { .. }) || text.starts_with(&*path.to_string_lossy()),
+                "'{text}' does not name the file"
+            );
+            assert!(text.len() < 4096, "{} characters in a message", text.len());
+            None
+        }
+    }
+}
+
+/// What the solver relies on.
+fn sound(chain: &ChainFile) {
+    let t = &chain.transitions;
+    assert!(t.from.len() == t.to.len() && t.to.len() == t.rate.len());
+    let n = chain.states;
+    for ((from, to), rate) in t.from.iter().zip(&t.to).zip(&t.rate) {
+        assert!((*from as usize) < n && (*to as usize) < n, "{from} -> {to} of {n} states");
+        assert!(rate.is_finite() && *rate >= 0.0, "rate {rate}");
+    }
+    for (name, states) in &chain.labels.sets {
+        assert!(
+            states.is_sorted_by(|a, b| a < b) && states.last().is_none_or(|s| (*s as usize) < n),
+            "{name}"
+        );
+    }
+    for reward in &chain.rewards {
+        assert!(reward.values.len() == n && reward.values.iter().all(|v| v.is_finite()), "{}", reward.name);
+    }
+    // Rows by columns, where that is a matter of microseconds.
+    if n <= 10_000 {
+        let _ = kolmo::transient::csr::Csr::from_list(n, t);
+    }
+}
+
+/// PRISM's transitions, both dialects, and its reading back what is written of them.
+fn tra(bytes: &[u8]) {
+    file("m.tra", bytes, |path| {
+        let Some(chain) = named(path, kolmo::io::tra::read(path)) else { return };
+        sound(&chain);
+        if chain.states > 1000 {
+            return;
+        }
+        let Ok(matrix) = kolmo::transient::csr::Csr::from_list(chain.states, &chain.transitions) else {
+            // The error names both lines of the transition that is listed twice.
+            assert!(kolmo::io::read_chain(path, None).is_err());
+            return;
+        };
+        let mut written = Vec::new();
+        kolmo::io::write::write_tra(&mut written, &matrix).expect("memory takes it");
+        let again = kolmo::io::tra::parse(&written, path).expect("what is written is read");
+        let again =
+            kolmo::transient::csr::Csr::from_list(again.states, &again.transitions).expect("as before");
+        let mut twice = Vec::new();
+        kolmo::io::write::write_tra(&mut twice, &again).expect("memory takes it");
+        assert!(written == twice, "a chain does not survive its file");
+    });
+}
+
+/// PRISM's labels, of ten states.
+fn lab(bytes: &[u8]) {
+    file("m.lab", bytes, |path| {
+        if let Some(labels) = named(path, kolmo::io::lab::read(path, 10)) {
+            assert!(labels.sets.iter().all(|(_, states)| states.iter().all(|&s| s < 10)));
+        }
+    });
+}
+
+/// PRISM's state rewards, of ten states.
+fn srew(bytes: &[u8]) {
+    file("m.srew", bytes, |path| {
+        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 10)) {
+            assert!(rewards.iter().all(|r| r.values.len() == 10 && r.values.iter().all(|v| v.is_finite())));
+        }
+    });
+}
+
+/// Storm's chains.
+fn drn(bytes: &[u8]) {
+    file("m.drn", bytes, |path| {
+        if let Some(chain) = named(path, kolmo::io::drn::read(path)) {
+            sound(&chain);
+        }
+    });
+}
+
+/// An archive in the unified Markov binary format as it is.
+fn umb(bytes: &[u8]) {
+    file("m.umb", bytes, |path| {
+        if let Some(chain) = named(path, kolmo::io::umb::read(path)) {
+            sound(&chain);
+        }
+    });
+}
+
+/// Pieces of the input, each behind one byte that says which and two that say how long it is.
+fn pieces(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut all = Vec::new();
+    while let [which, low, high, rest @ ..] = bytes {
+        let len = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
+        all.push((*which, &rest[..len]));
+        bytes = &rest[len..];
+    }
+    all
+}
+
+/// The same with every checksum right: the input is the members.
+fn umb_members(bytes: &[u8]) {
+    const NAMES: [&str; 9] = [
+        "index.json",
+        "state-is-initial.bin",
+        "state-to-choices.bin",
+        "state-to-exit-rate.bin",
+        "choice-to-branches.bin",
+        "branch-to-target.bin",
+        "branch-to-probability.bin",
+        "annotations/aps/goal/for-states/values.bin",
+        "annotations/rewards/cost/for-states/values.bin",
+    ];
+    let mut builder = tar::Builder::new(Vec::new());
+    for (which, piece) in pieces(bytes) {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(piece.len() as u64);
+        header.set_mode(0o644);
+        let name = NAMES[usize::from(which) % NAMES.len()];
+        builder.append_data(&mut header, name, piece).expect("memory takes it");
+    }
+    umb(&builder.into_inner().expect("memory takes it"));
+}
+
+/// Matrix Market: chains, matrices, right-hand sides, tridiagonal systems.
+fn mtx(bytes: &[u8]) {
+    file("m.mtx", bytes, |path| {
+        if let Some(chain) = named(path, kolmo::io::mtx::read_chain(path)) {
+            sound(&chain);
+        }
+        if let Some(matrix) = named(path, kolmo::io::mtx::read_matrix(path)) {
+            assert!(matrix.row.iter().all(|&i| (i as usize) < matrix.rows));
+            assert!(matrix.column.iter().all(|&j| (j as usize) < matrix.columns));
+            assert!(matrix.value.iter().all(|v| v.is_finite()));
+            if matrix.rows <= 10_000 && matrix.columns <= 10_000 {
+                named(path, kolmo::io::read_matrix(path));
+                named(path, kolmo::io::tridiagonal::read(path, false, false, None));
+                named(path, kolmo::io::tridiagonal::read(path, true, false, None));
+            }
+        }
+        named(path, kolmo::io::mtx::read_columns(path));
+    });
+}
+
+/// NumPy's arrays, as vectors and as right-hand sides.
+fn npy(bytes: &[u8]) {
+    file("m.npy", bytes, |path| {
+        named(path, kolmo::io::npy::read_vector(path));
+        if let Some(array) = named(path, kolmo::io::tridiagonal::read_array(path)) {
+            assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
+        }
+    });
+}
+
+/// SciPy's archives as they are, as chains and as tridiagonal systems.
+fn npz(bytes: &[u8]) {
+    file("m.npz", bytes, |path| {
+        if let Some(chain) = named(path, kolmo::io::npz::read_chain(path)) {
+            sound(&chain);
+        }
+        named(path, kolmo::io::npz::read_matrix(path));
+        named(path, kolmo::io::tridiagonal::read(path, false, false, None));
+    });
+}
+
+/// The same with every checksum right: the input is the members.
+fn npz_members(bytes: &[u8]) {
+    const NAMES: [&str; 9] = [
+        "format.npy",
+        "shape.npy",
+        "indptr.npy",
+        "indices.npy",
+        "data.npy",
+        "dl.npy",
+        "d.npy",
+        "du.npy",
+        "b.npy",
+    ];
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (which, piece) in pieces(bytes) {
+        let method =
+            if which & 0x80 == 0 { zip::CompressionMethod::Stored } else { zip::CompressionMethod::Deflated };
+        let options = zip::write::SimpleFileOptions::default().compression_method(method);
+        let name = NAMES[usize::from(which & 0x7f) % NAMES.len()];
+        // A name that is there already is refused.
+        if archive.start_file(name, options).is_ok() {
+            archive.write_all(piece).expect("memory takes it");
+        }
+    }
+    npz(&archive.finish().expect("memory takes it").into_inner());
+}
+
+/// Tridiagonal systems as CSV.
+fn system_csv(bytes: &[u8]) {
+    file("m.csv", bytes, |path| {
+        for cyclic in [false, true] {
+            named(path, kolmo::io::tridiagonal::read(path, cyclic, false, None));
+        }
+    });
+}
+
+/// One number a line: initial distributions and right-hand sides.
+fn vector(bytes: &[u8]) {
+    file("m.txt", bytes, |path| {
+        if let Some(values) = named(path, kolmo::io::text::read_vector(path)) {
+            assert!(values.iter().all(|v| v.is_finite()));
+        }
+        named(path, kolmo::io::tridiagonal::read_array(path));
+        named(path, kolmo::io::read_distribution(path));
+    });
+}
+
+/// Names of built-in models and systems. Those with large parameters are left out: they are sound, and take memory.
+fn model(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let large = |p: &str| p.trim().parse::<f64>().is_ok_and(|v| (30.0..1e17).contains(&v.abs()));
+    if text.split([':', ',']).any(large) {
+        return;
+    }
+    if let Some(Ok(model)) = kolmo::models::parse(text) {
+        let n = model.transitions.states();
+        assert!(n > 0 && model.initial < n, "{}", model.name);
+        let again = kolmo::models::parse(&model.name).expect("a model").expect("its own name");
+        assert_eq!(again.name, model.name);
+        let mut row = Vec::new();
+        for state in [0, n / 2, n - 1] {
+            row.clear();
+            model.transitions.outgoing(state, &mut row);
+            assert!(row.is_sorted_by(|a, b| a.0 < b.0), "{}: {state}: {row:?}", model.name);
+            assert!(row.iter().all(|&(to, rate)| (to as usize) < n && to as usize != state && rate > 0.0));
+        }
+    }
+    if let Some(Ok(system)) = kolmo::models::system(text, 1) {
+        assert_eq!(system.matrix.rows(), system.rhs.len(), "{}", system.name);
+    }
+    if let Some(Ok(made)) = kolmo::models::tridiagonal(text, 1) {
+        assert!(!made.system.d.is_empty(), "{}", made.name);
+    }
+}
+
+/// Texts of options, and what they print as.
+fn options(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(device) = text.parse::<kolmo::lane::DeviceSpec>() {
+        assert_eq!(device.to_string().parse::<kolmo::lane::DeviceSpec>().ok(), Some(device));
+    }
+    let _ = text.parse::<kolmo::sparse::WidthRule>();
+    let _ = text.parse::<kolmo::sparse::MatrixFormat>();
+    let _ = text.parse::<kolmo::walk::Splitting>();
+    let _ = text.parse::<kolmo::walk::Sweeps>();
+}
+
+/// Files of measurements that `kolmo tune` keeps.
+fn tuned(bytes: &[u8]) {
+    use kolmo::tridiagonal::lane_count::store::{Found, Key, load};
+    let key = Key {
+        backend: "cuda".into(),
+        device: "Big GPU (2)".into(),
+        precision: "f64".into(),
+        driver: "1.2".into(),
+    };
+    // Files of another version are put aside at once.
+    let text = String::from_utf8_lossy(bytes).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    file("lanes-cuda-big-gpu-2-f64.json", text.as_bytes(), |path| {
+        match load(path.parent().expect("a directory"), &key) {
+            Found::Tuned(tuned) => {
+                for n in [1, 1000, 1 << 20, usize::MAX / 64] {
+                    assert!((1..=1 << 20).contains(&tuned.lanes(n)), "{} lanes for {n}", tuned.lanes(n));
+                }
+            }
+            Found::Unusable(why) => assert!(why.contains("lanes-cuda-big-gpu-2-f64.json"), "{why}"),
+            Found::Absent => panic!("the file is there"),
+        }
+    });
+}
+
+/// Checkpoints, as they are and with the hash that the bytes before it ask for.
+fn checkpoint(bytes: &[u8]) {
+    let path = Path::new("run.kept");
+    named(path, kolmo::transient::checkpoint::inspect(path, bytes));
+    if let Some(body) = bytes.len().checked_sub(16) {
+        let hash = twox_hash::XxHash3_128::oneshot(&bytes[..body]);
+        let right = [&bytes[..body], &hash.to_le_bytes()].concat();
+        named(path, kolmo::transient::checkpoint::inspect(path, &right));
+    }
+}
+
+/// The writer of kernels: WGSL in, CUDA C++ or a refusal out.
+fn cuda(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    // What naga itself does not survive is naga's.
+    let parsed = std::panic::catch_unwind(|| {
+        let module = naga::front::wgsl::parse_str(text).ok()?;
+        let mut validator = naga::valid::Validator::new(
+            naga::valid::ValidationFlags::all(),
+            naga::valid::Capabilities::all(),
+        );
+        validator.validate(&module).ok().map(|_| module)
+    });
+    let Ok(Some(module)) = parsed else { return };
+    let Some(entry) = module.entry_points.first() else { return };
+    // Kernels live as long as the program.
+    let kernel = Kernel {
+        name: entry.name.clone().leak(),
+        wgsl: text.to_owned().leak(),
+        cuda_groups: 0,
+        group: entry.workgroup_size[0],
+        ..*all()[0]
+    };
+    for precision in [Precision::F32, Precision::F64] {
+        match kolmo::kernel::cuda::translate(&kernel, precision) {
+            Ok(written) => {
+                let source = &written.text;
+                assert!(source.matches('{').count() == source.matches('}').count(), "unbalanced: {source}");
+            }
+            Err(refused) => assert!(!refused.to_string().is_empty()),
+        }
+    }
+}
