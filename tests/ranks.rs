@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use command::{Place, binary};
 
 /// Longest that ranks may take before they count as hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(200);
 
 /// How ranks ended, and what they said.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Longest that a command may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// The command that was built beside this test program, wherever both lie now.
 pub(crate) fn binary() -> PathBuf {
