@@ -137,8 +137,13 @@ impl Layout {
 
     /// Entries stored, padding included.
     pub fn stored(&self) -> u64 {
-        let ell: u64 = self.widths.iter().map(|&w| u64::from(w) * SLICE as u64).sum();
-        ell + self.tails.iter().map(|&t| u64::from(t)).sum::<u64>()
+        self.stored_in(0..self.widths.len())
+    }
+
+    /// Entries stored of some slices.
+    pub fn stored_in(&self, slices: std::ops::Range<usize>) -> u64 {
+        let ell: u64 = self.widths[slices.clone()].iter().map(|&w| u64::from(w) * SLICE as u64).sum();
+        ell + self.tails[slices].iter().map(|&t| u64::from(t)).sum::<u64>()
     }
 }
 

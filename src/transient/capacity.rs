@@ -158,7 +158,7 @@ fn many_in<T: Real>(
         let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE));
         let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
         let alone = std::slice::from_ref(&region);
-        let need = with_source(lane, transitions, &survey, &layout, &region, alone, |source| {
+        let need = with_source(lane, transitions, &survey, &layout, &region, (alone, 1), |source| {
             source.plan(options.format)
         })?;
         let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
@@ -238,9 +238,15 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
     for region in mine {
         let lane = &lanes[region.lane - split.first];
-        let need = with_source(lane, transitions, &survey, &layout, region, &split.regions, |source| {
-            source.plan(options.format)
-        })?;
+        let need = with_source(
+            lane,
+            transitions,
+            &survey,
+            &layout,
+            region,
+            (&split.regions, split.hops),
+            |source| source.plan(options.format),
+        )?;
         // Parts of one lane add up.
         match needs.last_mut() {
             Some(last) if region.lane == at => last.add(need),

@@ -27,11 +27,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A part of a step; they follow each other in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Rows of others.
-    Ghosts,
     /// Rows that others wait for.
     Boundary,
-    /// All other rows.
+    /// All other rows; all rows, where several steps pass between two exchanges.
     Interior,
     /// What needs all rows.
     Rest,
@@ -41,7 +39,6 @@ impl Stage {
     /// The rows that are computed in it.
     pub(super) fn kind(self) -> Option<Kind> {
         match self {
-            Self::Ghosts => Some(Kind::Ghost),
             Self::Boundary => Some(Kind::Boundary),
             Self::Interior => Some(Kind::Interior),
             Self::Rest => None,
@@ -55,7 +52,6 @@ pub(super) type Launches<'a> = &'a dyn Fn(usize, usize, Stage) -> Result<Vec<Lau
 /// A lane's step from x[source].
 #[derive(Debug)]
 struct Step {
-    ghosts: Vec<Launch>,
     boundary: Vec<Launch>,
     /// The boundary's values side by side.
     packs: Vec<Launch>,
@@ -87,7 +83,6 @@ impl<T: Real> Parts<T> {
                 interior.extend(launches(lane, source, Stage::Rest)?);
                 interior.extend(self.gathers(lanes, lane, 1 - source)?);
                 Ok(Step {
-                    ghosts: launches(lane, source, Stage::Ghosts)?,
                     boundary: launches(lane, source, Stage::Boundary)?,
                     packs: self.packs(lanes, lane, 1 - source)?,
                     interior,
@@ -349,14 +344,14 @@ impl<T: Real> Worker<'_, T> {
     }
 
     /// What arrived in iterate `arrived`, all steps but the last from x[source] on, the last step's boundary, and its
-    /// departure.
+    /// departure. Where there are several steps, the interior is all rows.
     fn first(&self, arrived: Option<usize>, source: usize, count: u64) -> Batch<'_> {
         let mut launches = Vec::new();
         for j in 0..count {
             let step = &self.work[(source + j as usize) % 2];
-            let all: [&[Launch]; 3] = match j + 1 == count {
-                true => [&step.boundary, &step.packs, &[]],
-                false => [&step.ghosts, &step.boundary, &step.interior],
+            let all: [&[Launch]; 2] = match j + 1 == count {
+                true => [&step.boundary, &step.packs],
+                false => [&step.interior, &[]],
             };
             launches.extend(all.into_iter().flatten().map(|launch| (j, launch)));
         }

@@ -276,8 +276,9 @@ impl<'a, T: Real> Iteration<'a, T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            // Accumulators are the owner's.
-            let target = targets.first().copied().filter(|_| stage != Stage::Ghosts);
+            // With several steps between exchanges the boundary's rows come a second time, among all rows.
+            let again = stage == Stage::Boundary && self.parts.matrix.hops > 1;
+            let target = targets.first().copied().filter(|_| !again);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
             for chunk in part.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {

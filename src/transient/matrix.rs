@@ -111,7 +111,7 @@ pub(super) struct Matrix<T> {
 pub(super) struct Source<'a, T> {
     pub(super) lane: &'a Lane,
     pub(super) region: &'a Region,
-    /// The computed rows in pieces of one kind, global.
+    /// The rows of a step in pieces of one kind, global; some rows may lie in two.
     pub(super) pieces: &'a [(Range<usize>, Kind)],
     pub(super) layout: &'a Layout,
     pub(super) exit: &'a [T],
@@ -165,12 +165,16 @@ impl<T: Real> Source<'_, T> {
     /// Bytes of the matrix in a format, exit rates included.
     fn bytes(&self, choice: &Choice<T>) -> u64 {
         let real = T::PRECISION.bytes();
-        let (stored, exit) = (self.layout.stored(), self.rows() as u64 * real);
+        let start = self.region.computed.start;
+        let slices = |rows: &Range<usize>| (rows.start - start) / SLICE..(rows.end - start).div_ceil(SLICE);
+        let stored: u64 = self.pieces.iter().map(|(rows, _)| self.layout.stored_in(slices(rows))).sum();
+        let rows: usize = self.pieces.iter().map(|(rows, _)| rows.len()).sum();
+        let exit = self.rows() as u64 * real;
         match choice {
             Choice::Hyb => stored * (4 + real) + exit,
             Choice::Packed(d) => 4 * stored + exit + d.values.len() as u64 * real,
             Choice::Pair(t) => stored + exit + t.values.len() as u64 * (4 + real),
-            Choice::Pattern(p) => p.bytes(self.rows()),
+            Choice::Pattern(p) => p.bytes(rows),
         }
     }
 

@@ -248,11 +248,16 @@ impl<T: Real> Parts<T> {
         let mut formats: Vec<&str> = Vec::new();
         for region in &regions[own.clone()] {
             let lane = &lanes[region.lane - first];
-            let built = with_source(lane, transitions, survey, layout, region, regions, |source| {
-                // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
-                let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
-                source.build(if small && format == MatrixFormat::Auto { MatrixFormat::Hyb } else { format })
-            })?;
+            let built =
+                with_source(lane, transitions, survey, layout, region, (regions, split.hops), |source| {
+                    // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
+                    let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
+                    source.build(if small && format == MatrixFormat::Auto {
+                        MatrixFormat::Hyb
+                    } else {
+                        format
+                    })
+                })?;
             matrix.bytes += built.bytes;
             matrix.passed_over.extend(built.passed_over);
             if !formats.contains(&built.format.name()) {
@@ -371,7 +376,7 @@ pub(super) fn with_source<T: Real, R>(
     survey: &Survey<T>,
     layout: &Layout,
     region: &Region,
-    regions: &[Region],
+    (regions, hops): (&[Region], usize),
     work: impl FnOnce(&Source<'_, T>) -> R,
 ) -> R {
     let (before, computed) = (survey.rows.start, &region.computed);
@@ -387,7 +392,7 @@ pub(super) fn with_source<T: Real, R>(
         }
     };
     let exit = &survey.exit[computed.start - before..computed.end - before];
-    let pieces = region.pieces(regions);
+    let pieces = region.pieces(regions, hops);
     work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
 }
 

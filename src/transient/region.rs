@@ -31,10 +31,8 @@ pub(super) struct Region {
 pub enum Kind {
     /// A part of another lane computes them too, or reads them.
     Boundary,
-    /// No other lane wants them.
+    /// No other lane wants them; or all rows that the region computes, where several steps pass between exchanges.
     Interior,
-    /// They belong to another part.
-    Ghost,
 }
 
 impl Region {
@@ -145,9 +143,13 @@ impl Region {
         taken
     }
 
-    /// The computed rows in ascending pieces of one kind, cut at multiples of a block. The interior is the longest run
-    /// of own rows that no part of another lane takes over.
-    pub(super) fn pieces(&self, regions: &[Self]) -> Vec<(Range<usize>, Kind)> {
+    /// The rows that are computed in a step, in pieces of one kind, cut at multiples of a block.
+    ///
+    /// With an exchange after every step these are the own rows, in ascending pieces; the interior is the longest run
+    /// of own rows that no part of another lane takes over. With several steps in between, most steps take all
+    /// computed rows at once, which are therefore one piece. The boundary is stored beside it once more: the last step
+    /// computes it first, and again with all others.
+    pub(super) fn pieces(&self, regions: &[Self], hops: usize) -> Vec<(Range<usize>, Kind)> {
         let mut taken: Vec<u32> = Vec::new();
         for other in regions.iter().filter(|other| other.lane != self.lane) {
             taken.extend(other.takes(self));
@@ -163,13 +165,11 @@ impl Region {
             }
             next = end + 1;
         }
-        let (own, all) = (&self.rows, &self.computed);
+        let own = &self.rows;
         let pieces = [
-            (all.start..own.start, Kind::Ghost),
             (own.start..interior.start, Kind::Boundary),
-            (interior.clone(), Kind::Interior),
+            (if hops > 1 { self.computed.clone() } else { interior.clone() }, Kind::Interior),
             (interior.end..own.end, Kind::Boundary),
-            (own.end..all.end, Kind::Ghost),
         ];
         pieces.into_iter().filter(|(rows, _)| !rows.is_empty()).collect()
     }
@@ -307,25 +307,38 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_the_computed_rows_and_the_interior_is_nobody_elses() {
+    fn pieces_cover_the_own_rows_and_the_interior_is_nobody_elses() {
         let chain = line(12_000, 300);
-        for hops in [1, 3] {
-            let all = regions(&chain, &[0, 4096, 8192, 12_000], hops);
-            for region in &all {
-                let pieces = region.pieces(&all);
-                let mut next = region.computed.start;
-                for (rows, kind) in &pieces {
-                    assert_eq!(rows.start, next, "{pieces:?}");
-                    assert!(rows.start.is_multiple_of(BLOCK));
-                    assert_eq!(*kind == Kind::Ghost, !region.rows.contains(&rows.start));
-                    next = rows.end;
-                }
-                assert_eq!(next, region.computed.end);
-                let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map(|(rows, _)| rows);
-                let interior = interior.expect("a band leaves an interior");
-                for other in all.iter().filter(|other| other.lane != region.lane) {
-                    assert!(!other.takes(region).iter().any(|&row| interior.contains(&(row as usize))));
-                }
+        let all = regions(&chain, &[0, 4096, 8192, 12_000], 1);
+        for region in &all {
+            let pieces = region.pieces(&all, 1);
+            let mut next = region.rows.start;
+            for (rows, _) in &pieces {
+                assert_eq!(rows.start, next, "{pieces:?}");
+                assert!(rows.start.is_multiple_of(BLOCK));
+                next = rows.end;
+            }
+            assert_eq!(next, region.rows.end);
+            let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map(|(rows, _)| rows);
+            let interior = interior.expect("a band leaves an interior");
+            for other in all.iter().filter(|other| other.lane != region.lane) {
+                assert!(!other.takes(region).iter().any(|&row| interior.contains(&(row as usize))));
+            }
+        }
+    }
+
+    #[test]
+    fn with_several_hops_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_take() {
+        let chain = line(12_000, 300);
+        let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
+        for region in &all {
+            let pieces = region.pieces(&all, 3);
+            let (whole, boundary): (Vec<_>, Vec<_>) = pieces.iter().partition(|(_, k)| *k == Kind::Interior);
+            assert_eq!(whole.len(), 1);
+            assert_eq!(whole[0].0, region.computed);
+            for other in all.iter().filter(|other| other.lane != region.lane) {
+                let taken = other.takes(region);
+                assert!(taken.iter().all(|&row| boundary.iter().any(|(b, _)| b.contains(&(row as usize)))));
             }
         }
     }

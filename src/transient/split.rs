@@ -382,7 +382,7 @@ impl Share<'_> {
 }
 
 /// What lanes that store into each other's memory wait for one another: events, and a first value's way.
-const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9 };
+const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9, busy: 0.0 };
 
 #[expect(clippy::too_many_arguments, reason = "all that a prediction depends on")]
 fn plan(
@@ -406,12 +406,14 @@ fn plan(
         let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
             / own().count().max(1) as f64;
         let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
-        let redundant = compute[lane] * ghosts as f64 / rows.max(1) as f64 * (hops - 1) as f64 / hops as f64;
+        let again = if hops > 1 { (1.0 - interior) / hops as f64 } else { 0.0 };
+        let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
         let seconds = if halo > 0 { swap.seconds(halo as f64 * real as f64) } else { 0.0 };
         // Boundary rows come first, and the exchange passes while the interior is computed; the whole vector is ready
         // only at a step's end.
         let hidden = if exchange == Exchange::Full { 0.0 } else { interior * compute[lane] };
-        let exposed = (seconds - hidden).max(0.0) / hops as f64;
+        let busy = if halo > 0 { swap.busy } else { 0.0 };
+        let exposed = (busy + (seconds - hidden).max(0.0)) / hops as f64;
         let step = compute[lane] + redundant + exposed;
         LanePlan {
             device: lanes[lane - first].device().spec.clone(),
