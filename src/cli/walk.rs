@@ -24,7 +24,7 @@ pub(super) struct Walk {
     /// A file (.mtx, .npz) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
     /// random-dominant:N,PER_ROW,RHO,positive or …,signed
     matrix: String,
-    /// Right-hand side: .npy, .mtx (each column one) or text with a number a line; repeatable. Ones for files, uniform
+    /// Right-hand side: .npy or .mtx (each column one), or text with a number a line; repeatable. Ones for files, uniform
     /// in (0, 1) times the diagonal for built-ins
     #[arg(short = 'b', long = "rhs", value_name = "FILE")]
     rhs: Vec<PathBuf>,

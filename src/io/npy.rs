@@ -16,6 +16,9 @@ const BLOCK: usize = 1 << 16;
 /// Elements reserved ahead; beyond that vectors grow with what is really there.
 const RESERVED: u64 = 1 << 20;
 
+/// Most vectors in one array.
+const MOST_COLUMNS: u64 = 1 << 16;
+
 /// Reads a vector: a 1-D array of f8, f4, integers or booleans, of either byte order.
 ///
 /// # Errors
@@ -39,6 +42,42 @@ fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
     let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
     header.floats(reader, |value| values.push(value))?;
     Ok(values)
+}
+
+/// Reads vectors of one length: a 1-D array is one, a 2-D array of shape `[n, count]` one a column.
+///
+/// # Errors
+/// As [`read_vector`].
+pub fn read_columns(path: impl AsRef<Path>) -> Result<Vec<Vec<f64>>> {
+    let path = path.as_ref();
+    let mut file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    columns(&mut file).map_err(|reason| Error::File { path: path.into(), reason })
+}
+
+fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
+    let header = Header::read(reader)?;
+    let count = match header.shape[..] {
+        [_] => 1,
+        [_, count] if (1..=MOST_COLUMNS).contains(&count) => count as usize,
+        _ => {
+            return Err(format!(
+                "an array of shape {} and type {}; right-hand sides are 1-D, or [n, count] with a count of 1 to {MOST_COLUMNS}",
+                header.shape(),
+                header.descr
+            ));
+        }
+    };
+    let rows = header.shape[0];
+    // Rows go round the columns, or, in Fortran order, columns come one after the other.
+    let mut columns =
+        vec![Vec::with_capacity(rows.min(RESERVED / count.min(1 << 10) as u64) as usize); count];
+    let mut at = 0;
+    header.floats(reader, |value| {
+        let column = if header.fortran { at / rows.max(1) as usize } else { at % count };
+        columns[column].push(value);
+        at += 1;
+    })?;
+    Ok(columns)
 }
 
 /// Element types that are understood.
@@ -435,6 +474,23 @@ mod tests {
         }
         check!(f64: "f8", f32: "f4", i64: "i8", i32: "i4", i16: "i2", i8: "i1", u64: "u8", u32: "u4", u16: "u2", u8: "u1");
         assert_eq!(vector(&mut &array("|b1", &[2], &[0, 1])[..]).unwrap(), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn columns_of_either_order() {
+        let data: Vec<u8> = [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0].map(f64::to_le_bytes).concat();
+        let c = array("<f8", &[3, 2], &data);
+        assert_eq!(columns(&mut &c[..]).unwrap(), [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]);
+        let place = c.windows(5).position(|w| w == b"False").unwrap();
+        let mut fortran = c.clone();
+        fortran[place..place + 5].copy_from_slice(b"True ");
+        assert_eq!(columns(&mut &fortran[..]).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        assert_eq!(columns(&mut &array("<f8", &[6], &data)[..]).unwrap(), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
+        for shape in [&[][..], &[6, 0], &[1, 2, 3], &[1, u64::MAX]] {
+            let reason = columns(&mut &array("<f8", shape, &data)[..]).unwrap_err();
+            assert!(reason.contains("1-D, or [n, count]"), "{reason}");
+        }
+        assert!(columns(&mut &array("<f8", &[2, 2], &data)[..]).is_err(), "elements too many");
     }
 
     #[test]

@@ -47,13 +47,14 @@ pub fn read_matrix(path: &Path) -> Result<CsrMatrix> {
     Ok(CsrMatrix::from_entries(&entries))
 }
 
-/// Reads right-hand sides: one from `.npy` or from text with one number a line, one a column from Matrix Market.
+/// Reads right-hand sides: one a column from Matrix Market and from `.npy` (a 1-D array is one), one from text with one
+/// number a line.
 ///
 /// # Errors
 /// Whatever the format's reader finds.
 pub fn read_rhs(path: &Path) -> Result<Vec<Vec<f64>>> {
     match &extension(path)[..] {
-        "npy" => Ok(vec![npy::read_vector(path)?]),
+        "npy" => npy::read_columns(path),
         "mtx" => mtx::read_columns(path),
         _ => Ok(vec![text::read_vector(path)?]),
     }
