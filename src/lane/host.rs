@@ -35,6 +35,16 @@ impl<T: Pod> HostArray<T> {
         Self { memory: Host::Plain(vec![T::zeroed(); len]), element: PhantomData }
     }
 
+    /// A zeroed array on large pages where the system has some: gathers from all over it stay within the reach of address
+    /// translation, and it is made page by page five hundred times as fast. A CPU lane can take it over.
+    pub(crate) fn large(len: usize) -> Self {
+        let memory = match cpu::Memory::new(len * size_of::<T>()) {
+            Ok(memory) if len > 0 => Host::Own(Arc::new(memory)),
+            _ => Host::Plain(vec![T::zeroed(); len]),
+        };
+        Self { memory, element: PhantomData }
+    }
+
     /// Whether it is page-locked.
     pub fn locked(&self) -> bool {
         match self.memory {

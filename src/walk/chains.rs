@@ -160,7 +160,10 @@ impl<'a> Chains<'a> {
             };
             Ok(Equipped {
                 lane,
-                rows: lane.alloc_with("the chain table", &table.words)?,
+                rows: match lane.adopt("the chain table", &table.words)? {
+                    Some(own) => own,
+                    None => lane.alloc_with("the chain table", &table.words)?,
+                },
                 table: match &feed.points {
                     Some(points) if !feed.buffered => points.upload(lane)?,
                     _ => lane.alloc("no table of a sequence", 4)?,

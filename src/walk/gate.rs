@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 
 use super::splitting::{Split, Splitting};
+use crate::lane::HostArray;
 use crate::{Error, Result};
 
 /// Elements added in one piece, so that sums do not depend on the number of threads.
@@ -77,7 +78,7 @@ pub struct Bounds {
 /// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`.
 pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
     let n = split.unknowns();
-    let mut sums = vec![0.0; n];
+    let mut sums = HostArray::large(n);
     // Rounding of a sum of d terms, and of the terms: (d + 3) u.
     split.rows(&mut sums, |i| up(split.row_sum(i), split.entries(i) + 3));
     let (worst_row, row_norm) = largest(&sums);

@@ -15,7 +15,7 @@ use super::splitting::Split;
 use super::table::{RowOrder, Table};
 use super::unprepared::unprepared;
 use crate::kernel::Precision;
-use crate::lane::Lane;
+use crate::lane::{HostArray, Lane};
 use crate::transient::Status;
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ pub fn solve(
     let downloads = || -> f64 { lanes.iter().map(|lane| lane.transfer_seconds().1).sum() };
     let before = downloads();
     let split = first_lane.host(|| Split::new(problem.matrix, options.splitting))?;
-    let fs: Vec<Vec<f64>> = problem.rhs.iter().map(|b| split.constant(b)).collect::<Result<_>>()?;
+    let fs: Vec<HostArray<f64>> = problem.rhs.iter().map(|b| split.constant(b)).collect::<Result<_>>()?;
     let at = Instant::now();
     let gate = first_lane.host(|| gate(&split, options.splitting, options.force))?;
     if gate.products > 0 {
@@ -56,7 +56,7 @@ pub fn solve(
     let mut warnings = Vec::new();
     let (scramble, replicates) = replicates(options, &mut warnings);
     let epsilon = options.epsilon.unwrap_or_else(|| {
-        let largest = fs.iter().flatten().fold(0.0f64, |m, f| m.max(f.abs()));
+        let largest = fs.iter().flat_map(|f| f.iter()).fold(0.0f64, |m, f| m.max(f.abs()));
         let norm = if proved { gate.norm } else { 0.0 };
         // x = 0 has no scale of its own.
         if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
@@ -156,7 +156,7 @@ impl Sides<'_> {
     fn solve(
         &self,
         first_rhs: usize,
-        fs: &[Vec<f64>],
+        fs: &[HostArray<f64>],
         seconds: &mut Seconds,
         watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
     ) -> Result<Done> {
@@ -168,7 +168,7 @@ impl Sides<'_> {
             // Several columns have one order: the first one's.
             let order = match options.order {
                 RowOrder::Value => {
-                    let mut values = vec![0.0; split.unknowns()];
+                    let mut values = HostArray::large(split.unknowns());
                     split.sweep(&controls[0].r, &controls[0].r, &mut values);
                     Some(values)
                 }
@@ -218,11 +218,13 @@ impl Sides<'_> {
         };
         let growing = growth.run(sums, met, seen)?;
         seconds.solve += at.elapsed().as_secs_f64();
+
         let mut components = Vec::with_capacity(growing.len() * controls.len());
         for (column, control) in controls.iter().enumerate() {
             let of = |g: &Growing| self.result(first_rhs, column, g, control, &table, length, cut);
             components.extend(growing.iter().map(of));
         }
+
         let jacobi: Option<Vec<Jacobi>> = controls.iter().map(|c| self.jacobi(c)).collect();
         Ok(Done {
             components,

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use rayon::prelude::*;
 
+use crate::lane::HostArray;
+use crate::lane::cpu::simd::{Body, dispatch};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -79,17 +81,30 @@ enum Diagonal {
     Kept,
 }
 
+impl Diagonal {
+    /// l_ij of an entry a_ij, which is on the diagonal or not.
+    #[inline(always)]
+    fn entry(self, own: bool, a: f64, factor: f64) -> f64 {
+        match (own, self) {
+            (true, Self::None) => 0.0,
+            (true, Self::Richardson(w)) => 1.0 - w * a,
+            (true, Self::Kept) => a,
+            (false, _) => factor * a,
+        }
+    }
+}
+
 /// x = L x + f of one matrix. L is not stored: its rows are made from those of A whenever they are asked for.
 #[derive(Debug)]
 pub struct Split<'a> {
     matrix: &'a CsrMatrix,
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
-    factor: Vec<f64>,
+    factor: HostArray<f64>,
     longest: usize,
     /// Σ_j |l_ij| and the number of entries, of each row of L.
-    sums: Vec<f64>,
-    counts: Vec<u32>,
+    sums: HostArray<f64>,
+    counts: HostArray<u32>,
 }
 
 impl<'a> Split<'a> {
@@ -119,45 +134,24 @@ impl<'a> Split<'a> {
             Splitting::Richardson(w) => (Diagonal::Richardson(w), -w),
             _ => (Diagonal::None, 0.0),
         };
-        // What is asked of rows is asked in two passes over the matrix; which row is to blame, only where one is.
-        let sound = |i: usize| {
-            let (columns, values) = matrix.row(i);
-            let (mut own, mut finite) = (0.0, true);
-            for (&j, &v) in columns.iter().zip(values) {
-                finite &= v.is_finite();
-                if j as usize == i {
-                    own = v;
-                }
-            }
-            (if jacobi { -1.0 / own } else { constant }, finite && (diagonal == Diagonal::Kept || own != 0.0))
-        };
-        let mut factor = vec![0.0; n];
-        let all = factor.par_chunks_mut(ROWS).enumerate().map(|(block, factor)| {
-            let mut all = true;
-            for (k, factor) in factor.iter_mut().enumerate() {
-                let (here, sound) = sound(block * ROWS + k);
-                *factor = here;
-                all &= sound;
-            }
-            all
+        // All that is asked of rows is asked in one pass; which row is to blame, only where one is.
+        let (mut factor, mut sums, mut counts) =
+            (HostArray::large(n), HostArray::large(n), HostArray::<u32>::large(n));
+        let blocks = (factor.par_chunks_mut(ROWS).zip(sums.par_chunks_mut(ROWS)))
+            .zip(counts.par_chunks_mut(ROWS))
+            .enumerate();
+        let looked = blocks.map(|(block, ((factor, sums), counts))| {
+            let mut seen = (true, 0);
+            let first = block * ROWS;
+            let constant = (!jacobi).then_some(constant);
+            dispatch(Look { matrix, diagonal, constant, first, factor, sums, counts, seen: &mut seen });
+            seen
         });
-        if !all.reduce(|| true, |a, b| a && b) {
+        let (sound, longest) = looked.reduce(|| (true, 0), |a, b| (a.0 && b.0, a.1.max(b.1)));
+        if !sound {
             return Err(blame(matrix));
         }
-        let longest = matrix.starts().par_windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-        let mut split = Self { matrix, diagonal, factor, longest, sums: Vec::new(), counts: Vec::new() };
-        let (mut sums, mut counts) = (vec![0.0; n], vec![0u32; n]);
-        sums.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate().for_each(
-            |(block, (sums, counts))| {
-                for (k, (sum, count)) in sums.iter_mut().zip(counts).enumerate() {
-                    for (_, l) in split.row(block * ROWS + k) {
-                        *sum += l.abs();
-                        *count += 1;
-                    }
-                }
-            },
-        );
-        (split.sums, split.counts) = (sums, counts);
+        let split = Self { matrix, diagonal, factor, longest, sums, counts };
         if let Some(i) = split.sums.par_iter().position_first(|s| !s.is_finite()) {
             return fail(format!(
                 "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
@@ -182,7 +176,7 @@ impl<'a> Split<'a> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for another length than that of x and for what is not finite.
-    pub fn constant(&self, b: &[f64]) -> Result<Vec<f64>> {
+    pub fn constant(&self, b: &[f64]) -> Result<HostArray<f64>> {
         if b.len() != self.unknowns() {
             return Err(Error::Invalid(format!(
                 "the right-hand side has {} entries and the matrix {} rows; give as many",
@@ -190,11 +184,13 @@ impl<'a> Split<'a> {
                 self.unknowns()
             )));
         }
-        let f: Vec<f64> = match self.diagonal {
-            Diagonal::Kept => b.to_vec(),
-            Diagonal::Richardson(w) => b.par_iter().map(|b| w * b).collect(),
-            Diagonal::None => b.par_iter().zip(&self.factor).map(|(b, factor)| -factor * b).collect(),
-        };
+        let mut f = HostArray::large(b.len());
+        let scaled = f.par_iter_mut().zip(b).zip(&self.factor[..]);
+        match self.diagonal {
+            Diagonal::Kept => f.copy_from_slice(b),
+            Diagonal::Richardson(w) => scaled.for_each(|((f, b), _)| *f = w * b),
+            Diagonal::None => scaled.for_each(|((f, b), factor)| *f = -factor * b),
+        }
         match f.par_iter().position_first(|f| !f.is_finite()) {
             None => Ok(f),
             Some(i) => Err(Error::Invalid(format!(
@@ -210,17 +206,24 @@ impl<'a> Split<'a> {
         let (columns, values) = self.matrix.row(i);
         let factor = self.factor[i];
         columns.iter().zip(values).filter_map(move |(&j, &a)| {
-            let l = if j as usize == i {
-                match self.diagonal {
-                    Diagonal::None => 0.0,
-                    Diagonal::Richardson(w) => 1.0 - w * a,
-                    Diagonal::Kept => a,
-                }
-            } else {
-                factor * a
-            };
+            let l = self.diagonal.entry(j as usize == i, a, factor);
             (l != 0.0).then_some((j, l))
         })
+    }
+
+    /// Σ_j l_ij x_j.
+    #[inline]
+    pub fn times(&self, i: usize, x: &[f64]) -> f64 {
+        self.sum(i, |j, l| l * x[j])
+    }
+
+    /// Σ_j `term`(j, l_ij), over all entries of the row of A: what became 0 costs less than to find out that it did.
+    #[inline(always)]
+    fn sum(&self, i: usize, term: impl Fn(usize, f64) -> f64) -> f64 {
+        let (columns, values) = self.matrix.row(i);
+        let (factor, diagonal) = (self.factor[i], self.diagonal);
+        let entries = columns.iter().zip(values);
+        entries.map(|(&j, &a)| term(j as usize, diagonal.entry(j as usize == i, a, factor))).sum()
     }
 
     /// Entries of the longest row of A.
@@ -240,12 +243,12 @@ impl<'a> Split<'a> {
 
     /// out = f + L h.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| f[i] + self.row(i).map(|(j, l)| l * h[j as usize]).sum::<f64>());
+        self.rows(out, |i| f[i] + self.times(i, h));
     }
 
     /// out = |L| v.
     pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| self.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum());
+        self.rows(out, |i| self.sum(i, |j, l| l.abs() * v[j]));
     }
 
     /// Applies `value` to every row, on all threads.
@@ -256,6 +259,49 @@ impl<'a> Split<'a> {
                 *y = value(block * ROWS + k);
             }
         });
+    }
+}
+
+/// The first look at some rows.
+struct Look<'a> {
+    matrix: &'a CsrMatrix,
+    diagonal: Diagonal,
+    /// The factor of all rows; none of Jacobi.
+    constant: Option<f64>,
+    first: usize,
+    factor: &'a mut [f64],
+    sums: &'a mut [f64],
+    counts: &'a mut [u32],
+    /// Whether all rows have what they need, and the most entries of one.
+    seen: &'a mut (bool, usize),
+}
+
+impl Body for Look<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let (mut sound, mut longest) = (true, 0);
+        for (k, ((factor, sum), count)) in self.factor.iter_mut().zip(self.sums).zip(self.counts).enumerate()
+        {
+            let i = self.first + k;
+            let (columns, values) = self.matrix.row(i);
+            let (mut own, mut finite) = (0.0, true);
+            for (&j, &a) in columns.iter().zip(values) {
+                own = if j as usize == i { a } else { own };
+                finite &= a.is_finite();
+            }
+            sound &= finite && (self.diagonal == Diagonal::Kept || own != 0.0);
+            longest = longest.max(columns.len());
+            let by = self.constant.unwrap_or(-1.0 / own);
+            let corner = self.diagonal.entry(true, own, by);
+            let (mut all, mut entries) = (corner.abs(), u32::from(corner != 0.0));
+            for (&j, &a) in columns.iter().zip(values) {
+                let l = if j as usize == i { 0.0 } else { by * a };
+                all += l.abs();
+                entries += u32::from(l != 0.0);
+            }
+            (*factor, *sum, *count) = (by, all, entries);
+        }
+        *self.seen = (sound, longest);
     }
 }
 
@@ -317,7 +363,7 @@ mod tests {
         }
         let given = Split::new(&a, Splitting::Given).unwrap();
         assert_eq!(given.row(1).collect::<Vec<_>>(), [(0, 1.0), (1, -5.0), (2, 2.0)]);
-        assert_eq!(given.constant(&b).unwrap(), b);
+        assert_eq!(given.constant(&b).unwrap()[..], b);
         assert_eq!(given.row_sum(1), 8.0);
     }
 

@@ -14,11 +14,15 @@
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::gate::Gate;
 use super::kernels::COLUMNS;
 use super::splitting::Split;
+use crate::lane::HostArray;
+use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};
 use crate::{Error, Result};
 
 /// Words of the unit in which records are addressed.
@@ -29,6 +33,9 @@ pub const HEAD: usize = 4;
 pub const LONG: usize = 16;
 /// The last value of every distribution function.
 pub const CERTAIN: u32 = u32::MAX;
+
+/// Rows between asking for a target and using it.
+const AHEAD: usize = 4;
 
 /// Rows written by one thread at a time.
 const ROWS: usize = 1024;
@@ -47,9 +54,9 @@ pub enum RowOrder {
 #[derive(Debug)]
 pub struct Table {
     /// Records, whole units.
-    pub words: Vec<u32>,
+    pub words: HostArray<u32>,
     /// Unit of each row's record.
-    pub place: Vec<u32>,
+    pub place: HostArray<u32>,
     /// The columns where there are several: of each row [`COLUMNS`] numbers, in the same unit as g.
     pub columns: Vec<f64>,
     /// g is stored divided by this power of 2.
@@ -79,7 +86,7 @@ impl Table {
     pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
-        let mut place = vec![0u32; n];
+        let mut place = HostArray::large(n);
         place.par_chunks_mut(ROWS).enumerate().for_each(|(block, place)| {
             for (k, units) in place.iter_mut().enumerate() {
                 let entries = split.entries(block * ROWS + k);
@@ -87,7 +94,7 @@ impl Table {
             }
         });
         let mut units = 0u64;
-        for place in &mut place {
+        for place in place.iter_mut() {
             let here = u64::from(std::mem::replace(place, units as u32));
             units += here;
         }
@@ -105,7 +112,7 @@ impl Table {
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
 
-        let mut words = vec![0u32; units as usize * UNIT];
+        let mut words = HostArray::large(units as usize * UNIT);
         // Records of blocks of rows, as slices of their own.
         let mut rest = &mut words[..];
         let mut blocks = Vec::with_capacity(n.div_ceil(ROWS));
@@ -115,29 +122,22 @@ impl Table {
             blocks.push((first, here));
             rest = behind;
         }
+        // What is read of a target lies side by side: a row's targets are all over the place.
+        let mut targets = HostArray::<Target>::large(n);
+        targets.par_iter_mut().zip(&place[..]).enumerate().with_min_len(ROWS).for_each(
+            |(j, (target, &place))| {
+                let key = order_by.map_or(0.0, |h| h[j] / gate.walk_scale(j) / factor);
+                *target = Target { key: key as f32, place };
+            },
+        );
         let probability_error = blocks
             .into_par_iter()
-            .map_init(Vec::new, |row, (first, words)| {
-                let base = place[first] as usize;
+            .map(|(first, words)| {
                 let mut worst = 0.0f64;
-                for i in first..n.min(first + ROWS) {
-                    let at = (place[i] as usize - base) * UNIT;
-                    let v = gate.walk_scale(i);
-                    row.clear();
-                    row.extend(split.row(i).map(|(j, l)| {
-                        let scale = gate.walk_scale(j as usize);
-                        let key = order_by.map_or(0.0, |h| h[j as usize] / scale * l.signum());
-                        (key, j, l * scale / v)
-                    }));
-                    if order_by.is_some() {
-                        row.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                    }
-                    let head = match g {
-                        [g] => pair(g[i] / v / factor),
-                        _ => [i as u32, 0],
-                    };
-                    worst = worst.max(record(row, head, &place, i, &mut words[at..]));
-                }
+                let rows = first..n.min(first + ROWS);
+                let of =
+                    Records { split, gate, g, factor, targets: &targets, ordered: order_by.is_some(), rows };
+                dispatch(Writing { of, words, worst: &mut worst });
                 worst
             })
             .reduce(|| 0.0, f64::max);
@@ -155,15 +155,139 @@ fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
     g.par_iter().enumerate().map(|(i, g)| g.abs() / gate.walk_scale(i)).reduce(|| 0.0, f64::max)
 }
 
-/// Writes the record of row i, whose entries are (key, column, value), and returns Σ_j | |l_ij| − p_ij s |.
-fn record(row: &[(f64, u32, f64)], head: [u32; 2], place: &[u32], i: usize, words: &mut [u32]) -> f64 {
-    let sum: f64 = row.iter().map(|e| e.2.abs()).sum();
-    words[..2].copy_from_slice(&head);
+/// What a record needs to know of a row that it leads to.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Target {
+    /// What its entries are ordered by.
+    key: f32,
+    /// The unit of its record.
+    place: u32,
+}
+
+impl Target {
+    /// A number that ascends with the key, or with −key where the entry is negative; its lowest bits are for the entry's
+    /// place among others.
+    #[inline(always)]
+    fn rank(self, negative: bool) -> i32 {
+        let bits = (self.key.to_bits() ^ (u32::from(negative) << 31)) as i32;
+        bits ^ ((bits >> 31) as u32 >> 1) as i32
+    }
+}
+
+/// An entry of a row that is being written.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    value: f64,
+    place: u32,
+}
+
+/// The records of some rows.
+struct Records<'a> {
+    split: &'a Split<'a>,
+    gate: &'a Gate,
+    g: &'a [&'a [f64]],
+    factor: f64,
+    targets: &'a [Target],
+    ordered: bool,
+    rows: Range<usize>,
+}
+
+/// [`Records`] on their way into the table.
+struct Writing<'a> {
+    of: Records<'a>,
+    words: &'a mut [u32],
+    /// The largest Σ_j | |l_ij| − p_ij s |.
+    worst: &'a mut f64,
+}
+
+impl Body for Writing<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Self { of, words: all, worst } = self;
+        let (mut entries, mut ranks, mut order) = (Vec::new(), Vec::new(), Vec::new());
+        let base = of.targets[of.rows.start].place as usize;
+        let matrix = of.split.matrix();
+        for i in of.rows.clone() {
+            // Targets lie anywhere: they are asked for some rows ahead.
+            if i + AHEAD < of.rows.end {
+                for &j in matrix.row(i + AHEAD).0.iter().take(LONG) {
+                    prefetch_line(of.targets, j as usize);
+                }
+            }
+            let own = of.targets[i].place;
+            let words = &mut all[(own as usize - base) * UNIT..];
+            words[..2].copy_from_slice(&match of.g {
+                [g] => pair(g[i] / of.gate.walk_scale(i) / of.factor),
+                _ => [i as u32, 0],
+            });
+            let error = match of.split.entries(i) {
+                // Nothing but the order differs: short rows are ordered without a branch.
+                d @ ..=LONG => {
+                    let (mut row, mut ranks) = ([Entry::default(); LONG], [i32::MAX; LONG]);
+                    of.gather(i, |k, entry, rank| {
+                        row[k] = entry;
+                        ranks[k] = (rank & !(LONG as i32 - 1)) | k as i32;
+                    });
+                    let mut sorted = row;
+                    if of.ordered {
+                        let mut before = [0u32; LONG];
+                        for &rank in &ranks[..d] {
+                            for (before, &other) in before.iter_mut().zip(&ranks) {
+                                *before += u32::from(rank < other);
+                            }
+                        }
+                        for (entry, &before) in row[..d].iter().zip(&before) {
+                            sorted[before as usize % LONG] = *entry;
+                        }
+                    }
+                    record(&sorted[..d], own, words)
+                }
+                d => {
+                    entries.clear();
+                    ranks.clear();
+                    of.gather(i, |_, entry, rank| {
+                        entries.push(entry);
+                        ranks.push(rank);
+                    });
+                    order.clear();
+                    order.extend(0..d);
+                    if of.ordered {
+                        order.sort_unstable_by_key(|&k| (ranks[k], k));
+                    }
+                    let sorted: Vec<Entry> = order.iter().map(|&k| entries[k]).collect();
+                    record(&sorted, own, words)
+                }
+            };
+            *worst = worst.max(error);
+        }
+    }
+}
+
+impl Records<'_> {
+    /// The entries of a row, each with its number and its rank.
+    #[inline(always)]
+    fn gather(&self, i: usize, mut take: impl FnMut(usize, Entry, i32)) {
+        let own = self.gate.walk_scale(i);
+        for (k, (j, l)) in self.split.row(i).enumerate() {
+            let target = self.targets[j as usize];
+            let value = if self.gate.scaled { l * self.gate.scale(j as usize) / own } else { l };
+            take(k, Entry { value, place: target.place }, target.rank(l < 0.0));
+        }
+    }
+}
+
+/// Writes a record behind its first two words, from the row's entries in their order, and returns
+/// Σ_j | |l_ij| − p_ij s |. `own` is the record's own unit.
+#[inline(always)]
+fn record(row: &[Entry], own: u32, words: &mut [u32]) -> f64 {
+    const ONE: f64 = 4_294_967_296.0;
+    let sum: f64 = row.iter().map(|e| e.value.abs()).sum();
     words[2..4].copy_from_slice(&pair(sum));
     let d = row.len();
     if d == 0 {
         words[HEAD] = CERTAIN;
-        words[HEAD + 1] = place[i];
+        words[HEAD + 1] = own;
         return 0.0;
     }
     let mut at = HEAD;
@@ -171,26 +295,25 @@ fn record(row: &[(f64, u32, f64)], head: [u32; 2], place: &[u32], i: usize, word
         words[at + 1] = d as u32;
         at += 2;
     }
-    let (mut before, mut partial, mut error) = (0u64, 0.0, 0.0);
-    for (k, &(_, j, l)) in row.iter().enumerate() {
-        partial += l.abs();
-        let behind = if k + 1 == d {
-            1 << 32
-        } else {
-            // Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one has two.
-            let exact = (partial / sum * 4_294_967_296.0).round() as u64;
-            exact.max(before + 1).min((1 << 32) - 1 - (d - 1 - k) as u64)
-        };
-        let p = (behind - before) as f64 / 4_294_967_296.0;
-        error += (l.abs() - p * sum).abs();
+    let (mut before, mut partial, mut error) = (0i64, 0.0, 0.0);
+    let (of_sum, part) = (ONE / sum, sum / ONE);
+    let words = &mut words[at..at + 2 * d + 2 * usize::from(d % 2 == 1 && d <= LONG)];
+    for (k, (entry, words)) in row.iter().zip(words.chunks_exact_mut(2)).enumerate() {
+        let l = entry.value.abs();
+        partial += l;
+        // Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one has two.
+        let rounded = (partial * of_sum + 0.5) as i64;
+        let behind = rounded.max(before + 1).min((1 << 32) - 1 - (d - 1 - k) as i64);
+        let last = k + 1 == d;
+        let behind = if last { 1 << 32 } else { behind };
+        error += (l - (behind - before) as f64 * part).abs();
         before = behind;
-        words[at + 2 * k] = if k + 1 == d { CERTAIN } else { behind as u32 };
-        words[at + 2 * k + 1] = place[j as usize] | u32::from(l < 0.0) << 31;
+        words[0] = if last { CERTAIN } else { behind as u32 };
+        words[1] = entry.place | u32::from(entry.value < 0.0) << 31;
     }
-    if d % 2 == 1 && d <= LONG {
+    if let [certain, to] = &mut words[2 * d..] {
         // Entries are read two at a time; nothing gets as far as this one.
-        words[at + 2 * d] = CERTAIN;
-        words[at + 2 * d + 1] = place[i];
+        (*certain, *to) = (CERTAIN, own);
     }
     error
 }

@@ -63,14 +63,14 @@ fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Gate)> {
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
     let gate = gate(&split, Splitting::Auto, false)?;
-    Ok((split, f, gate))
+    Ok((split, f.to_vec(), gate))
 }
 
 /// x by Jacobi's iteration until nothing changes by more than `tolerance` of the largest entry, and the number of sweeps.
 pub fn solution(system: &System, tolerance: f64) -> Result<(Vec<f64>, u32)> {
     let split = Split::new(&system.matrix, Splitting::Jacobi)?;
     let f = split.constant(&system.rhs)?;
-    let (mut x, mut next) = (f.clone(), vec![0.0; f.len()]);
+    let (mut x, mut next) = (f.to_vec(), vec![0.0; f.len()]);
     for sweep in 1..100_000 {
         split.sweep(&f, &x, &mut next);
         let change = x.iter().zip(&next).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

@@ -57,7 +57,7 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn new(len: usize) -> std::io::Result<Self> {
+    pub(super) fn new(len: usize) -> std::io::Result<Self> {
         // Gathers touch a page per element in the worst case; large pages keep them within the TLB's reach. A
         // kernel that has none says so.
         let large = len >= LARGE_PAGE / 8;

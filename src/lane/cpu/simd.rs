@@ -107,6 +107,19 @@ pub fn streamed() {
     }
 }
 
+/// Asks for the cache line of element `at` of `data`, if there is one, and does not wait.
+#[inline(always)]
+pub fn prefetch_line<T>(data: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(here) = data.get(at) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(here).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
 /// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
 #[inline(always)]
 pub fn prefetch<T>(data: &[T], at: usize) {
