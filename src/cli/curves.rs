@@ -1,6 +1,7 @@
 //! `--plot FILE.svg`: probabilities over time, intervals over chains, times over sizes.
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 use super::output::Selection;
@@ -21,6 +22,11 @@ const LIKELY: usize = 5;
 /// Bytes that vectors may take while the most likely states are not known yet.
 const ROOM: usize = 1 << 30;
 
+/// As [`create`], for rank 0 alone.
+pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
+    if ranks.first() { create(path).map(Some) } else { Ok(None) }
+}
+
 /// Opens the file of a chart, before the work starts.
 pub(super) fn create(path: &Path) -> Result<OutputFile> {
     match path.extension().and_then(|e| e.to_str()) {
@@ -40,7 +46,11 @@ fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
 /// Probabilities over the times of `kolmo transient`.
 #[derive(Debug)]
 pub(super) struct Curves {
-    file: OutputFile,
+    ranks: Ranks,
+    /// States of the vectors that arrive here.
+    rows: Range<usize>,
+    /// Rank 0 alone has it.
+    file: Option<OutputFile>,
     model: String,
     times: Vec<f64>,
     wanted: Wanted,
@@ -50,18 +60,19 @@ pub(super) struct Curves {
 enum Wanted {
     /// Labels or states: (name, value) at each time.
     Named(Selection, Vec<Vec<(String, f64)>>),
-    /// The `k` most likely states, of all vectors.
+    /// The `k` most likely states, of all vectors, of which each rank keeps its rows.
     Likely(usize, Vec<Vec<f64>>),
 }
 
 impl Curves {
     /// Draws a selection's labels or states, or the most likely states where it names none.
     pub(super) fn new(
-        file: OutputFile,
+        file: Option<OutputFile>,
         model: &str,
         selection: &Selection,
         times: &[f64],
         states: usize,
+        ranks: Ranks,
     ) -> Result<Self> {
         let fail = |reason: String| Err(Error::Invalid(reason));
         let finite = times.iter().filter(|t| t.is_finite()).count();
@@ -81,7 +92,7 @@ impl Curves {
             Selection::Labels(_) | Selection::States(_) => Wanted::Named(selection.clone(), empty()),
             Selection::Top(k) if *k > MOST => return many("states", *k),
             Selection::All | Selection::Top(_) => {
-                let bytes = 8 * states * times.len();
+                let bytes = 8 * (states / ranks.size()) * times.len();
                 if bytes > ROOM {
                     return fail(format!(
                         "--plot would keep {} vectors of {states} states ({}) to find the most likely ones; name states or \
@@ -94,13 +105,19 @@ impl Curves {
                 Wanted::Likely(k, vec![Vec::new(); times.len()])
             }
         };
-        Ok(Self { file, model: model.to_owned(), times: times.to_vec(), wanted })
+        let (model, times) = (model.to_owned(), times.to_vec());
+        Ok(Self { ranks, rows: 0..states, file, model, times, wanted })
+    }
+
+    /// The states that arrive here from now on.
+    pub(super) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
     }
 
     /// Takes the probabilities at a time.
     pub(super) fn result(&mut self, index: usize, p: &[f64]) {
         match &mut self.wanted {
-            Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &(0..p.len()), Ranks::ALONE),
+            Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
             Wanted::Likely(_, vectors) => vectors[index] = p.to_vec(),
         }
     }
@@ -110,8 +127,11 @@ impl Curves {
         let (rows, what) = match self.wanted {
             Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
             Wanted::Named(_, rows) => (rows, "states"),
-            Wanted::Likely(k, vectors) => (likely(&vectors, k), "the most likely states"),
+            Wanted::Likely(k, vectors) => {
+                (likely(&vectors, k, &self.rows, self.ranks), "the most likely states")
+            }
         };
+        let Some(file) = self.file else { return Ok(()) };
         let names: Vec<String> =
             rows.first().map_or(Vec::new(), |r| r.iter().map(|(n, _)| n.clone()).collect());
         let mut order: Vec<usize> = (0..self.times.len()).filter(|&i| self.times[i].is_finite()).collect();
@@ -128,25 +148,21 @@ impl Curves {
             y: Axis::linear("probability"),
             lines: names.iter().enumerate().map(line).collect(),
         };
-        write(self.file, &chart)
+        write(file, &chart)
     }
 }
 
-/// The values of the `k` states whose largest probability over all times is largest, largest first.
-fn likely(vectors: &[Vec<f64>], k: usize) -> Vec<Vec<(String, f64)>> {
-    let mut most = vec![0.0f64; vectors.first().map_or(0, Vec::len)];
+/// The values of the `k` states whose largest probability over all times is largest, largest first. Vectors are of
+/// this rank's `rows`.
+fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> Vec<Vec<(String, f64)>> {
+    let mut most = vec![0.0f64; rows.len()];
     for p in vectors {
         most.iter_mut().zip(p).for_each(|(m, p)| *m = m.max(*p));
     }
-    let states = Selection::Top(k).pick(&most, &(0..most.len()), Ranks::ALONE);
-    let of = |p: &Vec<f64>| {
-        let value = |(name, _): &(String, f64)| {
-            let state: usize = name.parse().expect("Top should name states by their numbers");
-            (name.clone(), p[state])
-        };
-        states.iter().map(value).collect()
-    };
-    vectors.iter().map(of).collect()
+    let states = Selection::Top(k).pick(&most, rows, ranks);
+    let number = |(name, _): &(String, f64)| name.parse().expect("Top should name states by their numbers");
+    let states = Selection::States(states.iter().map(number).collect());
+    vectors.iter().map(|p| states.pick(p, rows, ranks)).collect()
 }
 
 /// Half-widths over chains, round by round.
@@ -235,7 +251,7 @@ mod tests {
     fn the_most_likely_states_are_those_with_the_largest_peaks() {
         let vectors = [vec![1.0, 0.0, 0.0, 0.0], vec![0.1, 0.5, 0.3, 0.1], vec![0.1, 0.1, 0.6, 0.2]];
 
-        let rows = likely(&vectors, 2);
+        let rows = likely(&vectors, 2, &(0..4), Ranks::ALONE);
 
         let names: Vec<&str> = rows[0].iter().map(|(n, _)| n.as_str()).collect();
         assert_eq!(names, ["0", "2"]);

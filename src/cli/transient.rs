@@ -171,9 +171,19 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.common.quiet || !ranks.first();
     // What every rank does by itself, before they work together.
-    let Prepared { times, options, outputs, lanes, precision, chain, selection, initial, rewards } =
-        prepare(args, ranks)?;
-    let Outputs { output, report_file, mut checkpoint, plot } = outputs;
+    let Prepared {
+        times,
+        options,
+        outputs,
+        mut checkpoint,
+        lanes,
+        precision,
+        chain,
+        selection,
+        initial,
+        rewards,
+    } = prepare(args, ranks)?;
+    let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     if args.dry_run {
         let problem = Problem {
@@ -198,7 +208,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         let enough = plan.lanes.iter().try_for_each(|need| need.expect());
         return ranks.agree(enough).map(|()| Outcome::Met);
     }
-    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n)).transpose()?;
+    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, ranks));
+    let curves = ranks.agree(curves.transpose())?;
     let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n, ranks)?;
     if !quiet {
         for warning in &chain.warnings {
@@ -265,6 +276,7 @@ struct Prepared {
     times: Vec<f64>,
     options: Options,
     outputs: Outputs,
+    checkpoint: Option<Checkpoint>,
     lanes: Vec<Lane>,
     precision: Precision,
     chain: Chain,
@@ -278,12 +290,21 @@ struct Outputs {
     output: Option<Named>,
     /// Rank 0 alone has it.
     report_file: Option<OutputFile>,
-    checkpoint: Option<Checkpoint>,
-    plot: Option<OutputFile>,
+    /// Rank 0 alone has its file.
+    plot: Option<Option<OutputFile>>,
+    /// Time between two checkpoints.
+    pause: Option<Duration>,
 }
 
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (times, options, outputs) = ranks.agree(outputs(args, ranks))?;
+    let checkpoint = match &args.checkpoint {
+        Some(file) if !args.dry_run => {
+            let quiet = args.common.quiet || !ranks.first();
+            Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
+        }
+        _ => None,
+    };
     let (lanes, precision) = args.common.open_on(ranks)?;
     super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.first());
     let read = || {
@@ -300,7 +321,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         Ok((chain, selection, initial, rewards))
     };
     let (chain, selection, initial, rewards) = ranks.agree(read())?;
-    Ok(Prepared { times, options, outputs, lanes, precision, chain, selection, initial, rewards })
+    Ok(Prepared { times, options, outputs, checkpoint, lanes, precision, chain, selection, initial, rewards })
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
@@ -368,30 +389,28 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
-    if ranks.several() && (args.checkpoint.is_some() || args.plot.is_some()) {
-        return Err(Error::Invalid(
-            "--checkpoint and --plot are the work of one process; leave them out, or start kolmo without mpirun".to_owned(),
-        ));
-    }
     let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
     let report_file = report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?;
-    let checkpoint = match &args.checkpoint {
-        Some(file) if !args.dry_run => Some(open_checkpoint(file, args.resume, pause, args.common.quiet)?),
-        _ => None,
-    };
-    let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
-    Ok((times, options, Outputs { output, report_file, checkpoint, plot }))
+    let plot = args.plot.as_deref().filter(|_| !args.dry_run);
+    let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
+    Ok((times, options, Outputs { output, report_file, plot, pause }))
 }
 
 /// The file of `--checkpoint`.
-fn open_checkpoint(file: &Path, resume: bool, pause: Option<Duration>, quiet: bool) -> Result<Checkpoint> {
+fn open_checkpoint(
+    file: &Path,
+    resume: bool,
+    pause: Option<Duration>,
+    quiet: bool,
+    ranks: Ranks,
+) -> Result<Checkpoint> {
     if !resume && file.is_file() && !quiet {
         say(format_args!(
             "note: the run starts afresh and replaces {}; --resume would go on with it",
             file.display()
         ));
     }
-    let checkpoint = if resume { Checkpoint::resume(file)? } else { Checkpoint::create(file)? };
+    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
     let checkpoint =
         checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
     Ok(match pause {
@@ -414,6 +433,9 @@ impl Observer for Watch {
     }
 
     fn rows(&mut self, rows: Range<usize>) {
+        if let Some(curves) = &mut self.curves {
+            curves.rows(rows.clone());
+        }
         self.sink.rows(rows);
     }
 

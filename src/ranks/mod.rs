@@ -152,12 +152,20 @@ impl Ranks {
         if self.size == 1 {
             return mine;
         }
-        let failed = self.all(&[u8::from(mine.is_err())]);
-        let count = failed.iter().flatten().filter(|&&failed| failed == 1).count();
-        let first = failed.iter().position(|failed| failed[..] == [1]);
+        const FAILED: u8 = 1;
+        const INTERRUPTED: u8 = 2;
+        let told = match &mine {
+            Ok(_) => 0,
+            Err(Error::Interrupted) => INTERRUPTED,
+            Err(_) => FAILED,
+        };
+        let failed = self.all(&[told]).concat();
+        let count = failed.iter().filter(|&&failed| failed == FAILED).count();
+        let first = failed.iter().position(|&failed| failed == FAILED);
         match (first, mine) {
+            // Who interrupts one rank interrupts all.
+            (None, _) if failed.contains(&INTERRUPTED) => Err(Error::Interrupted),
             (None, mine) => mine,
-            (_, Err(Error::Interrupted)) => Err(Error::Interrupted),
             (Some(first), Err(e)) if first == self.rank => {
                 Err(Error::OnRank { rank: self.rank, failed: count, of: self.size, source: Box::new(e) })
             }
@@ -185,7 +193,13 @@ impl Ranks {
     /// not come back.
     pub fn end(self, error: &Error) -> ! {
         let code = match error {
-            Error::Interrupted => 130,
+            Error::Interrupted => {
+                // What rank 0 has to say about a checkpoint comes first.
+                if !self.first() {
+                    std::thread::sleep(SAY_FIRST);
+                }
+                130
+            }
             _ => {
                 // Where all have the same error one message will do.
                 if !self.first() {

@@ -136,10 +136,10 @@ impl<'a, T: Real> Iteration<'a, T> {
         Ok(())
     }
 
-    /// Puts a sum in the order of states back into its accumulators.
+    /// Puts a sum of this rank's rows, in the order of states, back into its accumulators.
     pub(crate) fn fill(&self, acc: &[Buffer<T>], sum: &[f64]) -> Result<()> {
         for (acc, part) in acc.iter().zip(&self.parts.parts) {
-            let own: Vec<T> = sum[part.rows.clone()].par_iter().map(|&p| T::of(p)).collect();
+            let own: Vec<T> = sum[self.parts.own(part)].par_iter().map(|&p| T::of(p)).collect();
             self.lanes[part.lane].upload(&own, acc, part.ghosts())?;
         }
         Ok(())

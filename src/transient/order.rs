@@ -1,14 +1,17 @@
 //! Orders of the states: neighbours in the chain close together in memory, and halos small.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
-use super::solve::Observer;
+use super::solve::{Observer, Problem};
 use super::split::{How, share, split};
 use crate::Result;
 use crate::lane::Lane;
+use crate::lane::cpu::expect_memory;
+use crate::ranks::Ranks;
 
 /// An order of the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -47,15 +50,18 @@ pub(super) struct Reordered<'a> {
     /// The model's number of each state of this order, and the other way round.
     old: Vec<u32>,
     new: Vec<u32>,
+    ranks: Ranks,
+    /// Where the chain begins, one probability of each state in the model's order.
+    pub(super) initial: Cow<'a, [f64]>,
 }
 
 impl<'a> Reordered<'a> {
-    fn new(inner: &'a dyn Transitions, old: Vec<u32>) -> Self {
+    fn new(inner: &'a dyn Transitions, old: Vec<u32>, ranks: Ranks, initial: Cow<'a, [f64]>) -> Self {
         let mut new = vec![0; old.len()];
         for (place, &state) in old.iter().enumerate() {
             new[state as usize] = place as u32;
         }
-        Self { inner, old, new }
+        Self { inner, old, new, ranks, initial }
     }
 
     /// A vector in this order.
@@ -70,7 +76,7 @@ impl<'a> Reordered<'a> {
 
     /// An observer of this order that tells `inner` results in the model's own.
     pub(super) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
-        Restore { inner, new: &self.new }
+        Restore { inner, order: self, rows: vec![0..self.new.len()] }
     }
 
     fn renumber(&self, row: &mut [(u32, f64)]) {
@@ -101,7 +107,32 @@ impl Transitions for Reordered<'_> {
 
 struct Restore<'a> {
     inner: &'a mut dyn Observer,
-    new: &'a [u32],
+    order: &'a Reordered<'a>,
+    /// States of every rank: as many in the model's order as it has in the other.
+    rows: Vec<Range<usize>>,
+}
+
+impl Restore<'_> {
+    /// This rank's states in the model's order, of probabilities of as many in the other: each rank sends the others
+    /// what is theirs, ascending by the model's numbers.
+    fn collected(&self, probabilities: &[f64]) -> Vec<f64> {
+        let Reordered { new, ranks, .. } = self.order;
+        let mine = &self.rows[ranks.rank()];
+        let here = |place: u32| mine.contains(&(place as usize));
+        let to = |states: &Range<usize>| -> Vec<u32> {
+            let places = new[states.clone()].iter().filter(|&&place| here(place));
+            let values: Vec<f64> = places.map(|&place| probabilities[place as usize - mine.start]).collect();
+            bytemuck::cast_slice(&values).to_vec()
+        };
+        let arrived = ranks.trade(self.rows.iter().map(to).collect());
+        let mut arrived: Vec<_> = arrived
+            .iter()
+            .map(|values| bytemuck::pod_collect_to_vec::<u32, f64>(values).into_iter())
+            .collect();
+        let of = |place: u32| self.rows.partition_point(|rows| rows.end <= place as usize);
+        let next = |&place: &u32| arrived[of(place)].next().expect("every place is some rank's");
+        new[mine.clone()].iter().map(next).collect()
+    }
 }
 
 impl Observer for Restore<'_> {
@@ -109,27 +140,59 @@ impl Observer for Restore<'_> {
         self.inner.progress(done, all)
     }
 
+    fn rows(&mut self, rows: Range<usize>) {
+        let bounds = self.order.ranks.all(&[rows.start as u64, rows.end as u64]);
+        self.rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
+        self.inner.rows(rows);
+    }
+
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        let restored: Vec<f64> = self.new.par_iter().map(|&place| probabilities[place as usize]).collect();
+        let restored: Vec<f64> = match self.order.ranks.several() {
+            true => self.collected(probabilities),
+            false => self.order.new.par_iter().map(|&place| probabilities[place as usize]).collect(),
+        };
         self.inner.result(index, &restored)
     }
 }
 
+/// Bytes a state of the whole chain: whether it was seen, its place twice, its initial probability twice.
+const WHOLE: u64 = 1 + 2 * 4 + 2 * 8;
+
 /// The chain in the order wanted, if that is not its own, and the order's name.
+///
+/// Every rank looks at all states then, and finds the same order.
+///
+/// # Errors
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that; those of a lane that is
+/// measured.
 pub(super) fn reorder<'a>(
     lanes: &[Lane],
-    transitions: &'a dyn Transitions,
-    initial: &[f64],
+    problem: &Problem<'a>,
+    initial: &'a [f64],
     lengths: &[u32],
     real: u64,
     how: How,
     wanted: Order,
 ) -> Result<(Option<Reordered<'a>>, Order)> {
-    let make =
-        |order: Order| Reordered::new(transitions, breadth_first(transitions, initial, order == Order::Rcm));
+    let (transitions, ranks) = (problem.transitions, how.ranks);
+    let make = |order: Order, initial: Cow<'a, [f64]>| {
+        let old = breadth_first(transitions, &initial, order == Order::Rcm);
+        Reordered::new(transitions, old, ranks, initial)
+    };
     match wanted {
         Order::Natural => return Ok((None, Order::Natural)),
-        Order::Bfs | Order::Rcm => return Ok((Some(make(wanted)), wanted)),
+        Order::Bfs | Order::Rcm if ranks.several() => {
+            let n = transitions.states();
+            let room = expect_memory(n as u64 * WHOLE, || {
+                format!(
+                    "an order of {n} states, which every rank finds by itself (--order natural takes no such memory)"
+                )
+            });
+            ranks.agree(room)?;
+            let initial = ranks.agree(problem.initial.probabilities(n))?;
+            return Ok((Some(make(wanted, initial.into())), wanted));
+        }
+        Order::Bfs | Order::Rcm => return Ok((Some(make(wanted, initial.into())), wanted)),
         // Other orders take a look at all states, of which a rank knows its own.
         Order::Auto if lanes.len() == 1 || how.ranks.several() => return Ok((None, Order::Natural)),
         Order::Auto => {}
@@ -145,7 +208,7 @@ pub(super) fn reorder<'a>(
     let mut chosen = (None, Order::Natural);
     if share > WORTHWHILE {
         for order in [Order::Bfs, Order::Rcm] {
-            let reordered = make(order);
+            let reordered = make(order, initial.into());
             let lengths: Cow<'_, [u32]> =
                 reordered.old.iter().map(|&state| lengths[state as usize]).collect();
             let (step, _) = predicted(&reordered, &lengths)?;
@@ -275,14 +338,15 @@ mod tests {
             states.sort_unstable();
             assert!(states.iter().copied().eq(0..1000), "every state once");
             // Two at a time around the ring, from one end to the other.
-            assert_eq!(bandwidth(&Reordered::new(&ring, order)), 2);
+            assert_eq!(bandwidth(&Reordered::new(&ring, order, Ranks::ALONE, Cow::Borrowed(&[]))), 2);
         }
     }
 
     #[test]
     fn a_reordered_chain_has_the_same_transitions_with_ascending_columns() {
         let ring = scattered(50);
-        let reordered = Reordered::new(&ring, breadth_first(&ring, &[1.0; 50], true));
+        let reordered =
+            Reordered::new(&ring, breadth_first(&ring, &[1.0; 50], true), Ranks::ALONE, Cow::Borrowed(&[]));
 
         for state in 0..50 {
             let (mut own, mut theirs) = (Vec::new(), Vec::new());

@@ -232,8 +232,9 @@ pub fn solve_resumable(
     observer: &mut dyn Observer,
     checkpoint: &mut Checkpoint,
 ) -> Result<Solution> {
-    check(problem, options)?;
-    let mut keeper = Keeper::new(checkpoint, lanes, precision, problem, options)?;
+    let ranks = options.split.ranks;
+    ranks.agree(check(problem, options))?;
+    let mut keeper = ranks.agree(Keeper::new(checkpoint, lanes, precision, problem, options))?;
     let options = Options { order: keeper.order().unwrap_or(options.order), ..*options };
     let solution = solve_kept(lanes, precision, problem, &options, observer, &mut keeper)?;
     keeper.complete();
@@ -322,9 +323,6 @@ fn solve_in<T: Real>(
     let n = problem.transitions.states();
     let ranks = options.split.ranks;
     ranks.agree(expect_room::<T>(lanes, problem.transitions, ranks))?;
-    if ranks.several() {
-        ranks.agree(expect_shareable(problem, options))?;
-    }
     let survey = surveyed::<T>(lanes, problem.transitions, ranks)?;
     let own = survey.rows.clone();
     let initial = ranks.agree(problem.initial.probabilities_of(own.clone(), n))?;
@@ -332,11 +330,10 @@ fn solve_in<T: Real>(
         observer.rows(own.clone());
     }
     let (real, how) = (T::PRECISION.bytes(), options.split);
-    let (reordered, order) =
-        reorder(lanes, problem.transitions, &initial, &survey.lengths, real, how, options.order)?;
+    let (reordered, order) = reorder(lanes, problem, &initial, &survey.lengths, real, how, options.order)?;
     keeper.chosen(order);
     if let Some(reordered) = reordered {
-        let initial = Initial::Distribution(reordered.permute(&initial));
+        let initial = Initial::Distribution(reordered.permute(&reordered.initial));
         let rewards = reordered.rewards(problem.rewards);
         let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
         let options = Options { order: Order::Natural, ..*options };
@@ -374,6 +371,7 @@ fn solve_in<T: Real>(
             }
         }
     }
+    keeper.own(&own)?;
     solution.terms = keeper.replay(&mut times, &mut observer)?;
     if times.iter().all(Option::is_some) && solution.terms > 0 {
         solution.matrix.format = "none: the checkpoint was complete".to_owned();
@@ -450,23 +448,6 @@ pub(super) fn surveyed<T: Real>(
     let rows = rows_of(&shares, before, lanes.len());
     // Sums over ranks are made by the thread that asked, not in a lane's.
     Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks) })
-}
-
-/// An error for what one process alone can do.
-fn expect_shareable(problem: &Problem<'_>, options: &Options) -> Result<()> {
-    if problem.times.iter().any(|t| t.is_infinite()) {
-        return Err(Error::Invalid(
-            "the steady state is certified by one process; give a finite --time, or start kolmo without mpirun"
-                .to_owned(),
-        ));
-    }
-    if matches!(options.order, Order::Bfs | Order::Rcm) {
-        return Err(Error::Invalid(format!(
-            "--order {} looks at all states at once, and ranks know their own; leave it out",
-            options.order.name()
-        )));
-    }
-    Ok(())
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.

@@ -11,13 +11,16 @@
 //!
 //! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
 //! soon; the empty state of a saturated queue is not in a lifetime.
+//!
+//! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::chain::Transitions;
+use super::chain::add_rates;
 use super::checkpoint::{Keeper, Phase};
+use super::classes::{Classes, Known};
 use super::iteration::Iteration;
+use super::meeting::expected_steps;
 use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::Real;
@@ -90,7 +93,7 @@ pub(super) fn run<T: Real>(
     observer: &mut dyn Observer,
     keeper: &mut Keeper<'_>,
 ) -> Result<u64> {
-    let transitions = built.problem.transitions;
+    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
@@ -123,13 +126,16 @@ pub(super) fn run<T: Real>(
                 s.advance(&mut iteration, 1 << 10, observer, keeper)?;
             }
             let probable = iteration.newest()?;
-            let reached = reachable(transitions, &built.initial);
-            let (targets, observed) = (closed_class_states(transitions, &reached, &probable), &mut *observer);
+            let known = Known::new(transitions, ranks, built.parts.rows.clone());
+            let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
+            let (targets, observed) = (&representatives, &mut *observer);
             let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
-            let meeting = built.lanes[0]
-                .host(|| expected_steps(transitions, alpha, &targets, &reached, most, observed));
+            let mut bound =
+                || expected_steps(transitions, alpha, &known, ranks, targets, &reached, most, observed);
+            // Sums over ranks are made by the thread that asked, not in a lane's.
+            let meeting = if ranks.several() { bound() } else { built.lanes[0].host(bound) };
             let meeting = keeper.rescue(meeting, || Ok((s.phase(None), vec![probable])))?;
-            Certificate { meeting, classes: targets.len() }
+            Certificate { meeting, classes: representatives.len() }
         }
     };
     s.certificate = Some(certificate);
@@ -151,7 +157,13 @@ pub(super) fn run<T: Real>(
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
     // The mass has drifted with rounding by a measured amount; the limit's is 1.
-    let mass = super::chain::exit_rate(limit.iter().copied());
+    let mut mass = [0.0; 2];
+    ranks.relay(&mut mass, |mass| {
+        let mut state = [mass[0], mass[1]];
+        add_rates(&mut state, limit.iter().copied());
+        mass.copy_from_slice(&state);
+    });
+    let mass = mass[0] + mass[1];
     limit.iter_mut().for_each(|p| *p /= mass);
     // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
     // on the way shifted mass between them.
@@ -162,7 +174,10 @@ pub(super) fn run<T: Real>(
     let rounding = floor + on_the_way + 2.0 * (mass - 1.0).abs() + 4.0 * T::PRECISION.unit_roundoff();
     for &index in which {
         let rewards = built.problem.rewards.iter().map(|r| {
-            let instantaneous = r.values.iter().zip(&limit).map(|(r, p)| r * p).sum::<f64>();
+            let mut sum = [0.0];
+            let own = &r.values[built.parts.rows.clone()];
+            ranks.relay(&mut sum, |sum| own.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
+            let [instantaneous] = sum;
             // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
             // and which, the limit does not tell.
             let error = (steady_state + rounding) * r.values.iter().fold(0.0f64, |m, r| m.max(r.abs()));
@@ -186,273 +201,4 @@ pub(super) fn run<T: Real>(
         }
     }
     Ok(terms)
-}
-
-/// The states that can be reached from where the chain begins.
-fn reachable(transitions: &dyn Transitions, initial: &[f64]) -> Vec<bool> {
-    let mut reached: Vec<bool> = initial.iter().map(|&p| p > 0.0).collect();
-    let mut open: Vec<u32> = (0..initial.len() as u32).filter(|&s| reached[s as usize]).collect();
-    let mut row = Vec::new();
-    while let Some(state) = open.pop() {
-        row.clear();
-        transitions.outgoing(state as usize, &mut row);
-        for &(to, _) in &row {
-            if !reached[to as usize] {
-                reached[to as usize] = true;
-                open.push(to);
-            }
-        }
-    }
-    reached
-}
-
-/// The most probable state of each closed class of communicating states that is reached: of each strongly connected
-/// component that is never left (R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1,
-/// 1972).
-fn closed_class_states(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> Vec<usize> {
-    const UNSEEN: u32 = u32::MAX;
-    let n = transitions.states();
-    let (mut number, mut low) = (vec![UNSEEN; n], vec![0u32; n]);
-    let mut component = vec![false; n]; // assigned to a finished component
-    let mut stack: Vec<u32> = Vec::new();
-    let mut closed = Vec::new();
-    let mut counter = 0;
-    /// A state on the current path, its transitions, and the next of them to follow.
-    type Visit = (u32, Vec<(u32, f64)>, usize);
-    let mut path: Vec<Visit> = Vec::new();
-    let mut leaves = vec![false; n];
-    for root in 0..n {
-        if number[root] != UNSEEN || !reached[root] {
-            continue;
-        }
-        let mut enter = Some(root as u32);
-        loop {
-            if let Some(state) = enter.take() {
-                number[state as usize] = counter;
-                low[state as usize] = counter;
-                counter += 1;
-                stack.push(state);
-                let mut row = Vec::new();
-                transitions.outgoing(state as usize, &mut row);
-                path.push((state, row, 0));
-            }
-            let Some((state, row, next)) = path.last_mut() else { break };
-            let s = *state as usize;
-            if let Some(&(to, _)) = row.get(*next) {
-                *next += 1;
-                let to_place = to as usize;
-                if number[to_place] == UNSEEN {
-                    enter = Some(to);
-                } else if component[to_place] {
-                    leaves[s] = true;
-                } else {
-                    low[s] = low[s].min(number[to_place]);
-                }
-                continue;
-            }
-            if low[s] == number[s] {
-                let (mut left, mut best) = (false, s);
-                while let Some(member) = stack.pop() {
-                    let member = member as usize;
-                    component[member] = true;
-                    left |= leaves[member];
-                    if probable[member] > probable[best] {
-                        best = member;
-                    }
-                    if member == s {
-                        break;
-                    }
-                }
-                if !left {
-                    closed.push(best);
-                }
-                leaves[s] = left;
-            }
-            path.pop();
-            if let Some((parent, _, _)) = path.last() {
-                let p = *parent as usize;
-                if component[s] {
-                    leaves[p] = true;
-                } else {
-                    low[p] = low[p].min(low[s]);
-                }
-            }
-        }
-    }
-    closed
-}
-
-/// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
-/// times over.
-struct Stochastic {
-    starts: Vec<usize>,
-    to: Vec<u32>,
-    probability: Vec<f64>,
-    /// The probability of staying.
-    stay: Vec<f64>,
-}
-
-const ROWS: usize = 4096;
-
-impl Stochastic {
-    fn new(transitions: &dyn Transitions, alpha: f64) -> Self {
-        let n = transitions.states();
-        let blocks = (0..n.div_ceil(ROWS)).into_par_iter();
-        let blocks = blocks.map(|b| Self::rows(transitions, alpha, b * ROWS..((b + 1) * ROWS).min(n)));
-        let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
-        for block in blocks.collect::<Vec<_>>() {
-            let before = all.to.len();
-            all.starts.extend(block.starts[1..].iter().map(|start| before + start));
-            all.to.extend(block.to);
-            all.probability.extend(block.probability);
-            all.stay.extend(block.stay);
-        }
-        all
-    }
-
-    fn rows(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
-        let mut rows = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
-        let mut row = Vec::new();
-        for state in states {
-            row.clear();
-            transitions.outgoing(state, &mut row);
-            rows.to.extend(row.iter().map(|&(to, _)| to));
-            rows.probability.extend(row.iter().map(|&(_, rate)| rate / alpha));
-            let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
-            rows.stay.push(1.0 - (rate / alpha).min(1.0));
-            rows.starts.push(rows.to.len());
-        }
-        rows
-    }
-
-    /// (P a)(state).
-    fn apply(&self, state: usize, a: &[f64]) -> f64 {
-        let row = self.starts[state]..self.starts[state + 1];
-        let moved =
-            self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
-        self.stay[state] * a[state] + moved.sum::<f64>()
-    }
-}
-
-/// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
-/// steps do not show one.
-fn expected_steps(
-    transitions: &dyn Transitions,
-    alpha: f64,
-    targets: &[usize],
-    reached: &[bool],
-    most: u64,
-    observer: &mut dyn Observer,
-) -> Result<Option<f64>> {
-    let n = transitions.states();
-    // Paths never see a state that is not reached; it counts as met.
-    let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
-    targets.iter().for_each(|&z| met[z] = true);
-    let mut a: Vec<f64> = met.iter().map(|&met| if met { 0.0 } else { 1.0 }).collect();
-    let mut next = vec![0.0; n];
-    let (mut largest, mut sum) = (a.iter().copied().fold(0.0, f64::max), 0.0);
-    let chain = Stochastic::new(transitions, alpha);
-    let mut steps = 0u64;
-    let mut best = f64::INFINITY;
-    while largest > 0.0 {
-        sum += largest;
-        let block = |(block, out): (usize, &mut [f64])| {
-            let mut largest = 0.0f64;
-            for (state, out) in (block * ROWS..).zip(out) {
-                if !met[state] {
-                    *out = chain.apply(state, &a);
-                    largest = largest.max(*out);
-                }
-            }
-            largest
-        };
-        largest = match n {
-            0..=ROWS => block((0, &mut next)),
-            _ => next.par_chunks_mut(ROWS).enumerate().map(block).reduce(|| 0.0, f64::max),
-        };
-        std::mem::swap(&mut a, &mut next);
-        steps += 1;
-        // The largest value falls monotonically; rounding of a few units in each of the steps is covered twice.
-        let rho = largest * (1.0 + 64.0 * f64::EPSILON * steps as f64);
-        if rho < 1.0 {
-            let bound = sum / (1.0 - rho);
-            // Going on pays while it halves what the certificate costs in precision.
-            if rho < 0.5 || (steps.is_multiple_of(1024) && bound > 0.9 * best) {
-                return Ok(Some(bound));
-            }
-            if steps.is_multiple_of(1024) {
-                best = bound;
-            }
-        }
-        if steps.is_multiple_of(64) {
-            observer.progress(0, 0)?;
-        }
-        if steps >= most {
-            return Ok((rho < 1.0).then(|| sum / (1.0 - rho)));
-        }
-    }
-    Ok(Some(sum))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transient::chain::TransitionList;
-    use crate::transient::csr::Csr;
-
-    struct Silent;
-    impl Observer for Silent {
-        fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-            Ok(())
-        }
-        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
-            Ok(())
-        }
-    }
-
-    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
-        let list = TransitionList {
-            from: transitions.iter().map(|t| t.0).collect(),
-            to: transitions.iter().map(|t| t.1).collect(),
-            rate: transitions.iter().map(|t| t.2).collect(),
-        };
-        Csr::from_list(n, &list).unwrap()
-    }
-
-    #[test]
-    fn each_closed_class_has_one_representative() {
-        // 0 <-> 1 -> 2 <-> 3, 1 -> 4 absorbing, 5 -> 0; 6 on its own.
-        let chain = chain(
-            7,
-            &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 2, 1.0), (1, 4, 1.0), (5, 0, 1.0)],
-        );
-
-        let mut found = closed_class_states(&chain, &[true; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
-        found.sort_unstable();
-        assert_eq!(found, [3, 4, 6], "the more probable of 2 and 3");
-
-        let reached = reachable(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(
-            closed_class_states(&chain, &reached, &[0.5; 7]).len(),
-            1,
-            "4 and 6 are not reached from 2"
-        );
-    }
-
-    #[test]
-    fn expected_steps_bound_a_walk_on_a_line_from_above() {
-        // From state 9 of a birth-death chain with equal rates down to 0: 9·10 expected jumps, of two rates each
-        // step (α = 2), one at the end.
-        let mut list = Vec::new();
-        for i in 0..9u32 {
-            list.push((i, i + 1, 1.0));
-            list.push((i + 1, i, 1.0));
-        }
-        let chain = chain(10, &list);
-
-        let bound = expected_steps(&chain, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
-
-        // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
-        assert!((90.0..=400.0).contains(&bound), "{bound}");
-    }
 }

@@ -346,13 +346,20 @@ fn tuned(bytes: &[u8]) {
     });
 }
 
-/// Checkpoints, as they are and with the hash that the bytes before it ask for.
+/// Checkpoints, as they are and with the hash that the head before it asks for.
 fn checkpoint(bytes: &[u8]) {
     let path = Path::new("run.kept");
     named(path, kolmo::transient::checkpoint::inspect(path, bytes));
-    if let Some(body) = bytes.len().checked_sub(16) {
-        let hash = twox_hash::XxHash3_128::oneshot(&bytes[..body]);
-        let right = [&bytes[..body], &hash.to_le_bytes()].concat();
+    // Behind the version, its length and the head's.
+    let number = |from: usize, len: usize| -> Option<usize> {
+        let mut le = [0; 8];
+        le[..len].copy_from_slice(bytes.get(from..from + len)?);
+        usize::try_from(u64::from_le_bytes(le)).ok().filter(|&number| number < bytes.len())
+    };
+    let head = number(20, 4).and_then(|version| Some(32 + version + number(24 + version, 8)?));
+    if let Some(head) = head.filter(|head| head + 16 <= bytes.len()) {
+        let hash = twox_hash::XxHash3_128::oneshot(&bytes[..head]);
+        let right = [&bytes[..head], &hash.to_le_bytes(), &bytes[head + 16..]].concat();
         named(path, kolmo::transient::checkpoint::inspect(path, &right));
     }
 }

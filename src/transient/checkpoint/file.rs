@@ -1,108 +1,218 @@
 //! The bytes of a checkpoint.
+//!
+//! One file, whatever the number of ranks: each writes its rows of every vector at their place, under a temporary name
+//! that rank 0 turns into the file's own when all of them are on the disk.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use super::identity::Identity;
 use super::keeper::State;
 use crate::io::output::OutputFile;
+use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
 /// Number of the layout.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest head: a run has at most ten million times, each with some hundred bytes.
 const MOST_HEAD: u64 = 1 << 32;
+/// Most states of a vector that are hashed together.
+const SEGMENT: usize = 1 << 20;
+/// Numbers that are turned into bytes together.
+const PIECE: usize = 1 << 14;
 
-/// What a checkpoint holds.
+/// What this rank's part of a checkpoint holds.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) identity: Identity,
     pub(super) state: State,
+    /// The states that the vectors are of.
+    pub(super) rows: Range<usize>,
     /// Results delivered: (place of the time, probabilities).
     pub(super) delivered: Vec<(usize, Vec<f64>)>,
     /// Iterate and open sums.
     pub(super) vectors: Vec<Vec<f64>>,
 }
 
-#[derive(Serialize, Deserialize)]
+impl Kept {
+    /// All vectors, with whether they are stored in single precision.
+    fn all(&self) -> impl Iterator<Item = (&[f64], bool)> {
+        let single = single(&self.identity);
+        let results = self.delivered.iter().map(|(_, values)| (&values[..], false));
+        results.chain(self.vectors.iter().map(move |values| (&values[..], single)))
+    }
+}
+
+fn single(identity: &Identity) -> bool {
+    identity.precision == "f32"
+}
+
+fn bytes_of(single: bool) -> u64 {
+    if single { 4 } else { 8 }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct Head<I, S> {
     identity: I,
     state: S,
     delivered: Vec<usize>,
     vectors: usize,
+    /// First state of each segment.
+    starts: Vec<u64>,
+    /// Of each vector, in the order of their bytes, the hashes of its segments.
+    hashes: Vec<u128>,
 }
 
-/// Passes bytes on and hashes them.
-struct Hashed<I> {
-    inner: I,
-    hasher: XxHash3_128,
-}
-
-impl<I> Hashed<I> {
-    fn new(inner: I) -> Self {
-        Self { inner, hasher: XxHash3_128::new() }
+/// Passes numbers on as bytes.
+fn each_piece(values: &[f64], single: bool, mut sink: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(8 * PIECE.min(values.len()));
+    for values in values.chunks(PIECE) {
+        bytes.clear();
+        match single {
+            true => bytes.extend(values.iter().flat_map(|v| (*v as f32).to_le_bytes())),
+            false => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+        }
+        sink(&bytes)?;
     }
+    Ok(())
 }
 
-impl<I: Write> Hashed<I> {
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.hasher.write(bytes);
-        self.inner.write_all(bytes)
+fn hash(values: &[f64], single: bool) -> u128 {
+    let mut hasher = XxHash3_128::new();
+    let _ = each_piece(values, single, |bytes| {
+        hasher.write(bytes);
+        Ok(())
+    });
+    hasher.finish_128()
+}
+
+/// Writes under a temporary name, waits for the disk, and puts the file in its place. Every rank is told whether that
+/// was done.
+pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
+    // A segment belongs to one rank.
+    let mine: Vec<u64> = kept.rows.clone().step_by(SEGMENT).map(|start| start as u64).collect();
+    let hashes: Vec<u128> = kept
+        .all()
+        .flat_map(|(values, single)| {
+            let hash = move |values: &[f64]| hash(values, single);
+            values.par_chunks(SEGMENT).map(hash).collect::<Vec<_>>()
+        })
+        .collect();
+    let starts = ranks.all(&mine);
+    let known = ranks.all(&hashes);
+    // By vectors, as each rank has them by its own.
+    let mut hashes = Vec::with_capacity(known.iter().map(Vec::len).sum());
+    for vector in 0..kept.delivered.len() + kept.vectors.len() {
+        for (starts, hashed) in starts.iter().zip(&known) {
+            hashes.extend(&hashed[vector * starts.len()..][..starts.len()]);
+        }
     }
-}
-
-/// Writes under a temporary name, waits for the disk, and puts the file in its place.
-pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
-    let mut file = OutputFile::create(path)?;
-    put(&mut file, kept).map_err(|source| file.error(source))?;
-    file.commit_durably()
-}
-
-fn put(file: &mut OutputFile, kept: &Kept) -> io::Result<()> {
     let head = Head {
         identity: &kept.identity,
         state: &kept.state,
         delivered: kept.delivered.iter().map(|(index, _)| *index).collect(),
         vectors: kept.vectors.len(),
+        starts: starts.concat(),
+        hashes,
     };
-    let head = postcard::to_stdvec(&head).map_err(io::Error::other)?;
-    let mut out = Hashed::new(&mut *file);
-    out.put(MAGIC)?;
-    out.put(&LAYOUT.to_le_bytes())?;
-    out.put(&(VERSION.len() as u32).to_le_bytes())?;
-    out.put(VERSION.as_bytes())?;
-    out.put(&(head.len() as u64).to_le_bytes())?;
-    out.put(&head)?;
-    let mut bytes = Vec::new();
-    let mut vector = |values: &[f64], single: bool| -> io::Result<()> {
-        for values in values.chunks(1 << 14) {
-            bytes.clear();
-            match single {
-                true => bytes.extend(values.iter().flat_map(|v| (*v as f32).to_le_bytes())),
-                false => bytes.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+    let io = |source| Error::Io { path: path.into(), source };
+    let head = encoded(&head).map_err(io);
+    if !ranks.several() {
+        let (head, mut file) = (head?, OutputFile::create(path)?);
+        let mut put = || {
+            file.write_all(&head)?;
+            kept.all()
+                .try_for_each(|(values, single)| each_piece(values, single, |bytes| file.write_all(bytes)))
+        };
+        return put().map_err(io).and_then(|()| file.commit_durably());
+    }
+    // Whether everybody did his part, or the first that did not tells why.
+    let told = |mine: Result<()>| -> Result<()> {
+        let texts = ranks.texts(&mine.err().map_or(String::new(), |e| e.to_string()));
+        match texts.into_iter().enumerate().find(|(_, text)| !text.is_empty()) {
+            None => Ok(()),
+            Some((rank, text)) => {
+                Err(Error::File { path: path.into(), reason: format!("on rank {rank}: {text}") })
             }
-            out.put(&bytes)?;
         }
-        Ok(())
     };
-    for (_, values) in &kept.delivered {
-        vector(values, false)?;
-    }
-    for values in &kept.vectors {
-        vector(values, kept.identity.precision == "f32")?;
-    }
-    let hash = out.hasher.finish_128();
-    file.write_all(&hash.to_le_bytes())
+    let file = match ranks.first() {
+        true => head.and_then(|head| {
+            let mut file = OutputFile::create(path)?;
+            file.write_all(&head).and_then(|()| file.flush()).map_err(io)?;
+            Ok(Some((file, head.len() as u64)))
+        }),
+        false => Ok(None),
+    };
+    let (file, failed) = file.map_or_else(|e| (None, Err(e)), |file| (file, Ok(())));
+    told(failed)?;
+    let (temporary, data) = file.as_ref().map_or((String::new(), 0), |(file, data)| {
+        (file.temporary().map_or(String::new(), |path| path.to_string_lossy().into_owned()), *data)
+    });
+    let (temporary, data) = (ranks.texts(&temporary).swap_remove(0), ranks.all(&[data])[0][0]);
+    told(rows_into(&temporary, data, kept))?;
+    told(file.map_or(Ok(()), |(file, _)| file.commit_durably()))
 }
 
-/// Reads the file; none if there is none.
-pub(super) fn read(path: &Path) -> Result<Option<Kept>> {
+fn encoded(head: &Head<&Identity, &State>) -> io::Result<Vec<u8>> {
+    let head = postcard::to_stdvec(head).map_err(io::Error::other)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(LAYOUT.to_le_bytes());
+    bytes.extend((VERSION.len() as u32).to_le_bytes());
+    bytes.extend(VERSION.as_bytes());
+    bytes.extend((head.len() as u64).to_le_bytes());
+    bytes.extend(head);
+    let hash = XxHash3_128::oneshot(&bytes);
+    bytes.extend(hash.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Writes a rank's rows into the file that rank 0 has opened, and waits for the disk.
+fn rows_into(name: &str, data: u64, kept: &Kept) -> Result<()> {
+    let path = PathBuf::from(name);
+    let failed = |source| Error::Io { path: path.clone(), source };
+    if name.is_empty() {
+        let reason = "ranks write a checkpoint at their places in it, which a pipe or device does not have";
+        return Err(Error::Invalid(reason.to_owned()));
+    }
+    let mut file = File::options().write(true).open(&path).map_err(|e| {
+        Error::Invalid(format!(
+            "rank 0 has opened it, and here it is not to be seen ({e}); ranks write one file, so name one in a directory \
+             that all of them have"
+        ))
+    })?;
+    let mut at = data;
+    for (values, single) in kept.all() {
+        let bytes = bytes_of(single);
+        file.seek(SeekFrom::Start(at + bytes * kept.rows.start as u64)).map_err(failed)?;
+        each_piece(values, single, |bytes| file.write_all(bytes)).map_err(failed)?;
+        at += bytes * kept.identity.states;
+    }
+    file.sync_all().map_err(failed)
+}
+
+/// A checkpoint whose head is read, and whose vectors can be.
+#[derive(Debug)]
+pub(super) struct Stored<I> {
+    path: PathBuf,
+    input: I,
+    head: Head<Identity, State>,
+    /// Where the vectors begin.
+    data: u64,
+    /// Hash of the head, and so of all the file.
+    pub(super) hash: u128,
+}
+
+/// Opens the file; none if there is none.
+pub(super) fn open(path: &Path) -> Result<Option<Stored<File>>> {
     let failed = |source| Error::Io { path: path.into(), source };
     let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -112,7 +222,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>> {
     if !length.is_file() {
         return Err(damaged(path, "it is no file"));
     }
-    parse(path, BufReader::with_capacity(1 << 18, file), length.len()).map(Some)
+    Stored::open(path, file, length.len()).map(Some)
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
@@ -121,19 +231,13 @@ fn damaged(path: &Path, why: &str) -> Error {
     Error::File { path: path.into(), reason }
 }
 
-/// Reads `length` bytes.
-pub(super) fn parse(path: &Path, input: impl Read, length: u64) -> Result<Kept> {
-    let mut input = Input { path, input: Hashed::new(input), left: length };
-    if input.array::<16>().is_ok_and(|magic| magic == *MAGIC) {
-        input.rest()
-    } else {
-        Err(damaged(path, "it does not begin as one"))
-    }
-}
+const CHANGED: &str = "its bytes are not those that were written";
 
+/// The bytes before the vectors.
 struct Input<'a, I> {
     path: &'a Path,
-    input: Hashed<I>,
+    input: I,
+    hasher: XxHash3_128,
     /// Bytes that are still there.
     left: u64,
 }
@@ -144,13 +248,8 @@ impl<I: Read> Input<'_, I> {
             Some(left) => left,
             None => return Err(damaged(self.path, "it ends too early")),
         };
-        match self.input.inner.read_exact(bytes) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(damaged(self.path, "it ends too early"));
-            }
-            done => done.map_err(|source| Error::Io { path: self.path.into(), source })?,
-        }
-        self.input.hasher.write(bytes);
+        exactly(self.path, &mut self.input, bytes)?;
+        self.hasher.write(bytes);
         Ok(())
     }
 
@@ -169,64 +268,133 @@ impl<I: Read> Input<'_, I> {
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
+}
 
-    fn vector(&mut self, n: usize, single: bool) -> Result<Vec<f64>> {
-        let bytes = self.bytes(n as u64 * if single { 4 } else { 8 })?;
-        Ok(match single {
-            true => bytes.as_chunks().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
-            false => bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
-        })
+fn exactly(path: &Path, input: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
+    match input.read_exact(bytes) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(damaged(path, "it ends too early")),
+        done => done.map_err(|source| Error::Io { path: path.into(), source }),
     }
+}
 
-    fn rest(mut self) -> Result<Kept> {
-        let layout = u32::from_le_bytes(self.array()?);
-        let length = u32::from_le_bytes(self.array()?).into();
-        let version = match length {
-            0..=64 => String::from_utf8_lossy(&self.bytes(length)?).into_owned(),
-            _ => return Err(damaged(self.path, "its version has no end")),
+impl<I: Read + Seek> Stored<I> {
+    /// Reads the head of a checkpoint of `length` bytes.
+    pub(super) fn open(path: &Path, input: I, length: u64) -> Result<Self> {
+        let mut input = Input { path, input, hasher: XxHash3_128::new(), left: length };
+        if !input.array::<16>().is_ok_and(|magic| magic == *MAGIC) {
+            return Err(damaged(path, "it does not begin as one"));
+        }
+        let layout = u32::from_le_bytes(input.array()?);
+        let version_length = u32::from_le_bytes(input.array()?).into();
+        let version = match version_length {
+            0..=64 => String::from_utf8_lossy(&input.bytes(version_length)?).into_owned(),
+            _ => return Err(damaged(path, "its version has no end")),
         };
         if version != VERSION || layout != LAYOUT {
             return Err(Error::File {
-                path: self.path.into(),
+                path: path.into(),
                 reason: format!(
                     "the checkpoint is of kolmo {version} (layout {layout}), this is {VERSION} (layout {LAYOUT}); finish \
                      it with that version, or delete it or name another to start afresh"
                 ),
             });
         }
-        let length = u64::from_le_bytes(self.array()?);
-        if length > MOST_HEAD {
-            return Err(damaged(self.path, "its head has no end"));
+        let head_length = u64::from_le_bytes(input.array()?);
+        if head_length > MOST_HEAD {
+            return Err(damaged(path, "its head has no end"));
         }
-        let head = self.bytes(length)?;
+        let head = input.bytes(head_length)?;
+        let hash = input.hasher.clone().finish_128();
+        if u128::from_le_bytes(input.array()?) != hash {
+            return Err(damaged(path, CHANGED));
+        }
         let head: Head<Identity, State> = postcard::from_bytes(&head)
-            .map_err(|e| damaged(self.path, &format!("its head cannot be read ({e})")))?;
-        let single = match &head.identity.precision[..] {
-            "f32" => true,
-            "f64" => false,
-            _ => return Err(damaged(self.path, "its precision is none")),
-        };
-        let (n, counts) = (head.identity.states, [head.delivered.len() as u64, head.vectors as u64]);
-        let expected = (|| {
-            let results = counts[0].checked_mul(8)?.checked_mul(n)?;
-            let vectors = counts[1].checked_mul(if single { 4 } else { 8 })?.checked_mul(n)?;
-            results.checked_add(vectors)?.checked_add(16)
-        })();
-        if n > u64::from(u32::MAX) || expected != Some(self.left) {
-            return Err(damaged(self.path, "its length is not what its head says"));
+            .map_err(|e| damaged(path, &format!("its head cannot be read ({e})")))?;
+        if !matches!(&head.identity.precision[..], "f32" | "f64") {
+            return Err(damaged(path, "its precision is none"));
         }
-        let mut delivered = Vec::with_capacity(head.delivered.len());
-        for index in head.delivered {
-            delivered.push((index, self.vector(n as usize, false)?));
+        let n = head.identity.states;
+        let expected = (|| {
+            let results = (head.delivered.len() as u64).checked_mul(8)?.checked_mul(n)?;
+            let each = bytes_of(single(&head.identity));
+            let vectors = (head.vectors as u64).checked_mul(each)?.checked_mul(n)?;
+            results.checked_add(vectors)
+        })();
+        if n > u64::from(u32::MAX) || expected != Some(input.left) {
+            return Err(damaged(path, "its length is not what its head says"));
+        }
+        let starts = &head.starts;
+        let ends = starts[1.min(starts.len())..].iter().copied().chain([n]);
+        let sound = starts.first().is_none_or(|&first| first == 0)
+            && starts.iter().zip(ends).all(|(&start, end)| start < end && end - start <= SEGMENT as u64)
+            && (n == 0) == starts.is_empty()
+            && (head.delivered.len().checked_add(head.vectors))
+                .and_then(|vectors| vectors.checked_mul(starts.len()))
+                == Some(head.hashes.len());
+        if !sound {
+            return Err(damaged(path, "its segments are not those of its states"));
+        }
+        let data = length - input.left;
+        Ok(Self { path: path.into(), input: input.input, head, data, hash })
+    }
+
+    /// Reads what it holds of some states. The segments that they lie in are checked.
+    pub(super) fn rows(mut self, rows: Range<usize>) -> Result<Kept> {
+        let (n, kept_single) = (self.head.identity.states, single(&self.head.identity));
+        let places = std::mem::take(&mut self.head.delivered);
+        let mut at = self.data;
+        let mut delivered = Vec::with_capacity(places.len());
+        for (number, index) in places.into_iter().enumerate() {
+            delivered.push((index, self.vector(number, at, &rows, false)?));
+            at += 8 * n;
         }
         let mut vectors = Vec::new();
-        for _ in 0..head.vectors {
-            vectors.push(self.vector(n as usize, single)?);
+        for number in 0..self.head.vectors {
+            vectors.push(self.vector(delivered.len() + number, at, &rows, kept_single)?);
+            at += bytes_of(kept_single) * n;
         }
-        let computed = self.input.hasher.clone().finish_128();
-        if u128::from_le_bytes(self.array()?) != computed {
-            return Err(damaged(self.path, "its bytes are not those that were written"));
+        Ok(Kept { identity: self.head.identity, state: self.head.state, rows, delivered, vectors })
+    }
+
+    /// The states of `rows` of a vector that lies at `at`.
+    fn vector(&mut self, number: usize, at: u64, rows: &Range<usize>, single: bool) -> Result<Vec<f64>> {
+        let starts = &self.head.starts;
+        let first = starts.partition_point(|&start| start <= rows.start as u64).saturating_sub(1);
+        let last = if rows.is_empty() { first } else { starts.partition_point(|&s| s < rows.end as u64) };
+        let each = bytes_of(single);
+        let mut values = Vec::with_capacity(rows.len());
+        let mut bytes = Vec::new();
+        for segment in first..last {
+            let (start, end) =
+                (starts[segment], starts.get(segment + 1).copied().unwrap_or(self.head.identity.states));
+            bytes.resize(((end - start) * each) as usize, 0);
+            self.input
+                .seek(SeekFrom::Start(at + start * each))
+                .map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            exactly(&self.path, &mut self.input, &mut bytes)?;
+            if XxHash3_128::oneshot(&bytes) != self.head.hashes[number * starts.len() + segment] {
+                return Err(damaged(&self.path, CHANGED));
+            }
+            let wanted = (rows.start as u64).max(start) - start..(rows.end as u64).min(end) - start;
+            let wanted = &bytes[(wanted.start * each) as usize..(wanted.end * each) as usize];
+            match single {
+                true => values.extend(wanted.as_chunks().0.iter().map(|b| f64::from(f32::from_le_bytes(*b)))),
+                false => values.extend(wanted.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b))),
+            }
         }
-        Ok(Kept { identity: head.identity, state: head.state, delivered, vectors })
+        Ok(values)
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.head.identity
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.head.state
+    }
+
+    /// Places of the times that were delivered.
+    pub(super) fn delivered(&self) -> &[usize] {
+        &self.head.delivered
     }
 }

@@ -1,25 +1,26 @@
 //! What a checkpoint belongs to.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use crate::Result;
 use crate::kernel::Precision;
+use crate::ranks::Ranks;
+use crate::sparse::BLOCK;
 use crate::transient::chain::{Initial, Transitions};
 use crate::transient::solve::{Method, Options, Problem};
 
-/// States whose transitions are hashed together.
-const ROWS: usize = 4096;
+/// Numbers that are hashed together.
+const NUMBERS: usize = 4096;
 
 /// Everything that the answer's bits depend on, but for devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) precision: String,
     pub(super) states: u64,
-    /// Hash of all transitions, by states in the model's own order.
+    /// Hash of all transitions, by states in the model's own order: the sum of those of blocks, each of which a rank
+    /// can find by itself.
     chain: u128,
     initial: u128,
     times: Vec<f64>,
@@ -32,17 +33,25 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    /// Every rank hashes its part of the chain.
     pub(super) fn of(precision: Precision, problem: &Problem<'_>, options: &Options) -> Result<Self> {
         let n = problem.transitions.states();
         let initial = match problem.initial {
             // Not every run needs the vector at this point, but one bit of it must not go unseen.
-            Initial::Distribution(values) => hash(values),
-            other => hash(&other.probabilities(n)?),
+            Initial::Distribution(values) => entries(values.iter().copied().enumerate()),
+            Initial::State(state) => entries([(*state, 1.0)]),
+            Initial::Uniform(among) => {
+                let each = 1.0 / among.len() as f64;
+                let mut among = among.clone();
+                among.sort_unstable();
+                among.dedup();
+                entries(among.iter().map(|&state| (state as usize, each)))
+            }
         };
         Ok(Self {
             precision: precision.to_string(),
             states: n as u64,
-            chain: transitions(problem.transitions),
+            chain: transitions(problem.transitions, options.split.ranks),
             initial,
             times: problem.times.to_vec(),
             epsilon: options.epsilon,
@@ -118,9 +127,9 @@ fn few(times: &[f64]) -> String {
 }
 
 fn hash(values: &[f64]) -> u128 {
-    let mut bytes = Vec::with_capacity(8 * ROWS);
+    let mut bytes = Vec::with_capacity(8 * NUMBERS);
     let mut hasher = XxHash3_128::new();
-    for values in values.chunks(ROWS) {
+    for values in values.chunks(NUMBERS) {
         bytes.clear();
         bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
         hasher.write(&bytes);
@@ -128,11 +137,21 @@ fn hash(values: &[f64]) -> u128 {
     hasher.finish_128()
 }
 
-fn transitions(chain: &dyn Transitions) -> u128 {
+/// Of a vector given by its entries other than zero.
+fn entries(entries: impl IntoIterator<Item = (usize, f64)>) -> u128 {
+    let mut hasher = XxHash3_128::new();
+    for (state, value) in entries.into_iter().filter(|(_, value)| value.to_bits() != 0) {
+        hasher.write(&(state as u64).to_le_bytes());
+        hasher.write(&value.to_le_bytes());
+    }
+    hasher.finish_128()
+}
+
+fn transitions(chain: &dyn Transitions, ranks: Ranks) -> u128 {
     let n = chain.states();
-    let block = |states: Range<usize>| -> u128 {
-        let (mut row, mut bytes) = (Vec::new(), Vec::new());
-        for state in states {
+    let block = |block: usize| -> u128 {
+        let (mut row, mut bytes) = (Vec::new(), (block as u64).to_le_bytes().to_vec());
+        for state in block * BLOCK..((block + 1) * BLOCK).min(n) {
             row.clear();
             chain.outgoing(state, &mut row);
             bytes.extend((row.len() as u32).to_le_bytes());
@@ -143,9 +162,8 @@ fn transitions(chain: &dyn Transitions) -> u128 {
         }
         XxHash3_128::oneshot(&bytes)
     };
-    let blocks = (0..n.div_ceil(ROWS)).into_par_iter();
-    let hashes: Vec<u128> = blocks.map(|b| block(b * ROWS..((b + 1) * ROWS).min(n))).collect();
-    let mut hasher = XxHash3_128::new();
-    hashes.iter().for_each(|hash| hasher.write(&hash.to_le_bytes()));
-    hasher.finish_128()
+    let mine = ranks.share(n.div_ceil(BLOCK) as u64);
+    let mine = (mine.start as usize..mine.end as usize).into_par_iter().map(block);
+    let sum = mine.reduce(|| 0, u128::wrapping_add);
+    ranks.all(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
 }

@@ -1,14 +1,16 @@
 //! Keeps a run's state while it works, and gives it back to a run that goes on.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::file::Kept;
 use super::identity::Identity;
-use super::{Busy, Checkpoint};
+use super::{Busy, Checkpoint, Held};
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::ranks::Ranks;
 use crate::transient::order::Order;
 use crate::transient::solve::{Observer, Options, Problem, TimeResult};
 use crate::transient::stationary::StationaryState;
@@ -20,6 +22,11 @@ use crate::{Error, Result};
 const LEG: Duration = Duration::from_millis(200);
 /// Longest that an interruption waits for such a moment.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What a rank wants at the end of a leg.
+const GO_ON: u8 = 0;
+const KEEP: u8 = 1;
+const STOP: u8 = 2;
 
 /// What is kept of a run beside its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,9 +81,14 @@ pub(crate) struct Keeper<'a> {
 
 struct Active<'a> {
     checkpoint: &'a mut Checkpoint,
+    ranks: Ranks,
+    /// This rank's states, once they are known.
+    rows: Range<usize>,
     identity: Identity,
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
+    /// What to go on from, until the rows are known.
+    held: Option<Held>,
     /// The phase to go on with, until it is taken over.
     resumed: Option<Resumed<Phase>>,
     /// When the observer interrupted.
@@ -100,18 +112,25 @@ impl<'a> Keeper<'a> {
         problem: &Problem<'_>,
         options: &Options,
     ) -> Result<Self> {
-        let identity = lanes[0].host(|| Identity::of(precision, problem, options))?;
-        let mut backends: Vec<String> = lanes.iter().map(|lane| lane.device().backend.to_owned()).collect();
+        let ranks = options.split.ranks;
+        // Sums over ranks are made by the thread that asked, not in a lane's.
+        let identity = match ranks.several() {
+            true => Identity::of(precision, problem, options)?,
+            false => lanes[0].host(|| Identity::of(precision, problem, options))?,
+        };
+        let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
+        let mut backends: Vec<String> =
+            ranks.texts(&backends.join("\n")).iter().flat_map(|all| all.lines()).map(str::to_owned).collect();
         backends.dedup();
         let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
         checkpoint.last = Instant::now();
-        let (state, delivered, resumed) = match checkpoint.kept.take() {
-            None => (fresh, Vec::new(), None),
-            Some(kept) => {
-                let kept = *kept;
-                let mut differences = kept.identity.differences(&identity);
-                if options.order != Order::Auto && options.order != kept.state.order {
-                    let (one, other) = (kept.state.order.name(), options.order.name());
+        let held = checkpoint.held.take();
+        let state = match &held {
+            None => fresh,
+            Some(held) => {
+                let (kept, mut differences) = (held.state(), held.identity().differences(&identity));
+                if options.order != Order::Auto && options.order != kept.order {
+                    let (one, other) = (kept.order.name(), options.order.name());
                     differences.push(format!("the order of states (there {one}, here {other})"));
                 }
                 if !differences.is_empty() {
@@ -124,41 +143,55 @@ impl<'a> Keeper<'a> {
                         ),
                     });
                 }
-                if kept.state.backends != fresh.backends {
+                if kept.backends != fresh.backends {
                     checkpoint.note = Some(format!(
                         "the checkpoint was made on {}: the answer keeps its bound, but need not have the bits of a run \
                          on {} alone",
-                        kept.state.backends.join(", "),
+                        kept.backends.join(", "),
                         fresh.backends.join(", ")
                     ));
                 }
-                checkpoint.resumed = Some(kept.state.terms());
-                let Kept { state, delivered, vectors, .. } = kept;
+                checkpoint.resumed = Some(kept.terms());
                 let places = problem.times.len();
-                let known = state
-                    .times
-                    .iter()
-                    .map(|(place, _)| place)
-                    .chain(delivered.iter().map(|(place, _)| place));
-                if known.into_iter().any(|&place| place >= places) {
+                let known = kept.times.iter().map(|(place, _)| *place).chain(held.delivered());
+                if known.into_iter().any(|place| place >= places) {
                     return Err(unusable(checkpoint));
                 }
-                let phase = state.phase.clone();
-                (
-                    State { backends: fresh.backends, ..state },
-                    delivered,
-                    Some(Resumed { state: phase, vectors }),
-                )
+                State { backends: fresh.backends, ..kept.clone() }
             }
         };
         let (interrupted, leg, began) = (None, 1, Instant::now());
-        let active = Active { checkpoint, identity, state, delivered, resumed, interrupted, leg, began };
+        let active = Active {
+            checkpoint,
+            ranks,
+            rows: 0..0,
+            identity,
+            state,
+            delivered: Vec::new(),
+            held,
+            resumed: None,
+            interrupted,
+            leg,
+            began,
+        };
         Ok(Self { active: Some(active) })
+    }
+
+    /// Gets to know which states' probabilities are this rank's, and reads what the checkpoint holds of them.
+    pub(in crate::transient) fn own(&mut self, rows: &Range<usize>) -> Result<()> {
+        let Some(active) = &mut self.active else { return Ok(()) };
+        active.rows = rows.clone();
+        if let Some(held) = active.held.take() {
+            let Kept { state, delivered, vectors, .. } = active.ranks.agree(held.rows(rows.clone()))?;
+            active.delivered = delivered;
+            active.resumed = Some(Resumed { state: state.phase, vectors });
+        }
+        Ok(())
     }
 
     /// The order that the states had before, if the run goes on.
     pub(in crate::transient) fn order(&self) -> Option<Order> {
-        self.active.as_ref().filter(|a| a.resumed.is_some()).map(|a| a.state.order)
+        self.active.as_ref().filter(|a| a.held.is_some()).map(|a| a.state.order)
     }
 
     /// Notes the order chosen.
@@ -249,8 +282,9 @@ impl<'a> Keeper<'a> {
     pub(in crate::transient) fn walked(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
-            let fit = LEG.as_secs_f64() / took * steps as f64;
-            active.leg = (fit as u64).clamp(1, active.leg.max(steps).saturating_mul(8));
+            // Legs end where those of the other ranks do.
+            let fit = active.ranks.least((LEG.as_secs_f64() / took * steps as f64) as u64);
+            active.leg = fit.clamp(1, active.leg.max(steps).saturating_mul(8));
         }
     }
 
@@ -265,16 +299,20 @@ impl<'a> Keeper<'a> {
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
-        if active.interrupted.is_none() && !active.checkpoint.due() {
+        // What one rank is asked for or finds due, all do.
+        let asked = match (active.interrupted, active.checkpoint.due()) {
+            (Some(_), _) => STOP,
+            (None, true) => KEEP,
+            (None, false) => GO_ON,
+        };
+        let asked = active.ranks.all(&[asked]).concat().into_iter().max();
+        if asked == Some(GO_ON) {
             return Ok(());
         }
         let _busy = Busy::new();
         let (phase, vectors) = state()?;
         active.write(phase, vectors);
-        match active.interrupted {
-            Some(_) => Err(Error::Interrupted),
-            None => Ok(()),
-        }
+        if asked == Some(STOP) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
@@ -307,10 +345,11 @@ impl Active<'_> {
         let kept = Kept {
             identity: self.identity.clone(),
             state: self.state.clone(),
+            rows: self.rows.clone(),
             delivered: std::mem::take(&mut self.delivered),
             vectors,
         };
-        self.checkpoint.write(&kept);
+        self.checkpoint.write(&kept, self.ranks);
         self.delivered = kept.delivered;
     }
 }

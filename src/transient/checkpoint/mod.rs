@@ -4,8 +4,9 @@
 //! work, under a temporary name that is given the file's own once the bytes are on the disk: whenever the process
 //! ends, the file holds a complete state, the newest or the one before. What is kept are the last iterate, the sums of
 //! open windows, results already delivered, and every number that later decisions depend on, so that the run which
-//! goes on gives the bits of a run that was never interrupted, on as many lanes as it likes. On a device of another
-//! kind it stays within the bound, and [`Checkpoint::note`] says so.
+//! goes on gives the bits of a run that was never interrupted, on as many lanes and ranks as it likes. On a device of
+//! another kind it stays within the bound, and [`Checkpoint::note`] says so. Ranks write one file, each its rows, in a
+//! directory that all of them have.
 //!
 //! The file names what it belongs to: version of the crate, precision, a hash of chain and initial distribution, times,
 //! ε, rewards, method. A run that asks for anything else is refused.
@@ -15,10 +16,10 @@
 //! | 16 | `kolmo-checkpoint` |
 //! | 4 | number of the layout |
 //! | 4 and as many as they say | version of the crate |
-//! | 8 and as many as they say | identity, state and numbers of vectors, by `postcard` |
+//! | 8 and as many as they say | identity, state, numbers of vectors, hashes of their segments (XXH3), by `postcard` |
+//! | 16 | XXH3 of all bytes before |
 //! | 8 n each | results delivered |
 //! | 4 n or 8 n each | iterate and open sums, in the run's precision |
-//! | 16 | XXH3 of all bytes before |
 //!
 //! Numbers are little-endian.
 
@@ -26,6 +27,9 @@ mod file;
 mod identity;
 mod keeper;
 
+use std::fs::File;
+use std::io::Cursor;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -34,8 +38,11 @@ pub(crate) use keeper::Keeper;
 pub(super) use keeper::{Phase, Resumed};
 
 use crate::io::output::OutputFile;
+use crate::ranks::Ranks;
 use crate::{Error, Result};
-use file::Kept;
+use file::{Kept, Stored};
+use identity::Identity;
+use keeper::State;
 
 /// Least time between two checkpoints, unless told otherwise.
 const LEAST: Duration = Duration::from_secs(5);
@@ -48,7 +55,7 @@ pub struct Checkpoint {
     path: PathBuf,
     every: Option<Duration>,
     /// What the file held, until the run takes it over.
-    kept: Option<Box<Kept>>,
+    held: Option<Held>,
     /// When the last write ended, or the run began.
     last: Instant,
     written: u64,
@@ -58,6 +65,46 @@ pub struct Checkpoint {
     note: Option<String>,
     trouble: Option<Error>,
     complain: fn(&Error),
+}
+
+/// A checkpoint to go on from.
+#[derive(Debug)]
+enum Held {
+    /// Checked as a whole.
+    Whole(Box<Kept>),
+    /// Of which a rank reads its rows once it knows them.
+    File(Box<Stored<File>>),
+}
+
+impl Held {
+    fn identity(&self) -> &Identity {
+        match self {
+            Self::Whole(kept) => &kept.identity,
+            Self::File(stored) => stored.identity(),
+        }
+    }
+
+    fn state(&self) -> &State {
+        match self {
+            Self::Whole(kept) => &kept.state,
+            Self::File(stored) => stored.state(),
+        }
+    }
+
+    /// Places of the times that were delivered.
+    fn delivered(&self) -> Vec<usize> {
+        match self {
+            Self::Whole(kept) => kept.delivered.iter().map(|(place, _)| *place).collect(),
+            Self::File(stored) => stored.delivered().to_vec(),
+        }
+    }
+
+    fn rows(self, rows: Range<usize>) -> Result<Kept> {
+        match self {
+            Self::Whole(kept) => Ok(*kept),
+            Self::File(stored) => stored.rows(rows),
+        }
+    }
 }
 
 /// Threads that keep a state now.
@@ -93,10 +140,14 @@ impl Checkpoint {
         let path = path.into();
         // Said now and not after the first minute's work.
         drop(OutputFile::create(&path)?);
-        Ok(Self {
+        Ok(Self::at(path))
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self {
             path,
             every: None,
-            kept: None,
+            held: None,
             last: Instant::now(),
             written: 0,
             spent: Duration::ZERO,
@@ -105,7 +156,7 @@ impl Checkpoint {
             note: None,
             trouble: None,
             complain: |_| {},
-        })
+        }
     }
 
     /// A run that goes on from the file `path`, or starts afresh where there is none.
@@ -114,7 +165,31 @@ impl Checkpoint {
     /// As [`create`](Self::create); and if the file is no checkpoint, is damaged, or another version made it.
     pub fn resume(path: impl Into<PathBuf>) -> Result<Self> {
         let mut checkpoint = Self::create(path)?;
-        checkpoint.kept = file::read(&checkpoint.path)?.map(Box::new);
+        if let Some(stored) = file::open(&checkpoint.path)? {
+            let n = stored.identity().states as usize;
+            checkpoint.held = Some(Held::Whole(Box::new(stored.rows(0..n)?)));
+        }
+        Ok(checkpoint)
+    }
+
+    /// As [`create`](Self::create) or [`resume`](Self::resume) on every rank. All see the same file, or its absence.
+    ///
+    /// # Errors
+    /// As theirs; on ranks that see another file than rank 0.
+    pub fn on_ranks(path: impl Into<PathBuf>, resume: bool, ranks: Ranks) -> Result<Self> {
+        let path = path.into();
+        if !ranks.several() {
+            return if resume { Self::resume(path) } else { Self::create(path) };
+        }
+        // Rank 0 makes the file that all write.
+        let made = if ranks.first() { Self::create(path) } else { Ok(Self::at(path)) };
+        let mut checkpoint = ranks.agree(made)?;
+        if resume {
+            let stored = ranks.agree(file::open(&checkpoint.path))?;
+            let name = stored.as_ref().map_or("missing".to_owned(), |s| format!("{:032x}", s.hash));
+            ranks.same("checkpoint", &name)?;
+            checkpoint.held = stored.map(|stored| Held::File(Box::new(stored)));
+        }
         Ok(checkpoint)
     }
 
@@ -164,20 +239,21 @@ impl Checkpoint {
         self.trouble.as_ref()
     }
 
+    /// Whether it is time to write.
     fn due(&self) -> bool {
         let pause = self.every.unwrap_or_else(|| LEAST.max(self.longest.div_f64(SHARE)));
         self.last.elapsed() >= pause
     }
 
-    fn write(&mut self, kept: &Kept) {
+    fn write(&mut self, kept: &Kept, ranks: Ranks) {
         let from = Instant::now();
-        match file::write(&self.path, kept) {
+        match file::write(&self.path, kept, ranks) {
             Ok(()) => {
                 self.written += 1;
                 self.trouble = None;
             }
             Err(error) => {
-                if self.trouble.is_none() {
+                if self.trouble.is_none() && ranks.first() {
                     (self.complain)(&error);
                 }
                 self.trouble = Some(error);
@@ -208,7 +284,9 @@ pub struct Summary {
 /// # Errors
 /// If they are no checkpoint, damaged, or made by another version.
 pub fn inspect(path: &Path, bytes: &[u8]) -> Result<Summary> {
-    let kept = file::parse(path, bytes, bytes.len() as u64)?;
+    let stored = Stored::open(path, Cursor::new(bytes), bytes.len() as u64)?;
+    let n = stored.identity().states as usize;
+    let kept = stored.rows(0..n)?;
     Ok(Summary {
         precision: kept.identity.precision.clone(),
         states: kept.identity.states,

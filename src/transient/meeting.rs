@@ -1,0 +1,235 @@
+//! How long a chain takes to meet one of some states, at most, in expectation: the certificate of a steady state.
+//!
+//! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
+//! each step, the values that these rows read. The bits are those of one process.
+
+use rayon::prelude::*;
+
+use super::chain::Transitions;
+use super::classes::Known;
+use super::solve::Observer;
+use crate::Result;
+use crate::ranks::Ranks;
+
+/// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
+/// times over.
+struct Stochastic {
+    starts: Vec<usize>,
+    /// Places of targets: the rank's own states, and behind them those of others that it reads.
+    to: Vec<u32>,
+    probability: Vec<f64>,
+    /// The probability of staying.
+    stay: Vec<f64>,
+}
+
+const ROWS: usize = 4096;
+
+impl Stochastic {
+    fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+        let (first, end) = (states.start, states.end);
+        let blocks = (0..states.len().div_ceil(ROWS)).into_par_iter();
+        let blocks = blocks
+            .map(|b| Self::rows(transitions, alpha, first + b * ROWS..(first + (b + 1) * ROWS).min(end)));
+        let mut all = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        for block in blocks.collect::<Vec<_>>() {
+            let before = all.to.len();
+            all.starts.extend(block.starts[1..].iter().map(|start| before + start));
+            all.to.extend(block.to);
+            all.probability.extend(block.probability);
+            all.stay.extend(block.stay);
+        }
+        all
+    }
+
+    fn rows(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+        let mut rows = Self { starts: vec![0], to: Vec::new(), probability: Vec::new(), stay: Vec::new() };
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            transitions.outgoing(state, &mut row);
+            rows.to.extend(row.iter().map(|&(to, _)| to));
+            rows.probability.extend(row.iter().map(|&(_, rate)| rate / alpha));
+            let rate: f64 = row.iter().map(|&(_, rate)| rate).sum();
+            rows.stay.push(1.0 - (rate / alpha).min(1.0));
+            rows.starts.push(rows.to.len());
+        }
+        rows
+    }
+
+    /// (P a)(state).
+    fn apply(&self, state: usize, a: &[f64]) -> f64 {
+        let row = self.starts[state]..self.starts[state + 1];
+        let moved =
+            self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);
+        self.stay[state] * a[state] + moved.sum::<f64>()
+    }
+}
+
+/// Values of other ranks' states, behind one's own in a vector.
+struct Beyond {
+    ranks: Ranks,
+    /// Of each rank, how many of its values are read here; and the places of those that it reads.
+    read: Vec<usize>,
+    asked: Vec<Vec<u32>>,
+}
+
+impl Beyond {
+    /// Renumbers the targets of a chain's rows.
+    fn new(known: &Known<'_>, ranks: Ranks, chain: &mut Stochastic) -> Self {
+        let own = known.rows.clone();
+        let mut others: Vec<u32> =
+            chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
+        others.par_sort_unstable();
+        others.dedup();
+        // Ascending, so by ranks.
+        let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
+        others.iter().for_each(|&state| wanted[known.owner(state as usize)].push(state));
+        chain.to.par_iter_mut().for_each(|to| {
+            *to = match own.contains(&(*to as usize)) {
+                true => *to - own.start as u32,
+                false => (own.len() + others.partition_point(|other| other < to)) as u32,
+            };
+        });
+        let read = wanted.iter().map(Vec::len).collect();
+        let mut asked = ranks.trade(wanted);
+        asked.iter_mut().flatten().for_each(|state| *state -= own.start as u32);
+        Self { ranks, read, asked }
+    }
+
+    fn len(&self) -> usize {
+        self.read.iter().sum()
+    }
+
+    /// Brings the values behind one's own up to date.
+    fn update(&self, values: &mut [f64]) {
+        if !self.ranks.several() {
+            return;
+        }
+        let pick = |places: &Vec<u32>| -> Vec<u32> {
+            let values: Vec<f64> = places.iter().map(|&place| values[place as usize]).collect();
+            bytemuck::cast_slice(&values).to_vec()
+        };
+        let arrived = self.ranks.trade(self.asked.iter().map(pick).collect()).concat();
+        let own = values.len() - self.len();
+        bytemuck::cast_slice_mut::<f64, u32>(&mut values[own..]).copy_from_slice(&arrived);
+    }
+}
+
+/// An upper bound of the expected number of steps of P = I + Q/α from any reached state to the targets; none if `most`
+/// steps do not show one. `reached` is about this rank's states, `targets` are of all.
+///
+/// # Errors
+/// What the observer of any rank says.
+pub(super) fn expected_steps(
+    transitions: &dyn Transitions,
+    alpha: f64,
+    known: &Known<'_>,
+    ranks: Ranks,
+    targets: &[usize],
+    reached: &[bool],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<Option<f64>> {
+    let own = known.rows.clone();
+    let n = own.len();
+    let mut chain = Stochastic::new(transitions, alpha, own.clone());
+    let beyond = Beyond::new(known, ranks, &mut chain);
+    // Paths never see a state that is not reached; it counts as met.
+    let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
+    targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
+    let mut a: Vec<f64> = met.iter().map(|&met| if met { 0.0 } else { 1.0 }).collect();
+    a.resize(n + beyond.len(), 0.0);
+    beyond.update(&mut a);
+    let mut next = vec![0.0; n + beyond.len()];
+    let (mut largest, mut sum) = (ranks.most(a.iter().copied().fold(0.0, f64::max)), 0.0);
+    let mut steps = 0u64;
+    let mut best = f64::INFINITY;
+    while largest > 0.0 {
+        sum += largest;
+        let block = |(block, out): (usize, &mut [f64])| {
+            let mut largest = 0.0f64;
+            for (state, out) in (block * ROWS..).zip(out) {
+                if !met[state] {
+                    *out = chain.apply(state, &a);
+                    largest = largest.max(*out);
+                }
+            }
+            largest
+        };
+        let here = &mut next[..n];
+        largest = match n {
+            0..=ROWS => block((0, here)),
+            _ => here.par_chunks_mut(ROWS).enumerate().map(block).reduce(|| 0.0, f64::max),
+        };
+        largest = ranks.most(largest);
+        beyond.update(&mut next);
+        std::mem::swap(&mut a, &mut next);
+        steps += 1;
+        // The largest value falls monotonically; rounding of a few units in each of the steps is covered twice.
+        let rho = largest * (1.0 + 64.0 * f64::EPSILON * steps as f64);
+        if rho < 1.0 {
+            let bound = sum / (1.0 - rho);
+            // Going on pays while it halves what the certificate costs in precision.
+            if rho < 0.5 || (steps.is_multiple_of(1024) && bound > 0.9 * best) {
+                return Ok(Some(bound));
+            }
+            if steps.is_multiple_of(1024) {
+                best = bound;
+            }
+        }
+        if steps.is_multiple_of(64) {
+            ranks.agree(observer.progress(0, 0))?;
+        }
+        if steps >= most {
+            return Ok((rho < 1.0).then(|| sum / (1.0 - rho)));
+        }
+    }
+    Ok(Some(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transient::chain::TransitionList;
+    use crate::transient::csr::Csr;
+
+    struct Silent;
+    impl Observer for Silent {
+        fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+            Ok(())
+        }
+        fn result(&mut self, _: usize, _: &[f64]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
+        let list = TransitionList {
+            from: transitions.iter().map(|t| t.0).collect(),
+            to: transitions.iter().map(|t| t.1).collect(),
+            rate: transitions.iter().map(|t| t.2).collect(),
+        };
+        Csr::from_list(n, &list).unwrap()
+    }
+
+    #[test]
+    fn expected_steps_bound_a_walk_on_a_line_from_above() {
+        // From state 9 of a birth-death chain with equal rates down to 0: 9·10 expected jumps, of two rates each
+        // step (α = 2), one at the end.
+        let mut list = Vec::new();
+        for i in 0..9u32 {
+            list.push((i, i + 1, 1.0));
+            list.push((i + 1, i, 1.0));
+        }
+        let chain = chain(10, &list);
+        let known = Known::new(&chain, Ranks::ALONE, 0..10);
+
+        let bound =
+            expected_steps(&chain, 2.0, &known, Ranks::ALONE, &[0], &[true; 10], 1 << 20, &mut Silent)
+                .unwrap()
+                .unwrap();
+
+        // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
+        assert!((90.0..=400.0).contains(&bound), "{bound}");
+    }
+}
