@@ -13,7 +13,7 @@ use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
-use crate::io::{read_chain, read_distribution, srew};
+use crate::io::{read_chain, read_chain_on, read_distribution, srew};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::models;
@@ -167,6 +167,17 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     }
 }
 
+/// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
+fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
+    let own = matches!(options.order, Order::Auto | Order::Natural)
+        && options.split.hops.is_none_or(|hops| hops == 1)
+        && args.ranks.is_none();
+    match models::parse(&args.model) {
+        None if own => read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks),
+        _ => ranks.agree(model(&args.model, args.labels.as_deref())),
+    }
+}
+
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.common.quiet || !ranks.first();
@@ -307,8 +318,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let (lanes, precision) = args.common.open_on(ranks)?;
     super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.first());
+    let chain = model_on(args, &options, ranks)?;
     let read = || {
-        let mut chain = model(&args.model, args.labels.as_deref())?;
+        let mut chain = chain;
         interrupt::check()?;
         let n = chain.transitions.states();
         let selection = selection(args, &chain.labels, n)?;

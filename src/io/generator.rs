@@ -1,5 +1,6 @@
 //! A chain's matrix, whatever file it came from, holds either the rates R or the generator Q = R − diag(R·1).
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::transient::chain::{ChainFile, TransitionList};
@@ -67,10 +68,7 @@ pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
     if generator {
         check_generator(&matrix, &sums).map_err(fail)?;
     } else if is_stochastic(&matrix, &sums) {
-        warnings.push(format!(
-            "{}: every row sums to 1, as in the matrix P of a discrete-time chain; its entries are read as rates",
-            path.display()
-        ));
+        warnings.push(looks_stochastic(path));
     }
     let MatrixEntries { mut row, mut column, mut value, .. } = matrix;
     if generator {
@@ -140,6 +138,50 @@ impl Sums {
     fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
         (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
     }
+}
+
+/// What some whole rows of a chain's matrix say about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowFacts {
+    /// An entry is negative: the matrix is a generator.
+    pub(crate) negative: bool,
+    /// The rows are those of a generator.
+    pub(crate) balanced: bool,
+    /// Every row sums to 1, and whether a diagonal entry is positive.
+    pub(crate) stochastic: bool,
+    pub(crate) diagonal: bool,
+}
+
+/// Looks at some rows of a matrix; none if they are no chain's.
+pub(crate) fn row_facts(matrix: &MatrixEntries, rows: &Range<usize>) -> Option<RowFacts> {
+    let fits = matrix.rows == matrix.columns && matrix.rows > 0 && matrix.rows as u64 <= MOST_STATES;
+    let (mut sums, mut diagonals) = (vec![0.0f64; rows.len()], vec![0.0f64; rows.len()]);
+    let mut negative = false;
+    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        if !x.is_finite() || (x < 0.0 && i != j) {
+            return None;
+        }
+        negative |= x < 0.0;
+        sums[i as usize - rows.start] += x;
+        if i == j {
+            diagonals[i as usize - rows.start] += x;
+        }
+    }
+    let mut pairs = sums.iter().zip(&diagonals);
+    fits.then_some(RowFacts {
+        negative,
+        balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
+        stochastic: sums.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE),
+        diagonal: diagonals.iter().any(|&d| d > 0.0),
+    })
+}
+
+/// What is said of a matrix that looks like that of another kind of chain.
+pub(crate) fn looks_stochastic(path: &Path) -> String {
+    format!(
+        "{}: every row sums to 1, as in the matrix P of a discrete-time chain; its entries are read as rates",
+        path.display()
+    )
 }
 
 fn check_generator(matrix: &MatrixEntries, sums: &Sums) -> Result<(), String> {

@@ -32,6 +32,7 @@ pub mod mtx;
 pub mod npy;
 pub mod npz;
 pub mod output;
+mod parts;
 pub mod srew;
 mod system;
 pub mod text;
@@ -41,4 +42,5 @@ pub mod umb;
 pub mod write;
 
 pub use model::{read_chain, read_distribution};
+pub use parts::read_chain_on;
 pub use system::{read_matrix, read_rhs};

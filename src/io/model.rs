@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::{drn, lab, mtx, npy, npz, srew, text, tra, umb};
 use crate::lane::cpu::expect_memory;
-use crate::transient::chain::{Chain, ChainFile, Initial};
+use crate::transient::chain::{Chain, ChainFile, Initial, Transitions};
 use crate::transient::csr::{Csr, Duplicate};
 use crate::{Error, Result};
 
 /// The format of a chain's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+pub(super) enum Format {
     Tra,
     Drn,
     Umb,
@@ -27,7 +27,7 @@ fn bare(path: &Path) -> PathBuf {
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Self> {
+    pub(super) fn of(path: &Path) -> Result<Self> {
         let bare = bare(path);
         let extension = bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
         Ok(match &extension[..] {
@@ -79,13 +79,14 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
             reason: "there is no such file; give a chain's file, or a built-in such as tandem:15".to_owned(),
         });
     }
-    let ChainFile { states, transitions, labels: own, mut rewards, warnings } = match format {
+    let mut file = match format {
         Format::Tra => tra::read(path)?,
         Format::Drn => drn::read(path)?,
         Format::Umb => umb::read(path)?,
         Format::MatrixMarket => mtx::read_chain(path)?,
         Format::Npz => npz::read_chain(path)?,
     };
+    let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
     // Each state takes some tens of bytes before the first transition is sorted in: a file may name more states
     // than there is memory for.
     let count = transitions.rate.len();
@@ -94,6 +95,17 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     })?;
     let chain = Csr::new(states, &transitions).map_err(|duplicate| twice(path, format, duplicate))?;
     drop(transitions);
+    dressed(path, file, Box::new(chain), labels)
+}
+
+/// A chain with what its file and those beside it say.
+pub(super) fn dressed(
+    path: &Path,
+    file: ChainFile,
+    transitions: Box<dyn Transitions>,
+    labels: Option<&Path>,
+) -> Result<Chain> {
+    let ChainFile { states, labels: own, mut rewards, warnings, .. } = file;
     let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
         Some(file) => lab::read(&file, states)?,
         None => own,
@@ -106,18 +118,11 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Some(many) if !many.is_empty() => Initial::Uniform(many.to_vec()),
         _ => Initial::State(0),
     };
-    Ok(Chain {
-        name: path.display().to_string(),
-        transitions: Box::new(chain),
-        initial,
-        labels,
-        rewards,
-        warnings,
-    })
+    Ok(Chain { name: path.display().to_string(), transitions, initial, labels, rewards, warnings })
 }
 
 /// The error of a transition that is listed twice, with its lines where the format has some.
-fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
+pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplicate) -> Error {
     let lines = match format {
         Format::Tra => tra::line_of(path, from, to),
         Format::Drn => drn::line_of(path, from, to),

@@ -208,6 +208,12 @@ impl Header {
         Some((element, big))
     }
 
+    /// Bytes of an element, of those that are understood.
+    pub(crate) fn width(&self) -> Option<u64> {
+        self.element()?;
+        self.descr.get(2..)?.parse().ok()
+    }
+
     /// Reads all elements as f64 (integers beyond 2^53 are rounded) and makes sure that nothing follows.
     pub(crate) fn floats(
         &self,

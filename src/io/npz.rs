@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -11,6 +12,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::generator::{self, MOST_STATES, MatrixEntries};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
+use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
@@ -84,6 +86,109 @@ fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
         row.resize(indptr[i + 1] as usize, i as u32);
     }
     Ok(MatrixEntries { rows, columns, row, column, value })
+}
+
+/// The rows of a CSR matrix that are this rank's part of it, as entries. What members hold before those is passed over:
+/// at no cost where they are not compressed.
+pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(MatrixEntries, Range<usize>), String> {
+    let open = || File::open(path).map_err(|e| e.to_string());
+    let mut archive =
+        ZipArchive::new(BufReader::new(open()?)).map_err(|e| format!("not an .npz file: {e}"))?;
+    if format(&mut archive)? != "csr" {
+        return Err("no CSR matrix".to_owned());
+    }
+    let shape = integers(&mut archive, "shape", |_, _| None)?;
+    let sizes: Vec<u64> = shape.iter().filter_map(|&k| u64::try_from(k).ok()).collect();
+    let &[n, columns] = &sizes[..] else { return Err("shape".to_owned()) };
+    if n > MOST_STATES || columns > MOST_STATES {
+        return Err("shape".to_owned());
+    }
+    let mine = ranks.share(n);
+    let mut indptr = Vec::with_capacity(mine.end as usize - mine.start as usize + 1);
+    let all = elements(&mut archive, open()?, "indptr", mine.start..mine.end + 1, |header, reader| {
+        header.integers(reader, |at| {
+            indptr.push(at);
+            Ok(())
+        })
+    })?;
+    if all != n + 1 || !indptr.is_sorted() || indptr[0] < 0 || (mine.start == 0 && indptr[0] != 0) {
+        return Err("indptr".to_owned());
+    }
+    let entries = indptr[0] as u64..indptr[indptr.len() - 1] as u64;
+    let count = (entries.end - entries.start) as usize;
+    let (mut column, mut value) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let indices = elements(&mut archive, open()?, "indices", entries.clone(), |header, reader| {
+        header.integers(reader, |j| match u64::try_from(j) {
+            Ok(j) if j < columns => {
+                column.push(j as u32);
+                Ok(())
+            }
+            _ => Err("indices".to_owned()),
+        })
+    })?;
+    let data = elements(&mut archive, open()?, "data", entries.clone(), |header, reader| {
+        header.floats(reader, |x| value.push(x))
+    })?;
+    if indices != data || (mine.end == n && entries.end != indices) {
+        return Err("data".to_owned());
+    }
+    let mut row = Vec::with_capacity(count);
+    for (i, ends) in (mine.start..).zip(indptr.windows(2)) {
+        row.resize(row.len() + (ends[1] - ends[0]) as usize, i as u32);
+    }
+    let entries = MatrixEntries { rows: n as usize, columns: columns as usize, row, column, value };
+    Ok((entries, mine.start as usize..mine.end as usize))
+}
+
+/// Gives `read` some elements of a 1-D member, as if it had no others; returns how many it has.
+fn elements(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    mut file: File,
+    name: &str,
+    range: Range<u64>,
+    read: impl FnOnce(&Header, &mut dyn Read) -> Result<(), String>,
+) -> Result<u64, String> {
+    let failed = |e: io::Error| e.to_string();
+    let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| e.to_string())?;
+    let stored = member.data_start().filter(|_| member.compression() == CompressionMethod::Stored);
+    // Behind the header, counted in bytes.
+    let mut counted = Counted { inner: &mut member, count: 0 };
+    let mut header = Header::read(&mut counted)?;
+    let behind = counted.count;
+    let (&[len], Some(width)) = (&header.shape[..], header.width()) else { return Err(name.to_owned()) };
+    if range.end > len {
+        return Err(name.to_owned());
+    }
+    header.shape = vec![range.end - range.start];
+    let (skip, bytes) = (range.start * width, (range.end - range.start) * width);
+    match stored {
+        Some(start) => {
+            file.seek(SeekFrom::Start(start + behind + skip)).map_err(failed)?;
+            read(&header, &mut BufReader::new(file).take(bytes))?;
+        }
+        None => {
+            let passed = io::copy(&mut member.by_ref().take(skip), &mut io::sink()).map_err(failed)?;
+            if passed < skip {
+                return Err(name.to_owned());
+            }
+            read(&header, &mut member.take(bytes))?;
+        }
+    }
+    Ok(len)
+}
+
+/// Counts bytes as they are read.
+struct Counted<R> {
+    inner: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(bytes)?;
+        self.count += count as u64;
+        Ok(count)
+    }
 }
 
 /// The kind of sparse matrix: `csr`, `csc`, ….

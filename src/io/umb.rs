@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -18,6 +18,7 @@ use tar::Archive;
 use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
 use super::generator::MOST_STATES;
+use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList};
 use crate::{Error, Result};
 
@@ -53,6 +54,122 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
             chain
         })
         .map_err(|reason| Error::File { path: path.into(), reason })
+}
+
+/// A rank's part of a model: the transitions of some states, all labels.
+pub(crate) struct Share {
+    pub(crate) states: u64,
+    pub(crate) transitions: TransitionList,
+    pub(crate) labels: Labels,
+}
+
+/// Reads a rank's part of a model: the transitions out of its share of the states. None for an archive that has to be
+/// read whole: a compressed one, one with rewards, and one that there is something to say about.
+///
+/// # Errors
+/// Whatever [`read`] finds, though in other words.
+pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> {
+    let failed = |e: io::Error| e.to_string();
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
+    if start.get(257..262) != Some(b"ustar") {
+        return Ok(None);
+    }
+    // Where members lie.
+    file.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let mut places: HashMap<String, Range<u64>> = HashMap::new();
+    for entry in Archive::new(&file).entries_with_seek().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.header().entry_type().is_file() {
+            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+            let name = name.trim_start_matches("./").trim_start_matches('/').to_owned();
+            let at = entry.raw_file_position();
+            places.insert(name, at..at + entry.size());
+        }
+    }
+    let mut input = &file;
+    let mut bytes_of = |place: Range<u64>| -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; (place.end - place.start) as usize];
+        input
+            .seek(SeekFrom::Start(place.start))
+            .and_then(|_| input.read_exact(&mut bytes))
+            .map_err(failed)?;
+        Ok(bytes)
+    };
+    let index = places.get("index.json").ok_or("no index.json")?.clone();
+    let index: Index = serde_json::from_slice(&bytes_of(index)?).map_err(|e| e.to_string())?;
+    let system = &index.system;
+    let known = (&system.time[..], system.players) == ("stochastic", 0);
+    if !known || system.states == 0 || system.states > MOST_STATES || !index.annotations.rewards.0.is_empty()
+    {
+        return Ok(None);
+    }
+    let mine = ranks.share(system.states);
+    let mut files = Files::new();
+    // Elements of 8 bytes of a member, if it is there; as many as `len` says it has.
+    let mut window = |name: &str, len: u64, range: Range<u64>| -> Result<Option<Vec<u64>>, String> {
+        let Some(place) = places.get(name) else { return Ok(None) };
+        if Some(place.end - place.start) != len.checked_mul(8) || range.start > range.end || range.end > len {
+            return Err(format!("{name} has another length"));
+        }
+        let bytes = bytes_of(place.start + 8 * range.start..place.start + 8 * range.end)?;
+        Ok(Some(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()))
+    };
+    let little = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    // From states to choices, and from these to branches: each range counted from its first.
+    let mut range = mine.clone();
+    for (name, count, all, behind) in [
+        ("state-to-choices.bin", system.states, system.choices, "choices"),
+        ("choice-to-branches.bin", system.choices, system.branches, "branches"),
+    ] {
+        let one_more = count.checked_add(1).ok_or("too many")?;
+        match window(name, one_more, range.start..range.end + 1)? {
+            None if count != all => return Err(format!("{name} is missing")),
+            None => {}
+            Some(offsets) => {
+                let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+                let begins = range.start > 0 || first == 0;
+                let ends = range.end < count || last == all;
+                if !offsets.is_sorted() || last > all || !begins || !ends {
+                    return Err(format!("{name} does not lead to {all} {behind}"));
+                }
+                files.insert(
+                    name.to_owned(),
+                    little(&offsets.iter().map(|at| at - first).collect::<Vec<_>>()),
+                );
+                range = first..last;
+            }
+        }
+    }
+    let choices = match files.get("state-to-choices.bin") {
+        None => mine.end - mine.start,
+        Some(offsets) => offsets.last_chunk().map_or(0, |last| u64::from_le_bytes(*last)),
+    };
+    for (name, len, range) in [
+        ("state-to-exit-rate.bin", system.states, mine.clone()),
+        ("branch-to-target.bin", system.branches, range.clone()),
+        ("branch-to-probability.bin", system.branches, range.clone()),
+    ] {
+        if let Some(words) = window(name, len, range)? {
+            files.insert(name.to_owned(), little(&words));
+        }
+    }
+    // Labels are a bit a state: all of them.
+    for (name, place) in places
+        .iter()
+        .filter(|(name, _)| name.starts_with("annotations/aps/") || *name == "state-is-initial.bin")
+    {
+        files.insert(name.clone(), bytes_of(place.clone())?);
+    }
+    let mut warnings = Vec::new();
+    let labels = labels(&files, &index, &mut warnings)?;
+    let all = system.states;
+    let part =
+        System { states: mine.end - mine.start, choices, branches: range.end - range.start, ..index.system };
+    let jumps = Jumps { all, first: mine.start as usize, ..Jumps::new(&files, &part)? };
+    let (transitions, more) = jumps.transitions()?;
+    Ok((warnings.is_empty() && more.is_empty()).then_some(Share { states: all, transitions, labels }))
 }
 
 /// The members of an archive that matter here, by name.
@@ -124,6 +241,9 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
 
 /// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.
 struct Jumps<'a> {
+    /// All states of the chain, and the number of the first that the arrays are of.
+    all: u64,
+    first: usize,
     states: usize,
     exit_rate: Array<'a>,
     choices: Csr<'a>,
@@ -166,7 +286,8 @@ impl<'a> Jumps<'a> {
             }
         };
         let states = system.states as usize;
-        Ok(Self { states, exit_rate, choices, branches, target: target.unwrap_or(&[]), probability })
+        let target = target.unwrap_or(&[]);
+        Ok(Self { all: system.states, first: 0, states, exit_rate, choices, branches, target, probability })
     }
 
     /// A state's choice and its branches.
@@ -212,10 +333,10 @@ impl<'a> Jumps<'a> {
             let mut total = 0.0;
             for branch in branches {
                 let target = u64::from_le_bytes(self.target[branch]);
-                if target >= self.states as u64 {
+                if target >= self.all {
                     return Err(format!(
                         "branch {branch} of state {state} leads to state {target}; there are {} states, from 0",
-                        self.states
+                        self.all
                     ));
                 }
                 let p = self.probability(branch);
@@ -242,7 +363,7 @@ impl<'a> Jumps<'a> {
                 if !rate.is_finite() {
                     return Err(format!("the rate from state {state} to state {target} is {rate}"));
                 }
-                list.from.push(state as u32);
+                list.from.push((self.first + state) as u32);
                 list.to.push(target);
                 list.rate.push(rate);
             }

@@ -17,6 +17,15 @@ pub trait Transitions: Send + Sync {
     /// Appends the transitions *out of* `state` to `row`, as (target, rate), targets ascending: row `state` of R.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
+    /// Whether this process may ask for any state at once. If not, it is one of several ranks, which knows the blocks of
+    /// 256 states that [`Ranks::share`](crate::ranks::Ranks::share) gives it, until it [settles](Self::settle).
+    fn whole(&self) -> bool {
+        true
+    }
+
+    /// Gets to know `states`, and what leads into the states that these lead to. Every rank calls this at once.
+    fn settle(&self, _states: &Range<usize>) {}
+
     /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
         let mut row = Vec::new();
@@ -228,6 +237,14 @@ impl Transitions for Absorbing {
             }
         }
         row.truncate(kept);
+    }
+
+    fn whole(&self) -> bool {
+        self.inner.whole()
+    }
+
+    fn settle(&self, states: &Range<usize>) {
+        self.inner.settle(states);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {

@@ -16,8 +16,9 @@ pub struct Csr {
     exit: Vec<f64>,
 }
 
-#[derive(Debug)]
-struct Rows {
+/// Entries by rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
     starts: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f64>,
@@ -37,8 +38,19 @@ impl Rows {
         self.starts[i]..self.starts[i + 1]
     }
 
+    /// Appends a row's entries.
+    pub(super) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
+        let e = self.row(i);
+        row.extend(self.columns[e.clone()].iter().copied().zip(self.values[e].iter().copied()));
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        (8 * self.starts.len() + 12 * self.columns.len()) as u64
+    }
+
     /// Sorts entries by `row`, keeping their order within one.
-    fn sorted(n: usize, entries: impl Iterator<Item = (u32, u32, f64)> + Clone) -> Self {
+    pub(super) fn sorted(n: usize, entries: impl Iterator<Item = (u32, u32, f64)> + Clone) -> Self {
         let mut starts = vec![0usize; n + 1];
         for (row, _, _) in entries.clone() {
             starts[row as usize + 1] += 1;
@@ -65,7 +77,7 @@ impl Rows {
     }
 
     /// Sorts each row by column and returns the first column that a row has twice.
-    fn ascend(&mut self) -> Option<(usize, u32)> {
+    pub(super) fn ascend(&mut self) -> Option<(usize, u32)> {
         let mut pairs = Vec::new();
         for i in 0..self.starts.len() - 1 {
             let row = self.row(i);
@@ -132,14 +144,11 @@ impl Transitions for Csr {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let e = self.into.row(state);
-        row.extend(self.into.columns[e.clone()].iter().copied().zip(self.into.values[e].iter().copied()));
+        self.into.append(state, row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        let out = self.out();
-        let e = out.row(state);
-        row.extend(out.columns[e.clone()].iter().copied().zip(out.values[e].iter().copied()));
+        self.out().append(state, row);
     }
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {

@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use super::chain::{Reward, Transitions};
 use super::solve::{Observer, Problem};
 use super::split::{How, share, split};
-use crate::Result;
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
+use crate::{Error, Result};
 
 /// An order of the states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -181,6 +181,13 @@ pub(super) fn reorder<'a>(
     };
     match wanted {
         Order::Natural => return Ok((None, Order::Natural)),
+        Order::Bfs | Order::Rcm if !transitions.whole() => {
+            let name = wanted.name();
+            let why = "looks at all states at once, and each rank has read its part of the file";
+            return Err(Error::Invalid(format!(
+                "the order {name} {why}; --order {name} makes all read all of it"
+            )));
+        }
         Order::Bfs | Order::Rcm if ranks.several() => {
             let n = transitions.states();
             let room = expect_memory(n as u64 * WHOLE, || {

@@ -446,6 +446,7 @@ pub(super) fn surveyed<T: Real>(
     let counts = ranks.all(&[lanes.len() as u64]).concat();
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
+    transitions.settle(&rows);
     // Sums over ranks are made by the thread that asked, not in a lane's.
     Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks) })
 }

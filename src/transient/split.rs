@@ -198,7 +198,9 @@ pub(super) fn split(
         && single
         && how.exchange == Exchange::Halo
     {
-        let wanted = how.hops.unwrap_or_else(|| {
+        // Of a chain that is read by parts a rank knows its own rows.
+        let fixed = if transitions.whole() { how.hops } else { Some(1) };
+        let wanted = fixed.unwrap_or_else(|| {
             let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real).numbers();
             let mine: Vec<[f64; 4]> = regions[own.clone()].iter().map(of).collect();
             let work: Vec<Work> = all.all(&mine).into_iter().flatten().map(Work::from).collect();
