@@ -116,7 +116,6 @@ fn an_error_of_all_ranks_is_told_once() {
         ("transient missing.tra --time 1 --device cpu", "missing.tra"),
         ("transient tandem:35 --time 1 --device cpu --initial 99999", "initial state 99999"),
         ("transient tandem:35 --time 1 --device cpu -o nowhere/x.npy", "nowhere"),
-        ("transient tandem:35 --time inf --device cpu --top 1", "steady state"),
         ("transient tandem:35 --time 1 --device cpu --wrong", "--wrong"),
         ("generate tandem:3 -o x.tra", "start it without mpirun"),
     ] {

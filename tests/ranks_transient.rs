@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use command::{Place, binary};
-use mpirun::{PATIENCE, children, finish, launcher, mpirun, ranks};
+use mpirun::{PATIENCE, bits_of_one_process, children, finish, launcher, mpirun, ranks};
 
 /// Starts `kolmo` on so many ranks.
 fn start(place: &Place, count: usize, line: &str) -> std::process::Child {
@@ -168,4 +168,254 @@ fn what_checkpoints_of_ranks_refuse_is_told_once() {
     }
     assert!(place.get("c") == stored, "a refusal leaves the file alone");
     assert_eq!(place.names(), ["c", "damaged", "text"]);
+}
+
+/// Four closed classes, a state that cannot be reached, and a transient part: 0 … 699 a line that leaks everywhere.
+fn classes() -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut add = |from: usize, to: usize, rate: f64| lines.push(format!("{from} {to} {rate}\n"));
+    for i in 0..699 {
+        add(i, i + 1, 2.0);
+        add(i + 1, i, 1.5);
+    }
+    // Two rings far apart, two states that are never left, and one that is never met.
+    for (from, first, len) in [(350, 700, 300), (699, 1700, 257)] {
+        add(from, first, 0.5);
+        (0..len).for_each(|i| add(first + i, first + (i + 1) % len, 3.0 + (i % 4) as f64));
+    }
+    add(100, 1000, 0.25);
+    add(600, 1699, 0.125);
+    add(1001, 5, 1.0);
+    // What is between them goes back to the line, and is never met either.
+    (1002..1699).for_each(|i| add(i, i - 1, 1.0));
+    lines.sort_by_key(|line| {
+        let mut numbers = line.split(' ').map(|n| n.parse::<f64>().unwrap_or(0.0) as usize);
+        (numbers.next(), numbers.next())
+    });
+    format!("1957 {}\n{}", lines.len(), lines.concat())
+}
+
+#[test]
+fn the_steady_state_is_certified_by_ranks_with_the_bits_of_one_process() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    place.put("classes.tra", classes());
+    for line in [
+        "transient tandem:35 --time inf,2 -o OUT.npy --report OUT.json",
+        "transient birth-death:513,1,2 --time inf --epsilon 1e-9 -o OUT.npy --precision f32 --report OUT.json",
+        "transient classes.tra --time inf --epsilon 1e-4 -o OUT.npy --report OUT.json",
+    ] {
+        let line = format!("{line} --device cpu --quiet");
+        let alone = place.kolmo(&line.replace("OUT", "alone"));
+        assert!(alone.code <= 1, "{}", alone.stderr);
+        for count in [1, 2, 3, 5] {
+            let ran = ranks(&place, count, &line.replace("OUT", "shared"));
+
+            assert_eq!(ran.code, Some(alone.code), "{count} ranks: {line}: {ran:?}");
+            assert!(place.get("shared.npy") == place.get("alone.npy"), "{count} ranks: {line}");
+            let (alone, shared) = (place.json("alone.json"), place.json("shared.json"));
+            for same in ["status", "bound", "terms", "per_time"] {
+                assert_eq!(shared[same], alone[same], "{count} ranks: {line}: {same}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_draw_and_order_as_one_process_does() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    for line in [
+        "transient tandem:35 --times 0:0.5:3 --plot OUT.svg --top 4",
+        "transient tandem:35 --time 0.4,3,1 --plot OUT.svg --states 5,900,2555 --rewards r.srew -o OUT.csv",
+        "transient tandem:35 --time 0.4,3 --order bfs -o OUT.npy",
+        "transient wlan:4,3 --time 2,1 --order rcm --precision f32 -o OUT.npy",
+        "transient birth-death:250,0.8,0.7 --time 20 --order rcm -o OUT.npy",
+    ] {
+        place.put("r.srew", "2556 2\n3 1\n2000 2.5\n");
+        bits_of_one_process(&place, &format!("{line} --device cpu --quiet"));
+    }
+    let ran = ranks(&place, 2, "transient tandem:35 --time 1 --plot x.svg --device cpu --quiet");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("--plot draws probabilities over time"), "{ran:?}");
+}
+
+/// Files of one chain in the formats that ranks read by parts, and one that they read whole.
+fn files(place: &Place, model: &str) {
+    for name in ["m.tra", "m.npz", "m.mtx", "m.drn"] {
+        assert_eq!(place.kolmo(&format!("generate {model} -o {name} --quiet")).code, 0, "{name}");
+    }
+}
+
+#[test]
+fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    files(&place, "wlan:4,3");
+    let initial: String =
+        (0..3748).map(|s| if s % 5 == 0 { format!("{s} s\n") } else { String::new() }).collect();
+    place.put("labels", format!("#DECLARATION\ns\n#END\n{initial}"));
+    place.put("three.umb", command::three_umb());
+    for line in [
+        "transient m.tra --time 0.4,3 -o OUT.npy",
+        "transient m.npz --time 0.4,3 -o OUT.npy --precision f32",
+        "transient m.mtx --time 0.4 -o OUT.npy",
+        "transient m.drn --time 0.4 --top 5",
+        // Three states for five ranks.
+        "transient three.umb --time 0.4 -o OUT.npy",
+        "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7",
+        "transient m.npz --time inf --epsilon 1e-3 --top 9",
+        "transient m.tra --time 2 --order rcm --top 9",
+        "transient m.tra --time 2 --hops 3 --top 9",
+        // Hand-written: comments, no line end, self-loops, zeros, a first line that says nothing.
+        "transient odd.tra --time 2 -o OUT.npy",
+        "transient generator.npz --time 0.7 -o OUT.npy",
+    ] {
+        place.put(
+            "odd.tra",
+            "ctmc\n# a comment\n0 1 2.5\n1 0 1/4\n\n# another\n1 1 7\n1 2 0\n300 0 2 go\n2 300 1e-1",
+        );
+        place.put("generator.npz", generator());
+        bits_of_one_process(&place, &format!("{line} --device cpu --quiet"));
+    }
+}
+
+/// A ring's generator as SciPy stores it without compression.
+fn generator() -> Vec<u8> {
+    const N: i32 = 900;
+    let member = |descr: &str, shape: &str, data: Vec<u8>| {
+        let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+        header += &" ".repeat(64 - (header.len() + 11) % 64);
+        header += "\n";
+        let mut bytes = b"\x93NUMPY\x01\0".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        bytes
+    };
+    let (mut indices, mut values, mut ends) = (Vec::new(), Vec::new(), vec![0]);
+    for i in 0..N {
+        let (next, rate) = ((i + 1) % N, 1.0 + f64::from(i % 7));
+        for (column, value) in [(i, -rate), (next, rate)] {
+            indices.push(column);
+            values.push(value);
+        }
+        ends.push(2 * (i + 1));
+    }
+    let ints = |values: &[i32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let long = |values: &[i64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let entries = 2 * N;
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    for (name, bytes) in [
+        ("indices", member("<i4", &format!("({entries},)"), ints(&indices))),
+        ("indptr", member("<i4", &format!("({},)", N + 1), ints(&ends))),
+        ("format", member("|S3", "()", b"csr".to_vec())),
+        ("shape", member("<i8", "(2,)", long(&[N.into(), N.into()]))),
+        (
+            "data",
+            member(
+                "<f8",
+                &format!("({entries},)"),
+                values.iter().flat_map(|v: &f64| v.to_le_bytes()).collect(),
+            ),
+        ),
+    ] {
+        archive.start_file(format!("{name}.npy"), stored).expect("memory takes it");
+        std::io::Write::write_all(&mut archive, &bytes).expect("memory takes it");
+    }
+    archive.finish().expect("memory takes it").into_inner()
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_in_the_words_of_one_process() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    let mut lines: Vec<String> = (0..2000).map(|i| format!("{i} {} 1.5", (i + 1) % 2000)).collect();
+    let text = |lines: &[String]| format!("2000 2000\n{}\n", lines.join("\n"));
+    let mut wrong = Vec::new();
+    for (name, at, line) in
+        [("letter.tra", 1500, "1500 x 1"), ("range.tra", 700, "700 2000 1"), ("twice.tra", 1900, "3 4 1")]
+    {
+        let kept = std::mem::replace(&mut lines[at], line.to_owned());
+        place.put(name, text(&lines));
+        lines[at] = kept;
+        wrong.push(name);
+    }
+    place.put("short.tra", text(&lines[..1999]));
+    place.put("none.npz", "no archive");
+    wrong.extend(["short.tra", "none.npz", "missing.tra"]);
+    for name in wrong {
+        let line = format!("transient {name} --time 1 --device cpu --top 1");
+        let alone = place.kolmo(&line);
+        let ran = ranks(&place, 3, &line);
+
+        assert_eq!((alone.code, ran.code), (2, Some(2)), "{name}: {ran:?}");
+        let said = alone.stderr.lines().find(|line| line.starts_with("error:")).expect("an error");
+        assert!(ran.stderr.contains(said), "{name}: '{said}' in {}", ran.stderr);
+        assert_eq!(ran.stderr.matches("error:").count(), 1, "{name}: {ran:?}");
+    }
+}
+
+/// Bytes of a rank are its share of those of one process, its halo, and a twentieth more.
+#[test]
+fn ranks_hold_their_share_and_their_halo() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    for line in [
+        "transient wlan:20,5 --time 0.1 --hops 1 --matrix-format hyb",
+        "transient tandem:400 --time 0.01 --hops 1 --matrix-format pair",
+    ] {
+        let line = format!("{line} --device cpu --quiet --top 1 --report r.json");
+        assert_eq!(place.kolmo(&line).code, 0);
+        let alone = place.json("r.json");
+        let (n, whole) = (alone["n"].as_f64(), alone["memory"][0]["device_bytes"].as_f64());
+        let (n, whole) = (n.expect("states"), whole.expect("bytes"));
+        for count in [2, 3, 4] {
+            assert_eq!(ranks(&place, count, &line).code, Some(0));
+
+            let report = place.json("r.json");
+            for rank in 0..count {
+                let bytes = report["memory"][rank]["device_bytes"].as_f64().expect("bytes");
+                let rows = report["plan"][rank]["rows"].as_f64().expect("rows");
+                let halo = report["plan"][rank]["halo"].as_f64().expect("a halo");
+                // Of each value that arrives or leaves, about as many: twice in the iterates, once beside the others
+                // of its message, its place, and its way through the host on either side.
+                let most = 1.05 * whole * rows / n + 2.0 * halo * (2.0 * 8.0 + 8.0 + 4.0);
+                assert!(bytes <= most, "{line}: rank {rank} of {count}: {bytes} of {most}");
+                assert!(bytes >= 0.9 * whole * rows / n, "{line}: rank {rank} of {count} holds {bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_predicts_more_states_than_can_be_numbered() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    let line = "transient wlan:10750,6 --time 60 --device cpu --dry-run --ranks 1000 --report x.json";
+
+    let ran = ranks(&place, 2, line);
+
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let said = place.json("x.json");
+    assert_eq!(said["n"], 99847548004_u64);
+    assert!(said["ranks"]["ranks"][1]["halo"].as_u64() > Some(1_000_000), "{said}");
+    assert!(said["ranks"]["step"].as_f64() > Some(0.0) && said["terms"].as_u64() > Some(3000), "{said}");
+    // Without a number of ranks the states have to be looked at.
+    let refused = place.kolmo("transient wlan:10750,6 --time 60 --device cpu --dry-run");
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("4294967294 states"), "{}", refused.stderr);
 }

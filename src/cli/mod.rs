@@ -14,6 +14,7 @@ mod interrupt;
 mod lanes;
 mod output;
 mod progress;
+mod scale;
 mod seed_table;
 mod transient;
 mod tridiagonal;

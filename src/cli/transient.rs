@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::curves::{self, Curves};
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, interrupt, say, scale};
 use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_chain_on, read_distribution, srew};
 use crate::kernel::Precision;
@@ -31,7 +31,7 @@ use crate::{Error, Result};
 #[derive(Debug, Args)]
 pub(super) struct Transient {
     /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
-    model: String,
+    pub(super) model: String,
     /// Times, comma-separated; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
     time: Option<String>,
@@ -100,15 +100,15 @@ pub(super) struct Transient {
     plot: Option<PathBuf>,
     /// Say what it would take, memory, time and where, and do nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// With --dry-run: predict a run on N ranks, from an exchange measured here
     #[arg(long, value_name = "N", requires = "dry_run")]
-    ranks: Option<usize>,
+    pub(super) ranks: Option<usize>,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -180,6 +180,9 @@ fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> 
 
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
+    if let Some((family, count)) = scale::family(args) {
+        return scale::run(args, &family, count, ranks);
+    }
     let quiet = args.common.quiet || !ranks.first();
     // What every rank does by itself, before they work together.
     let Prepared {
@@ -266,6 +269,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         model: &chain.name,
         epsilon: args.epsilon,
         devices: report::devices_of(&lanes, precision, ranks),
+        memory: report::memory_of(&lanes, ranks),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
     };
@@ -297,10 +301,10 @@ struct Prepared {
 }
 
 /// Files that are written.
-struct Outputs {
+pub(super) struct Outputs {
     output: Option<Named>,
     /// Rank 0 alone has it.
-    report_file: Option<OutputFile>,
+    pub(super) report_file: Option<OutputFile>,
     /// Rank 0 alone has its file.
     plot: Option<Option<OutputFile>>,
     /// Time between two checkpoints.
@@ -337,7 +341,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
-fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
+pub(super) fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
     let options = Options {
         epsilon: args.epsilon,

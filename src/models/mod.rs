@@ -2,6 +2,7 @@
 
 mod birth_death;
 mod circulant;
+mod family;
 mod systems;
 mod tandem;
 mod tridiagonal;
@@ -9,6 +10,7 @@ mod wlan;
 
 use birth_death::BirthDeath;
 use circulant::Circulant;
+pub use family::{Family, family};
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};

@@ -64,6 +64,36 @@ pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<Dev
     all.iter().enumerate().flat_map(one).collect()
 }
 
+/// What one rank's memory took at its fullest.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RankMemory {
+    /// Its number.
+    pub rank: usize,
+    /// Bytes that its lanes were asked for, all of them together.
+    pub device_bytes: u64,
+    /// Bytes of the process, where the system tells them: all but what lies on other devices.
+    pub process_bytes: Option<u64>,
+}
+
+/// The memory of every rank.
+pub fn memory_of(lanes: &[Lane], ranks: Ranks) -> Vec<RankMemory> {
+    let peak: u64 = lanes.iter().map(Lane::peak_bytes).sum();
+    let all = ranks.all(&[peak, resident().unwrap_or(0)]);
+    let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
+        rank,
+        device_bytes: bytes[0],
+        process_bytes: Some(bytes[1]).filter(|&bytes| bytes > 0),
+    };
+    all.iter().enumerate().map(one).collect()
+}
+
+/// Most bytes of memory that this process has had, as Linux says.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
 /// A count with its thousands apart.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, seconds};
 use crate::kernel::Precision;
 use crate::transient::capacity::{ManyRanks, Plan};
+use crate::transient::scale::Scale;
 use crate::transient::split::Path;
 
 /// What a run would take.
@@ -104,36 +105,71 @@ impl Run<'_> {
                 seconds(p.step)
             ),
         };
-        let Some(many) = self.many else { return out };
-        let (latency, rate) = (seconds(many.swap.latency), many.swap.rate / 1e9);
-        let _ = writeln!(
-            out,
-            "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",
-            many.count
-        );
-        for rank in &many.ranks {
-            let _ = writeln!(
-                out,
-                "rank     {}: {} rows, {} (matrix {} in {}, vectors {}), halo {}; a step {}, {} of it its own work",
-                rank.rank,
-                grouped(rank.need.rows as u64),
-                bytes(rank.need.total()),
-                bytes(rank.need.matrix),
-                rank.need.format,
-                bytes(rank.need.vectors),
-                grouped(rank.halo as u64),
-                seconds(rank.step),
-                seconds(rank.compute),
-            );
+        if let Some(many) = self.many {
+            ranks(&mut out, many, p.terms);
         }
-        let whole =
-            p.terms.map_or(String::new(), |terms| format!(": {}", seconds(terms as f64 * many.step())));
-        let _ = writeln!(
-            out,
-            "predicted {} a multiplication, exchanges every {} steps{whole}",
-            seconds(many.step()),
-            many.hops
-        );
         out
     }
+}
+
+/// What ranks would have to do, for people.
+fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
+    let (latency, rate) = (seconds(many.swap.latency), many.swap.rate / 1e9);
+    let _ = writeln!(
+        out,
+        "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",
+        many.count
+    );
+    for rank in &many.ranks {
+        let _ = writeln!(
+            out,
+            "rank     {}: {} rows, {} (matrix {} in {}, vectors {}), halo {}; a step {}, {} of it its own work",
+            rank.rank,
+            grouped(rank.need.rows as u64),
+            bytes(rank.need.total()),
+            bytes(rank.need.matrix),
+            rank.need.format,
+            bytes(rank.need.vectors),
+            grouped(rank.halo as u64),
+            seconds(rank.step),
+            seconds(rank.compute),
+        );
+    }
+    let whole = terms.map_or(String::new(), |terms| format!(": {}", seconds(terms as f64 * many.step())));
+    let _ = writeln!(
+        out,
+        "predicted {} a multiplication, exchanges every {} steps{whole}",
+        seconds(many.step()),
+        many.hops
+    );
+}
+
+/// The JSON object of `--report` for a chain that no process has seen.
+pub fn scale_json(scale: &Scale, precision: Precision) -> Value {
+    let many = &scale.ranks;
+    let mut value = json!(scale);
+    value["command"] = json!("transient");
+    value["version"] = json!(env!("CARGO_PKG_VERSION"));
+    value["dry_run"] = json!(true);
+    value["precision"] = json!(precision.to_string());
+    value["fits"] = json!(many.ranks.iter().all(|rank| rank.need.fits()));
+    value["seconds"] = json!(scale.terms.map(|terms| terms as f64 * many.step()));
+    value["ranks"]["step"] = json!(many.step());
+    value
+}
+
+/// The same for people.
+pub fn scale_text(scale: &Scale, precision: Precision) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "model    {}  n = {}  nnz = {}  alpha = {}  {precision}",
+        scale.model,
+        grouped(scale.n),
+        grouped(scale.nnz),
+        scale.alpha
+    );
+    let _ = writeln!(out, "known    from {}: no process looks at so many states", scale.from.join(", "));
+    ranks(&mut out, &scale.ranks, scale.terms);
+    out
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, bytes, grouped, seconds};
+use super::{DeviceReport, RankMemory, bytes, grouped, seconds};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
 use crate::transient::split::Path;
@@ -19,6 +19,8 @@ pub struct Run<'a> {
     pub epsilon: f64,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
+    /// Memory of each rank.
+    pub memory: Vec<RankMemory>,
     /// The answer.
     pub solution: &'a Solution,
     /// Where the run's state was kept.
@@ -51,6 +53,7 @@ impl Run<'_> {
             "padding": s.matrix.padding,
             "matrix_bytes": s.matrix.bytes,
             "device_bytes": s.device_bytes,
+            "memory": self.memory,
             "halo": s.matrix.halo,
             "parts": s.matrix.parts,
             "plan": s.matrix.plan,
@@ -112,6 +115,15 @@ impl Run<'_> {
                 grouped(lane.halo as u64),
                 100.0 * lane.communication_share,
                 if lane.communication_share > 0.25 { " (above 25 %: fewer lanes may be faster)" } else { "" }
+            );
+        }
+        for rank in self.memory.iter().filter(|_| self.memory.len() > 1) {
+            let process = rank.process_bytes.map_or(String::new(), |b| format!(", {} the process", bytes(b)));
+            let _ = writeln!(
+                out,
+                "memory   rank {}: {} on its devices{process}",
+                rank.rank,
+                bytes(rank.device_bytes)
             );
         }
         out.push_str(&self.exchange());

@@ -1,6 +1,9 @@
 //! What a chain takes, and what its lanes have, before any work is done.
 
+use std::ops::Range;
+
 use super::bound::{Survey, expect_room, survey_rows};
+use super::chain::Transitions;
 use super::hops::{self, Work};
 use super::parts::with_source;
 use super::region::Region;
@@ -141,12 +144,7 @@ fn many_in<T: Real>(
             "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
         )));
     }
-    if !ranks.several() && lanes.len() == 1 {
-        return Err(Error::Invalid(
-            "--ranks predicts from a measured exchange, and here is nobody to exchange with; start this under              `mpirun -n 2`, on two hosts for what lies between these"
-                .to_owned(),
-        ));
-    }
+    expect_somebody(lanes, ranks)?;
     let swap = hops::measure(lanes, ranks)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
@@ -154,29 +152,86 @@ fn many_in<T: Real>(
     sample.dedup();
     let mut looked = Vec::new();
     for rank in sample {
-        let region = lane.host(|| Region::new(transitions, 0, rows(rank)));
-        let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE));
-        let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
-        let alone = std::slice::from_ref(&region);
-        let need = with_source(lane, transitions, &survey, &layout, &region, (alone, 1), |source| {
-            source.plan(options.format)
-        })?;
-        let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-        // Others wait for rows as far from the cuts as this one reads beyond them.
-        let (own, reach) = (region.rows.len() as f64, region.reach() as f64);
-        let mut work = Work::of(&region, alone, bytes as f64 / bandwidth, real);
-        work.interior = (1.0 - reach / own).max(0.0);
-        looked.push((rank, need, region.halo.len(), work));
+        let look = look::<T>(lane, transitions, rows(rank), options)?;
+        let work = look.work(bandwidth, real);
+        looked.push((rank, look, work));
     }
+    Ok(predicted(looked, count, swap, options))
+}
+
+/// An error where there is nobody to measure an exchange with.
+pub(super) fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
+    if ranks.several() || lanes.len() > 1 {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "--ranks predicts from a measured exchange, and here is nobody to exchange with; start this under \
+         `mpirun -n 2`, on two hosts for what lies between these"
+            .to_owned(),
+    ))
+}
+
+/// What a rank with some rows has to do.
+#[derive(Debug, Clone)]
+pub(super) struct Look {
+    pub(super) need: Need,
+    /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
+    pub(super) halo: usize,
+    pub(super) reach: usize,
+    /// Bytes of a step.
+    pub(super) bytes: f64,
+}
+
+impl Look {
+    /// What that is to a lane.
+    pub(super) fn work(&self, bandwidth: f64, real: u64) -> Work {
+        let compute = self.bytes / bandwidth;
+        let share = self.reach as f64 / self.need.rows.max(1) as f64;
+        Work {
+            compute,
+            ghosts: compute * share,
+            // Others wait for rows as far from the cuts as this one reads beyond them.
+            interior: (1.0 - share).max(0.0),
+            bytes: self.halo as f64 * real as f64,
+        }
+    }
+}
+
+/// Looks at the rows of one of many ranks.
+pub(super) fn look<T: Real>(
+    lane: &Lane,
+    transitions: &dyn Transitions,
+    rows: Range<usize>,
+    options: &Options,
+) -> Result<Look> {
+    let real = T::PRECISION.bytes();
+    let region = lane.host(|| Region::new(transitions, 0, rows));
+    let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE));
+    let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
+    let alone = std::slice::from_ref(&region);
+    let need = with_source(lane, transitions, &survey, &layout, &region, (alone, 1), |source| {
+        source.plan(options.format)
+    })?;
+    let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+    Ok(Look { need, halo: region.halo.len(), reach: region.reach(), bytes: bytes as f64 })
+}
+
+/// The run of `count` ranks of which some were looked at.
+pub(super) fn predicted(
+    looked: Vec<(usize, Look, Work)>,
+    count: usize,
+    swap: Swap,
+    options: &Options,
+) -> ManyRanks {
     let hops = match options.how().hops {
         Some(hops) => hops,
-        None => hops::choose(&looked.iter().map(|l| l.3).collect::<Vec<_>>(), swap),
+        None => hops::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), swap),
     };
-    let one = |(rank, need, halo, work): (usize, Need, usize, Work)| {
+    let one = |(rank, look, work): (usize, Look, Work)| {
         let step = if count > 1 { work.step(hops, swap).0 } else { work.compute };
-        RankPlan { rank, need, halo, compute: work.compute, step }
+        RankPlan { rank, need: look.need, halo: look.halo, compute: work.compute, step }
     };
-    Ok(ManyRanks { count, ranks: looked.into_iter().map(one).collect(), hops, swap })
+    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), hops, swap }
 }
 
 /// What a run would take.
@@ -274,7 +329,7 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     })
 }
 
-fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Option<u64> {
+pub(super) fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Option<u64> {
     if survey.alpha == 0.0 {
         return Some(0);
     }

@@ -117,6 +117,7 @@ pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 pub mod region;
+pub mod scale;
 pub mod shared;
 pub(crate) mod solve;
 pub mod split;
