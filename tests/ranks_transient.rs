@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use command::{Place, binary};
+use kolmo::transient::checkpoint::inspect;
 use mpirun::{PATIENCE, bits_of_one_process, children, finish, launcher, mpirun, ranks};
 
 /// Starts `kolmo` on so many ranks.
@@ -28,8 +29,12 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
         let count = [3, 2, 1][kills as usize % 3];
         let mut child = start(place, count, line);
         if kills < 6 {
-            // Early moments as often as late ones; no process is there at once.
-            std::thread::sleep(Duration::from_millis(300 + (random.u64(1..longest) >> random.u32(0..3))));
+            let since = Instant::now();
+            while children(child.id()).len() < count && since.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Early moments as often as late ones.
+            std::thread::sleep(Duration::from_millis(random.u64(1..longest) >> random.u32(0..4)));
             if child.try_wait().expect("mpirun was started").is_none() {
                 let ranks = children(child.id()).iter().map(u32::to_string).collect::<Vec<_>>();
                 let _ = Command::new("kill").arg("-KILL").args(&ranks).status();
@@ -60,10 +65,12 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
         "transient tandem:60 --time 30,31 --device cpu --precision f32 --epsilon 1e-2",
         "transient tandem:30 --time 9 --method subdivided --theta 10 --device cpu",
     ] {
+        let started = Instant::now();
         assert_eq!(place.kolmo(&format!("{line} -o whole.npy")).code, 0, "{line}");
+        let longest = started.elapsed().as_millis() as u64 + 600;
         let with = format!("{line} -o p.npy --report r.json --checkpoint c --checkpoint-every 0.01 --resume");
 
-        let kills = killed(&place, &with, 1500, &mut random);
+        let kills = killed(&place, &with, longest, &mut random);
 
         assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
         let resumed = place.json("r.json")["checkpoint"]["resumed"].as_u64();
@@ -79,11 +86,13 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
     assert!(all > 2, "killed {all} times");
 }
 
-/// Runs until a checkpoint is there, and ends them then.
+/// Runs until a checkpoint of some work is there, and ends the ranks or their launcher then.
 fn until_kept(place: &Place, count: usize, line: &str, signal: &str, to_ranks: bool) -> mpirun::Ran {
     let child = start(place, count, line);
     let since = Instant::now();
-    while !place.names().iter().any(|name| name == "c") {
+    let path = place.path().join("c");
+    let terms = || inspect(&path, &std::fs::read(&path).ok()?).ok().map(|kept| kept.terms);
+    while terms() < Some(20) {
         assert!(since.elapsed() < PATIENCE, "no checkpoint is written");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -246,7 +255,7 @@ fn ranks_draw_and_order_as_one_process_does() {
 
 /// Files of one chain in the formats that ranks read by parts, and one that they read whole.
 fn files(place: &Place, model: &str) {
-    for name in ["m.tra", "m.npz", "m.mtx", "m.drn"] {
+    for name in ["m.tra", "m.npz", "m.mtx"] {
         assert_eq!(place.kolmo(&format!("generate {model} -o {name} --quiet")).code, 0, "{name}");
     }
 }
@@ -266,7 +275,6 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         "transient m.tra --time 0.4,3 -o OUT.npy",
         "transient m.npz --time 0.4,3 -o OUT.npy --precision f32",
         "transient m.mtx --time 0.4 -o OUT.npy",
-        "transient m.drn --time 0.4 --top 5",
         // Three states for five ranks.
         "transient three.umb --time 0.4 -o OUT.npy",
         "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7",

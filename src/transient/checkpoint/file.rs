@@ -43,6 +43,17 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// What it holds of some of its states.
+    pub(super) fn of(mut self, rows: Range<usize>) -> Self {
+        if self.rows != rows {
+            let some = rows.start - self.rows.start..rows.end - self.rows.start;
+            let results = self.delivered.iter_mut().map(|(_, values)| values);
+            results.chain(&mut self.vectors).for_each(|values| *values = values[some.clone()].to_vec());
+            self.rows = rows;
+        }
+        self
+    }
+
     /// All vectors, with whether they are stored in single precision.
     fn all(&self) -> impl Iterator<Item = (&[f64], bool)> {
         let single = single(&self.identity);

@@ -101,7 +101,7 @@ impl Held {
 
     fn rows(self, rows: Range<usize>) -> Result<Kept> {
         match self {
-            Self::Whole(kept) => Ok(*kept),
+            Self::Whole(kept) => Ok(kept.of(rows)),
             Self::File(stored) => stored.rows(rows),
         }
     }
