@@ -390,6 +390,65 @@ fn cpu() -> Vec<Lane> {
     lanes("cpu", F64, false).expect("the CPU opens")
 }
 
+/// Systems of all kinds on one lane and on several like it, with little memory as well.
+fn lanes_change_no_bit(one: &[Lane], several: &[Lane]) {
+    let tiles = |n, batch| (dominant(n, batch, 11), plain());
+    let blocks =
+        |block, interface, pivot| (dominant(30_011, 1, 12), Options { block, interface, pivot, ..plain() });
+    let cases = [
+        tiles(20_011, 1),
+        tiles(700_001, 1),
+        tiles(3000, 5),
+        tiles(100, 300),
+        blocks(None, Interface::Auto, Pivot::Scaled),
+        blocks(Some(10), Interface::Device, Pivot::None),
+        blocks(Some(3), Interface::Device, Pivot::Scaled),
+        blocks(None, Interface::Host, Pivot::Auto),
+    ];
+    for (system, options) in cases {
+        let x = sound(one, F64, &system, &options).x;
+        let shared = sound(several, F64, &system, &options);
+        assert!(shared.x == x, "{} rows: {options:?}", system.rows());
+        assert!(shared.chunks > 1, "{} rows: {options:?}", system.rows());
+    }
+    let ring = rings();
+    assert!(sound(several, F64, &ring, &plain()).x == sound(one, F64, &ring, &plain()).x);
+}
+
+/// A cyclic system of some tiles.
+fn rings() -> System {
+    let n = 9001;
+    let mut ring = dominant(n, 1, 13).cyclic();
+    (ring.dl[0], ring.du[n - 1]) = (-0.5, 0.25);
+    ring.d[0] = 1.1 * (0.5 + ring.du[0].abs());
+    ring.d[n - 1] = -1.1 * (0.25 + ring.dl[n - 1].abs());
+    ring
+}
+
+#[test]
+fn lanes_and_chunks_change_no_bit() {
+    let (Some(one), Some(three)) = (lanes("cpu", F64, false), lanes("cpu,cpu,cpu", F64, false)) else {
+        return;
+    };
+    lanes_change_no_bit(&one, &three);
+    let options =
+        kolmo::lane::OpenOptions { memory_limit: Some(900_000), ..kolmo::lane::OpenOptions::default() };
+    let (small, _) = kolmo::lane::open(&[kolmo::lane::DeviceSpec::Cpu], &options).expect("the CPU opens");
+    for options in [plain(), Options { pivot: Pivot::Scaled, ..plain() }] {
+        let system = dominant(50_021, 1, 14);
+        let (all, chunks) = (sound(&one, F64, &system, &options), sound(&small, F64, &system, &options));
+        assert!(chunks.chunks >= 4 && chunks.x == all.x, "{} chunks", chunks.chunks);
+    }
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn lanes_of_an_adapter_change_no_bit() {
+    if let (Some(one), Some(two)) = (lanes("wgpu:0", F64, false), lanes("wgpu:0,wgpu:0", F64, false)) {
+        lanes_change_no_bit(&one, &two);
+    }
+}
+
 #[test]
 fn a_transposed_system_is_the_transposed_matrix() {
     let system = dominant(40, 1, 9);

@@ -5,6 +5,7 @@ mod lanes;
 mod memory;
 #[cfg(feature = "peers")]
 pub mod peers;
+mod ranks;
 pub mod seed_table;
 mod spmv;
 mod together;
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub(crate) use memory::{COPY, TRIAD};
 pub use memory::{copy_bandwidth, triad_bandwidth};
+pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;
 pub use together::{PhaseTime, Together};
 pub use transfer::{CASES as TRANSFERS, kinds_of_memory, transfer};

@@ -13,6 +13,7 @@ use crate::bench::{self, Record};
 use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, OpenOptions, open};
+use crate::ranks::Ranks;
 use crate::report::seconds;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::transient::split::How;
@@ -27,7 +28,8 @@ pub(super) enum Bench {
     Transient(Transient),
     /// Walks: steps a second
     Walk(super::bench_walk::Walk),
-    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes; under mpirun:
+    /// between ranks
     Transfer(super::bench_transfer::Transfer),
     /// Tridiagonal systems, host to host, on each number of lanes
     Tridiagonal(super::bench_tridiagonal::Tridiagonal),
@@ -109,12 +111,12 @@ impl Observer for Keep {
     }
 }
 
-pub(super) fn run(command: &Bench) -> Result<Outcome> {
+pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     let job = match command {
         Bench::Spmv(spmv) => &spmv.job,
         Bench::Transient(transient) => &transient.job,
         Bench::Walk(walk) => return super::bench_walk::run(walk),
-        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer, ranks),
         Bench::Tridiagonal(tridiagonal) => return super::bench_tridiagonal::run(tridiagonal),
         Bench::Compare(compare) => return super::bench_compare::run(compare),
         Bench::SeedTable(args) => return super::seed_table::run(args),

@@ -8,6 +8,7 @@ use super::lanes::LaneSets;
 use super::{Common, Outcome, Size};
 use crate::bench::{self, Record};
 use crate::io::output::OutputFile;
+use crate::ranks::Ranks;
 use crate::report::{bytes, seconds};
 use crate::tridiagonal::lane_count::LANE_COUNTS;
 use crate::{Error, Result};
@@ -24,7 +25,7 @@ pub(super) struct Transfer {
     common: Common,
 }
 
-pub(super) fn run(args: &Transfer) -> Result<Outcome> {
+pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     if args.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
     }
@@ -33,6 +34,9 @@ pub(super) fn run(args: &Transfer) -> Result<Outcome> {
             "--size {} B is too little to time; give 4KiB or more",
             args.size.0
         )));
+    }
+    if ranks.several() {
+        return between_ranks(args, ranks);
     }
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let counts = match args.common.lanes.0 {
@@ -59,6 +63,63 @@ pub(super) fn run(args: &Transfer) -> Result<Outcome> {
     }
     let mut out = OutputFile::stdout();
     writeln!(out, "{}", table(&devices)).map_err(|e| out.error(e))?;
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+/// Bytes of an exchange between ranks.
+const EXCHANGES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20];
+
+/// The same of what ranks exchange.
+fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
+    let report = args.common.report.as_deref().filter(|_| ranks.first());
+    let report = ranks.agree(report.map(OutputFile::create).transpose())?;
+    let mut records = Vec::new();
+    for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size.0) {
+        ranks.agree(super::interrupt::check())?;
+        records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
+    }
+    if let Some(mut file) = report {
+        for record in &records {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    if !ranks.first() {
+        return Ok(Outcome::Met);
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header(["case", "ranks", "bytes", "median", "least", "GB/s", "a copy"]);
+    let mut notes = String::new();
+    for case in bench::BETWEEN_RANKS {
+        let of_case: Vec<&Record> = records.iter().filter(|r| r.case == case).collect();
+        for r in &of_case {
+            table.add_row([
+                r.case.clone(),
+                ranks.size().to_string(),
+                bytes(r.bytes),
+                seconds(r.seconds.median),
+                seconds(r.seconds.min),
+                format!("{:.2}", r.gb_per_s),
+                format!("{:.1}", r.copy_gb_per_s),
+            ]);
+        }
+        match (of_case.first(), of_case.last()) {
+            (Some(few), Some(many)) if many.bytes > few.bytes => {
+                let rate = (many.bytes - few.bytes) as f64 / (many.seconds.median - few.seconds.median);
+                notes += &format!(
+                    "{case}: {} and {:.2} GB/s to each neighbour\n",
+                    seconds(few.seconds.median),
+                    rate / 1e9
+                );
+            }
+            (None, _) => notes += &format!("{case}: not all neighbours have a host in common\n"),
+            _ => {}
+        }
+    }
+    let mut out = OutputFile::stdout();
+    write!(out, "{table}\n{notes}").map_err(|e| out.error(e))?;
     out.commit()?;
     Ok(Outcome::Met)
 }

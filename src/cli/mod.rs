@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod scale;
 mod seed_table;
+mod shared_file;
 mod transient;
 mod tridiagonal;
 mod tune;
@@ -276,8 +277,8 @@ fn alike(ranks: Ranks) -> Result<()> {
 
 fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     let alone = match command {
-        Command::Transient(_) | Command::Walk(_) => None,
-        Command::Tridiagonal(_) => Some("tridiagonal"),
+        Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
+        Command::Bench(bench::Bench::Transfer(_)) => None,
         Command::Devices(_) => Some("devices"),
         Command::Tune(_) => Some("tune"),
         Command::Bench(_) => Some("bench"),
@@ -293,10 +294,10 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     match command {
         Command::Transient(args) => transient::run(&args, ranks),
         Command::Walk(args) => walk::run(&args, ranks),
-        Command::Tridiagonal(args) => tridiagonal::run(&args),
+        Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
         Command::Devices(args) => devices::run(&args),
         Command::Tune(args) => tune::run(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, ranks),
         Command::Generate(args) => generate::run(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Manual(args) => completions::manual(&args),

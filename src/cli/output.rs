@@ -1,11 +1,11 @@
 //! Where a run's probabilities go: a file, stdout, a table of what was asked for.
 
-use std::fs::File;
-use std::io::{IsTerminal, Seek, SeekFrom, Write};
+use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::io::npy::{self, NpyWriter};
+use super::shared_file::SharedFile;
+use crate::io::npy::NpyWriter;
 use crate::io::output::OutputFile;
 use crate::io::write;
 use crate::ranks::Ranks;
@@ -35,13 +35,7 @@ enum Vectors {
         waiting: Vec<Option<Vec<f64>>>,
         next: usize,
     },
-    /// One file that every rank writes its rows of. Rank 0 names it in the end.
-    Shared {
-        named: Option<OutputFile>,
-        path: PathBuf,
-        file: File,
-        data: u64,
-    },
+    Shared(SharedFile),
     /// On rank 0; on the others `output` is none.
     Csv {
         output: Option<OutputFile>,
@@ -182,13 +176,7 @@ impl Sink {
             None => {}
             Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.to_first(p),
             Some(Vectors::Text { values, .. }) => *values = ranks.to_first(p),
-            Some(Vectors::Shared { path, file, data, .. }) => {
-                let place = *data + 8 * (index * self.states + self.rows.start) as u64;
-                let bytes = npy::data(p);
-                file.seek(SeekFrom::Start(place))
-                    .and_then(|_| file.write_all(&bytes))
-                    .map_err(|source| Error::Io { path: path.clone(), source })?;
-            }
+            Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
             Some(Vectors::Npy { writer, waiting, next }) => {
                 waiting[index] = Some(p.to_vec());
                 while let Some(row) = waiting.get_mut(*next).and_then(Option::take) {
@@ -227,12 +215,7 @@ impl Sink {
                     .map_err(|source| Error::Io { path: "the output".into(), source })?
                     .commit()?;
             }
-            Some(Vectors::Shared { named, file, .. }) => {
-                // All that others wrote is there before the file has its name.
-                drop(file);
-                self.ranks.agree(Ok(()))?;
-                named.map_or(Ok(()), OutputFile::commit)?;
-            }
+            Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
             Some(Vectors::Csv { output: Some(mut output), columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
                 write::write_csv(&mut output, &self.times, &columns).map_err(|e| output.error(e))?;
@@ -264,7 +247,7 @@ impl Vectors {
         let Named { path, extension, file: output } = named;
         let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
         if ranks.several() && extension == "npy" {
-            return Self::shared(path, output, &shape, ranks);
+            return SharedFile::open(path, output, &shape, ranks).map(Self::Shared);
         }
         Ok(match (&extension[..], output) {
             ("npy", Some(output)) => {
@@ -274,33 +257,6 @@ impl Vectors {
             ("csv", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
             (_, output) => Self::Text { output, values: Vec::new() },
         })
-    }
-
-    /// Opens rank 0's file on every rank.
-    fn shared(path: PathBuf, named: Option<OutputFile>, shape: &[usize], ranks: Ranks) -> Result<Self> {
-        let temporary = named.as_ref().and_then(OutputFile::temporary);
-        let name = ranks.texts(&temporary.unwrap_or(Path::new("")).to_string_lossy()).swap_remove(0);
-        let shape: Vec<u64> = shape.iter().map(|&k| k as u64).collect();
-        let header = npy::header("<f8", &shape);
-        let open = || -> Result<File> {
-            if name.is_empty() {
-                let reason = "ranks write a file at their places in it, which a pipe or device does not have";
-                return Err(Error::File { path: path.clone(), reason: reason.to_owned() });
-            }
-            let mut file = File::options().write(true).open(&name).map_err(|e| Error::File {
-                path: path.clone(),
-                reason: format!("rank 0 has opened it, and here it is not to be seen ({e}); ranks write one file, so name one in a directory that all of them have"),
-            })?;
-            if ranks.first() {
-                let all = header.len() as u64 + 8 * shape.iter().product::<u64>();
-                file.write_all(&header)
-                    .and_then(|()| file.set_len(all))
-                    .map_err(|source| Error::Io { path: path.clone(), source })?;
-            }
-            Ok(file)
-        };
-        let file = ranks.agree(open())?;
-        Ok(Self::Shared { named, path, file, data: header.len() as u64 })
     }
 }
 

@@ -8,13 +8,18 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 
 use super::progress::Waiting;
+use super::shared_file::SharedFile;
 use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
-use crate::io::tridiagonal::{SystemFile, read, read_array, right_hand_sides, write};
+use crate::io::tridiagonal::{
+    Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
+    write,
+};
 use crate::models;
+use crate::ranks::Ranks;
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
-use crate::tridiagonal::{Interface, Options, Pivot, Refine, Status, solve};
+use crate::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, Status, System, solve_rows};
 use crate::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -137,12 +142,66 @@ pub(super) fn system(
     Ok((name, SystemFile { system, shape, order, has_b: true }))
 }
 
-pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
-    let started = Instant::now();
+/// Rows to solve, and what all unknowns are written as.
+struct Loaded {
+    name: String,
+    rows: Rows,
+    shape: Vec<usize>,
+    order: Order,
+    has_b: bool,
+    /// What every rank had to read from its beginning to its end.
+    through: Option<String>,
+}
+
+/// Reads this rank's rows, or makes them.
+fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
+    let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
+    if !ranks.several() {
+        let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
+        let System { n, batch, dl, d, du, b, cyclic } = file.system;
+        let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
+        let SystemFile { shape, order, has_b, .. } = file;
+        return Ok(Loaded { name, rows, shape, order, has_b, through: None });
+    }
+    let share = |n, batch| Span::share(n, batch, cyclic, options.plain_block(), ranks);
+    let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
+        let file = read_rows(Path::new(&args.system), cyclic, args.b.as_deref(), share)?;
+        let RowsFile { rows, shape, order, has_b, through } = file;
+        return Ok(Loaded { name: args.system.clone(), rows, shape, order, has_b, through });
+    };
+    let made = made?;
+    let span = share(made.n, made.batch);
+    let [dl, d, du, own] = made.rows(span.range())?;
+    let (b, shape, order, through) = match &args.b {
+        Some(file) => read_right_hand_sides(file, &span)?,
+        None => {
+            let shape = [made.batch, made.n][usize::from(made.batch == 1)..].to_vec();
+            (vec![own], shape, Order::Systems, None)
+        }
+    };
+    let rows = Rows { span, dl, d, du, b };
+    Ok(Loaded { name: made.name, rows, shape, order, has_b: true, through })
+}
+
+/// Files that are written; rank 0 alone has them.
+struct Outputs {
+    format: String,
+    output: Option<OutputFile>,
+    report: Option<OutputFile>,
+}
+
+/// Opened before the system is read: a mistyped name should not cost the reading of a large file.
+fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
     if !(args.tolerance > 0.0 && args.tolerance < 1.0) {
         return Err(Error::Invalid(format!(
             "--tolerance {} must lie between 0 and 1, both excluded",
             args.tolerance
+        )));
+    }
+    if ranks.several() && (args.dry_run || matches!(args.layout, LayoutArg::Interleaved)) {
+        let what = if args.dry_run { "--dry-run" } else { "--layout interleaved" };
+        return Err(Error::Invalid(format!(
+            "{what} is the work of one process; leave it out, or start kolmo without mpirun"
         )));
     }
     let report = args.common.report.as_deref();
@@ -169,44 +228,14 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
             }
         },
     };
-    // Opened before the system is read: a mistyped name should not cost the reading of a large file.
-    let output = args.output.as_deref().filter(|_| !args.dry_run).map(OutputFile::create).transpose()?;
-    let report_file = report.map(OutputFile::create).transpose()?;
-    let (mut lanes, precision) = args.common.open()?;
-    let interleaved = matches!(args.layout, LayoutArg::Interleaved);
-    let waiting = Waiting::new(args.common.quiet, "reading the system");
-    let (name, mut file) = system(&args.system, args.cyclic, interleaved, args.b.as_deref(), args.seed)?;
-    drop(waiting);
-    interrupt::check()?;
-    if args.transpose {
-        file.system = file.system.transposed();
-    }
-    let system = &file.system;
-    if format == "txt" && system.b.len() > 1 {
-        return Err(Error::Invalid(format!(
-            ".txt holds one right-hand side, and there are {}; use .csv or .npy",
-            system.b.len()
-        )));
-    }
-    if !file.has_b && !args.common.quiet {
-        say(format_args!(
-            "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
-        ));
-    }
-    let lanes_predicted = match args.common.lanes.0 {
-        Some(_) => None,
-        None => {
-            let together = if system.cyclic { system.n } else { system.rows() };
-            Some(super::lanes::predict(&args.common, &lanes, precision, together))
-        }
-    };
-    if let Some(count) = lanes_predicted.filter(|&count| count > 1) {
-        drop(lanes);
-        lanes = args.common.open_lanes(&args.common.device.0, count)?.0;
-    }
-    let load = started.elapsed().as_secs_f64();
+    let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.first());
+    let output = output.map(OutputFile::create).transpose()?;
+    let report = report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?;
+    Ok(Outputs { format, output, report })
+}
 
-    let options = Options {
+fn options(args: &Tridiagonal) -> Options {
+    Options {
         block: args.block.0,
         interface: match args.interface {
             InterfaceArg::Host => Interface::Host,
@@ -220,27 +249,100 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         },
         refine: args.refine.0,
         tolerance: args.tolerance,
+    }
+}
+
+pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    // Rank 0 speaks for all.
+    let common = Common { quiet: args.common.quiet || !ranks.first(), ..args.common.clone() };
+    let quiet = common.quiet;
+    let Outputs { format, output, report: report_file } = ranks.agree(outputs(args, ranks))?;
+    let (mut lanes, precision) = common.open_on(ranks)?;
+    let options = options(args);
+    let waiting = Waiting::new(quiet, "reading the system");
+    let loaded = load(args, &options, ranks).and_then(|loaded| {
+        interrupt::check()?;
+        match loaded.rows.b.len() {
+            several @ 2.. if format == "txt" => Err(Error::Invalid(format!(
+                ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
+            ))),
+            _ => Ok(loaded),
+        }
+    });
+    let Loaded { name, mut rows, shape, order, has_b, through } = ranks.agree(loaded)?;
+    drop(waiting);
+    if args.transpose {
+        rows = rows.transposed();
+    }
+    let span = rows.span;
+    if !has_b && !quiet {
+        say(format_args!(
+            "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
+        ));
+    }
+    if let Some(file) = through.filter(|_| !quiet) {
+        say(format_args!(
+            "note: every rank reads all of {file}; of an .npz that is not compressed (numpy.savez) and of .npy each reads its rows"
+        ));
+    }
+    let lanes_predicted = match common.lanes.0 {
+        Some(_) => None,
+        None => {
+            let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
+            Some(super::lanes::predict(&common, &lanes, precision, together.max(1)))
+        }
     };
+    if ranks.most(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
+        drop(lanes);
+        let specs = crate::lane::of_place(&common.device.0, ranks.place());
+        let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
+        lanes = ranks.agree(common.open_lanes(&specs, count))?.0;
+    }
+    let load = started.elapsed().as_secs_f64();
     if args.dry_run {
-        return super::dry_run::tridiagonal(&lanes, precision, system, &options, &name, load, report_file);
+        let Rows { dl, d, du, b, .. } = rows;
+        let Span { n, batch, cyclic, .. } = span;
+        let system = System { n, batch, dl, d, du, b, cyclic };
+        return super::dry_run::tridiagonal(&lanes, precision, &system, &options, &name, load, report_file);
     }
     let at = Instant::now();
-    let waiting = Waiting::new(args.common.quiet, "solving");
-    let solution = solve(&lanes, precision, system, &options)?;
+    let waiting = Waiting::new(quiet, "solving");
+    let solution = solve_rows(&lanes, precision, &rows, &options)?;
     drop(waiting);
     let solved = at.elapsed().as_secs_f64();
-    interrupt::check()?;
-    match output {
-        Some(out) => write(out, &format, &file, &solution.x)?,
-        None if std::io::stdout().is_terminal() => glance(system, &solution.x)?,
-        None => write(OutputFile::stdout(), &format, &file, &solution.x)?,
+    ranks.agree(interrupt::check())?;
+    let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
+    let to_file = args.output.is_some();
+    if to_file && format == "npy" && ranks.several() {
+        let path = args.output.clone().unwrap_or_default();
+        share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
+    } else if !to_file && ranks.all(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
+        glance(&span, &solution.x)?;
+    } else {
+        // Of several ranks the first then has all of it.
+        let all: Vec<Vec<f64>>;
+        let x = match ranks.several() {
+            true => {
+                all = solution.x.iter().map(|x| ranks.to_first(x)).collect();
+                &all
+            }
+            false => &solution.x,
+        };
+        let written = match output {
+            Some(out) => write(out, &format, &form, x),
+            None if ranks.first() => write(OutputFile::stdout(), &format, &form, x),
+            None => Ok(()),
+        };
+        ranks.agree(written)?;
     }
     let run = Run {
         name: &name,
-        system,
+        span,
+        rhs: rows.b.len(),
         tolerance: args.tolerance,
-        devices: report::devices(&lanes, precision),
-        lanes: lanes.len(),
+        devices: report::devices_of(&lanes, precision, ranks),
+        lanes: ranks.sum(lanes.len() as u64) as usize,
         lanes_predicted,
         solution: &solution,
         seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
@@ -249,7 +351,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !args.common.quiet {
+    if !quiet {
         say(run.text().trim_end());
     }
     Ok(match solution.status {
@@ -258,25 +360,57 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
     })
 }
 
+/// Writes this rank's unknowns at their place.
+fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
+    let written = match (x, form.order) {
+        ([x], _) => file.write(span.first, x),
+        (x, Order::Shared) => {
+            x.iter().enumerate().try_for_each(|(k, x)| file.write(k * span.all() + span.first, x))
+        }
+        (x, _) => {
+            let side_by_side: Vec<f64> =
+                (0..span.rows).flat_map(|row| x.iter().map(move |x| x[row])).collect();
+            file.write(span.first * x.len(), &side_by_side)
+        }
+    };
+    span.ranks.agree(written)?;
+    file.commit(span.ranks)
+}
+
 /// The ten largest unknowns, for a terminal.
-fn glance(system: &crate::tridiagonal::System, x: &[Vec<f64>]) -> Result<()> {
+fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
     const GLANCE: usize = 10;
+    // Right-hand side, row and value.
+    type Entry = [f64; 3];
+    let larger = |a: &Entry, b: &Entry| {
+        let size = b[2].abs().total_cmp(&a[2].abs());
+        size.then(a[0].total_cmp(&b[0])).then(a[1].total_cmp(&b[1]))
+    };
+    let entry = |(k, x): (usize, &Vec<f64>)| -> Vec<Entry> {
+        let mut own: Vec<Entry> =
+            x.iter().enumerate().map(|(i, &x)| [k as f64, (span.first + i) as f64, x]).collect();
+        if own.len() > GLANCE {
+            own.select_nth_unstable_by(GLANCE - 1, larger);
+            own.truncate(GLANCE);
+        }
+        own
+    };
+    let mine: Vec<Entry> = x.iter().enumerate().flat_map(entry).collect();
+    let mut largest: Vec<Entry> = span.ranks.all(&mine).concat();
+    if !span.ranks.first() {
+        return Ok(());
+    }
+    largest.sort_by(larger);
+    largest.truncate(GLANCE);
     let mut out = OutputFile::stdout();
-    let mut order: Vec<(usize, usize)> =
-        x.iter().enumerate().flat_map(|(k, x)| (0..x.len()).map(move |i| (k, i))).collect();
-    let larger = |a: &(usize, usize), b: &(usize, usize)| x[b.0][b.1].abs().total_cmp(&x[a.0][a.1].abs());
-    let all = order.len();
-    if all > GLANCE {
-        order.select_nth_unstable_by(GLANCE - 1, larger);
-        order.truncate(GLANCE);
-    }
-    order.sort_by(larger);
     let mut text = String::new();
-    for (k, i) in order {
-        let system_ = if system.batch > 1 { format!("system {} ", i / system.n) } else { String::new() };
+    for [k, row, value] in largest {
+        let (system, row) = (row as usize / span.n, row as usize % span.n);
+        let system = if span.batch > 1 { format!("system {system} ") } else { String::new() };
         let column = if x.len() > 1 { format!("right-hand side {k} ") } else { String::new() };
-        text += &format!("{system_}{column}row {}  {}\n", i % system.n, x[k][i]);
+        text += &format!("{system}{column}row {row}  {value}\n");
     }
+    let all = span.all() * x.len();
     if all > GLANCE {
         text += &format!("the {GLANCE} largest of {all}; -o FILE.npy, .csv or .txt writes all\n");
     }

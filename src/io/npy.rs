@@ -177,7 +177,7 @@ impl Header {
     }
 
     /// Number of elements.
-    fn len(&self) -> Result<u64, String> {
+    pub(crate) fn len(&self) -> Result<u64, String> {
         self.shape
             .iter()
             .try_fold(1u64, |len, &k| len.checked_mul(k))
@@ -228,6 +228,30 @@ impl Header {
             },
             None::<fn(i64) -> Result<(), String>>,
         )
+    }
+
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> Result<u64, String> {
+        match self.element() {
+            Some((Element::F64 | Element::I64 | Element::U64, _)) => Ok(8),
+            Some((Element::F32 | Element::I32 | Element::U32, _)) => Ok(4),
+            Some((Element::I16 | Element::U16, _)) => Ok(2),
+            Some((Element::I8 | Element::U8, _)) => Ok(1),
+            None => Err(format!(
+                "an array of shape {} and type {}; types f8, f4, integers and booleans can be read",
+                self.shape(),
+                self.descr
+            )),
+        }
+    }
+
+    /// Reads so many elements, from the place of the first on.
+    pub(crate) fn some(&self, reader: &mut impl Read, count: u64) -> Result<Vec<f64>, String> {
+        let mut values = Vec::with_capacity(count.min(RESERVED) as usize);
+        let part = Self { shape: vec![count], ..self.clone() };
+        let mut bytes = reader.take(count * self.element_bytes()?);
+        part.floats(&mut bytes, |value| values.push(value))?;
+        Ok(values)
     }
 
     /// Reads all elements, which have to be integers; those above `i64::MAX` are given as `i64::MAX`.

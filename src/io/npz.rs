@@ -293,6 +293,34 @@ pub(crate) fn read_arrays(
     Ok(arrays)
 }
 
+/// Where the members of these names lie in an archive: place of the first byte and number of bytes; none if one is missing
+/// or compressed.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
+pub(crate) fn places(
+    path: &Path,
+    needed: &[&str],
+    wanted: &[&str],
+) -> Result<Option<Vec<Option<(u64, u64)>>>> {
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let fail = |reason: String| Error::File { path: path.into(), reason };
+    let mut archive =
+        ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    let mut places = Vec::new();
+    for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
+        match archive.by_name(&format!("{name}.npy")) {
+            Ok(member) if member.compression() == CompressionMethod::Stored => {
+                let Some(start) = member.data_start() else { return Ok(None) };
+                places.push(Some((start, member.size())));
+            }
+            Err(zip::result::ZipError::FileNotFound) if !needed => places.push(None),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(places))
+}
+
 /// Writes arrays as `numpy.load` reads them: name, shape and elements.
 ///
 /// # Errors

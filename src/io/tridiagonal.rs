@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Seek, Write};
 use std::path::Path;
 
+pub use self::rows::{RowsFile, read_right_hand_sides, read_rows};
 use super::npy::{self, Header};
 use super::output::OutputFile;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
@@ -11,6 +12,8 @@ use super::{mtx, npz, text};
 use crate::tridiagonal::System;
 use crate::tridiagonal::layout::transpose;
 use crate::{Error, Result};
+
+mod rows;
 
 /// A system from a file, and the shape in which its unknowns are written: that of b.
 #[derive(Debug, Clone)]
@@ -39,17 +42,32 @@ pub enum Order {
 
 impl Order {
     /// Row, counted over all systems, and right-hand side of element `at`.
-    fn place(self, system: &System, at: usize) -> (usize, usize) {
-        let (rows, rhs) = (system.rows(), system.b.len());
+    fn place(self, form: &Form<'_>, at: usize) -> (usize, usize) {
+        let (rows, rhs) = (form.n * form.batch, form.rhs);
         match self {
             Self::Systems => (at / rhs, at % rhs),
             Self::Interleaved => {
                 let (row, k) = (at / rhs, at % rhs);
-                (row % system.batch * system.n + row / system.batch, k)
+                (row % form.batch * form.n + row / form.batch, k)
             }
             Self::Shared => (at % rows, at / rows),
         }
     }
+}
+
+/// What unknowns are written as.
+#[derive(Debug, Clone, Copy)]
+pub struct Form<'a> {
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    /// Number of right-hand sides.
+    pub rhs: usize,
+    /// Shape of b.
+    pub shape: &'a [usize],
+    /// The order of numbers in that shape.
+    pub order: Order,
 }
 
 /// An array of [n, batch, …] as one of [batch, n, …].
@@ -98,11 +116,7 @@ pub fn right_hand_sides(
         ([_], &[systems, own]) if own == n && systems > 0 => {
             Ok((b.values.chunks_exact(n).map(<[f64]>::to_vec).collect(), vec![systems, n], Order::Shared))
         }
-        _ => Err(Error::Invalid(format!(
-            "b has the shape {given:?}, d has {:?}; b needs that shape, one more dimension for several right-hand \
-             sides, or, where many systems share one matrix, [systems, {n}]",
-            turned(d)
-        ))),
+        _ => Err(misshapen(&given, &turned(d), n)),
     }
 }
 
@@ -164,36 +178,46 @@ pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> R
     )
 }
 
-/// Puts a system together from arrays of the shapes that files may have; 1 stands for a right-hand side that is not
-/// given.
-fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
-    let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
-    let (batch, n) = match d.shape[..] {
+/// Number of systems and of their rows, from the shapes of dl, d and du.
+fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
+    let (batch, n) = match *d {
         [n] => (1, n),
         [batch, n] => (batch, n),
         _ => {
-            return Err(Error::Invalid(format!(
-                "d has the shape {:?}; [n] and [batch, n] are possible",
-                d.shape
-            )));
+            return Err(Error::Invalid(format!("d has the shape {d:?}; [n] and [batch, n] are possible")));
         }
     };
-    for (name, array) in [("dl", &dl), ("du", &du)] {
-        let fits = array.shape.len() == d.shape.len()
-            && array.shape[..array.shape.len() - 1] == d.shape[..d.shape.len() - 1]
-            && [n, n.wrapping_sub(1)].contains(&array.shape[array.shape.len() - 1]);
+    for (name, shape) in [("dl", dl), ("du", du)] {
+        let fits = shape.len() == d.len()
+            && shape[..shape.len() - 1] == d[..d.len() - 1]
+            && [n, n.wrapping_sub(1)].contains(&shape[shape.len() - 1]);
         if !fits {
             return Err(Error::Invalid(format!(
-                "{name} has the shape {:?}, d has {:?}; {name} needs as many numbers, or one fewer a system as in LAPACK",
-                array.shape, d.shape
+                "{name} has the shape {shape:?}, d has {d:?}; {name} needs as many numbers, or one fewer a system as in LAPACK"
             )));
         }
-        if cyclic && array.shape[array.shape.len() - 1] != n {
+        if cyclic && shape[shape.len() - 1] != n {
             return Err(Error::Invalid(format!(
                 "{name} has no number for the corner of a cyclic system; give it {n} numbers a system"
             )));
         }
     }
+    Ok((batch, n))
+}
+
+/// An error for right-hand sides of a shape that does not go with that of d.
+fn misshapen(b: &[usize], d: &[usize], n: usize) -> Error {
+    Error::Invalid(format!(
+        "b has the shape {b:?}, d has {d:?}; b needs that shape, one more dimension for several right-hand sides, or, where \
+         many systems share one matrix, [systems, {n}]"
+    ))
+}
+
+/// Puts a system together from arrays of the shapes that files may have; 1 stands for a right-hand side that is not
+/// given.
+fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: bool) -> Result<SystemFile> {
+    let [dl, d, du] = if interleaved { diagonals.map(systems_first) } else { diagonals };
+    let (batch, _) = size([&dl.shape, &d.shape, &du.shape], cyclic)?;
     let has_b = b.is_some();
     let (mut b, shape, order) = right_hand_sides(&d.shape, b, interleaved)?;
     if !has_b {
@@ -338,9 +362,9 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
 ///
 /// # Errors
 /// Those of the output; [`Error::File`] where a `.txt` would need several columns.
-pub fn write(mut out: OutputFile, format: &str, file: &SystemFile, x: &[Vec<f64>]) -> Result<()> {
-    let SystemFile { system, shape, order, .. } = file;
-    let rows = system.rows();
+pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>]) -> Result<()> {
+    let Form { n, batch, shape, order, .. } = *form;
+    let rows = n * batch;
     let written = match format {
         "npy" => (|| {
             let mut writer = npy::NpyWriter::new(&mut out, shape)?;
@@ -350,7 +374,7 @@ pub fn write(mut out: OutputFile, format: &str, file: &SystemFile, x: &[Vec<f64>
                 const BLOCK: usize = 1 << 12;
                 let (mut block, all) = (Vec::new(), rows * x.len());
                 for first in (0..all).step_by(BLOCK) {
-                    let places = (first..all.min(first + BLOCK)).map(|at| order.place(system, at));
+                    let places = (first..all.min(first + BLOCK)).map(|at| order.place(form, at));
                     block.clear();
                     block.extend(places.map(|(row, k)| x[k][row]));
                     writer.write(&block)?;
@@ -360,7 +384,7 @@ pub fn write(mut out: OutputFile, format: &str, file: &SystemFile, x: &[Vec<f64>
         })(),
         "txt" => x.iter().try_for_each(|x| write_text(&mut out, x)),
         _ => (|| {
-            let several = system.batch > 1;
+            let several = batch > 1;
             let mut head = if several { b"system,row".to_vec() } else { b"row".to_vec() };
             if let [_] = x {
                 head.extend_from_slice(b",x");
@@ -375,10 +399,10 @@ pub fn write(mut out: OutputFile, format: &str, file: &SystemFile, x: &[Vec<f64>
             write_in_blocks(&mut out, rows, |range, text| {
                 for i in range {
                     if several {
-                        push_integer(text, (i / system.n) as u64);
+                        push_integer(text, (i / n) as u64);
                         text.push(b',');
                     }
-                    push_integer(text, (i % system.n) as u64);
+                    push_integer(text, (i % n) as u64);
                     for x in x {
                         text.push(b',');
                         push_number(text, x[i]);

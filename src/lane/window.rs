@@ -61,7 +61,7 @@ impl Window {
     /// Its writer is done with it before it tells the reader, and takes it again when the reader has told that it is done
     /// with it.
     #[expect(clippy::mut_from_ref, reason = "two processes take turns")]
-    pub(super) fn slot(&self, exchange: u64) -> &mut [u8] {
+    pub(crate) fn slot(&self, exchange: u64) -> &mut [u8] {
         let place = (exchange % 2) as usize * self.stride;
         // SAFETY: within the mapping, whose pages stay. The exchange's protocol lets one of the two processes at a time
         // use a slot, and one thread in it.

@@ -13,7 +13,7 @@ use circulant::Circulant;
 pub use family::{Family, family};
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
-pub use tridiagonal::{TRIDIAGONAL, Tridiagonal, tridiagonal};
+pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::chain::Transitions;

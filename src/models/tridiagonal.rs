@@ -1,5 +1,7 @@
 //! Built-in tridiagonal systems.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::Parameters;
@@ -10,8 +12,9 @@ use crate::tridiagonal::System;
 pub const TRIDIAGONAL: &str =
     "random:N, toeplitz:N,DL,D,DU and laplace:N, each with ,BATCH for several systems";
 
-/// Largest number of rows.
+/// Largest number of rows in one process, and of rows that ranks share.
 const MOST_ROWS: u64 = (1 << 31) - 1;
+const MOST_SHARED_ROWS: u64 = 1 << 44;
 
 /// A built-in system with its specification as it was understood.
 #[derive(Debug, Clone)]
@@ -36,6 +39,26 @@ fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) * 2f64.powi(-52)
 }
 
+/// A built-in system, any of whose rows can be made.
+#[derive(Debug, Clone)]
+pub struct BuiltIn {
+    /// Such as `laplace:1000`.
+    pub name: String,
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    numbers: Numbers,
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Numbers {
+    Random,
+    /// dl, d, du of every row.
+    Same([f64; 3]),
+}
+
 /// The built-in system that `spec` names, with the right-hand side b_i = u_i·d_i, u_i uniform in (0, 1) from `seed`:
 /// * `random:N`: off-diagonals uniform in (−1, 1), |d_i| = 1.1·(|dl_i| + |du_i|) with a random sign;
 /// * `toeplitz:N,DL,D,DU`: the same three numbers in every row;
@@ -51,64 +74,105 @@ fn uniform(seed: u64, stream: u64, index: u64) -> f64 {
 /// # Ok::<(), kolmo::Error>(())
 /// ```
 pub fn tridiagonal(spec: &str, seed: u64) -> Option<Result<Tridiagonal>> {
-    let (name, parameters) = spec.split_once(':')?;
-    let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
-    match name {
-        "random" => Some(random(&p, seed)),
-        "laplace" => Some(laplace(&p, seed)),
-        "toeplitz" => Some(toeplitz(&p, seed)),
-        _ => None,
+    let whole = |built_in: BuiltIn| {
+        let BuiltIn { n, batch, .. } = built_in;
+        let [dl, d, du, b] = built_in.rows(0..n.saturating_mul(batch))?;
+        Ok(Tridiagonal { name: built_in.name, system: System::batched(batch, dl, d, du, vec![b])? })
+    };
+    BuiltIn::parse(spec, seed, false).map(|built_in| built_in.and_then(whole))
+}
+
+impl BuiltIn {
+    /// The system that `spec` names, see [`tridiagonal`]; `shared`: ranks share its rows, which may then be more than one
+    /// process takes.
+    pub fn parse(spec: &str, seed: u64, shared: bool) -> Option<Result<Self>> {
+        let (name, parameters) = spec.split_once(':')?;
+        let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
+        let most = if shared { MOST_SHARED_ROWS } else { MOST_ROWS };
+        match name {
+            "random" => Some(random(&p, seed, most)),
+            "laplace" => Some(laplace(&p, seed, most)),
+            "toeplitz" => Some(toeplitz(&p, seed, most)),
+            _ => None,
+        }
+    }
+
+    /// dl, d, du and b of some rows, counted over all systems.
+    ///
+    /// # Errors
+    /// If memory does not suffice.
+    pub fn rows(&self, rows: Range<usize>) -> Result<[Vec<f64>; 4]> {
+        let what = || format!("{}: dl, d, du and b", self.name);
+        crate::lane::cpu::expect_memory(32u64.saturating_mul(rows.len() as u64), what)?;
+        let (seed, at) = (self.seed, rows.start);
+        let [dl, d, du] = match self.numbers {
+            Numbers::Random => {
+                let side = |stream| {
+                    let number = move |i: usize| 2.0 * uniform(seed, stream, i as u64) - 1.0;
+                    rows.clone().into_par_iter().map(number)
+                };
+                let (dl, du): (Vec<f64>, Vec<f64>) = (side(0).collect(), side(1).collect());
+                let sign = |i: usize| if uniform(seed, 2, i as u64) < 0.5 { -1.0 } else { 1.0 };
+                let own = |i: usize| sign(i) * 1.1 * (dl[i - at].abs() + du[i - at].abs());
+                let d = rows.clone().into_par_iter().map(own).collect();
+                [dl, d, du]
+            }
+            Numbers::Same(numbers) => numbers.map(|v| vec![v; rows.len()]),
+        };
+        let b = rows.into_par_iter().map(|i| uniform(seed, 3, i as u64) * d[i - at]).collect();
+        Ok([dl, d, du, b])
+    }
+
+    fn new(name: String, (n, batch): (usize, usize), numbers: Numbers, seed: u64) -> Self {
+        let name = if batch == 1 { name } else { format!("{name},{batch}") };
+        Self { name, n, batch, numbers, seed }
     }
 }
 
 /// Rows of a system and number of systems, from the first of `names` and, if there is one more parameter, the last.
-fn rows(p: &Parameters<'_>, names: &[&str], example: &str) -> Result<(usize, usize)> {
+fn rows(p: &Parameters<'_>, names: &[&str], example: &str, most: u64) -> Result<(usize, usize)> {
     let batch = match p.values.len() == names.len() + 1 {
         true => p.whole(names.len(), "BATCH (systems)", MOST_ROWS, example)?,
         false => p.expect(names, example).map(|()| 1)?,
     };
-    let n = p.whole(0, "N (rows)", MOST_ROWS, example)?;
-    crate::lane::cpu::expect_memory(n.saturating_mul(32 * batch), || format!("{}: dl, d, du and b", p.spec))?;
+    let n = p.whole(0, "N (rows)", most, example)?;
     Ok((n as usize, batch as usize))
 }
 
-fn random(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
-    let (n, batch) = rows(p, &["N"], "random:1000000")?;
-    let all = n * batch;
-    let side = |stream| (0..all as u64).into_par_iter().map(move |i| 2.0 * uniform(seed, stream, i) - 1.0);
-    let (dl, du): (Vec<f64>, Vec<f64>) = (side(0).collect(), side(1).collect());
-    let sign = |i: usize| if uniform(seed, 2, i as u64) < 0.5 { -1.0 } else { 1.0 };
-    let d = (0..all).into_par_iter().map(|i| sign(i) * 1.1 * (dl[i].abs() + du[i].abs())).collect();
-    made(format!("random:{n}"), batch, dl, d, du, seed)
+fn random(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
+    let size = rows(p, &["N"], "random:1000000", most)?;
+    Ok(BuiltIn::new(format!("random:{}", size.0), size, Numbers::Random, seed))
 }
 
-fn laplace(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
-    let (n, batch) = rows(p, &["N"], "laplace:1000000")?;
-    let all = |v| vec![v; n * batch];
-    made(format!("laplace:{n}"), batch, all(-1.0), all(2.0), all(-1.0), seed)
+fn laplace(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
+    let size = rows(p, &["N"], "laplace:1000000", most)?;
+    Ok(BuiltIn::new(format!("laplace:{}", size.0), size, Numbers::Same([-1.0, 2.0, -1.0]), seed))
 }
 
-fn toeplitz(p: &Parameters<'_>, seed: u64) -> Result<Tridiagonal> {
+fn toeplitz(p: &Parameters<'_>, seed: u64, most: u64) -> Result<BuiltIn> {
     const EXAMPLE: &str = "toeplitz:1000000,-1,4,-1";
-    let (n, batch) = rows(p, &["N", "DL", "D", "DU"], EXAMPLE)?;
+    let size = rows(p, &["N", "DL", "D", "DU"], EXAMPLE, most)?;
     let number = |place: usize, name: &str| match p.values[place].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
         _ => Err(p.refuse(name, "a finite number", EXAMPLE)),
     };
     let (dl, d, du) = (number(1, "DL")?, number(2, "D")?, number(3, "DU")?);
-    let all = |v| vec![v; n * batch];
-    made(format!("toeplitz:{n},{dl},{d},{du}"), batch, all(dl), all(d), all(du), seed)
+    Ok(BuiltIn::new(format!("toeplitz:{},{dl},{d},{du}", size.0), size, Numbers::Same([dl, d, du]), seed))
 }
 
-fn made(
-    name: String,
-    batch: usize,
-    dl: Vec<f64>,
-    d: Vec<f64>,
-    du: Vec<f64>,
-    seed: u64,
-) -> Result<Tridiagonal> {
-    let name = if batch == 1 { name } else { format!("{name},{batch}") };
-    let b = d.par_iter().enumerate().map(|(i, d)| uniform(seed, 3, i as u64) * d).collect();
-    Ok(Tridiagonal { name, system: System::batched(batch, dl, d, du, vec![b])? })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_the_same_in_any_parts() {
+        for spec in ["random:1000", "random:100,10", "toeplitz:1000,-1,4,-2"] {
+            let whole = tridiagonal(spec, 7).unwrap().unwrap().system;
+            let built_in = BuiltIn::parse(spec, 7, true).unwrap().unwrap();
+            let parts = [0..400, 400..400, 400..1000].map(|range| built_in.rows(range).unwrap());
+            for (k, all) in [&whole.dl, &whole.d, &whole.du, &whole.b[0]].into_iter().enumerate() {
+                assert_eq!(&parts.iter().flat_map(|part| part[k].clone()).collect::<Vec<_>>(), all);
+            }
+        }
+    }
 }

@@ -47,6 +47,12 @@ impl Ranks {
     /// A process of its own.
     pub const ALONE: Self = Self { rank: 0, size: 1, place: (0, 1) };
 
+    /// One of some that are not there, to look at what it would do by itself.
+    #[cfg(test)]
+    pub(crate) fn imagined(rank: usize, size: usize) -> Self {
+        Self { rank, size, place: (rank, size) }
+    }
+
     /// Number of this rank.
     pub fn rank(self) -> usize {
         self.rank
@@ -122,6 +128,20 @@ impl Ranks {
         return mpi::to_first(self, mine);
         #[cfg(not(feature = "mpi"))]
         alone!()
+    }
+
+    /// Numbers that rank 0 has for each rank, `mine` of them for this one; `list` is asked on rank 0. However many they are.
+    pub fn from_first(self, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+        if self.size == 1 {
+            return list(0);
+        }
+        #[cfg(feature = "mpi")]
+        return mpi::from_first(self, mine, list);
+        #[cfg(not(feature = "mpi"))]
+        {
+            let _ = mine;
+            alone!()
+        }
     }
 
     /// The largest of everybody's numbers.

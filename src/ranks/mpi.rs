@@ -136,6 +136,23 @@ pub(super) fn to_first(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
     all
 }
 
+pub(super) fn from_first(ranks: Ranks, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+    let world = world();
+    if ranks.first() {
+        for rank in 1..ranks.size() {
+            let process = world.process_at_rank(rank as i32);
+            list(rank).chunks(PIECE).for_each(|piece| process.send(piece));
+        }
+        return list(0);
+    }
+    let first = world.process_at_rank(0);
+    let mut all = vec![0.0; mine];
+    for piece in all.chunks_mut(PIECE) {
+        first.receive_into(piece);
+    }
+    all
+}
+
 /// The way of values from a lane of one rank to a lane of another, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crossing {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
-use crate::tridiagonal::{Method, Solution, Status, System};
+use crate::tridiagonal::{Method, Solution, Span, Status};
 
 /// Seconds of a run's phases.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,8 +23,10 @@ pub struct Seconds {
 pub struct Run<'a> {
     /// The system's name.
     pub name: &'a str,
-    /// The system.
-    pub system: &'a System,
+    /// Which rows were solved where: the systems, and, on several ranks, the rows of this one.
+    pub span: Span,
+    /// Number of right-hand sides.
+    pub rhs: usize,
     /// Relative residual asked for.
     pub tolerance: f64,
     /// Devices of the run.
@@ -59,12 +61,13 @@ impl Run<'_> {
                 "download": s.stages.download,
                 "total": self.seconds.total,
             },
-            "n": self.system.n,
-            "batch": self.system.batch,
-            "rhs": self.system.b.len(),
-            "cyclic": self.system.cyclic,
+            "n": self.span.n,
+            "batch": self.span.batch,
+            "rhs": self.rhs,
+            "cyclic": self.span.cyclic,
             "block": s.block,
             "interface": s.interface,
+            "ranks": self.span.ranks.size(),
             "lanes": self.lanes,
             "lanes_predicted": self.lanes_predicted,
             "chunks": s.chunks,
@@ -74,6 +77,7 @@ impl Run<'_> {
             "method": s.method,
             "dominant": s.dominant,
             "small_pivots": s.small_pivots,
+            "unproved": s.unproved,
             "singular": s.singular.map(|(system, row)| json!({ "system": system, "row": row })),
             "refinements": s.refinements,
             "device_bytes": s.device_bytes,
@@ -83,7 +87,7 @@ impl Run<'_> {
 
     /// The summary for people.
     pub fn text(&self) -> String {
-        let (s, system) = (self.solution, self.system);
+        let (s, span) = (self.solution, &self.span);
         let mut out = String::new();
         let many = |count: usize, what: &str| match count {
             1 => String::new(),
@@ -93,10 +97,10 @@ impl Run<'_> {
             out,
             "system   {}  n = {}{}{}{}",
             self.name,
-            grouped(system.n as u64),
-            many(system.batch, "systems"),
-            many(system.b.len(), "right-hand sides"),
-            if system.cyclic { "  cyclic" } else { "" }
+            grouped(span.n as u64),
+            many(span.batch, "systems"),
+            many(self.rhs, "right-hand sides"),
+            if span.cyclic { "  cyclic" } else { "" }
         );
         for d in &self.devices {
             let lanes = if d.lanes == 1 { String::new() } else { format!(", {} lanes", d.lanes) };
@@ -123,7 +127,7 @@ impl Run<'_> {
             "residual {:.1e} normwise, {:.1e} componentwise; largest |x| / largest |b| {:.1e}",
             s.residual.normwise, s.residual.componentwise, s.growth
         );
-        let rate = (system.rows() * system.b.len()) as f64 / s.solve_seconds;
+        let rate = (span.all() * self.rhs) as f64 / s.solve_seconds;
         let _ = writeln!(
             out,
             "time     load {}, solve {} ({:.3} ns a row), total {}; {} on the device",
@@ -138,11 +142,24 @@ impl Run<'_> {
                 let _ = writeln!(out, "status   residual {:e} met", self.tolerance);
             }
             (Status::NotMet, Some((number, row))) => {
-                let of = if system.batch > 1 { format!(" of system {number}") } else { String::new() };
+                let of = if span.batch > 1 { format!(" of system {number}") } else { String::new() };
                 let _ = writeln!(
                     out,
                     "status   the matrix is singular: elimination with pivoting meets a pivot of 0 in row {row}{of}; \
                      its unknowns are written as NaN"
+                );
+            }
+            (Status::NotMet, None) if s.unproved => {
+                let _ = writeln!(
+                    out,
+                    "status   residual {:e} {}; what is left, elimination with pivoting, takes all rows in one process: \
+                     start kolmo without mpirun",
+                    self.tolerance,
+                    match s.residual.normwise <= self.tolerance {
+                        true =>
+                            "met, but pivots were next to nothing: whether the matrix is singular is not known",
+                        false => "NOT met",
+                    }
                 );
             }
             (Status::NotMet, None) => {

@@ -498,7 +498,7 @@ fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
 }
 
 /// Turns windows off, for tests and comparisons.
-const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
+pub(crate) const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
 /// A window for each way between two processes of one host. None where the other lies on another host, and where
 /// nothing comes back on the way, by which a writer learns that its slot was read.

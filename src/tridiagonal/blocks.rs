@@ -6,10 +6,8 @@
 //! unknowns at its ends alone, so no row moves from one block to another and the interface stays tridiagonal (Klein,
 //! Strzodka 2023, doi:10.1145/3580373).
 
-use std::ops::Range;
-
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE};
-use super::kernels::{NOT_DOMINANT, both};
+use super::kernels::{NOT_DOMINANT, TILE, both};
 use super::partition::{Arrays, Place, exponent};
 use super::unit::Number;
 use crate::Result;
@@ -19,7 +17,7 @@ use crate::lane::{Arg, Buffer, Lane, Launch};
 /// A system of this many rows at most is left to the host, where devices solve interface systems.
 const LEAF: usize = 4096;
 
-/// How a chunk is cut into blocks.
+/// How a system is cut into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
@@ -30,27 +28,124 @@ pub struct Cut {
     pub pivot: bool,
 }
 
-/// A system on the device, but for the chunk's own rows.
+impl Cut {
+    /// Where rows may be cut, so that each part has whole blocks: at multiples of the first number that lie at least the
+    /// second before the end, where blocks may be shorter by a row.
+    pub fn grain(block: usize) -> (usize, usize) {
+        let rows = block * TILE.div_ceil(block);
+        (rows, rows.max(block * block))
+    }
+
+    /// Blocks of `rows` of `all` rows, `first` being the first of them.
+    pub fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
+        match first + rows == all {
+            true => all.div_ceil(self.block) - first / self.block,
+            false => rows / self.block,
+        }
+    }
+}
+
+/// The interface system of some rows on the device.
 #[derive(Debug)]
-struct Level<T> {
-    rows: usize,
+pub struct Level<T> {
+    /// Its rows, two a block.
+    pub rows: usize,
     /// dl, d, du, b.
-    system: Buffer<T>,
-    /// Its unknowns, and the one behind the chunk.
-    x: Buffer<T>,
+    pub system: Buffer<T>,
+    /// Its unknowns, and the one behind them.
+    pub x: Buffer<T>,
     flags: Buffer<u32>,
 }
 
-/// A chunk of rows on a lane.
+impl<T: Number> Level<T> {
+    /// Of so many blocks.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn new(lane: &Lane, blocks: usize) -> Result<Self> {
+        let rows = 2 * blocks;
+        Ok(Self {
+            rows,
+            system: lane.alloc("the interface system", 4 * rows)?,
+            x: lane.alloc("the interface system", rows + 1)?,
+            flags: lane.alloc("the interface system", blocks.div_ceil(Kernel::GROUP as usize))?,
+        })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.system.bytes() + self.x.bytes() + self.flags.bytes()
+    }
+
+    fn flags(&self, lane: &Lane) -> Result<u32> {
+        let mut flags = vec![0; self.flags.len()];
+        lane.download(&self.flags, 0, &mut flags)?;
+        Ok(flags.into_iter().fold(0, both))
+    }
+}
+
+/// A chunk of rows on a lane, in blocks.
 #[derive(Debug)]
 pub struct BlockShare<T> {
+    level: Level<T>,
+    up: Launch,
+    down: Launch,
+}
+
+/// The interface system of all rows, which becomes smaller ones.
+#[derive(Debug)]
+pub struct BlockTop<T> {
     levels: Vec<Level<T>>,
     up: Vec<Launch>,
     down: Vec<Launch>,
+    // What the launches work on.
+    kept: Option<Buffer<T>>,
+}
+
+/// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
+struct Source<'a> {
+    rows: usize,
+    place: (u32, u32),
+    arrays: [Arg<'a>; 4],
+    at: [usize; 4],
+    x: Arg<'a>,
+}
+
+/// What makes a system the interface system `above` of its blocks, and the unknowns of this those of the former.
+fn halve<T: Number>(
+    lane: &Lane,
+    source: &Source<'_>,
+    above: &Level<T>,
+    kept: &Buffer<T>,
+    pivot: bool,
+) -> Result<[Launch; 2]> {
+    let blocks = above.rows / 2;
+    assert!(kept.len() >= 3 * source.rows, "room for {} of {} numbers", kept.len(), 3 * source.rows);
+    let [a, b, c, d] = source.at.map(|at| at as u32);
+    let params = [
+        0,
+        source.rows as u32,
+        source.place.0,
+        source.place.1,
+        blocks as u32,
+        u32::from(pivot),
+        exponent(T::PRECISION),
+        a,
+        b,
+        c,
+        d,
+    ];
+    let bind = |kernel, rest: &[Arg<'_>]| {
+        let args: Vec<Arg<'_>> = source.arrays.iter().chain(rest).copied().collect();
+        lane.bind(kernel, T::PRECISION, blocks, &params, &args)
+    };
+    let up = bind(&BLOCK_REDUCE, &[above.system.arg(), above.flags.arg()])?;
+    let down = bind(&BLOCK_SOLVE, &[above.x.arg(), kept.arg(), source.x])?;
+    Ok([up, down])
 }
 
 impl<T: Number> BlockShare<T> {
-    /// Cuts `rows` rows, at least 2, into blocks. `kept` has room for 3 numbers a row.
+    /// Cuts `rows` rows, at least 2, into so many blocks. `kept` has room for 3 numbers a row.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -60,106 +155,129 @@ impl<T: Number> BlockShare<T> {
         place: Place,
         arrays: &Arrays<T>,
         kept: &Buffer<T>,
-        cut: Cut,
+        blocks: usize,
+        pivot: bool,
     ) -> Result<Self> {
-        assert!((2..1 << 31).contains(&rows) && cut.block >= 3, "{rows} rows in blocks of {}", cut.block);
-        let mut levels: Vec<Level<T>> = Vec::new();
-        let mut count = rows;
-        while levels.is_empty() || (!cut.host && count > LEAF) {
-            let blocks = count.div_ceil(cut.block);
-            count = 2 * blocks;
-            levels.push(Level {
-                rows: count,
-                system: lane.alloc("the interface system", 4 * count)?,
-                x: lane.alloc("the interface system", count + 1)?,
-                flags: lane.alloc("the interface system", blocks.div_ceil(Kernel::GROUP as usize))?,
-            });
-        }
-        assert!(kept.len() >= 3 * rows, "room for {} of {} numbers", kept.len(), 3 * rows);
-        let [dl, d, du, b, x] =
-            [&arrays.dl, &arrays.d, &arrays.du, &arrays.b, &arrays.x].map(|array| array.arg());
-        let (mut up, mut down) = (Vec::new(), Vec::new());
-        let mut below = rows;
-        for (k, level) in levels.iter().enumerate() {
-            let blocks = level.rows / 2;
-            // The interface system has no end: where a system begins or ends its coefficients are zero.
-            let (n, first, at) = match k {
-                0 => (place.n as u32, (place.first % place.n) as u32, [0; 4]),
-                _ => ((1 << 31) - 1, 1, [0, 1, 2, 3].map(|j| (j * below) as u32)),
-            };
-            let params = [
-                0,
-                below as u32,
-                n,
-                first,
-                blocks as u32,
-                u32::from(cut.pivot),
-                exponent(T::PRECISION),
-                at[0],
-                at[1],
-                at[2],
-                at[3],
-            ];
-            let source = match k {
-                0 => [dl, d, du, b],
-                k => [levels[k - 1].system.arg(); 4],
-            };
-            let target = if k == 0 { x } else { levels[k - 1].x.arg() };
-            let bind = |kernel, rest: &[Arg<'_>]| {
-                let args: Vec<Arg<'_>> = source.iter().chain(rest).copied().collect();
-                lane.bind(kernel, T::PRECISION, blocks, &params, &args)
-            };
-            up.push(bind(&BLOCK_REDUCE, &[level.system.arg(), level.flags.arg()])?);
-            down.insert(0, bind(&BLOCK_SOLVE, &[level.x.arg(), kept.arg(), target])?);
-            below = level.rows;
-        }
-        Ok(Self { levels, up, down })
+        assert!((2..1 << 31).contains(&rows) && rows >= 2 * blocks, "{rows} rows in {blocks} blocks");
+        let level = Level::new(lane, blocks)?;
+        let Arrays { dl, d, du, b, x } = arrays;
+        let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
+        let source = Source { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() };
+        let [up, down] = halve(lane, &source, &level, kept, pivot)?;
+        Ok(Self { level, up, down })
     }
 
     /// Bytes on the device, without the chunk's own arrays.
     pub fn bytes(&self) -> u64 {
-        let level = |l: &Level<T>| l.system.bytes() + l.x.bytes() + l.flags.bytes();
-        self.levels.iter().map(level).sum()
+        self.level.bytes()
     }
 
-    /// Stage 1: down to the system that the host takes.
-    pub fn up(&self) -> Vec<&Launch> {
-        self.up.iter().collect()
+    /// Stage 1: down to the interface system.
+    pub fn up(&self) -> &Launch {
+        &self.up
     }
 
-    /// Stage 3, once that system's unknowns are in their [`targets`](Self::targets).
-    pub fn down(&self) -> Vec<&Launch> {
-        self.down.iter().collect()
+    /// Stage 3, once that system's unknowns are there.
+    pub fn down(&self) -> &Launch {
+        &self.down
     }
 
-    /// The system that the host takes, after stage 1: dl, d, du and b, one behind the other.
-    pub fn top(&self) -> &Buffer<T> {
-        &self.levels[self.levels.len() - 1].system
+    /// The interface system of the chunk.
+    pub fn level(&self) -> &Level<T> {
+        &self.level
     }
 
-    /// [`NOT_DOMINANT`] of the chunk's rows and the number of small pivots of all levels,
-    /// after stage 1.
+    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) of the chunk's rows and the number of their small pivots, after
+    /// stage 1.
     ///
     /// # Errors
     /// If the device is lost.
     pub fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut all = 0;
-        for (k, level) in self.levels.iter().enumerate() {
-            let mut flags = vec![0; level.flags.len()];
-            lane.download(&level.flags, 0, &mut flags)?;
-            let own = flags.into_iter().fold(0, both);
-            // Dominance is asked of the chunk's rows alone.
-            all = both(all, if k == 0 { own } else { own & !NOT_DOMINANT });
+        self.level.flags(lane)
+    }
+}
+
+impl<T: Number> BlockTop<T> {
+    /// Of this interface system, which is that of all rows.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn new(lane: &Lane, whole: &Level<T>, cut: Cut) -> Result<Self> {
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut levels: Vec<Level<T>> = Vec::new();
+        let more = |rows: usize| !cut.host && rows > LEAF;
+        let kept = match more(whole.rows) {
+            true => Some(lane.alloc("what blocks keep for the way back", 3 * whole.rows)?),
+            false => None,
+        };
+        while let Some(kept) = kept.as_ref().filter(|_| more(levels.last().unwrap_or(whole).rows)) {
+            let below = levels.last().unwrap_or(whole);
+            let above = Level::new(lane, below.rows.div_ceil(cut.block))?;
+            // The interface system has no end: where a system begins or ends its coefficients are zero.
+            let source = Source {
+                rows: below.rows,
+                place: ((1 << 31) - 1, 1),
+                arrays: [below.system.arg(); 4],
+                at: [0, 1, 2, 3].map(|k| k * below.rows),
+                x: below.x.arg(),
+            };
+            let [reduce, solve] = halve(lane, &source, &above, kept, cut.pivot)?;
+            up.push(reduce);
+            down.insert(0, solve);
+            levels.push(above);
         }
-        Ok(all)
+        Ok(Self { levels, up, down, kept })
     }
 
-    /// Where the unknowns of that system, and behind them the one behind the chunk, go before stage 3: an array, a
-    /// place in it, and which of them.
-    pub fn targets(&self) -> Vec<(&Buffer<T>, usize, Range<usize>)> {
-        let [below @ .., top] = &self.levels[..] else { unreachable!("there is a level") };
-        let behind = top.rows..top.rows + 1;
-        let below = below.iter().map(|level| (&level.x, level.rows, behind.clone()));
-        std::iter::once((&top.x, 0, 0..top.rows + 1)).chain(below).collect()
+    /// Bytes on the device, without the system it was made of.
+    pub fn bytes(&self) -> u64 {
+        self.levels.iter().map(Level::bytes).sum::<u64>() + self.kept.as_ref().map_or(0, Buffer::bytes)
+    }
+
+    /// Down to the system that the host takes.
+    pub fn up(&self) -> impl Iterator<Item = &Launch> {
+        self.up.iter()
+    }
+
+    /// From its unknowns to those of the system that all was made of.
+    pub fn down(&self) -> impl Iterator<Item = &Launch> {
+        self.down.iter()
+    }
+
+    /// The system that the host takes, `whole` if there is no smaller one.
+    pub fn leaf<'l>(&'l self, whole: &'l Level<T>) -> &'l Level<T> {
+        self.levels.last().unwrap_or(whole)
+    }
+
+    /// The number of small pivots.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn flags(&self, lane: &Lane) -> Result<u32> {
+        // Dominance is asked of given rows alone.
+        let one = |level: &Level<T>| Ok(level.flags(lane)? & !NOT_DOMINANT);
+        self.levels.iter().try_fold(0, |all, level| Ok(both(all, one(level)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_the_blocks_of_the_whole() {
+        for (all, block) in [(100_000, 32), (100_003, 10), (2_500_001, 1024), (65_536, 3)] {
+            let (grain, tail) = Cut::grain(block);
+            let cut = Cut { block, host: false, pivot: true };
+            let starts = |first: usize, rows: usize| {
+                let blocks = cut.blocks(first, rows, all);
+                let (length, longer) = (rows / blocks, rows % blocks);
+                (0..blocks).map(move |k| first + k * length + k.min(longer)).collect::<Vec<_>>()
+            };
+            for at in (grain..=all - tail).step_by(grain) {
+                let parts = [starts(0, at), starts(at, all - at)].concat();
+                assert!(parts == starts(0, all), "{all} rows in blocks of {block}, cut at {at}");
+            }
+        }
     }
 }

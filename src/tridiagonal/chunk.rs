@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use super::batch::{self, BatchShare};
 use super::blocks::{BlockShare, Cut};
-use super::interface::Piece;
-use super::partition::{Arrays, Place, Share};
+use super::partition::{Arrays, Grain, Place, Share};
 use super::plan::{PlanOptions, Send};
+use super::stage2::Stage2;
 use super::unit::Number;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
+use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 /// Rows of a chunk at least, where chunks are made smaller until they fit.
@@ -24,13 +25,13 @@ pub(super) struct Chunk<'a, T> {
     pub(super) lane: &'a Lane,
     /// Which lane that is.
     pub(super) at: usize,
+    /// Its first row, counted from the first here.
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) window: Arc<Window<T>>,
     pub(super) work: Work<T>,
-    /// Its part of what goes to the host between the stages, and of what comes back.
-    pub(super) piece: Range<usize>,
-    pub(super) answer: Range<usize>,
+    /// Its units, or rows of the interface system of its blocks, counted from the first here.
+    pub(super) items: Range<usize>,
     /// Whether its rows are gone when stage 3 begins.
     pub(super) evicted: bool,
     /// Whether others go through the same window.
@@ -110,64 +111,140 @@ impl<T: Number> Chunk<'_, T> {
 
     pub(super) fn up(&self) -> Vec<&Launch> {
         match &self.work {
-            Work::Tiles(share) => share.up(),
-            Work::Blocks(blocks) => blocks.up(),
+            Work::Tiles(share) => share.up().collect(),
+            Work::Blocks(blocks) => vec![blocks.up()],
             Work::Whole(_) => Vec::new(),
         }
     }
 
     pub(super) fn down(&self) -> Vec<&Launch> {
         match &self.work {
-            Work::Tiles(share) => share.down(),
-            Work::Blocks(blocks) => blocks.down(),
+            Work::Tiles(share) => share.down().collect(),
+            Work::Blocks(blocks) => vec![blocks.down()],
             Work::Whole(systems) => vec![systems.launch()],
         }
     }
 
-    /// Takes what the host needs between the stages.
-    pub(super) fn fetch_top(&self, piece: &mut [T]) -> Result<()> {
+    /// Takes what stage 2 needs.
+    pub(super) fn fetch_piece(&self, piece: Piece<'_, T>) -> Result<()> {
         match &self.work {
-            Work::Tiles(share) => self.lane.fetch(share.root(), 0, piece),
-            Work::Blocks(blocks) => self.lane.fetch(blocks.top(), 0, piece),
+            Work::Tiles(share) => {
+                self.lane.fetch(&share.units().flags, 0, piece.flags)?;
+                piece.numbers.into_iter().try_for_each(|to| self.lane.fetch(&share.units().units, 0, to))
+            }
+            Work::Blocks(blocks) => {
+                let level = blocks.level();
+                let columns = piece.numbers.into_iter().enumerate();
+                columns.into_iter().try_for_each(|(k, to)| self.lane.fetch(&level.system, k * level.rows, to))
+            }
             Work::Whole(_) => Ok(()),
         }
     }
 
-    /// What solves its rows, if it needs no other's: those of all rows in tiles where it has `all` of them.
-    pub(super) fn whole(&self, all: bool) -> Option<Vec<&Launch>> {
+    /// Brings what stage 2 found, out of what it found for all chunks here.
+    pub(super) fn put(&self, answers: &[T]) -> Result<()> {
+        let Range { start, end } = self.items;
         match &self.work {
-            Work::Tiles(share) if all => Some(share.whole()),
-            Work::Whole(systems) => Some(vec![systems.launch()]),
-            _ => None,
-        }
-    }
-
-    /// What it gave to the host, out of that of all chunks.
-    pub(super) fn given<'p>(&self, pieces: &'p [T]) -> Piece<'p, T> {
-        let piece = &pieces[self.piece.clone()];
-        match &self.work {
-            Work::Tiles(_) => Piece::Unit(piece),
-            Work::Blocks(_) => Piece::Blocks(piece),
-            Work::Whole(_) => Piece::Nothing,
-        }
-    }
-
-    pub(super) fn put(&self, answer: &[T]) -> Result<()> {
-        match &self.work {
-            Work::Tiles(share) => self.lane.send(answer, share.ends(), 0),
-            Work::Blocks(blocks) => {
-                let mut targets = blocks.targets().into_iter();
-                targets.try_for_each(|(buffer, at, which)| self.lane.send(&answer[which], buffer, at))
-            }
+            Work::Tiles(share) => self.lane.send(&answers[2 * start..2 * end], &share.units().outer, 0),
+            Work::Blocks(blocks) => self.lane.send(&answers[start..end + 1], &blocks.level().x, 0),
             Work::Whole(_) => Ok(()),
         }
     }
 
     pub(super) fn flags(&self) -> Result<u32> {
         match &self.work {
-            Work::Tiles(share) => share.flags(self.lane),
+            // The units know, and stage 2 knows all of them.
+            Work::Tiles(_) => Ok(0),
             Work::Blocks(blocks) => blocks.flags(self.lane),
             Work::Whole(systems) => systems.flags(self.lane),
+        }
+    }
+}
+
+/// What chunks are worked on as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Tiles, whose units are joined.
+    Tiles,
+    /// Blocks, whose interface system is solved.
+    Blocks,
+    /// Whole systems, which ask nothing of others.
+    Whole,
+}
+
+/// Where a chunk's part of the interface system goes on the host.
+pub(super) struct Piece<'p, T> {
+    /// Six numbers of each unit; or dl, d, du and b of the interface system.
+    numbers: Vec<&'p mut [T]>,
+    /// Flags of units.
+    flags: &'p mut [u32],
+}
+
+/// The interface system on the host, on its way to stage 2 and back.
+#[derive(Debug)]
+pub(super) struct Pieces<T> {
+    pub(super) kind: Kind,
+    /// Units, or rows of the interface system: those here, and how many there is room for.
+    pub(super) own: usize,
+    pub(super) room: usize,
+    pub(super) numbers: HostArray<T>,
+    pub(super) flags: HostArray<u32>,
+    /// The two unknowns next to each unit; or those of the interface system and the one behind.
+    pub(super) answers: HostArray<T>,
+}
+
+impl<T: Number> Pieces<T> {
+    /// None.
+    pub(super) fn none() -> Self {
+        let (numbers, answers) = (HostArray::plain(0), HostArray::plain(0));
+        Self { kind: Kind::Whole, own: 0, room: 0, numbers, flags: HostArray::plain(0), answers }
+    }
+
+    /// Room for `room` items, `own` of which come from here.
+    pub(super) fn new(
+        kind: Kind,
+        own: usize,
+        room: usize,
+        array: impl Fn(usize) -> Result<HostArray<T>>,
+        flags: impl Fn(usize) -> Result<HostArray<u32>>,
+    ) -> Result<Self> {
+        let [numbers, marks, answers] = match kind {
+            Kind::Tiles => [6 * room, room, 2 * room],
+            Kind::Blocks => [4 * room, 0, room + 1],
+            Kind::Whole => [0; 3],
+        };
+        Ok(Self { kind, own, room, numbers: array(numbers)?, flags: flags(marks)?, answers: array(answers)? })
+    }
+
+    /// Where the pieces of chunks go, which are consecutive.
+    pub(super) fn split(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Piece<'_, T>> {
+        let items = || chunks.iter().map(|chunk| chunk.items.len());
+        match self.kind {
+            Kind::Tiles => {
+                let numbers = split(&mut self.numbers, items().map(|items| 6 * items));
+                let flags = split(&mut self.flags, items());
+                let piece = |(numbers, flags)| Piece { numbers: vec![numbers], flags };
+                numbers.into_iter().zip(flags).map(piece).collect()
+            }
+            Kind::Blocks => {
+                let columns = self.numbers.chunks_mut(self.room.max(1));
+                let mut columns: Vec<_> = columns.map(|c| split(c, items()).into_iter()).collect();
+                let piece = |_| Piece {
+                    numbers: columns.iter_mut().filter_map(Iterator::next).collect(),
+                    flags: &mut [],
+                };
+                chunks.iter().map(piece).collect()
+            }
+            Kind::Whole => chunks.iter().map(|_| Piece { numbers: Vec::new(), flags: &mut [] }).collect(),
+        }
+    }
+
+    /// Numbers of an item, and of what comes back for it.
+    pub(super) fn width(&self) -> (usize, usize) {
+        match self.kind {
+            Kind::Tiles => (6, 2),
+            Kind::Blocks => (4, 1),
+            Kind::Whole => (0, 0),
         }
     }
 }
@@ -175,34 +252,67 @@ impl<T: Number> Chunk<'_, T> {
 /// Rows of a plan on its lanes.
 pub(super) struct Job<'p, T> {
     pub(super) n: usize,
+    /// The first row here, how many there are, and all.
+    pub(super) first: usize,
     pub(super) rows: usize,
+    pub(super) all: usize,
     pub(super) cyclic: bool,
+    pub(super) ranks: Ranks,
+    /// Joins of units within a chunk at most.
+    pub(super) joins: usize,
     pub(super) options: &'p PlanOptions,
     /// dl, d, du, b and x on the host.
     pub(super) arrays: &'p [HostArray<T>; 5],
 }
 
-impl<T> Job<'_, T> {
-    /// Rows of a tile of whole systems, where they are so small.
-    fn tile(&self) -> Option<usize> {
-        let plain = self.options.block.is_none() && !self.cyclic;
-        if plain { batch::tile(self.n, self.rows / self.n) } else { None }
+/// Chunks, and what puts their pieces together.
+pub(super) struct Cutting<'a, T> {
+    pub(super) chunks: Vec<Chunk<'a, T>>,
+    pub(super) stage2: Stage2<T>,
+    pub(super) kind: Kind,
+    /// Joins of units within a chunk, and items of all ranks.
+    pub(super) joins: usize,
+    pub(super) items: usize,
+}
+
+/// How `rows` rows of systems of `n` each may be cut: worked on as what, at multiples of so many rows, which lie at least
+/// so many before the end.
+pub(super) fn grain(
+    n: usize,
+    rows: usize,
+    cyclic: bool,
+    block: Option<usize>,
+    parts: usize,
+) -> (Kind, Grain, usize) {
+    if let Some(block) = block
+        && rows > 1
+    {
+        let (rows, tail) = Cut::grain(block);
+        return (Kind::Blocks, Grain { rows, joins: 0 }, tail);
+    }
+    // One row is no block: its unit says all.
+    match batch::tile(n, rows / n) {
+        Some(rows) if block.is_none() && !cyclic => (Kind::Whole, Grain { rows, joins: 0 }, 1),
+        _ => (Kind::Tiles, Grain::of(rows, parts), 1),
     }
 }
 
 /// Chunks of all rows: one on each lane while there are rows, or, where these do not fit, as many more as it takes. In
 /// the memory of `job.arrays` itself where a lane can work there.
-pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<Vec<Chunk<'a, T>>> {
+pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<Cutting<'a, T>> {
     let mut parts = lanes.len();
     let mut first = None;
     loop {
-        // Threads take eight rows, and small systems stay whole.
-        let step = job.tile().unwrap_or(8);
-        let size = job.rows.div_ceil(parts).next_multiple_of(step);
-        match cut_into(lanes, job, size) {
+        let most = parts * job.ranks.size();
+        let (kind, mut grain, tail) = grain(job.n, job.all, job.cyclic, job.options.block, most);
+        if grain.joins > job.joins {
+            grain = Grain::TILES;
+        }
+        let size = job.rows.div_ceil(parts).next_multiple_of(grain.rows);
+        match cut_into(lanes, job, kind, grain, tail, size) {
             Err(e @ Error::OutOfMemory { .. }) if !job.options.resident => {
                 let first = first.get_or_insert(e);
-                if size <= FEWEST_ROWS {
+                if size <= FEWEST_ROWS.max(grain.rows) {
                     return Err(std::mem::replace(first, Error::Interrupted));
                 }
                 parts *= 2;
@@ -213,13 +323,40 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
 }
 
 /// Chunks of `size` rows.
-fn cut_into<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>, size: usize) -> Result<Vec<Chunk<'a, T>>> {
-    let Job { n, rows, cyclic, options, arrays } = *job;
-    let count = rows.div_ceil(size);
-    let blocks = options.block.is_some();
-    let small = job.tile();
+fn cut_into<'a, T: Number>(
+    lanes: &'a [Lane],
+    job: &Job<'_, T>,
+    kind: Kind,
+    grain: Grain,
+    tail: usize,
+    size: usize,
+) -> Result<Cutting<'a, T>> {
+    let Job { n, rows, options, arrays, .. } = *job;
+    // Only where all rows end does a chunk take a rest that is too short for one of its own.
+    let last = (job.all - job.first).saturating_sub(tail).min(rows.saturating_sub(1));
+    let starts: Vec<usize> = match rows {
+        0 => Vec::new(),
+        _ => std::iter::once(0).chain((size..=last).step_by(size)).collect(),
+    };
+    let ends = starts.iter().skip(1).copied().chain([rows]);
+    let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
+    let longest = ranges.iter().map(Range::len).max().unwrap_or(0);
+    let count = ranges.len();
+    let blocks =
+        Cut { block: options.block.unwrap_or(3), host: options.interface_on_host, pivot: options.pivot };
+    let items = match kind {
+        Kind::Tiles => grain.units(job.all),
+        Kind::Blocks => 2 * blocks.blocks(0, job.all, job.all),
+        Kind::Whole => 0,
+    };
+    let several = count > 1 || job.ranks.several();
+    // One lane does stage 2 for all.
+    let stage2 = match several && job.ranks.first() {
+        true => Some(Stage2::of_all(&lanes[0], kind, items, job.cyclic, blocks)?),
+        false => None,
+    };
     let adopted = match lanes {
-        [lane] if count == 1 && !blocks && !options.resident => Arrays::adopt(lane, arrays)?,
+        [lane] if count == 1 && kind != Kind::Blocks && !options.resident => Arrays::adopt(lane, arrays)?,
         _ => None,
     };
     let mut windows = match adopted {
@@ -229,39 +366,44 @@ fn cut_into<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>, size: usize) -> 
     for lane in lanes.iter().take(count).skip(windows.len()) {
         let what = "what blocks keep for the way back";
         windows.push(Arc::new(Window {
-            arrays: Arrays::new(lane, size.min(rows))?,
-            kept: if blocks { Some(lane.alloc(what, 3 * size.min(rows))?) } else { None },
+            arrays: Arrays::new(lane, longest)?,
+            kept: if kind == Kind::Blocks { Some(lane.alloc(what, 3 * longest)?) } else { None },
         }));
     }
-    let (mut pieces, mut answers) = (0, 0);
-    let chunk = |k: usize| {
-        let (at, first) = (k % lanes.len(), k * size);
+    let mut before = 0;
+    let chunk = |(k, range): (usize, &Range<usize>)| {
+        let (at, first, rows) = (k % lanes.len(), range.start, range.len());
         let (lane, window) = (&lanes[at], &windows[at]);
-        let place = Place { n, first, ring: cyclic };
-        let rows = size.min(rows - first);
-        let work = match (options.block, &window.kept) {
-            // One row is no block: its unit says all.
-            (Some(block), Some(kept)) if rows > 1 => {
-                let cut = Cut { block, host: options.interface_on_host, pivot: options.pivot };
-                Work::Blocks(Box::new(BlockShare::new(lane, rows, place, &window.arrays, kept, cut)?))
+        let place = Place { n, first: job.first + first, ring: job.cyclic };
+        let (work, items) = match (kind, &window.kept) {
+            (Kind::Blocks, Some(kept)) => {
+                let count = blocks.blocks(place.first, rows, job.all);
+                let share = BlockShare::new(lane, rows, place, &window.arrays, kept, count, blocks.pivot)?;
+                let items = share.level().rows;
+                (Work::Blocks(Box::new(share)), items)
             }
-            _ => match small {
-                Some(tile) => Work::Whole(Box::new(BatchShare::new(lane, rows, n, tile, &window.arrays)?)),
-                None => Work::Tiles(Box::new(Share::new(lane, rows, place, &window.arrays)?)),
-            },
+            (Kind::Whole, _) => {
+                (Work::Whole(Box::new(BatchShare::new(lane, rows, n, grain.rows, &window.arrays)?)), 0)
+            }
+            _ => {
+                let share = Share::new(lane, rows, place, &window.arrays, grain.joins)?;
+                let items = share.units().count;
+                (Work::Tiles(Box::new(share)), items)
+            }
         };
-        let (piece, answer) = match &work {
-            Work::Tiles(_) => (6, 2),
-            Work::Blocks(blocks) => (blocks.top().len(), blocks.top().len() / 4 + 1),
-            Work::Whole(_) => (0, 0),
-        };
-        (pieces, answers) = (pieces + piece, answers + answer);
-        let (piece, answer) = (pieces - piece..pieces, answers - answer..answers);
+        before += items;
+        let items = before - items..before;
         let (evicted, shared) = (k + lanes.len() < count, count > lanes.len());
         let (window, staged) = (window.clone(), options.pageable);
-        Ok(Chunk { lane, at, first, rows, window, work, piece, answer, evicted, shared, staged })
+        Ok(Chunk { lane, at, first, rows, window, work, items, evicted, shared, staged })
     };
-    (0..count).map(chunk).collect()
+    let chunks: Vec<Chunk<'a, T>> = ranges.iter().enumerate().map(chunk).collect::<Result<_>>()?;
+    let stage2 = match (stage2, &chunks[..]) {
+        (Some(stage2), _) => stage2,
+        (None, [chunk]) if !several => Stage2::of(chunk, job.cyclic, blocks)?,
+        _ => Stage2::Nothing,
+    };
+    Ok(Cutting { chunks, stage2, kind, joins: grain.joins, items })
 }
 
 /// Does something for every chunk of some lanes: one after the other, or with a thread for each lane.

@@ -73,13 +73,16 @@ pub mod partition;
 pub mod pivot;
 pub mod plan;
 mod residual;
+mod rows;
 mod solve;
+mod stage2;
 pub mod system;
 pub mod unit;
 
 pub use layout::Layout;
 pub use plan::{Plan, PlanOptions, Send, Stages};
 pub use residual::Residual;
-pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve};
+pub use rows::{Rows, Span};
+pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve, solve_rows};
 pub use system::System;
 pub use unit::Number;

@@ -4,6 +4,7 @@
 
 use rayon::prelude::*;
 
+use super::rows::{Span, View};
 use super::system::System;
 
 /// One system, factored as it is eliminated.
@@ -189,16 +190,20 @@ pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) 
 /// # Errors
 /// Not an error but an outcome: (system, row) where the matrix is singular.
 pub fn solve(system: &System, b: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, (usize, usize)> {
-    let n = system.n;
-    let solved: Vec<_> = (0..system.batch)
+    eliminate(&View { b: b.iter().map(|b| &b[..]).collect(), ..View::from(system) })
+}
+
+/// The same of rows that are all here.
+pub(super) fn eliminate(view: &View<'_>) -> Result<Vec<Vec<f64>>, (usize, usize)> {
+    let Span { n, batch, cyclic, .. } = view.span;
+    let solved: Vec<_> = (0..batch)
         .into_par_iter()
         .map(|s| {
-            let here = s * n..(s + 1) * n;
-            let (dl, d, du) = (&system.dl[here.clone()], &system.d[here.clone()], &system.du[here.clone()]);
-            let mut own: Vec<Vec<f64>> = b.iter().map(|b| b[here.clone()].to_vec()).collect();
-            let zero = match system.cyclic {
-                false => gtsv(dl, d, du, &mut own),
-                true => gtsv_cyclic(dl, d, du, &mut own),
+            let system = view.system(s);
+            let mut own: Vec<Vec<f64>> = system.b.iter().map(|b| b.to_vec()).collect();
+            let zero = match cyclic {
+                false => gtsv(system.dl, system.d, system.du, &mut own),
+                true => gtsv_cyclic(system.dl, system.d, system.du, &mut own),
             };
             match zero {
                 Some(row) => Err((s, row)),
@@ -206,7 +211,7 @@ pub fn solve(system: &System, b: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, (usize, u
             }
         })
         .collect::<Result<_, _>>()?;
-    let mut x: Vec<Vec<f64>> = b.iter().map(|b| Vec::with_capacity(b.len())).collect();
+    let mut x: Vec<Vec<f64>> = view.b.iter().map(|_| Vec::with_capacity(batch * n)).collect();
     for own in solved {
         for (x, own) in x.iter_mut().zip(own) {
             x.extend_from_slice(&own);

@@ -1,20 +1,21 @@
 //! A plan: one system shape on some lanes, solved as often as wanted.
 //!
 //! The rows are cut into chunks, one a lane, or more where the lanes' memory does not hold them all. Each goes through
-//! stage 1 (up to one [`Unit`](super::unit::Unit), or to the interface system of its blocks) and stage 3 (down from the
-//! unknowns that the host found for it); in between the host solves the interface system of all chunks. Copies and
-//! kernels of different lanes overlap; what cannot overlap is the barrier between the two stages, since every unknown
-//! depends on every row.
+//! stage 1 (up to some [`Unit`](super::unit::Unit)s, or to the interface system of its blocks) and stage 3 (down from the
+//! unknowns that were found for it); in between one lane solves the interface system of all chunks, those of other ranks
+//! included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages, since
+//! every unknown depends on every row. Which units are joined with which depends on the number of all rows alone, so that
+//! lanes, chunks and ranks change no bit.
 
 use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::chunk::{Chunk, Job, cut, on_lanes, split};
-use super::interface;
-use super::kernels::both;
+use super::chunk::{Chunk, Job, Kind, Pieces, cut, on_lanes, split};
 use super::partition::{Arrays, padded};
+use super::rows::Span;
+use super::stage2::Stage2;
 use super::unit::Number;
 use crate::lane::{HostArray, Lane, Launch};
 use crate::{Error, Result};
@@ -28,7 +29,7 @@ pub struct Stages {
     pub reduce: f64,
     /// Units to the host.
     pub units_down: f64,
-    /// The interface system of the units, on the host.
+    /// The interface system of all chunks, on one lane.
     pub interface: f64,
     /// The unknowns between chunks to the devices.
     pub ends_up: f64,
@@ -56,7 +57,7 @@ pub struct PlanOptions {
 }
 
 impl PlanOptions {
-    fn host_array<T: Number>(&self, lane: &Lane, what: &str, len: usize) -> Result<HostArray<T>> {
+    fn host_array<T: bytemuck::Pod>(&self, lane: &Lane, what: &str, len: usize) -> Result<HostArray<T>> {
         crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
         if self.pageable { Ok(HostArray::plain(len)) } else { lane.host_array(len) }
     }
@@ -65,14 +66,13 @@ impl PlanOptions {
 /// Chunks of a system on lanes.
 #[derive(Debug)]
 pub struct Plan<'a, T> {
-    n: usize,
-    rows: usize,
-    cyclic: bool,
+    span: Span,
     options: PlanOptions,
     chunks: Vec<Chunk<'a, T>>,
-    /// Interface systems of all chunks, and what the host found for them; each chunk's range in both.
-    pieces: HostArray<T>,
-    answers: HostArray<T>,
+    /// The lane that does stage 2, on rank 0.
+    home: &'a Lane,
+    stage2: Stage2<T>,
+    pieces: Pieces<T>,
     /// dl, d, du, b and x on the host.
     arrays: [HostArray<T>; 5],
     /// Pivots that the host had to replace in the interface system.
@@ -124,18 +124,28 @@ impl<'a, T: Number> Plan<'a, T> {
         cyclic: bool,
         options: &PlanOptions,
     ) -> Result<Self> {
-        let rows = n.saturating_mul(batch);
-        if rows == 0 || lanes.is_empty() {
+        Self::of(lanes, Span::whole(n, batch, cyclic), options)
+    }
+
+    /// As [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made by all of
+    /// them, with the same options, and so is everything that it does.
+    pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
+        let Span { n, batch, rows, cyclic, .. } = span;
+        let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
             return Err(Error::Invalid(format!("{batch} systems of {n} rows on {} lanes", lanes.len())));
-        }
+        };
         if cyclic && (batch > 1 || options.block.is_some()) {
             return Err(Error::Invalid(format!(
                 "a plan for {batch} cyclic systems{}; a plan takes one, in tiles",
                 if options.block.is_some() { " in blocks" } else { "" }
             )));
         }
-        if n >= 1 << 31 {
-            return Err(Error::Invalid(format!("{n} rows; a system has at most {}", (1u64 << 31) - 1)));
+        if rows.min(n) >= 1 << 31 {
+            return Err(Error::Invalid(format!(
+                "{} rows; a system has at most {} in one process, more on several ranks",
+                rows.min(n),
+                (1u64 << 31) - 1
+            )));
         }
         let block = options.block.unwrap_or(3);
         if block < 3 {
@@ -145,19 +155,14 @@ impl<'a, T: Number> Plan<'a, T> {
         }
         // Where a lane works in these arrays, it reads and writes whole groups of rows.
         let on_host = if options.resident { 0 } else { padded(rows) };
-        let host = |what: &str| options.host_array(&lanes[0], what, on_host);
-        let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
-        let mut plan = Self {
-            n,
-            rows,
-            cyclic,
-            options: *options,
-            chunks: Vec::new(),
-            pieces: HostArray::plain(0),
-            answers: HostArray::plain(0),
-            arrays: [dl?, d?, du?, b?, x?],
-            replaced: 0,
+        let host = |what: &str| options.host_array(home, what, on_host);
+        let made = || {
+            let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
+            Ok([dl?, d?, du?, b?, x?])
         };
+        let arrays = span.ranks.agree(made())?;
+        let (chunks, stage2, pieces) = (Vec::new(), Stage2::Nothing, Pieces::none());
+        let mut plan = Self { span, options: *options, chunks, home, stage2, pieces, arrays, replaced: 0 };
         plan.relane(lanes)?;
         Ok(plan)
     }
@@ -171,7 +176,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if n == 0 || n > most {
             return Err(Error::Invalid(format!("{n} rows in a plan that was made for {most}")));
         }
-        (self.n, self.rows, self.cyclic) = (n, n, false);
+        self.span = Span::whole(n, 1, false);
         self.relane(lanes)
     }
 
@@ -180,28 +185,47 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
     pub(crate) fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
-        let Some(lane) = lanes.first() else {
-            return Err(Error::Invalid(format!("{} rows on no lane", self.rows)));
+        let Some(home) = lanes.first() else {
+            return Err(Error::Invalid(format!("{} rows on no lane", self.span.rows)));
         };
         // The devices may hold no more than one of both.
         self.chunks.clear();
-        let Self { n, rows, cyclic, ref options, ref arrays, .. } = *self;
-        let chunks = cut(lanes, &Job { n, rows, cyclic, options, arrays })?;
-        let (pieces, answers) = chunks.last().map_or((0, 0), |last| (last.piece.end, last.answer.end));
-        self.pieces = self.options.host_array(lane, "the interface system", pieces)?;
-        self.answers = self.options.host_array(lane, "the interface system", answers)?;
-        self.chunks = chunks;
+        (self.stage2, self.home) = (Stage2::Nothing, home);
+        let Span { n, first, rows, cyclic, ranks, .. } = self.span;
+        let mut joins = usize::MAX;
+        let cutting = loop {
+            let (options, arrays) = (&self.options, &self.arrays);
+            let all = self.span.all();
+            let job = Job { n, first, rows, all, cyclic, ranks, joins, options, arrays };
+            let cutting = ranks.agree(cut(lanes, &job))?;
+            // Units that leave their lanes have the same size everywhere.
+            joins = ranks.least(cutting.joins as u64) as usize;
+            if ranks.most(cutting.joins as f64) == joins as f64 {
+                break cutting;
+            }
+        };
+        // Alone, a chunk keeps its piece.
+        let alone = cutting.chunks.len() == 1 && !ranks.several();
+        let own = cutting.chunks.last().map_or(0, |last| last.items.end);
+        let room = if ranks.first() { cutting.items } else { own };
+        let (own, room) = if alone { (0, 0) } else { (own, room) };
+        let what = "the interface system";
+        let options = &self.options;
+        let numbers = |len| options.host_array::<T>(home, what, len);
+        let flags = |len| options.host_array::<u32>(home, what, len);
+        self.pieces = ranks.agree(Pieces::new(cutting.kind, own, room, numbers, flags))?;
+        (self.chunks, self.stage2) = (cutting.chunks, cutting.stage2);
         Ok(())
     }
 
     /// Rows of one system.
     pub fn n(&self) -> usize {
-        self.n
+        self.span.n
     }
 
-    /// Rows of all systems.
+    /// Rows of all systems; of those here, on several ranks.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.span.rows
     }
 
     /// Chunks, one on each lane that has rows, or more.
@@ -221,19 +245,19 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The inputs, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
-        let rows = self.rows;
+        let rows = self.span.rows;
         let [dl, d, du, b, _] = &mut self.arrays;
         Inputs { dl: &mut dl[..rows], d: &mut d[..rows], du: &mut du[..rows], b: &mut b[..rows] }
     }
 
     /// dl, d, du and b, as filled.
     pub(crate) fn given(&self) -> [&[T]; 4] {
-        std::array::from_fn(|k| &self.arrays[k][..self.rows])
+        std::array::from_fn(|k| &self.arrays[k][..self.span.rows])
     }
 
     /// The unknowns, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
-        &self.arrays[4][..self.rows]
+        &self.arrays[4][..self.span.rows]
     }
 
     /// A chunk's arrays on its lane, and its first row: for data that a program brings there by itself.
@@ -246,21 +270,40 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
-        self.chunks.iter().try_fold(self.replaced, |flags, chunk| Ok(both(flags, chunk.flags()?)))
+        let known = || {
+            let stage2 = self.stage2.flags(self.home)?;
+            let chunks = self.chunks.iter().map(Chunk::flags).collect::<Result<Vec<u32>>>()?;
+            Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, self.replaced])))
+        };
+        let ranks = self.span.ranks;
+        let known = ranks.agree(known())?;
+        Ok(Stage2::<T>::together(ranks.all(&[known]).into_iter().flatten()))
     }
 
     /// Bytes on the devices.
     pub fn device_bytes(&self) -> u64 {
         let window = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.window.bytes() };
-        self.chunks.iter().map(|chunk| window(chunk) + chunk.work.bytes()).sum()
+        self.chunks.iter().map(|chunk| window(chunk) + chunk.work.bytes()).sum::<u64>() + self.stage2.bytes()
     }
 
-    /// The chunk that is everything, where no host is needed between its stages.
-    fn alone(&self) -> Option<(&Chunk<'a, T>, Vec<&Launch>)> {
+    /// The chunk that is everything, if one is.
+    fn everything(&self) -> Option<&Chunk<'a, T>> {
         match &self.chunks[..] {
-            [chunk] => Some((chunk, chunk.whole(true)?)),
+            [chunk] if !self.span.ranks.several() => Some(chunk),
             _ => None,
         }
+    }
+
+    /// The same and all its launches, where no host is needed between its stages.
+    fn alone(&self) -> Option<(&Chunk<'a, T>, Vec<&Launch>)> {
+        let chunk = self.everything()?;
+        let stage2 = self.stage2.launches()?;
+        Some((chunk, [chunk.up(), stage2, chunk.down()].concat()))
+    }
+
+    /// Whether systems ask nothing of one another.
+    fn apart(&self) -> bool {
+        self.pieces.kind == Kind::Whole
     }
 
     /// Solves, with all lanes at work at the same time. Stages of different lanes overlap: `total` is the time that
@@ -290,40 +333,122 @@ impl<'a, T: Number> Plan<'a, T> {
         if let Some((chunk, whole)) = plan.alone() {
             chunk.upload(&plan.arrays, send)?;
             chunk.lane.enqueue(&whole)?;
-            chunk.fetch(&mut x[..plan.rows])?;
+            chunk.fetch(&mut x[..plan.span.rows])?;
             chunk.lane.finish()?;
             return Ok(0.0);
         }
+        let ranks = plan.span.ranks;
+        let finish = |chunks: &[Chunk<'a, T>]| chunks.iter().try_for_each(|chunk| chunk.lane.finish());
         let arrays = &plan.arrays;
-        if plan.chunks.iter().all(|chunk| chunk.whole(false).is_some()) {
+        if plan.apart() {
             let xs = split(x, plan.chunks.iter().map(|c| c.rows));
-            on_lanes(threads, plan.chunks.iter().zip(xs).collect(), |chunk, x| {
+            let done = on_lanes(threads, plan.chunks.iter().zip(xs).collect(), |chunk, x| {
                 chunk.upload(arrays, send)?;
                 chunk.lane.enqueue(&chunk.down())?;
                 chunk.fetch(x)
-            })?;
-            return Ok(0.0);
+            });
+            return ranks.agree(done.and_then(|()| finish(&plan.chunks))).map(|()| 0.0);
         }
-        let pieces = split(&mut plan.pieces, plan.chunks.iter().map(|c| c.piece.len()));
-        on_lanes(threads, plan.chunks.iter().zip(pieces).collect(), |chunk, piece| {
+        let direct = plan.everything().is_some();
+        let pieces = plan.pieces.split(&plan.chunks);
+        let up = on_lanes(threads, plan.chunks.iter().zip(pieces).collect(), |chunk, piece| {
             chunk.upload(arrays, send)?;
             chunk.lane.enqueue(&chunk.up())?;
-            chunk.fetch_top(piece)
-        })?;
-        plan.chunks.iter().try_for_each(|chunk| chunk.lane.finish())?;
+            if direct { Ok(()) } else { chunk.fetch_piece(piece) }
+        });
+        ranks.agree(up.and_then(|()| finish(&plan.chunks)))?;
         let at = Instant::now();
-        plan.interface();
+        plan.gather();
+        plan.stage2()?;
         let interface = at.elapsed().as_secs_f64();
-        let (arrays, answers) = (&plan.arrays, &plan.answers);
+        let (arrays, answers) = (&plan.arrays, &plan.pieces.answers);
         let xs = split(x, plan.chunks.iter().map(|c| c.rows));
-        on_lanes(threads, plan.chunks.iter().zip(xs).rev().collect(), |chunk, x| {
+        let down = on_lanes(threads, plan.chunks.iter().zip(xs).rev().collect(), |chunk, x| {
             chunk.upload_again(arrays)?;
-            chunk.put(&answers[chunk.answer.clone()])?;
+            if !direct {
+                chunk.put(answers)?;
+            }
             chunk.lane.enqueue(&chunk.down())?;
             chunk.fetch(x)
-        })?;
-        plan.chunks.iter().try_for_each(|chunk| chunk.lane.finish())?;
+        });
+        ranks.agree(down.and_then(|()| finish(&plan.chunks)))?;
         Ok(interface)
+    }
+
+    /// Brings the pieces of all ranks to the first.
+    fn gather(&mut self) {
+        let ranks = self.span.ranks;
+        if !ranks.several() {
+            return;
+        }
+        let Pieces { own, room, .. } = self.pieces;
+        let (width, _) = self.pieces.width();
+        // One list a rank: its numbers, and flags of units behind them.
+        let columns = if self.pieces.kind == Kind::Blocks { width } else { 1 };
+        let wide = width / columns;
+        let Pieces { numbers, flags, .. } = &mut self.pieces;
+        let mut mine: Vec<f64> = Vec::with_capacity((width + 1) * own);
+        for column in numbers.chunks(wide * room.max(1)) {
+            mine.extend(column[..wide * own].iter().map(|v| v.wide()));
+        }
+        let flagged = if flags.is_empty() { 0 } else { own };
+        mine.extend(flags[..flagged].iter().map(|&f| f64::from(f)));
+        let counts = ranks.all(&[own as u64]);
+        let all = ranks.to_first(&mine);
+        if !ranks.first() {
+            return;
+        }
+        let (mut from, mut to) = (&all[..], 0);
+        let mut take = |count: usize| {
+            let (part, rest) = from.split_at(count);
+            from = rest;
+            part
+        };
+        for count in counts.iter().map(|count| count[0] as usize) {
+            for column in numbers.chunks_mut(wide * room.max(1)) {
+                let into = &mut column[wide * to..wide * (to + count)];
+                into.iter_mut().zip(take(wide * count)).for_each(|(to, v)| *to = T::of(*v));
+            }
+            if !flags.is_empty() {
+                flags[to..to + count].iter_mut().zip(take(count)).for_each(|(to, v)| *to = *v as u32);
+            }
+            to += count;
+        }
+    }
+
+    /// Solves the interface system of all ranks on the first, and brings each what it asks for.
+    fn stage2(&mut self) -> Result<()> {
+        let ranks = self.span.ranks;
+        let Self { home, stage2, pieces, chunks, options, .. } = self;
+        let everything = if ranks.several() { None } else { chunks.first() };
+        let mut perform = || {
+            stage2.bring(home, pieces)?;
+            let replaced = stage2.perform(home, everything, pieces, options.pivot)?;
+            stage2.take(home, pieces)?;
+            home.finish()?;
+            Ok(replaced)
+        };
+        let done = perform();
+        self.replaced = ranks.agree(done)?;
+        if ranks.several() {
+            let (_, width) = self.pieces.width();
+            // Of an interface system also the unknown behind.
+            let behind = usize::from(self.pieces.kind == Kind::Blocks);
+            let counts = ranks.all(&[self.pieces.own as u64]);
+            let mut at = 0;
+            let lists = counts.iter().map(|count| {
+                let here = width * at..width * (at + count[0] as usize) + behind;
+                at += count[0] as usize;
+                here
+            });
+            let lists: Vec<_> = lists.collect();
+            let answers = &self.pieces.answers;
+            let list =
+                |rank: usize| answers[lists[rank].clone()].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+            let mine = ranks.from_first(lists[ranks.rank()].len(), list);
+            self.pieces.answers.iter_mut().zip(mine).for_each(|(to, v)| *to = T::of(v));
+        }
+        Ok(())
     }
 
     /// Solves with one stage after the other on all lanes, and measures each: what the model of the lane count needs.
@@ -334,10 +459,11 @@ impl<'a, T: Number> Plan<'a, T> {
         if self.streamed() {
             return Err(Error::Invalid(format!(
                 "{} rows in {} chunks go through the lanes one after the other; their stages cannot be told apart",
-                self.rows,
+                self.span.rows,
                 self.chunks.len()
             )));
         }
+        let direct = self.everything().is_some();
         let started = Instant::now();
         let mut before = started;
         let mut lap = || {
@@ -353,16 +479,19 @@ impl<'a, T: Number> Plan<'a, T> {
         self.chunks.iter().try_for_each(|chunk| chunk.lane.enqueue(&chunk.up()))?;
         wait(&self.chunks)?;
         let reduce = lap();
-        let pieces = split(&mut self.pieces, self.chunks.iter().map(|c| c.piece.len()));
-        for (chunk, piece) in self.chunks.iter().zip(pieces) {
-            chunk.fetch_top(piece)?;
+        if !direct {
+            for (chunk, piece) in self.chunks.iter().zip(self.pieces.split(&self.chunks)) {
+                chunk.fetch_piece(piece)?;
+            }
         }
         wait(&self.chunks)?;
         let units_down = lap();
-        self.interface();
+        self.stage2()?;
         let interface = lap();
-        for chunk in &self.chunks {
-            chunk.put(&self.answers[chunk.answer.clone()])?;
+        if !direct {
+            for chunk in &self.chunks {
+                chunk.put(&self.pieces.answers)?;
+            }
         }
         wait(&self.chunks)?;
         let ends_up = lap();
@@ -396,15 +525,6 @@ impl<'a, T: Number> Plan<'a, T> {
         let started = Instant::now();
         chunk.lane.run(&program, 0, times, &mut |_| Ok(()))?;
         Ok(started.elapsed().as_secs_f64() / times as f64)
-    }
-
-    /// The interface system of all chunks, on the host: from `pieces` to `answers`.
-    fn interface(&mut self) {
-        let pieces: Vec<_> = self.chunks.iter().map(|chunk| chunk.given(&self.pieces)).collect();
-        let (answers, replaced) = interface::solve(&pieces, self.cyclic, self.options.pivot);
-        self.replaced = replaced;
-        let to = split(&mut self.answers, self.chunks.iter().map(|c| c.answer.len()));
-        to.into_iter().zip(answers).for_each(|(to, answer)| to.copy_from_slice(&answer));
     }
 }
 

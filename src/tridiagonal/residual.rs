@@ -1,7 +1,11 @@
 //! How well unknowns solve a system: one pass over rows, on all threads.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use rayon::prelude::*;
 
+use super::rows::{Span, View};
 use super::system::System;
 use crate::lane::cpu::simd::{Body, dispatch};
 
@@ -121,17 +125,91 @@ impl Body for Inner<'_> {
 impl System {
     /// r = b − A·x for one right-hand side, and how small it is. `r` may be the right-hand side's own length or empty.
     pub fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
-        const BLOCK: usize = 1 << 14;
-        let n = self.n;
-        // Rows from … to of system s.
-        let block = |s: usize, from: usize, to: usize, r: &mut [f64]| {
-            let (first, last) = (s * n, s * n + n - 1);
+        View::from(self).residual(b, x, r)
+    }
+}
+
+/// Rows that a thread takes at a time.
+const BLOCK: usize = 1 << 14;
+
+impl View<'_> {
+    /// As of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
+    pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        let Span { n, first, rows, ranks, .. } = self.span;
+        let beyond = self.span.beyond(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
+        // A system that begins elsewhere, whole ones, and one that ends elsewhere.
+        let head = rows.min((n - first % n) % n);
+        let whole = (rows - head) / n * n;
+        let (begun, rest) = r.split_at_mut(head.min(r.len()));
+        let (inner, ended) = rest.split_at_mut(whole.min(rest.len()));
+        let most = |a: Residual, b: Residual| a.max(b);
+        let systems = match inner.is_empty() {
+            true => (0..whole / n)
+                .into_par_iter()
+                .map(|s| self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, &mut []).residual())
+                .reduce(Residual::default, most),
+            false => inner
+                .par_chunks_mut(n)
+                .enumerate()
+                .map(|(s, r)| self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, r).residual())
+                .reduce(Residual::default, most),
+        };
+        if !ranks.several() {
+            return systems;
+        }
+        let mut mine = vec![systems.normwise, systems.componentwise];
+        for (part, r) in [(0..head, begun), (head + whole..rows, ended)] {
+            if !part.is_empty() {
+                let norms = self.norms(b, x, beyond, part.clone(), r);
+                mine.push(((first + part.start) / n) as f64);
+                mine.extend([norms.r, norms.a, norms.x, norms.b, norms.component]);
+            }
+        }
+        let all = ranks.all(&mine);
+        let mut cut: BTreeMap<u64, Norms> = BTreeMap::new();
+        let mut residual = Residual::default();
+        for list in &all {
+            residual = residual.max(Residual { normwise: list[0], componentwise: list[1] });
+            for &[system, r, a, x, b, component] in list[2..].as_chunks().0 {
+                let norms = cut.entry(system as u64).or_default();
+                *norms = norms.join(Norms { r, a, x, b, component });
+            }
+        }
+        cut.into_values().map(Norms::residual).fold(residual, most)
+    }
+
+    /// Norms of rows of one system, and their r.
+    fn norms(
+        &self,
+        b: &[f64],
+        x: &[f64],
+        [before, behind]: [f64; 2],
+        rows: Range<usize>,
+        r: &mut [f64],
+    ) -> Norms {
+        let Span { n, cyclic, first, .. } = self.span;
+        let whole = rows.len() == n;
+        let (start, last) = (rows.start, rows.end - 1);
+        let block = |from: usize, to: usize, r: &mut [f64]| {
             let mut norms = Norms::default();
             let mut end = |i: usize, r: &mut [f64]| {
-                let left = if i > first { x[i - 1] } else { x[last] };
-                let right = if i < last { x[i + 1] } else { x[first] };
-                let dl = if i > first || self.cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
-                let du = if i < last || self.cyclic { (self.du[i], right) } else { (0.0, 0.0) };
+                let place = (first + i) % n;
+                let left = if i > start {
+                    x[i - 1]
+                } else if whole {
+                    x[last]
+                } else {
+                    before
+                };
+                let right = if i < last {
+                    x[i + 1]
+                } else if whole {
+                    x[start]
+                } else {
+                    behind
+                };
+                let dl = if place > 0 || cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
+                let du = if place + 1 < n || cyclic { (self.du[i], right) } else { (0.0, 0.0) };
                 let (own, row) = row([dl.0, self.d[i], du.0], b[i], [dl.1, x[i], du.1]);
                 norms = norms.join(row);
                 if let Some(r) = r.first_mut() {
@@ -139,18 +217,16 @@ impl System {
                 }
             };
             let kept = !r.is_empty();
-            let keep = |range: std::ops::Range<usize>| if kept { range } else { 0..0 };
-            let (inner_from, inner_to) = (from.max(1), to.min(n - 1));
-            if from == 0 {
-                let here = keep(0..1);
-                end(first, &mut r[here]);
+            let keep = |range: Range<usize>| if kept { range } else { 0..0 };
+            let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
+            if from == start {
+                end(start, &mut r[keep(0..1)]);
             }
-            if to == n && n > 1 {
-                let here = keep(to - from - 1..to - from);
-                end(last, &mut r[here]);
+            if to == last + 1 && last > start {
+                end(last, &mut r[keep(to - from - 1..to - from)]);
             }
             if inner_from < inner_to {
-                let here = first + inner_from..first + inner_to;
+                let here = inner_from..inner_to;
                 let kept = keep(inner_from - from..inner_to - from);
                 dispatch(Inner {
                     dl: &self.dl[here.clone()],
@@ -164,21 +240,15 @@ impl System {
             }
             norms
         };
-        let most = |a: Residual, b: Residual| a.max(b);
-        let blocks = n.div_ceil(BLOCK);
         if r.is_empty() {
-            let system = |s: usize| {
-                let one = |i: usize| block(s, i * BLOCK, n.min((i + 1) * BLOCK), &mut []);
-                (0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join).residual()
-            };
-            (0..self.batch).into_par_iter().map(system).reduce(Residual::default, most)
+            let one = |i: usize| block(start + i * BLOCK, rows.end.min(start + (i + 1) * BLOCK), &mut []);
+            (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(Norms::default, Norms::join)
         } else {
-            let system = |(s, r): (usize, &mut [f64])| {
-                let one = |(i, r): (usize, &mut [f64])| block(s, i * BLOCK, i * BLOCK + r.len(), r);
-                let norms = r.par_chunks_mut(BLOCK).enumerate().map(one);
-                norms.reduce(Norms::default, Norms::join).residual()
+            let one = |(i, r): (usize, &mut [f64])| {
+                let from = start + i * BLOCK;
+                block(from, from + r.len(), r)
             };
-            r.par_chunks_mut(n).enumerate().map(system).reduce(Residual::default, most)
+            r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
         }
     }
 }

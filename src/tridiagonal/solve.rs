@@ -8,6 +8,7 @@ use super::kernels::{NOT_DOMINANT, both};
 use super::pivot;
 use super::plan::{Plan, PlanOptions, Send, Stages, convert};
 use super::residual::Residual;
+use super::rows::{Rows, Span, View};
 use super::system::System;
 use super::unit::Number;
 use crate::kernel::Precision;
@@ -116,6 +117,9 @@ pub struct Solution {
     pub small_pivots: u32,
     /// The system and row where the matrix was found singular.
     pub singular: Option<(usize, usize)>,
+    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and elimination with
+    /// pivoting, which would tell whether the matrix is singular, takes all rows in one process.
+    pub unproved: bool,
     /// Rows of a block or tile.
     pub block: usize,
     /// Where the interface system was solved.
@@ -143,16 +147,34 @@ const MOST_CORRECTIONS: u32 = 12;
 /// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular is an
 /// outcome.
 pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Result<Solution> {
-    system.check()?;
+    let view = View::from(system);
+    view.check()?;
     match precision {
-        Precision::F64 => run::<f64>(lanes, system, options),
-        Precision::F32 => run::<f32>(lanes, system, options),
+        Precision::F64 => run::<f64>(lanes, &view, options),
+        Precision::F32 => run::<f32>(lanes, &view, options),
     }
 }
 
-/// The systems that one plan takes at a time: all of them, but for cyclic ones, which close a ring each.
-fn parts(system: &System) -> (usize, usize) {
-    if system.cyclic { (1, system.batch) } else { (system.batch, 1) }
+/// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
+/// and gets the unknowns of its rows. What else a solution says is said of all rows. The bits are those of [`solve`] on
+/// lanes like rank 0's first one.
+///
+/// # Errors
+/// As of [`solve`], on all ranks if on one.
+pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &Options) -> Result<Solution> {
+    let view = View::from(rows);
+    rows.span.ranks.agree(view.check())?;
+    match precision {
+        Precision::F64 => run::<f64>(lanes, &view, options),
+        Precision::F32 => run::<f32>(lanes, &view, options),
+    }
+}
+
+impl Options {
+    /// Rows of a block of the way without exchanges, if it goes in blocks.
+    pub(crate) fn plain_block(&self) -> Option<usize> {
+        self.block.or((self.interface == Interface::Host).then_some(HOST_BLOCK))
+    }
 }
 
 /// One way through the systems: unknowns, what stage 1 found, and what is left.
@@ -169,91 +191,127 @@ struct Pass {
 /// Solves everything in one way; stops after the first system if `stop` does not like what stage 1 finds.
 fn pass<T: Number>(
     lanes: &[Lane],
-    system: &System,
+    view: &View<'_>,
     options: &Options,
     how: &PlanOptions,
     seconds: &mut f64,
     stop: impl Fn(u32) -> bool,
 ) -> Result<Pass> {
-    let (batch, times) = parts(system);
-    let mut plan = Plan::<T>::with(lanes, system.n, batch, system.cyclic, how)?;
+    let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
     let mut done = Pass {
-        x: vec![vec![0.0; system.rows()]; system.b.len()],
+        x: vec![vec![0.0; rows]; view.b.len()],
         flags: 0,
         residual: Residual::default(),
         refinements: 0,
         stages: Stages::default(),
-        device_bytes: plan.device_bytes(),
-        chunks: plan.chunks(),
+        device_bytes: 0,
+        chunks: 0,
     };
-    let mut r = vec![0.0; plan.rows()];
-    for part in 0..times {
-        let here = part * plan.rows()..(part + 1) * plan.rows();
-        let own = if times == 1 { None } else { Some(system.part(here.clone())) };
-        let own = own.as_ref().unwrap_or(system);
-        let inputs = plan.inputs();
-        convert(&own.dl, inputs.dl);
-        convert(&own.d, inputs.d);
-        convert(&own.du, inputs.du);
-        for (k, (b, x)) in own.b.iter().zip(&mut done.x).enumerate() {
-            let x = &mut x[here.clone()];
-            convert(b, plan.inputs().b);
-            let at = Instant::now();
-            let first = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
-            *seconds += at.elapsed().as_secs_f64();
-            if k == 0 {
-                done.flags = both(done.flags, plan.flags()?);
-                if part == 0 {
-                    done.stages = first;
-                }
-                if stop(done.flags) {
-                    return Ok(done);
-                }
+    if !(cyclic && batch > 1) {
+        let mut plan = Plan::<T>::of(lanes, view.span, how)?;
+        solve_part(&mut plan, view, 0, options, &mut done, seconds, &stop)?;
+        return Ok(done);
+    }
+    // Each system closes a ring of its own. Where ranks share systems, whole ones.
+    let mut each = || {
+        let mut plan = match rows {
+            0 => return Ok(()),
+            _ => Plan::<T>::of(lanes, Span::whole(n, 1, true), how)?,
+        };
+        for number in 0..rows / n {
+            if solve_part(&mut plan, &view.system(number), number * n, options, &mut done, seconds, &stop)? {
+                break;
             }
-            convert(plan.x(), x);
-            let (found, steps) = refine(&mut plan, own, b, x, &mut r, options, seconds)?;
-            done.residual = done.residual.max(found);
-            done.refinements = done.refinements.max(steps);
         }
+        Ok(())
+    };
+    let each = each();
+    ranks.agree(each)?;
+    if ranks.several() {
+        done.flags = ranks.all(&[done.flags]).into_iter().flatten().fold(0, both);
+        let residuals = ranks.all(&[done.residual.normwise, done.residual.componentwise]);
+        let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
+        done.residual = residuals.iter().map(residual).fold(Residual::default(), Residual::max);
+        done.refinements = ranks.most(f64::from(done.refinements)) as u32;
     }
     Ok(done)
 }
 
+/// Solves what a plan takes at a time, whose unknowns begin at `first`; whether `stop` stopped it.
+fn solve_part<T: Number>(
+    plan: &mut Plan<'_, T>,
+    view: &View<'_>,
+    first: usize,
+    options: &Options,
+    done: &mut Pass,
+    seconds: &mut f64,
+    stop: &impl Fn(u32) -> bool,
+) -> Result<bool> {
+    (done.device_bytes, done.chunks) = (plan.device_bytes(), plan.chunks());
+    let here = first..first + view.span.rows;
+    let mut r = vec![0.0; here.len()];
+    let inputs = plan.inputs();
+    convert(view.dl, inputs.dl);
+    convert(view.d, inputs.d);
+    convert(view.du, inputs.du);
+    for (k, &b) in view.b.iter().enumerate() {
+        convert(b, plan.inputs().b);
+        let at = Instant::now();
+        let stages = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
+        *seconds += at.elapsed().as_secs_f64();
+        if k == 0 {
+            done.flags = both(done.flags, plan.flags()?);
+            if first == 0 {
+                done.stages = stages;
+            }
+            if stop(done.flags) {
+                return Ok(true);
+            }
+        }
+        let x = &mut done.x[k][here.clone()];
+        convert(plan.x(), x);
+        let (found, steps) = refine(plan, view, b, x, &mut r, options, seconds)?;
+        done.residual = done.residual.max(found);
+        done.refinements = done.refinements.max(steps);
+    }
+    Ok(false)
+}
+
 /// Rows of a block where rows may be exchanged and nobody says how many.
-const PIVOT_BLOCK: usize = 32;
+pub(super) const PIVOT_BLOCK: usize = 32;
 /// Rows of a block with the interface on the host where nobody says how many: the seed's.
 const HOST_BLOCK: usize = 10;
 
-fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<Solution> {
+fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
     let mut seconds = 0.0;
-    let host = options.interface == Interface::Host;
+    let Span { cyclic, ranks, .. } = view.span;
     let plain = PlanOptions {
-        block: options.block.or(host.then_some(HOST_BLOCK)),
-        interface_on_host: host,
+        block: options.plain_block(),
+        interface_on_host: options.interface == Interface::Host,
         ..PlanOptions::default()
     };
     let pivoted = PlanOptions { block: options.block.or(Some(PIVOT_BLOCK)), pivot: true, ..plain };
     // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
-    if system.cyclic && plain.block.is_some() {
-        return Err(Error::Invalid(
+    if cyclic && plain.block.is_some() {
+        return ranks.agree(Err(Error::Invalid(
             "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
                 .to_owned(),
-        ));
+        )));
     }
-    let exchange = !system.cyclic;
+    let exchange = !cyclic;
     // A residual is a number or infinite.
     let bad = |done: &Pass| done.residual.normwise > options.tolerance;
 
     let (mut method, mut used) = (Method::Partition, plain);
     let mut done = if options.pivot == Pivot::Scaled && exchange {
         (method, used) = (Method::Pivoted, pivoted);
-        pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?
+        pass::<T>(lanes, view, options, &pivoted, &mut seconds, |_| false)?
     } else {
         let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
-        let done = pass::<T>(lanes, system, options, &plain, &mut seconds, stop)?;
+        let done = pass::<T>(lanes, view, options, &plain, &mut seconds, stop)?;
         if stop(done.flags) {
             (method, used) = (Method::Pivoted, pivoted);
-            let again = pass::<T>(lanes, system, options, &pivoted, &mut seconds, |_| false)?;
+            let again = pass::<T>(lanes, view, options, &pivoted, &mut seconds, |_| false)?;
             // What the first way says of the rows holds for the second.
             Pass { flags: (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT), ..again }
         } else {
@@ -262,12 +320,13 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
     };
     let mut singular = None;
     // A matrix that is singular may still have an x with a small residual: a pivot that was replaced asks for proof.
-    if bad(&done) || done.flags & !NOT_DOMINANT != 0 {
+    let asked = bad(&done) || done.flags & !NOT_DOMINANT != 0;
+    if asked && !ranks.several() {
         let at = Instant::now();
-        match lanes[0].host(|| pivot::solve(system, &system.b)) {
+        match lanes[0].host(|| pivot::eliminate(view)) {
             Ok(x) => {
                 let residual = lanes[0].host(|| {
-                    let residuals = system.b.iter().zip(&x).map(|(b, x)| system.residual(b, x, &mut []));
+                    let residuals = view.b.iter().zip(&x).map(|(b, x)| view.residual(b, x, &mut []));
                     residuals.fold(Residual::default(), Residual::max)
                 });
                 if residual.normwise < done.residual.normwise || bad(&done) {
@@ -284,24 +343,26 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
         }
         seconds += at.elapsed().as_secs_f64();
     }
-    let largest =
-        |v: &[Vec<f64>]| v.iter().flatten().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
-    let (xs, bs) = (largest(&done.x), largest(&system.b));
+    let unproved = asked && ranks.several();
+    let largest = |v: &[f64]| v.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
+    let xs = ranks.most(done.x.iter().map(|x| largest(x)).fold(0.0, f64::max));
+    let bs = ranks.most(view.b.iter().map(|b| largest(b)).fold(0.0, f64::max));
     Ok(Solution {
-        status: if bad(&done) || singular.is_some() { Status::NotMet } else { Status::Met },
+        status: if bad(&done) || singular.is_some() || unproved { Status::NotMet } else { Status::Met },
         residual: done.residual,
         growth: if bs > 0.0 { xs / bs } else { 0.0 },
         dominant: done.flags & NOT_DOMINANT == 0,
         small_pivots: done.flags & !NOT_DOMINANT,
         singular,
+        unproved,
         block: used.block.unwrap_or(super::kernels::UNIT),
         interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
         method,
         refinements: done.refinements,
         stages: done.stages,
-        device_bytes: done.device_bytes,
-        chunks: done.chunks,
-        solve_seconds: seconds,
+        device_bytes: ranks.sum(done.device_bytes),
+        chunks: ranks.sum(done.chunks as u64) as usize,
+        solve_seconds: ranks.most(seconds),
         x: done.x,
     })
 }
@@ -309,14 +370,14 @@ fn run<T: Number>(lanes: &[Lane], system: &System, options: &Options) -> Result<
 /// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.
 fn refine<T: Number>(
     plan: &mut Plan<'_, T>,
-    system: &System,
+    view: &View<'_>,
     b: &[f64],
     x: &mut [f64],
     r: &mut [f64],
     options: &Options,
     seconds: &mut f64,
 ) -> Result<(Residual, u32)> {
-    let mut residual = system.residual(b, x, r);
+    let mut residual = view.residual(b, x, r);
     let (most, goal) = match options.refine {
         Refine::Auto => (MOST_CORRECTIONS, 2.0 * f64::EPSILON),
         Refine::Steps(steps) => (steps, 0.0),
@@ -326,6 +387,7 @@ fn refine<T: Number>(
     while steps < most && residual.normwise > goal {
         // A power of two brings the residual into the range of single precision, without rounding.
         let largest = r.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
+        let largest = view.span.ranks.most(largest);
         if !(largest > 0.0 && largest.is_finite()) {
             break;
         }
@@ -337,7 +399,7 @@ fn refine<T: Number>(
         *seconds += at.elapsed().as_secs_f64();
         better.clear();
         better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + e.wide() / scale));
-        let next = system.residual(b, &better, r);
+        let next = view.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
         if options.refine == Refine::Auto && next.normwise >= 0.5 * residual.normwise {
             if next.normwise < residual.normwise {

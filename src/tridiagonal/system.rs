@@ -1,7 +1,6 @@
 //! Tridiagonal systems on the host.
 
-use rayon::prelude::*;
-
+use super::rows::View;
 use crate::{Error, Result};
 
 /// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower
@@ -102,20 +101,6 @@ impl System {
         self
     }
 
-    /// Some whole systems: those of these rows.
-    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
-        let cut = |v: &[f64]| v[rows.clone()].to_vec();
-        Self {
-            n: self.n,
-            batch: rows.len() / self.n,
-            dl: cut(&self.dl),
-            d: cut(&self.d),
-            du: cut(&self.du),
-            b: self.b.iter().map(|b| cut(b)).collect(),
-            cyclic: self.cyclic,
-        }
-    }
-
     /// Number of all rows.
     pub fn rows(&self) -> usize {
         self.d.len()
@@ -126,29 +111,7 @@ impl System {
     /// # Errors
     /// [`Error::Invalid`].
     pub fn check(&self) -> Result<()> {
-        let n = self.n;
-        let find = |name: &str, values: &[f64], unused: Option<usize>| {
-            let bad = values.par_iter().enumerate().position_first(|(i, v)| {
-                !v.is_finite() && (self.cyclic || unused.is_none_or(|unused| i % n != unused))
-            });
-            match bad {
-                Some(i) if self.batch > 1 => Err(Error::Invalid(format!(
-                    "{name} of row {} of system {} is {}; every number has to be finite",
-                    i % n,
-                    i / n,
-                    values[i]
-                ))),
-                Some(i) => Err(Error::Invalid(format!(
-                    "{name} of row {i} is {}; every number has to be finite",
-                    values[i]
-                ))),
-                None => Ok(()),
-            }
-        };
-        find("dl", &self.dl, Some(0))?;
-        find("d", &self.d, None)?;
-        find("du", &self.du, Some(n - 1))?;
-        self.b.iter().try_for_each(|b| find("b", b, None))
+        View::from(self).check()
     }
 }
 

@@ -1,0 +1,285 @@
+//! The rows that one rank has of a system in a file: read at their place where the format has one.
+
+use std::fs::File;
+use std::io::{BufReader, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+
+use super::{Array, Order, extension, misshapen, read, read_array, size};
+use crate::io::npy::Header;
+use crate::io::npz;
+use crate::tridiagonal::{Rows, Span};
+use crate::{Error, Result};
+
+/// Rows of systems from a file, and what the unknowns of all rows are written as.
+#[derive(Debug, Clone)]
+pub struct RowsFile {
+    /// The rows.
+    pub rows: Rows,
+    /// Shape of b.
+    pub shape: Vec<usize>,
+    /// The order of numbers in that shape.
+    pub order: Order,
+    /// Whether the file has a right-hand side; else it is 1 in every row.
+    pub has_b: bool,
+    /// What had to be read from its beginning to its end, of which these rows are a part.
+    pub through: Option<String>,
+}
+
+/// An array in a file, or one that was read.
+enum Source<'p> {
+    Stored { path: &'p Path, at: u64, header: Header },
+    Read(Array),
+}
+
+impl Source<'_> {
+    fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Stored { header, .. } => header.shape.iter().map(|&k| k as usize).collect(),
+            Self::Read(array) => array.shape.clone(),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Result<Vec<f64>> {
+        match self {
+            Self::Read(array) => Ok(array.values[range].to_vec()),
+            Self::Stored { path, at, header } => {
+                let fail = |reason| Error::File { path: path.to_path_buf(), reason };
+                let io = |source| Error::Io { path: path.to_path_buf(), source };
+                let bytes = header.element_bytes().map_err(fail)?;
+                let mut file = File::open(path).map_err(io)?;
+                file.seek(SeekFrom::Start(at + bytes * range.start as u64)).map_err(io)?;
+                header.some(&mut BufReader::new(file), range.len() as u64).map_err(fail)
+            }
+        }
+    }
+}
+
+/// The array whose bytes, header included, lie at that place.
+fn stored<'p>(path: &'p Path, name: &str, (start, bytes): (u64, u64)) -> Result<Source<'p>> {
+    let io = |source| Error::Io { path: path.into(), source };
+    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
+    let fail = |reason: String| Error::File { path: path.into(), reason: format!("{name}{reason}") };
+    let mut file = File::open(path).map_err(io)?;
+    file.seek(SeekFrom::Start(start)).map_err(io)?;
+    let header = Header::read(&mut file).map_err(fail)?;
+    header.expect_c_order().map_err(fail)?;
+    let at = file.stream_position().map_err(io)?;
+    let data = header.len().map_err(fail)?.saturating_mul(header.element_bytes().map_err(fail)?);
+    match (at - start).checked_add(data) {
+        Some(all) if all == bytes => Ok(Source::Stored { path, at, header }),
+        _ => Err(fail(format!(
+            "{} bytes behind the header; an array of shape {} and type {} has {data}",
+            bytes.saturating_sub(at - start),
+            header.shape(),
+            header.descr
+        ))),
+    }
+}
+
+/// The array of `-b`.
+fn given<'p>(path: &'p Path, through: &mut Option<String>) -> Result<Source<'p>> {
+    if extension(path) == "npy" {
+        let bytes = path.metadata().map_err(|source| Error::Io { path: path.into(), source })?.len();
+        return stored(path, "", (0, bytes));
+    }
+    *through = Some(path.display().to_string());
+    read_array(path).map(Source::Read)
+}
+
+/// Reads a rank's rows of a system, as [`read`]; `share` says which they are of so many systems of so many rows.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_rows(
+    path: &Path,
+    cyclic: bool,
+    b: Option<&Path>,
+    share: impl Fn(usize, usize) -> Span,
+) -> Result<RowsFile> {
+    let named = |e| match e {
+        Error::Invalid(reason) => Error::File { path: path.into(), reason },
+        e => e,
+    };
+    let names = ["dl", "d", "du", "b"];
+    let places = if extension(path) == "npz" { npz::places(path, &names[..3], &names[3..])? } else { None };
+    let Some(places) = places else {
+        let array = b.map(read_array).transpose()?;
+        let file = read(path, cyclic, false, array)?;
+        let span = share(file.system.n, file.system.batch);
+        let part = |all: &[f64]| all[span.range()].to_vec();
+        let system = &file.system;
+        let rows = Rows {
+            span,
+            dl: part(&system.dl),
+            d: part(&system.d),
+            du: part(&system.du),
+            b: system.b.iter().map(|b| part(b)).collect(),
+        };
+        let through = Some(path.display().to_string());
+        return Ok(RowsFile { rows, shape: file.shape, order: file.order, has_b: file.has_b, through });
+    };
+    let mut through = None;
+    let mut sources = names
+        .into_iter()
+        .zip(places)
+        .map(|(name, place)| place.map(|place| stored(path, name, place)).transpose());
+    let mut next = || sources.next().unwrap_or(Ok(None));
+    let (dl, d, du, own) = (next()?, next()?, next()?, next()?);
+    let (Some(dl), Some(d), Some(du)) = (dl, d, du) else {
+        unreachable!("members that are needed are there")
+    };
+    let b = match b {
+        Some(file) => Some(given(file, &mut through)?),
+        None => own,
+    };
+    let shapes = [dl.shape(), d.shape(), du.shape()];
+    let (batch, n) = size([&shapes[0], &shapes[1], &shapes[2]], cyclic).map_err(named)?;
+    if n == 0 || batch == 0 {
+        return Err(named(Error::Invalid(format!(
+            "{batch} systems of {n} rows; at least 1 of each is needed"
+        ))));
+    }
+    let span = share(n, batch);
+    let (has_b, d_shape) = (b.is_some(), &shapes[1]);
+    let (b, shape, order) = right_hand_sides(d_shape, b.as_ref(), &span).map_err(named)?;
+    let rows = Rows {
+        span,
+        dl: off_diagonal(&dl, &span, true)?,
+        d: d.part(span.range())?,
+        du: off_diagonal(&du, &span, false)?,
+        b: if has_b { b } else { vec![vec![1.0; span.rows]] },
+    };
+    Ok(RowsFile { rows, shape, order, has_b, through })
+}
+
+/// The rows of `-b` for a system of another source: right-hand sides, the shape of all and the order of numbers in it, and
+/// the file if it had to be read from its beginning to its end.
+///
+/// # Errors
+/// Whatever the format's reader finds, and [`Error::Invalid`] for a shape that does not fit.
+#[expect(clippy::type_complexity, reason = "what one file says")]
+pub fn read_right_hand_sides(
+    b: &Path,
+    span: &Span,
+) -> Result<(Vec<Vec<f64>>, Vec<usize>, Order, Option<String>)> {
+    let mut through = None;
+    let source = given(b, &mut through)?;
+    let d = [span.batch, span.n];
+    let (b, shape, order) = right_hand_sides(&d[usize::from(span.batch == 1)..], Some(&source), span)?;
+    Ok((b, shape, order, through))
+}
+
+/// Rows of an off-diagonal, which may have a number fewer a system.
+fn off_diagonal(source: &Source<'_>, span: &Span, front: bool) -> Result<Vec<f64>> {
+    let n = span.n;
+    let shape = source.shape();
+    if shape[shape.len() - 1] == n {
+        return source.part(span.range());
+    }
+    let place = |row: usize| match (row % n, front) {
+        (0, true) => None,
+        (at, false) if at + 1 == n => None,
+        (at, front) => Some(row / n * (n - 1) + at - usize::from(front)),
+    };
+    let mut used = span.range().filter_map(place);
+    let Some(first) = used.next() else { return Ok(vec![0.0; span.rows]) };
+    let last = used.next_back().unwrap_or(first);
+    let values = source.part(first..last + 1)?;
+    Ok(span.range().map(|row| place(row).map_or(0.0, |at| values[at - first])).collect())
+}
+
+/// Rows of right-hand sides for diagonals of the shape `d`; none where none is given.
+fn right_hand_sides(
+    d: &[usize],
+    b: Option<&Source<'_>>,
+    span: &Span,
+) -> Result<(Vec<Vec<f64>>, Vec<usize>, Order)> {
+    let Some(source) = b else { return Ok((Vec::new(), d.to_vec(), Order::Systems)) };
+    let (shape, n, rows) = (source.shape(), span.n, span.range());
+    match (d, &shape[..]) {
+        _ if shape == d => Ok((vec![source.part(rows)?], shape, Order::Systems)),
+        ([..], [front @ .., rhs]) if front == d && *rhs > 0 => {
+            let all = source.part(rows.start * rhs..rows.end * rhs)?;
+            let every = |k: usize| all.iter().skip(k).step_by(*rhs).copied().collect();
+            Ok(((0..*rhs).map(every).collect(), shape, Order::Systems))
+        }
+        ([_], &[systems, own]) if own == n && systems > 0 => {
+            let one = |k: usize| source.part(k * n + rows.start..k * n + rows.end);
+            Ok(((0..systems).map(one).collect::<Result<_>>()?, shape, Order::Shared))
+        }
+        _ => Err(misshapen(&shape, d, n)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::Ranks;
+
+    /// An archive whose members are not compressed, as `numpy.savez` writes it.
+    fn archive(path: &Path, members: &[(&str, &[u64], &[f64])]) {
+        use std::io::Write;
+        let options =
+            zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        let mut archive = zip::ZipWriter::new(File::create(path).unwrap());
+        for (name, shape, values) in members {
+            archive.start_file(format!("{name}.npy"), options).unwrap();
+            archive.write_all(&crate::io::npy::header("<f8", shape)).unwrap();
+            archive.write_all(&crate::io::npy::data(values)).unwrap();
+        }
+        archive.finish().unwrap();
+    }
+
+    #[test]
+    fn rows_at_their_place_are_those_of_the_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.npz");
+        let numbers = |count: u64, from: f64| (0..count).map(|k| from + k as f64).collect::<Vec<f64>>();
+        for (systems, n, rhs, short) in
+            [(1, 100, 1, false), (1, 100, 3, true), (7, 13, 1, true), (7, 13, 2, false)]
+        {
+            let lead = if systems > 1 { vec![systems] } else { vec![] };
+            let shape = |rest: &[u64]| [&lead[..], rest].concat();
+            let off = n - u64::from(short);
+            let (dl, d) = (numbers(systems * off, 1.0), numbers(systems * n, 2000.0));
+            let (du, b) = (numbers(systems * off, 4000.0), numbers(systems * n * rhs, 8000.0));
+            let b_shape = if rhs > 1 { shape(&[n, rhs]) } else { shape(&[n]) };
+            let off = shape(&[off]);
+            archive(
+                &path,
+                &[("dl", &off, &dl), ("d", &shape(&[n]), &d), ("du", &off, &du), ("b", &b_shape, &b)],
+            );
+            let whole = read(&path, false, false, None).unwrap();
+            for range in [0..30, 30..30, 30..77, 77..(systems * n) as usize] {
+                let share = |n, batch| {
+                    let (first, rows) = (range.start, range.len());
+                    Span { first, rows, ranks: Ranks::ALONE, ..Span::whole(n, batch, false) }
+                };
+
+                let file = read_rows(&path, false, None, share).unwrap();
+
+                assert!(file.through.is_none() && file.has_b);
+                assert_eq!((&file.shape, file.order), (&whole.shape, whole.order));
+                let part = |all: &[f64]| all[range.clone()].to_vec();
+                assert_eq!(file.rows.dl, part(&whole.system.dl));
+                assert_eq!(file.rows.d, part(&whole.system.d));
+                assert_eq!(file.rows.du, part(&whole.system.du));
+                let right: Vec<Vec<f64>> = whole.system.b.iter().map(|b| part(b)).collect();
+                assert_eq!(file.rows.b, right);
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_that_ends_early_is_refused_before_any_row_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.npy");
+        let bytes = [crate::io::npy::header("<f8", &[10]), vec![0; 72]].concat();
+        std::fs::write(&path, bytes).unwrap();
+
+        let error = read_right_hand_sides(&path, &Span::whole(10, 1, false)).unwrap_err().to_string();
+
+        assert!(error.contains("72 bytes") && error.contains("80"), "{error}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Which rows of systems a process has: all of them, or a rank's.
+
+use std::ops::Range;
+
+use super::blocks::Cut;
+use super::chunk::{Kind, grain};
+use super::solve::PIVOT_BLOCK;
+use super::system::System;
+use crate::ranks::Ranks;
+use crate::{Error, Result};
+
+/// Rows of `batch` systems of `n` rows each, one system behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Rows of one system.
+    pub n: usize,
+    /// Number of systems.
+    pub batch: usize,
+    /// Whether a system's first and last unknown are neighbours.
+    pub cyclic: bool,
+    /// The first row here, counted over all systems.
+    pub first: usize,
+    /// Rows here.
+    pub rows: usize,
+    /// Who has the others.
+    pub ranks: Ranks,
+}
+
+impl Span {
+    /// All rows.
+    pub fn whole(n: usize, batch: usize, cyclic: bool) -> Self {
+        Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
+    }
+
+    /// The rows of this rank, where rows of a block are as many as options say: shares that are as even as places allow at
+    /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
+    pub fn share(n: usize, batch: usize, cyclic: bool, block: Option<usize>, ranks: Ranks) -> Self {
+        let all = n.saturating_mul(batch);
+        let whole = Self::whole(n, batch, cyclic);
+        if !ranks.several() || all == 0 {
+            return whole;
+        }
+        let (unit, tail) = if cyclic && batch > 1 {
+            (n, n)
+        } else {
+            let (kind, grain, tail) = grain(n, all, cyclic, block, ranks.size());
+            match kind {
+                Kind::Blocks => (grain.rows, tail),
+                // Should rows have to be exchanged, they lie in blocks.
+                _ => {
+                    let (rows, tail) = Cut::grain(PIVOT_BLOCK);
+                    let unit =
+                        if kind == Kind::Whole { grain.rows * PIVOT_BLOCK } else { grain.rows.max(rows) };
+                    (unit, tail.max(unit))
+                }
+            }
+        };
+        let units = if all < tail { 1 } else { 1 + (all - tail) / unit };
+        let Range { start, end } = ranks.share(units as u64);
+        let cut = |unit_: u64| if unit_ == units as u64 { all } else { unit_ as usize * unit };
+        let (first, end) = (cut(start), cut(end));
+        Self { first, rows: end - first, ranks, ..whole }
+    }
+
+    /// Rows of all systems, on all ranks.
+    pub fn all(&self) -> usize {
+        self.n.saturating_mul(self.batch)
+    }
+
+    /// The rows here, counted over all systems.
+    pub fn range(&self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
+
+    /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
+    /// before and behind have, those at both ends being neighbours.
+    pub(crate) fn beyond(&self, own: Option<[f64; 2]>) -> [f64; 2] {
+        if !self.ranks.several() {
+            return own.map_or([0.0; 2], |[first, last]| [last, first]);
+        }
+        let all = self.ranks.all(own.as_ref().map_or(&[][..], |own| own));
+        let (rank, size) = (self.ranks.rank(), self.ranks.size());
+        let at = |rank: usize| all[rank % size].get(..2);
+        let before = (1..=size).find_map(|k| at(rank + size - k)).map_or(0.0, |ends| ends[1]);
+        let behind = (1..=size).find_map(|k| at(rank + k)).map_or(0.0, |ends| ends[0]);
+        [before, behind]
+    }
+}
+
+/// The rows that a rank has of systems, see [`System`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows {
+    /// Which they are.
+    pub span: Span,
+    /// Their lower diagonal.
+    pub dl: Vec<f64>,
+    /// Their diagonal.
+    pub d: Vec<f64>,
+    /// Their upper diagonal.
+    pub du: Vec<f64>,
+    /// Their right-hand sides.
+    pub b: Vec<Vec<f64>>,
+}
+
+impl Rows {
+    /// The rows of the transposed matrix. Every rank calls this.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        // Row i of the transpose has du[i - 1] on the left and dl[i + 1] on the right.
+        let ends = |own: &[f64]| own.first().zip(own.last()).map(|(&first, &last)| [first, last]);
+        let whole = self.span.cyclic && self.span.batch > 1;
+        if whole {
+            let n = self.span.n;
+            for (dl, du) in self.dl.chunks_exact_mut(n).zip(self.du.chunks_exact_mut(n)) {
+                dl.rotate_left(1);
+                du.rotate_right(1);
+                dl.swap_with_slice(du);
+            }
+            return self;
+        }
+        let [before, _] = self.span.beyond(ends(&self.du));
+        let [_, behind] = self.span.beyond(ends(&self.dl));
+        if let (Some(first), Some(last)) = (self.dl.first_mut(), self.du.last_mut()) {
+            (*first, *last) = (behind, before);
+        }
+        let by = 1.min(self.dl.len());
+        self.dl.rotate_left(by);
+        self.du.rotate_right(by);
+        std::mem::swap(&mut self.dl, &mut self.du);
+        self
+    }
+}
+
+/// Rows and numbers, all or a rank's.
+#[derive(Debug, Clone)]
+pub(crate) struct View<'a> {
+    pub(crate) span: Span,
+    pub(crate) dl: &'a [f64],
+    pub(crate) d: &'a [f64],
+    pub(crate) du: &'a [f64],
+    pub(crate) b: Vec<&'a [f64]>,
+}
+
+impl<'a> From<&'a System> for View<'a> {
+    fn from(system: &'a System) -> Self {
+        let System { n, batch, dl, d, du, b, cyclic } = system;
+        Self { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
+    }
+}
+
+impl<'a> From<&'a Rows> for View<'a> {
+    fn from(rows: &'a Rows) -> Self {
+        let Rows { span, dl, d, du, b } = rows;
+        Self { span: *span, dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
+    }
+}
+
+impl<'a> View<'a> {
+    /// One of the whole systems that are here.
+    pub(crate) fn system(&self, number: usize) -> Self {
+        let n = self.span.n;
+        let here = number * n..(number + 1) * n;
+        Self {
+            span: Span::whole(n, 1, self.span.cyclic),
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
+    }
+
+    /// An error that names the first number here that is NaN or infinite and is used.
+    pub(crate) fn check(&self) -> Result<()> {
+        use rayon::prelude::*;
+        let Span { n, batch, cyclic, first, .. } = self.span;
+        let find = |name: &str, values: &[f64], unused: Option<usize>| {
+            let bad = values.par_iter().enumerate().position_first(|(i, v)| {
+                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + i) % n != unused))
+            });
+            match bad.map(|i| (first + i, values[i])) {
+                Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
+                    "{name} of row {} of system {} is {value}; every number has to be finite",
+                    i % n,
+                    i / n,
+                ))),
+                Some((i, value)) => Err(Error::Invalid(format!(
+                    "{name} of row {i} is {value}; every number has to be finite"
+                ))),
+                None => Ok(()),
+            }
+        };
+        find("dl", self.dl, Some(0))?;
+        find("d", self.d, None)?;
+        find("du", self.du, Some(n - 1))?;
+        self.b.iter().try_for_each(|b| find("b", b, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(rank: usize, size: usize) -> Ranks {
+        Ranks::imagined(rank, size)
+    }
+
+    #[test]
+    fn shares_cover_all_rows_at_places_where_everything_can_be_cut() {
+        for (n, batch, cyclic, block) in [
+            (1, 1, false, None),
+            (5000, 1, false, None),
+            (100_003, 1, false, None),
+            (100_003, 1, true, None),
+            (10_000_019, 1, false, None),
+            (100_003, 1, false, Some(10)),
+            (2_500_001, 1, false, Some(1000)),
+            (100, 5000, false, None),
+            (3000, 70, false, None),
+            (777, 9, true, None),
+        ] {
+            for size in [2, 3, 5, 8] {
+                let shares: Vec<Span> =
+                    (0..size).map(|r| Span::share(n, batch, cyclic, block, rank(r, size))).collect();
+                let mut at = 0;
+                for share in &shares {
+                    assert_eq!(share.first, at, "{n} x {batch} on {size}");
+                    at += share.rows;
+                    let whole = n * batch;
+                    if at == whole || share.rows == 0 {
+                        continue;
+                    }
+                    if cyclic && batch > 1 {
+                        assert_eq!(at % n, 0);
+                        continue;
+                    }
+                    let of = block.unwrap_or(PIVOT_BLOCK);
+                    assert_eq!(at % of, 0, "{n} x {batch} on {size}");
+                    assert!(whole - at >= of * of);
+                    let (kind, grain, _) = grain(n, whole, cyclic, block, size);
+                    assert!(kind == Kind::Blocks || at % grain.rows == 0, "{n} x {batch} on {size}");
+                }
+                assert_eq!(at, n * batch);
+                let rows = shares.iter().map(|share| share.rows);
+                let (most, even) = (rows.max().unwrap_or(0), n * batch / size);
+                if n * batch > 9_000_000 {
+                    assert!(most as f64 <= 1.1 * even as f64, "{most} of {even}");
+                }
+            }
+        }
+    }
+}
