@@ -4,12 +4,22 @@ set -eu
 cd "$(dirname "$0")"
 target=$1
 shift
+mkdir -p "corpus/$target" "artifacts/$target"
+seeds=../tests/fuzz/seeds/$target
+if [ "$target" = checkpoint ]; then
+    # Checkpoints are those of one version: made here, of a run with times and of one to the limit.
+    seeds=
+    for time in 1,2 inf; do
+        cargo run --quiet --locked --manifest-path ../Cargo.toml --no-default-features --features cli -- transient tandem:3 \
+            --time "$time" --device cpu --checkpoint "corpus/checkpoint/seed-$time" --checkpoint-every 0 --top 1 --quiet >/dev/null
+    done
+fi
 # What cargo-fuzz asks of the compiler, without sanitizers, which need a nightly one.
 export RUSTFLAGS='--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks'
 host=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --release --target "$host" --bin "$target"
-mkdir -p "corpus/$target" "artifacts/$target"
-exec "target/$host/release/$target" -artifact_prefix="artifacts/$target/" -rss_limit_mb=8192 -max_len=65536 "$@" \
-    "corpus/$target" "../tests/fuzz/seeds/$target"
+cargo build --locked --release --target "$host" --bin "$target"
+# shellcheck disable=SC2086 # one folder, or none
+exec "target/$host/release/$target" -artifact_prefix="artifacts/$target/" -rss_limit_mb=8192 -timeout=30 -max_len=65536 "$@" \
+    "corpus/$target" $seeds

@@ -268,7 +268,7 @@ fn a_page_can_be_made_of_stored_lines() {
 #[test]
 fn nonsense_is_refused_before_anything_is_measured() {
     let place = Place::new();
-    place.put("no.json", "{\"bench\":\"spmv\"}\n").put("broken.json", "{\n");
+    place.put("no.json", "{\"bench\":\"spmv\"}\n").put("broken.json", "{\n").put("empty.json", "\n");
 
     for (line, words) in [
         ("--size huge", "'huge' is no size; give tiny, small, medium or large"),
@@ -280,6 +280,7 @@ fn nonsense_is_refused_before_anything_is_measured() {
         ("--with none.json", "none.json"),
         ("--with no.json", "no.json:1: no \"case\""),
         ("--with broken.json", "broken.json:1"),
+        ("--with empty.json", "empty.json: has no line"),
         ("--device cuda:99", "cuda:99"),
     ] {
         let device = if line.contains("--device") { "" } else { "--device cpu" };
@@ -290,5 +291,5 @@ fn nonsense_is_refused_before_anything_is_measured() {
         assert_eq!(run.code, 2, "{line}: {}", run.stderr);
         assert!(run.stderr.contains(words), "{line}: {}", run.stderr);
     }
-    assert_eq!(place.names(), ["broken.json", "no.json"]);
+    assert_eq!(place.names(), ["broken.json", "empty.json", "no.json"]);
 }

@@ -104,7 +104,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
         match random.u32(0..11) {
             0 if at < bytes.len() => bytes[at] ^= 1 << random.u32(0..8),
             1 if at < bytes.len() => {
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b' ', b'\n', b','][random.usize(..8)];
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b' ', b'\n', b',', b'\x0c'][random.usize(..9)];
             }
             2 => drop(bytes.drain(at..end)),
             3 => {

@@ -246,6 +246,163 @@ fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
     assert_eq!(report["lanes"], 1);
 }
 
+/// Every command that looks at what is stored.
+const READERS: [&str; 4] = [
+    "tridiagonal random:3000 --device cpu -o x.npy",
+    "transient tandem:3 --time 1 --device cpu --top 1",
+    "walk poisson2d:6,0.8 --component 0 --chains 4096 --group-size auto --device cpu",
+    "bench tridiagonal random:300 --device cpu --repeat 1 --max-lanes 1 --measure host --memory-limit 64MiB",
+];
+
+const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 2 --repeat 1 --memory-limit 64MiB";
+
+#[test]
+fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
+    let place = Place::new();
+    let run = kolmo(&place, QUICK);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("walk --group-size auto takes"), "{}", run.stdout);
+    let (path, file) = stored(&place);
+    let good = std::fs::read(&path).expect("a file of settings");
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut file = file.clone();
+        change(&mut file);
+        file.to_string().into_bytes()
+    };
+    let damages = [
+        (Vec::new(), "EOF"),
+        (good[..good.len() / 2].to_vec(), "EOF"),
+        (vec![0; 4096], "expected value"),
+        (vec![0xff; 10], "expected value"),
+        (b"[]".to_vec(), "length 0"),
+        (changed(&|f| f["version"] = "0.0.1".into()), "kolmo 0.0.1"),
+        (changed(&|f| f["driver"] = "old".into()), "the driver 'old'"),
+        (changed(&|f| f["sizes"] = Value::Array(Vec::new())), "sizes do not ascend"),
+        (changed(&|f| f["sizes"][0]["runs"][1]["lanes"] = 4_000_000_000_u64.into()), "a number of lanes"),
+        (changed(&|f| f["steps"]["bytes_per_second"] = 0.0.into()), "a speed is no number above 0"),
+        (changed(&|f| f["walks"]["grids"][0]["size"] = 100.into()), "a grid of walks"),
+    ];
+    for (i, (bytes, why)) in damages.iter().enumerate() {
+        std::fs::write(&path, bytes).expect("the file can be changed");
+        // All take the same way to the file; the last one measures for a while.
+        for line in &READERS[..if i == 0 { 4 } else { 3 }] {
+            let run = kolmo(&place, line);
+
+            assert_eq!(run.code, 0, "{why}: {line}\n{}", run.stderr);
+            let said: Vec<&str> =
+                run.stderr.lines().filter(|l| l.starts_with("warning: not used: ")).collect();
+            assert_eq!(said.len(), 1, "{why}: {line}\n{}", run.stderr);
+            for words in [&*path.to_string_lossy(), why, "`kolmo tune --device cpu` renews it"] {
+                assert!(said[0].contains(words), "{why}: {line}\n{}", run.stderr);
+            }
+            if i == 0 {
+                let quiet = kolmo(&place, &format!("{line} --quiet"));
+                assert_eq!((quiet.code, &quiet.stderr[..]), (0, ""), "{why}: {line}");
+            }
+        }
+        let shown = kolmo(&place, "tune --show");
+        assert_eq!(shown.code, 0, "{why}\n{}", shown.stderr);
+        let state = ["cannot be used: ", "expired: "].iter().any(|state| shown.stdout.contains(state));
+        assert!(state && shown.stdout.contains(why), "{why}\n{}", shown.stdout);
+        // Nobody but `kolmo tune` measures, so nobody else writes.
+        assert_eq!(&std::fs::read(&path).expect("a file of settings"), bytes, "{why}");
+    }
+
+    let run = kolmo(&place, QUICK);
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("measuring anew what cannot be used: "), "{}", run.stderr);
+    assert_eq!(stored(&place).0, path);
+    for line in READERS {
+        let run = kolmo(&place, line);
+        assert!(run.code == 0 && !run.stderr.contains("warning"), "{line}\n{}", run.stderr);
+    }
+}
+
+#[test]
+fn unknown_keys_of_measurements_are_named_with_their_file() {
+    let place = Place::new();
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, mut file) = stored(&place);
+    file["colour"] = "red".into();
+    file["walks"]["grids"][1]["mood"] = 1.into();
+    std::fs::write(&path, file.to_string()).expect("the file can be changed");
+
+    for line in READERS {
+        let run = kolmo(&place, line);
+
+        assert_eq!(run.code, 0, "{line}\n{}", run.stderr);
+        let wanted = format!("warning: {}: unknown keys ", path.display());
+        let said: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with(&wanted)).collect();
+        assert_eq!(said.len(), 1, "{line}\n{}", run.stderr);
+        assert!(said[0].contains("colour") && said[0].contains("walks.grids.1.mood"), "{}", run.stderr);
+        // The rest is used.
+        let used = !line.starts_with("tridiagonal") || run.stderr.contains("as `kolmo tune` measured");
+        assert!(used, "{line}\n{}", run.stderr);
+    }
+    let shown = kolmo(&place, "tune --show");
+    assert!(shown.stdout.contains("unknown keys: ") && shown.stdout.contains("colour"), "{}", shown.stdout);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_measurements_is_refused_before_they_begin() {
+    let place = Place::new();
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, _) = stored(&place);
+    std::fs::remove_file(&path).expect("the file can be removed");
+    std::fs::create_dir(&path).expect("a folder");
+
+    let run = kolmo(&place, QUICK);
+
+    assert_eq!((run.code, &run.stdout[..]), (2, ""), "{}", run.stderr);
+    assert!(run.stderr.contains(&*path.to_string_lossy()) && run.stderr.contains("move it away"));
+    assert!(!run.stderr.contains("size 1 of"), "{}", run.stderr);
+    let run = kolmo(&place, READERS[0]);
+    assert!(run.code == 0 && run.stderr.contains("no file; move it away"), "{}", run.stderr);
+}
+
+#[test]
+fn the_grid_of_walks_is_the_fastest_that_was_measured() {
+    let place = Place::new();
+    let walk = "walk poisson2d:6,0.8 --component 0,7 --chains 4096 --device cpu";
+    let auto = |more: &str| {
+        let run = kolmo(&place, &format!("{walk} --group-size auto {more}"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run
+    };
+    let by_default = auto("");
+    assert!(
+        by_default.stderr.contains("a grid of 84 groups of 512 threads, by default"),
+        "{}",
+        by_default.stderr
+    );
+    assert_eq!(by_default.stdout, kolmo(&place, &format!("{walk} --groups 84 --group-size 512")).stdout);
+
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, mut file) = stored(&place);
+    let grids = file["walks"]["grids"].as_array_mut().expect("grids");
+    assert_eq!((&grids[0]["groups"], &grids[0]["size"]), (&84.into(), &512.into()));
+    assert!(grids.iter().all(|grid| grid["seconds"].as_f64().is_some_and(|s| s > 0.0)), "{grids:?}");
+    // A device on which one is far ahead.
+    grids.iter_mut().for_each(|grid| grid["seconds"] = 1.0.into());
+    let fast = grids.iter_mut().find(|grid| grid["size"] == 128).expect("a grid of 128");
+    fast["seconds"] = 0.5.into();
+    assert_eq!(fast["groups"], 336);
+    std::fs::write(&path, file.to_string()).expect("the file can be changed");
+
+    let run = auto("");
+
+    assert!(
+        run.stderr.contains("a grid of 336 groups of 128 threads, as `kolmo tune` measured"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, kolmo(&place, &format!("{walk} --groups 336 --group-size 128")).stdout);
+    assert!(auto("--groups 5").stderr.contains("a grid of 5 groups of 128 threads"));
+    let refused = kolmo(&place, &format!("{walk} --group-size large"));
+    assert!(refused.code == 2 && refused.stderr.contains("give auto, 32, 64"), "{}", refused.stderr);
+}
+
 #[test]
 fn tuning_of_nothing_is_refused_at_once() {
     for (line, word) in [

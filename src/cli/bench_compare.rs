@@ -228,6 +228,10 @@ fn read(path: &Path) -> Result<Vec<Measured>> {
         let device = format!("{} in {stem}", line["spec"].as_str().unwrap_or(""));
         all.push(Measured { device, line });
     }
+    if all.is_empty() {
+        let reason = "has no line; give a report of `kolmo bench compare --report`".to_owned();
+        return Err(Error::File { path: path.into(), reason });
+    }
     Ok(all)
 }
 

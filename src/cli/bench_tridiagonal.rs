@@ -17,7 +17,7 @@ use crate::report::seconds;
 use crate::tridiagonal::System;
 use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::published::BEST_GAIN;
-use crate::tridiagonal::lane_count::store::{self, Found, Key};
+use crate::tridiagonal::lane_count::store::Tuned;
 use crate::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
 use crate::{Error, Result};
 
@@ -147,6 +147,8 @@ struct Case<'a> {
     precision: crate::kernel::Precision,
     copy: f64,
     repeat: usize,
+    /// What `kolmo tune` stored of the device.
+    tuned: Option<&'a Tuned>,
 }
 
 impl Case<'_> {
@@ -191,12 +193,7 @@ impl Case<'_> {
     /// Records of solutions from host to host.
     fn host(&self, times: &HostTimes) -> Vec<SystemRecord> {
         let rows = self.system.rows();
-        let found =
-            store::folder().map(|folder| store::load(&folder, &Key::new(self.device, self.precision)));
-        let tuned = match &found {
-            Some(Found::Tuned(tuned)) => Some(&**tuned),
-            _ => None,
-        };
+        let tuned = self.tuned;
         let one_lane = times.runs[0].median;
         let best = times.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
         let (backend, software) = (self.device.backend, self.device.software);
@@ -229,7 +226,9 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let one = sets[0];
     let device = first.device().clone();
     let copy = bandwidth(one, 3)?;
-    let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat };
+    let tuned = super::tuned::of(&device, precision, args.common.quiet);
+    let tuned = tuned.as_deref();
+    let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
         super::interrupt::check()?;

@@ -47,17 +47,23 @@ pub(super) fn manual(args: &Manual) -> Result<Outcome> {
     }
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
-    page(&args.folder, &command, "kolmo")?;
+    let mut pages = Vec::new();
+    page(&args.folder, &command, "kolmo", &mut pages)?;
+    // All get their names, or none does.
+    for page in &mut pages {
+        page.flush().map_err(|e| page.error(e))?;
+    }
+    pages.into_iter().try_for_each(OutputFile::commit)?;
     Ok(Outcome::Met)
 }
 
 /// Writes the page of a command and those of its own commands.
-fn page(folder: &Path, command: &clap::Command, name: &str) -> Result<()> {
+fn page(folder: &Path, command: &clap::Command, name: &str, pages: &mut Vec<OutputFile>) -> Result<()> {
     let mut file = OutputFile::create(folder.join(format!("{name}.1")))?;
     Man::new(command.clone()).render(&mut file).map_err(|e| file.error(e))?;
-    file.commit()?;
+    pages.push(file);
     for inner in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        page(folder, inner, &format!("{name}-{}", inner.get_name()))?;
+        page(folder, inner, &format!("{name}-{}", inner.get_name()), pages)?;
     }
     Ok(())
 }

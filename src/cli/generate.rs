@@ -1,5 +1,6 @@
 //! `kolmo generate`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -111,19 +112,23 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
         _ => npz::write_matrix(&mut out, &system.matrix),
     }
     .map_err(|e| out.error(e))?;
-    out.commit()?;
+    out.flush().map_err(|e| out.error(e))?;
+    let mut files = vec![out];
     if let (Some(mut file), Some(path)) = (rhs, &args.rhs) {
         let b = &system.rhs;
         if extension(path) == "npy" {
             let io = |source| Error::Io { path: path.clone(), source };
             let mut writer = NpyWriter::new(file, &[b.len()]).map_err(io)?;
             writer.write(b).map_err(io)?;
-            writer.finish().map_err(io)?.commit()?;
+            file = writer.finish().map_err(io)?;
         } else {
             write::write_text(&mut file, b).map_err(|e| file.error(e))?;
-            file.commit()?;
         }
+        file.flush().map_err(|e| file.error(e))?;
+        files.push(file);
     }
+    // Both get their names, or none does.
+    files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
         super::say(format_args!(
             "{}  n = {}, nnz = {}, written to {}",

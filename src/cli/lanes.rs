@@ -5,7 +5,6 @@ use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, Lane};
 use crate::report::grouped;
-use crate::tridiagonal::lane_count::store::{self, Found, Key};
 use crate::tridiagonal::lane_count::untuned;
 
 /// Lanes for each of the devices of `lanes`, one lane each, that share `rows` rows solved together: the largest number
@@ -15,21 +14,11 @@ pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, row
     let one = |lane: &Lane| {
         let device = lane.device();
         let what = format!("{} rows on {}", grouped(share as u64), device.spec);
-        let found = match store::folder() {
-            Some(folder) => store::load(&folder, &Key::new(device, precision)),
-            None => Found::Absent,
-        };
-        let default = untuned(device.backend, device.software, share);
-        let (count, why) = match found {
-            Found::Tuned(tuned) => {
-                super::tuned::note_unknown(&tuned, common.quiet);
-                (tuned.lanes(share), "as `kolmo tune` measured".to_owned())
-            }
-            Found::Absent => {
+        let (count, why) = match super::tuned::of(device, precision, common.quiet) {
+            Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
+            None => {
+                let default = untuned(device.backend, device.software, share);
                 (default, format!("by default; `kolmo tune --device {}` measures it", device.spec))
-            }
-            Found::Unusable(why) => {
-                (default, format!("by default; `kolmo tune --device {}` renews {why}", device.spec))
             }
         };
         if !common.quiet {

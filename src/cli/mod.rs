@@ -225,10 +225,12 @@ pub fn main() -> ExitCode {
         Ok(cli) => run(cli.command, ranks).map(ended),
         Err(e) => {
             // Help and versions go to stdout and are no failure. Ranks are told the same.
-            if ranks.first() {
-                let _ = e.print();
+            let printed = if ranks.first() { e.print() } else { Ok(()) };
+            match printed {
+                // Nobody reads messages on stderr; help is what was asked for.
+                Err(source) if !e.use_stderr() => Err(Error::Io { path: "stdout".into(), source }),
+                _ => Ok(ExitCode::from(e.exit_code() as u8)),
             }
-            Ok(ExitCode::from(e.exit_code() as u8))
         }
     });
     match done {

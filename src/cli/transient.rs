@@ -551,7 +551,12 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
             "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
         )));
     }
-    read_distribution(path).map(Initial::Distribution)
+    let initial = Initial::Distribution(read_distribution(path)?);
+    // What is wrong with it is the file's fault.
+    match initial.probabilities_of(0..0, chain.transitions.states()) {
+        Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
+        other => other.map(|_| initial),
+    }
 }
 
 fn rewards(args: &Transient, chain: &Chain, n: usize) -> Result<Vec<Reward>> {

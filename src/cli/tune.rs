@@ -16,7 +16,7 @@ use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use crate::tridiagonal::lane_count::published::BEST_GAIN;
 use crate::tridiagonal::lane_count::regression::Quality;
-use crate::tridiagonal::lane_count::store::{self, Key, SCHEMA, Tuned};
+use crate::tridiagonal::lane_count::store::{self, Found, Key, SCHEMA, Tuned};
 use crate::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
 use crate::{Error, Result};
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
     let begun = Instant::now();
     let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for spec in &args.common.device.0 {
-        let tuned = tune(args, spec, &wanted, &counts, &mut used)?;
+        let tuned = tune(args, spec, &folder, &wanted, &counts, &mut used)?;
         let path = store::save(&folder, &tuned)?;
         writeln!(out, "{}", text(&tuned)).map_err(|e| out.error(e))?;
         if !args.common.quiet {
@@ -115,6 +115,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
 fn tune(
     args: &Tune,
     spec: &crate::lane::DeviceSpec,
+    folder: &std::path::Path,
     wanted: &[usize],
     counts: &[usize],
     used: &mut Vec<crate::report::DeviceReport>,
@@ -122,6 +123,13 @@ fn tune(
     let (lanes, precision) = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
     let device = lanes[0].device().clone();
     drop(lanes);
+    let key = Key::new(&device, precision);
+    store::replaceable(folder, &key)?;
+    if let Found::Unusable(why) = store::load(folder, &key)
+        && !args.common.quiet
+    {
+        say(format_args!("measuring anew what cannot be used: {why}"));
+    }
     // The lane before has loaded drivers and compiled kernels.
     let at = Instant::now();
     let lanes = LaneSets::open(&args.common, spec, counts)?;
@@ -158,12 +166,13 @@ fn tune(
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
     let steps = super::tuned::measure(sets[0], precision, args.repeat)?;
+    let walks = super::tuned::grids(sets[0], precision, args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         measured_at: since.map_or(0, |d| d.as_secs()),
-        key: Key::new(&device, precision),
+        key,
         driver: device.driver.clone(),
         repetitions: args.repeat,
         lane_opening,
@@ -171,6 +180,7 @@ fn tune(
         overlap: overlap::fit(&measured),
         choice,
         steps: Some(steps),
+        walks: Some(walks),
         unknown: Vec::new(),
         sizes: measured,
     })
@@ -244,6 +254,9 @@ fn text(tuned: &Tuned) -> String {
     }
     if let Some(steps) = &tuned.steps {
         line(super::tuned::speeds(steps));
+    }
+    if let Some(walks) = &tuned.walks {
+        line(super::tuned::groups(walks));
     }
     let [a, b, c, d, e] = tuned.choice.coefficients;
     if a + b + c + d + e > 0.0 {

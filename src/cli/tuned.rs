@@ -12,11 +12,12 @@ use crate::Result;
 use crate::bench;
 use crate::io::output::OutputFile;
 use crate::kernel::Precision;
-use crate::lane::Lane;
+use crate::lane::{Device, Lane};
 use crate::models;
 use crate::sparse::MatrixFormat;
 use crate::transient::Options;
-use crate::tridiagonal::lane_count::store::{self, FormatTime, Found, Key, Steps, Tuned};
+use crate::tridiagonal::lane_count::store::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
+use crate::walk::Grid;
 
 /// The chain whose steps are measured: it fits every format, and its vectors most caches.
 const CHAIN: &str = "wlan:10,6";
@@ -38,6 +39,33 @@ pub(super) fn measure(lanes: &[Lane], precision: Precision, repeat: usize) -> Re
     Ok(Steps { bytes_per_second: 1e9 * copy, chain: CHAIN.to_owned(), formats })
 }
 
+/// The system whose walks are measured on grids: its table fits most caches.
+const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
+
+/// Measures what `walk --group-size auto` is decided by, on one lane.
+pub(super) fn grids(lanes: &[Lane], precision: Precision, repeat: usize) -> Result<Walks> {
+    let system = models::system(SYSTEM, 0).expect("a built-in")?;
+    let (chains, times) =
+        bench::walk::shapes(lanes, precision, &system, repeat.min(5), &mut super::interrupt::check)?;
+    let grid = |(grid, seconds): (Grid, f64)| GridTime { groups: grid.groups, size: grid.size, seconds };
+    Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
+}
+
+/// Two lines on the sizes of workgroups.
+pub(super) fn groups(walks: &Walks) -> String {
+    let grids: Vec<String> =
+        walks.grids.iter().map(|g| format!("{} x {} {:.2} ms", g.groups, g.size, 1e3 * g.seconds)).collect();
+    let best = walks.best().map_or("none".to_owned(), |g| format!("{} x {}", g.groups, g.size));
+    format!(
+        "{} chains of {} on grids: {}; walk --group-size auto takes {best}\n\
+         all other kernels have workgroups of 256, which is not tuned: sums are trees over blocks of 256, alike on every \
+         device",
+        walks.chains,
+        walks.system,
+        grids.join(", "),
+    )
+}
+
 /// A line on speeds.
 pub(super) fn speeds(steps: &Steps) -> String {
     let formats: Vec<String> =
@@ -52,39 +80,46 @@ pub(super) fn speeds(steps: &Steps) -> String {
     )
 }
 
+/// What is stored of a device; what is wrong with its file is said.
+pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
+    let folder = store::folder()?;
+    match store::load(&folder, &Key::new(device, precision)) {
+        Found::Tuned(tuned) => {
+            note_unknown(&folder, &tuned, &device.spec, quiet);
+            Some(tuned)
+        }
+        Found::Absent => None,
+        Found::Unusable(why) => {
+            if !quiet {
+                say(format_args!(
+                    "warning: not used: {why}; `kolmo tune --device {}` renews it",
+                    device.spec
+                ));
+            }
+            None
+        }
+    }
+}
+
 /// Lets lanes take over what was measured of their devices.
 pub(super) fn recall(lanes: &[Lane], precision: Precision, quiet: bool) {
-    let Some(folder) = store::folder() else { return };
     let mut told = BTreeSet::new();
     for lane in lanes {
-        let device = lane.device();
-        match store::load(&folder, &Key::new(device, precision)) {
-            Found::Tuned(tuned) => {
-                if told.insert(device.spec.clone()) {
-                    note_unknown(&tuned, quiet);
-                }
-                if let Some(steps) = &tuned.steps {
-                    lane.remember(steps.bytes_per_second, steps.slow());
-                }
-            }
-            Found::Absent => {}
-            Found::Unusable(why) => {
-                if told.insert(device.spec.clone()) && !quiet {
-                    say(format_args!(
-                        "note: not used: {why}; `kolmo tune --device {}` renews it",
-                        device.spec
-                    ));
-                }
-            }
+        let first = told.insert(lane.device().spec.clone());
+        if let Some(steps) = of(lane.device(), precision, quiet || !first).and_then(|tuned| tuned.steps) {
+            lane.remember(steps.bytes_per_second, steps.slow());
         }
     }
 }
 
 /// Says which keys of a file nobody reads.
-pub(super) fn note_unknown(tuned: &Tuned, quiet: bool) {
+pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
     if !tuned.unknown.is_empty() && !quiet {
-        let keys = tuned.unknown.join(", ");
-        say(format_args!("note: what `kolmo tune` stored of {} has unknown keys: {keys}", tuned.key.device));
+        let (path, keys) = (store::path(folder, &tuned.key), tuned.unknown.join(", "));
+        say(format_args!(
+            "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` writes the file anew",
+            path.display()
+        ));
     }
 }
 
@@ -101,7 +136,7 @@ pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
     for (path, found) in files {
         let mut lines = Vec::new();
         let state = match &found {
-            Err(why) => format!("cannot be read: {why}; `kolmo tune` writes it anew"),
+            Err(why) => format!("cannot be used: {why}; `kolmo tune` of its device writes it anew"),
             Ok(tuned) => {
                 let Key { backend, device, precision, .. } = &tuned.key;
                 lines.push(format!("{device} ({backend}, {precision})"));
@@ -117,6 +152,9 @@ pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                     [10_000, 1_000_000, 100_000_000].map(|n| format!("{} for {n} rows", tuned.lanes(n)));
                 lines.push(format!("lanes of tridiagonal systems: {}", lanes.join(", ")));
                 lines.extend(tuned.steps.as_ref().map(speeds));
+                lines.extend(
+                    tuned.walks.iter().flat_map(|w| groups(w).lines().map(str::to_owned).collect::<Vec<_>>()),
+                );
                 if !tuned.unknown.is_empty() {
                     lines.push(format!("unknown keys: {}", tuned.unknown.join(", ")));
                 }

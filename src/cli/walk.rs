@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
@@ -11,6 +12,8 @@ use super::{Common, Outcome, curves, dry_run, interrupt, say};
 use crate::io::output::OutputFile;
 use crate::io::write::push_number;
 use crate::io::{read_matrix, read_rhs};
+use crate::kernel::Precision;
+use crate::lane::Lane;
 use crate::models::{System, system};
 use crate::ranks::Ranks;
 use crate::report;
@@ -74,9 +77,10 @@ pub(super) struct Walk {
     /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
     #[arg(long, value_name = "G")]
     groups: Option<u32>,
-    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024
+    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024; auto: what `kolmo tune` found
+    /// fastest, --groups with it unless given
     #[arg(long, value_name = "W")]
-    group_size: Option<u32>,
+    group_size: Option<GroupSize>,
     /// Make all points ahead, into a buffer
     #[arg(long)]
     points_ahead: bool,
@@ -100,6 +104,24 @@ pub(super) struct Walk {
     output: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+/// Threads of a group; none for what is tuned.
+#[derive(Debug, Clone, Copy)]
+struct GroupSize(Option<u32>);
+
+impl FromStr for GroupSize {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(None)),
+            s => s.parse().map(|size| Self(Some(size))).map_err(|_| {
+                Error::Invalid(format!(
+                    "'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024"
+                ))
+            }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -166,7 +188,7 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
 
 pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    let options = Options {
+    let mut options = Options {
         epsilon: args.epsilon,
         confidence: args.confidence,
         sequence: args.sequence,
@@ -192,7 +214,10 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
                 Some(Grid { groups, ..Grid::PUBLISHED })
             }
             (None, _) => None,
-            (Some(size), groups) => Some(Grid { groups: groups.unwrap_or(Grid::PUBLISHED.groups), size }),
+            (Some(GroupSize(size)), groups) => Some(Grid {
+                groups: groups.unwrap_or(Grid::PUBLISHED.groups),
+                size: size.unwrap_or(Grid::PUBLISHED.size),
+            }),
         },
         ahead: args.points_ahead,
         ranks,
@@ -213,6 +238,11 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     };
     let (output, plot, report_file) = ranks.agree(outputs())?;
     let (lanes, precision) = args.common.open_on(ranks)?;
+    if let Some(GroupSize(None)) = args.group_size {
+        let grid = tuned_grid(&lanes[0], precision, args.groups, quiet);
+        ranks.same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
+        options.grid = Some(grid);
+    }
     let input = || {
         let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
         interrupt::check()?;
@@ -261,6 +291,24 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         Status::Met => Outcome::Met,
         Status::NotMet => Outcome::NotMet,
     })
+}
+
+/// The grid that was the fastest on the first lane's device, else the published one.
+fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
+    let tuned = super::tuned::of(lane.device(), precision, quiet);
+    let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
+    let (grid, why) = match best {
+        Some(best) => (Grid { groups: best.groups, size: best.size }, "as `kolmo tune` measured".to_owned()),
+        None => {
+            let why = format!("by default; `kolmo tune --device {}` measures it", lane.device().spec);
+            (Grid::PUBLISHED, why)
+        }
+    };
+    let grid = Grid { groups: groups.unwrap_or(grid.groups), ..grid };
+    if !quiet {
+        say(format_args!("a grid of {} groups of {} threads, {why}", grid.groups, grid.size));
+    }
+    grid
 }
 
 fn open(output: Option<&Path>, report: Option<&Path>) -> Result<OutputFile> {

@@ -109,8 +109,10 @@ impl Header {
     /// Reads up to the first byte of data.
     pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut start = [0; 8];
-        fill(reader, &mut start)
-            .map_err(|_| "not an .npy file: shorter than its first 8 bytes".to_string())?;
+        fill(reader, &mut start).map_err(|short| match short {
+            Ok(_) => "not an .npy file: shorter than its first 8 bytes".to_string(),
+            Err(e) => e.to_string(),
+        })?;
         if start[..6] != *b"\x93NUMPY" {
             return Err("not an .npy file: its first bytes are not \\x93NUMPY".into());
         }

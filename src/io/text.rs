@@ -254,10 +254,10 @@ impl<'a> Scanner<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Passes over spaces, tabs and carriage returns.
+    /// Passes over spaces, tabs, carriage returns and form feeds: whatever ends a word but for line ends.
     #[inline]
     pub fn blanks(&mut self) {
-        while let Some(b' ' | b'\t' | b'\r') = self.peek() {
+        while let Some(b' ' | b'\t' | b'\r' | b'\x0c') = self.peek() {
             self.at += 1;
         }
     }
@@ -273,7 +273,7 @@ impl<'a> Scanner<'a> {
     /// True before a blank, a line end and the end.
     #[inline]
     pub fn is_delimited(&self) -> bool {
-        matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+        matches!(self.peek(), None | Some(b' ' | b'\t' | b'\r' | b'\x0c' | b'\n'))
     }
 
     /// Passes over that many bytes, at most all.

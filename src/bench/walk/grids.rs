@@ -5,7 +5,6 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::{prepare, record};
-use crate::Result;
 use crate::bench::{Record, Spread};
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -14,6 +13,74 @@ use crate::walk::Grid;
 use crate::walk::chains::{Chains, Feed, Round, Task};
 use crate::walk::sequence::{Scramble, Sequence};
 use crate::walk::table::Table;
+use crate::{Error, Result};
+
+/// Grids that [`shapes`] compares, the published one first: more and fewer threads, in groups of several sizes.
+const SHAPES: [(u32, u32); 9] = [
+    (84, 512),
+    (84, 256),
+    (84, 1024),
+    (168, 256),
+    (336, 128),
+    (672, 64),
+    (336, 256),
+    (1056, 256),
+    (4224, 256),
+];
+
+/// Steps of the chains that [`shapes`] walks.
+const STEPS: u32 = 32;
+
+/// The least seconds of `repeat` runs on each of some grids that the lanes can run, and the number of chains: so many
+/// that a run takes some milliseconds.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn shapes(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    repeat: usize,
+    watch: &mut dyn FnMut() -> Result<()>,
+) -> Result<(u32, Vec<(Grid, f64)>)> {
+    let (split, f, gate) = prepare(system)?;
+    let table = Table::build(&split, &gate, &[&f], None)?;
+    let feed = Feed::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
+    let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
+    let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
+        let round = Round { points: (0, chains), length: STEPS, cut: 0.0 };
+        on.sums(&task, round, &mut |_, _| Ok(()))?;
+        let mut seconds = f64::INFINITY;
+        for _ in 0..repeat {
+            watch()?;
+            let at = Instant::now();
+            on.sums(&task, round, &mut |_, _| Ok(()))?;
+            seconds = seconds.min(at.elapsed().as_secs_f64());
+        }
+        Ok(seconds)
+    };
+    let on = |(groups, size)| Chains::new(lanes, precision, &table, &feed)?.on_grid(Grid { groups, size });
+    // Groups of 256 run everywhere.
+    let some = on((84, 256))?;
+    let mut chains = 1 << 12;
+    while chains < 1 << 22 && least(&some, chains)? < 3e-3 {
+        chains *= 4;
+    }
+    drop(some);
+    let mut times = Vec::new();
+    for (groups, size) in SHAPES {
+        match on((groups, size)).and_then(|on| least(&on, chains)) {
+            Ok(seconds) => times.push((Grid { groups, size }, seconds)),
+            Err(e @ (Error::Interrupted | Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => {
+                return Err(e);
+            }
+            // Larger groups than the device can run.
+            Err(_) if size > 256 => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((chains, times))
+}
 
 /// Measures one component on grids of many shapes, with points made on the fly and ahead, then in blocks of 256; and
 /// many components with one thread each.

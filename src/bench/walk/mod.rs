@@ -9,7 +9,7 @@ mod sharing;
 
 pub use accuracy::accuracy;
 pub(crate) use competitors::CSR_SWEEP;
-pub use grids::grids;
+pub use grids::{grids, shapes};
 pub use interval::intervals;
 pub use rate::{Rate, rate};
 pub use sharing::{Sharing, sharing};

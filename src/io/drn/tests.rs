@@ -38,6 +38,14 @@ fn full_file() {
     assert_eq!(read.warnings, Vec::<String>::new());
 }
 
+/// A form feed once ended a word and was no blank, so that labels behind it were waited for without end.
+#[test]
+fn form_feeds_are_blanks() {
+    let read = chain("@type: CTMC\n@nr_states: 2\n@model\nstate 0 !1 a\x0cb\naction 0\n1 : 1\nstate 1\x0c\n")
+        .unwrap();
+    assert_eq!(read.labels.sets, [("a".to_string(), vec![0]), ("b".to_string(), vec![0])]);
+}
+
 #[test]
 fn comments_behind_lines() {
     let read = chain(

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SizeTimes;
 use super::choice::Choice;
-use super::overlap::OverlapFit;
+use super::overlap::{OverlapFit, OverlapModel};
 use crate::kernel::Precision;
 use crate::lane::Device;
 use crate::sparse::MatrixFormat;
@@ -15,6 +15,9 @@ use crate::{Error, Result};
 
 /// Version of the file's layout; another one is not read.
 pub const SCHEMA: u32 = 1;
+
+/// Lanes of a device at most, as on the command line.
+const MOST_LANES: usize = 64;
 
 /// The environment variable that names the folder.
 pub const VARIABLE: &str = "KOLMO_CONFIG_DIR";
@@ -81,6 +84,9 @@ pub struct Tuned {
     /// What chains on several devices and formats of matrices are decided by.
     #[serde(default)]
     pub steps: Option<Steps>,
+    /// What `walk --group-size auto` is decided by.
+    #[serde(default)]
+    pub walks: Option<Walks>,
     /// Keys of the file that this version does not know.
     #[serde(skip)]
     pub unknown: Vec<String>,
@@ -114,9 +120,50 @@ impl Steps {
         slow.filter_map(|f| f.format.parse().ok()).collect()
     }
 
+    /// Whether each number could have been measured: shares of rows are made from them.
     fn sound(&self) -> bool {
-        let fine = |x: f64| x.is_finite() && x > 0.0;
-        fine(self.bytes_per_second) && self.formats.iter().all(|f| fine(f.seconds))
+        let between = |x: f64, least: f64, most: f64| (least..=most).contains(&x);
+        between(self.bytes_per_second, 1.0, 1e18)
+            && self.formats.iter().all(|f| between(f.seconds, 1e-12, 1e9))
+    }
+}
+
+/// Walks from one row on grids of several shapes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Walks {
+    /// The system.
+    pub system: String,
+    /// Chains of a run.
+    pub chains: u32,
+    /// Grids, the published one first where the device can run it.
+    pub grids: Vec<GridTime>,
+}
+
+/// A run on one grid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GridTime {
+    /// Groups.
+    pub groups: u32,
+    /// Threads of a group.
+    pub size: u32,
+    /// Seconds, the least of some measurements.
+    pub seconds: f64,
+}
+
+impl Walks {
+    /// The fastest grid; the first one where no other is faster by a twentieth.
+    pub fn best(&self) -> Option<&GridTime> {
+        let first = self.grids.first()?;
+        let fastest = self.grids.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+        Some(if fastest.seconds < 0.95 * first.seconds { fastest } else { first })
+    }
+
+    fn sound(&self) -> bool {
+        let fine = |grid: &GridTime| {
+            let kernel = crate::walk::Grid { groups: grid.groups, size: grid.size }.kernel();
+            kernel.is_ok() && (1e-12..=1e9).contains(&grid.seconds)
+        };
+        self.grids.iter().all(fine)
     }
 }
 
@@ -155,9 +202,26 @@ pub fn prepare(folder: &Path) -> Result<()> {
     made.map(drop).map_err(|source| Error::Io { path: folder.to_path_buf(), source })
 }
 
+/// An error if the measurements of `key` could not be put in the place of what lies there.
+pub fn replaceable(folder: &Path, key: &Key) -> Result<()> {
+    let path = path(folder, key);
+    match std::fs::symlink_metadata(&path) {
+        Ok(there) if there.is_dir() => Err(Error::File {
+            path,
+            reason: "is a directory, where measurements are to be stored; move it away".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Where the measurements of `key` lie.
+pub fn path(folder: &Path, key: &Key) -> PathBuf {
+    folder.join(key.file())
+}
+
 /// Writes the file of `tuned`, in place of an older one, and says where.
 pub fn save(folder: &Path, tuned: &Tuned) -> Result<PathBuf> {
-    let path = folder.join(tuned.key.file());
+    let path = path(folder, &tuned.key);
     prepare(folder)?;
     let write = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
@@ -172,9 +236,9 @@ pub fn save(folder: &Path, tuned: &Tuned) -> Result<PathBuf> {
 
 /// Reads the file of `key`.
 pub fn load(folder: &Path, key: &Key) -> Found {
-    let path = folder.join(key.file());
+    let path = path(folder, key);
     let unusable = |why: String| Found::Unusable(format!("{}: {why}", path.display()));
-    let text = match std::fs::read(&path) {
+    let text = match read(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Found::Absent,
         Err(e) => return unusable(e.to_string()),
@@ -202,20 +266,29 @@ pub fn load(folder: &Path, key: &Key) -> Found {
         Ok(tuned) if tuned.driver != key.driver => {
             unusable(format!("measured with the driver '{}', which is '{}' now", tuned.driver, key.driver))
         }
-        Ok(tuned) if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) => {
-            unusable("a speed is no number above 0".to_owned())
-        }
-        Ok(tuned) if !sound(&tuned.sizes) => unusable("sizes do not ascend, or lack one lane".to_owned()),
-        Ok(tuned) => Found::Tuned(Box::new(tuned)),
+        Ok(tuned) => match unsound(&tuned) {
+            Some(why) => unusable(why.to_owned()),
+            None => Found::Tuned(Box::new(tuned)),
+        },
         Err(e) => unusable(e.to_string()),
     }
+}
+
+/// The bytes of a file. Nobody waits for what a pipe might say one day.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("no file; move it away"));
+    }
+    std::fs::read(path)
 }
 
 /// The contents of a file, keys that are unknown listed.
 fn parse(text: &[u8]) -> serde_json::Result<Tuned> {
     let mut unknown = Vec::new();
     let mut input = serde_json::Deserializer::from_slice(text);
-    let mut tuned: Tuned = serde_ignored::deserialize(&mut input, |path| unknown.push(path.to_string()))?;
+    // An optional part is a step of its own in such a path.
+    let mut note = |path: serde_ignored::Path<'_>| unknown.push(path.to_string().replace(".?", ""));
+    let mut tuned: Tuned = serde_ignored::deserialize(&mut input, &mut note)?;
     input.end()?;
     tuned.key.driver.clone_from(&tuned.driver);
     tuned.unknown = unknown;
@@ -237,8 +310,12 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with("lanes-") && name.ends_with(".json") {
-            let read = std::fs::read(&path).map_err(|e| e.to_string());
+            let read = read(&path).map_err(|e| e.to_string());
             let tuned = read.and_then(|text| parse(&text).map_err(|e| e.to_string()));
+            let tuned = tuned.and_then(|tuned| match unsound(&tuned) {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(tuned),
+            });
             files.push((path, tuned));
         }
     }
@@ -246,15 +323,39 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
     Ok(files)
 }
 
-/// What predictions rely on.
-fn sound(sizes: &[SizeTimes]) -> bool {
+/// What predictions rely on and these numbers do not give, if there is such a thing.
+fn unsound(tuned: &Tuned) -> Option<&'static str> {
+    // What was measured, and what is made of it, is far from the ends of f64.
+    let moderate = |x: &f64| x.abs() <= 1e15;
     let timed = |size: &SizeTimes| {
         size.n > 0
             && size.runs.first().is_some_and(|run| run.lanes == 1)
             && size.runs.is_sorted_by(|a, b| a.lanes < b.lanes)
-            && size.runs.iter().all(|run| run.median > 0.0)
     };
-    !sizes.is_empty() && sizes.is_sorted_by(|a, b| a.n < b.n) && sizes.iter().all(timed)
+    // A model has one regime at least.
+    let fitted = |model: &OverlapModel| {
+        let regimes = model.small.iter().chain(&model.big);
+        let mut numbers = vec![model.sum.slope, model.sum.intercept];
+        numbers.extend(regimes.flat_map(|c| [c.per_row, c.per_log, c.constant]));
+        numbers.len() > 2 && numbers.iter().all(moderate)
+    };
+    let sizes = &tuned.sizes;
+    let mut runs = sizes.iter().flat_map(|size| &size.runs);
+    if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) {
+        Some("a speed is no number above 0, or no speed of a device")
+    } else if tuned.walks.as_ref().is_some_and(|walks| !walks.sound()) {
+        Some("a grid of walks has a shape or time that none has")
+    } else if sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.n < b.n) || !sizes.iter().all(timed) {
+        Some("sizes do not ascend, or lack one lane")
+    } else if !runs.clone().all(|run| run.lanes <= MOST_LANES) {
+        Some("a number of lanes that no device is asked for")
+    } else if !runs.all(|run| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error)) {
+        Some("a time is no number above 0, or no time of a run")
+    } else if !tuned.choice.coefficients.iter().all(moderate) || !tuned.choice.overlap.iter().all(fitted) {
+        Some("a coefficient of the model is no result of a fit")
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -293,6 +394,13 @@ mod tests {
                 chain: "wlan:3,2".into(),
                 formats: [("hyb", 1.0), ("packed", 1.2), ("pair", 0.4)]
                     .map(|(format, seconds)| FormatTime { format: format.into(), seconds })
+                    .to_vec(),
+            }),
+            walks: Some(Walks {
+                system: "random-dominant:1000,10,0.8,positive".into(),
+                chains: 4096,
+                grids: [(84, 512, 1.0), (84, 256, 0.97), (336, 64, 0.96)]
+                    .map(|(groups, size, seconds)| GridTime { groups, size, seconds })
                     .to_vec(),
             }),
             unknown: Vec::new(),
@@ -353,7 +461,37 @@ mod tests {
         assert!(found(&text.replacen("\"n\": 1000,", "\"n\": 0,", 1)).contains("ascend"));
         assert!(found("{}").contains("schema"));
         assert!(found(&(text.clone() + "{")).contains("trailing"));
-        assert!(found(&text.replacen("1000000000000.0", "-1.0", 1)).contains("speed"));
+        for (speed, lanes) in [("-1.0", "2"), ("1e300", "2"), ("1e12", "4000000000")] {
+            let text = text
+                .replacen("1000000000000.0", speed, 1)
+                .replace("\"lanes\": 2,", &format!("\"lanes\": {lanes},"));
+            let why = found(&text);
+            assert!(why.contains(if lanes == "2" { "speed" } else { "no device is asked for" }), "{why}");
+        }
+        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut file = serde_json::from_str(&text).unwrap();
+            change(&mut file);
+            found(&file.to_string())
+        };
+        assert!(changed(&|f| f["walks"]["grids"][1]["size"] = 100.into()).contains("a grid of walks"));
+        assert!(changed(&|f| f["walks"]["grids"][1]["seconds"] = 0.0.into()).contains("a grid of walks"));
+        assert!(changed(&|f| f["sizes"] = serde_json::json!([])).contains("ascend"));
+        assert!(changed(&|f| f["sizes"][2]["runs"][1]["median"] = 0.0.into()).contains("no time of a run"));
+        assert!(changed(&|f| f["choice"]["coefficients"][0] = 1e300.into()).contains("coefficient"));
+        assert!(changed(&|f| f["sizes"][0]["runs"][0]["error"] = (-1.0).into()).contains("no time of a run"));
+        // What a model without a regime says.
+        assert!(
+            changed(&|f| {
+                f["choice"]["overlap"] = f["overlap"]["model"].clone();
+                f["choice"]["overlap"]["small"] = serde_json::Value::Null;
+                f["choice"]["overlap"]["big"] = serde_json::Value::Null;
+            })
+            .contains("coefficient")
+        );
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(why(load(place.path(), &tuned.key)).contains("no file; move it away"));
+        std::fs::remove_dir(&path).unwrap();
         std::fs::write(&path, &text).unwrap();
         let newer = Key { driver: "1.3".into(), ..tuned.key.clone() };
         assert!(why(load(place.path(), &newer)).contains("the driver '1.2', which is '1.3' now"));
@@ -383,6 +521,16 @@ mod tests {
         let files = all(place.path()).unwrap();
         assert_eq!(files.len(), 2, "{files:?}");
         assert!(files[0].1.is_err() && files[1].1.is_ok());
+    }
+
+    #[test]
+    fn another_grid_is_taken_where_it_is_faster_by_a_twentieth() {
+        let mut walks = tuned().walks.unwrap();
+        assert_eq!(walks.best().map(|grid| (grid.groups, grid.size)), Some((84, 512)));
+        walks.grids[2].seconds = 0.94;
+        assert_eq!(walks.best().map(|grid| (grid.groups, grid.size)), Some((336, 64)));
+        walks.grids.clear();
+        assert_eq!(walks.best(), None);
     }
 
     #[test]
