@@ -293,16 +293,15 @@ pub(crate) fn read_arrays(
     Ok(arrays)
 }
 
+/// Where a member's bytes begin in the file, and how many they are.
+type Place = (u64, u64);
+
 /// Where the members of these names lie in an archive: place of the first byte and number of bytes; none if one is missing
 /// or compressed.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
-pub(crate) fn places(
-    path: &Path,
-    needed: &[&str],
-    wanted: &[&str],
-) -> Result<Option<Vec<Option<(u64, u64)>>>> {
+pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Option<Vec<Option<Place>>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
     let mut archive =

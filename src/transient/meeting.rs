@@ -120,6 +120,7 @@ impl Beyond {
 ///
 /// # Errors
 /// What the observer of any rank says.
+#[expect(clippy::too_many_arguments, reason = "a matrix, two sets of states and a limit, on ranks")]
 pub(super) fn expected_steps(
     transitions: &dyn Transitions,
     alpha: f64,

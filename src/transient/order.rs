@@ -76,7 +76,7 @@ impl<'a> Reordered<'a> {
 
     /// An observer of this order that tells `inner` results in the model's own.
     pub(super) fn restore<'b>(&'b self, inner: &'b mut dyn Observer) -> impl Observer + 'b {
-        Restore { inner, order: self, rows: vec![0..self.new.len()] }
+        Restore { inner, order: self, rows: std::iter::once(0..self.new.len()).collect() }
     }
 
     fn renumber(&self, row: &mut [(u32, f64)]) {

@@ -187,7 +187,7 @@ impl<T: Number> BlockShare<T> {
         &self.level
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) of the chunk's rows and the number of their small pivots, after
+    /// [`NOT_DOMINANT`] of the chunk's rows and the number of their small pivots, after
     /// stage 1.
     ///
     /// # Errors
