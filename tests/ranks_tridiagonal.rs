@@ -65,6 +65,7 @@ fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
         // No row is dominant, so that rows are exchanged after all, in blocks that lie on one rank each.
         "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10",
         "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10",
+        "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host",
         "tridiagonal random:50021 --block 10 --interface device -o OUT.npy",
         "tridiagonal random:50021 --interface host -o OUT.npy",
         "tridiagonal random:50021 --block 100 --pivot scaled --lanes 2 -o OUT.npy",

@@ -163,7 +163,7 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
         let SystemFile { shape, order, has_b, .. } = file;
         return Ok(Loaded { name, rows, shape, order, has_b, through: None });
     }
-    let share = |n, batch| Span::share(n, batch, cyclic, options.plain_block(), ranks);
+    let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
     let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
         let file = read_rows(Path::new(&args.system), cyclic, args.b.as_deref(), share)?;
         let RowsFile { rows, shape, order, has_b, through } = file;

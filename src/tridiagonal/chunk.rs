@@ -332,6 +332,9 @@ fn cut_into<'a, T: Number>(
     size: usize,
 ) -> Result<Cutting<'a, T>> {
     let Job { n, rows, options, arrays, .. } = *job;
+    // What ranks hold begins where a unit, a tile or a block does.
+    let begins = if kind == Kind::Blocks { options.block.unwrap_or(1) } else { grain.rows };
+    assert!(rows == 0 || job.first.is_multiple_of(begins), "{rows} rows from row {} on", job.first);
     // Only where all rows end does a chunk take a rest that is too short for one of its own.
     let last = (job.all - job.first).saturating_sub(tail).min(rows.saturating_sub(1));
     let starts: Vec<usize> = match rows {

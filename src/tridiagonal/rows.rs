@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::blocks::Cut;
-use super::chunk::{Kind, grain};
-use super::solve::PIVOT_BLOCK;
+use super::chunk::grain;
+use super::solve::Options;
 use super::system::System;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
@@ -32,9 +32,9 @@ impl Span {
         Self { n, batch, cyclic, first: 0, rows: n.saturating_mul(batch), ranks: Ranks::ALONE }
     }
 
-    /// The rows of this rank, where rows of a block are as many as options say: shares that are as even as places allow at
+    /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
     /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
-    pub fn share(n: usize, batch: usize, cyclic: bool, block: Option<usize>, ranks: Ranks) -> Self {
+    pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
         if !ranks.several() || all == 0 {
@@ -43,21 +43,15 @@ impl Span {
         let (unit, tail) = if cyclic && batch > 1 {
             (n, n)
         } else {
-            let (kind, grain, tail) = grain(n, all, cyclic, block, ranks.size());
-            match kind {
-                Kind::Blocks => (grain.rows, tail),
-                // Should rows have to be exchanged, they lie in blocks.
-                _ => {
-                    let (rows, tail) = Cut::grain(PIVOT_BLOCK);
-                    let unit =
-                        if kind == Kind::Whole { grain.rows * PIVOT_BLOCK } else { grain.rows.max(rows) };
-                    (unit, tail.max(unit))
-                }
-            }
+            let (_, grain, tail) = grain(n, all, cyclic, options.plain_block(), ranks.size());
+            // Should rows have to be exchanged, they lie in blocks of another size.
+            let block = options.pivot_block();
+            let unit = if grain.rows.is_multiple_of(block) { grain.rows } else { grain.rows * block };
+            (unit, unit.max(tail).max(Cut::grain(block).1))
         };
         let units = if all < tail { 1 } else { 1 + (all - tail) / unit };
         let Range { start, end } = ranks.share(units as u64);
-        let cut = |unit_: u64| if unit_ == units as u64 { all } else { unit_ as usize * unit };
+        let cut = |number: u64| if number == units as u64 { all } else { number as usize * unit };
         let (first, end) = (cut(start), cut(end));
         Self { first, rows: end - first, ranks, ..whole }
     }
@@ -198,6 +192,7 @@ impl<'a> View<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::solve::Interface;
     use super::*;
 
     fn rank(rank: usize, size: usize) -> Ranks {
@@ -206,43 +201,44 @@ mod tests {
 
     #[test]
     fn shares_cover_all_rows_at_places_where_everything_can_be_cut() {
-        for (n, batch, cyclic, block) in [
-            (1, 1, false, None),
-            (5000, 1, false, None),
-            (100_003, 1, false, None),
-            (100_003, 1, true, None),
-            (10_000_019, 1, false, None),
-            (100_003, 1, false, Some(10)),
-            (2_500_001, 1, false, Some(1000)),
-            (100, 5000, false, None),
-            (3000, 70, false, None),
-            (777, 9, true, None),
+        let plain = Options::default();
+        let block = |block| Options { block: Some(block), ..plain };
+        let host = Options { interface: Interface::Host, ..plain };
+        for (n, batch, cyclic, options) in [
+            (1, 1, false, plain),
+            (5000, 1, false, plain),
+            (100_003, 1, false, plain),
+            (100_003, 1, true, plain),
+            (10_000_019, 1, false, plain),
+            (100_003, 1, false, block(10)),
+            (2_500_001, 1, false, block(1000)),
+            (700_001, 1, false, host),
+            (100, 5000, false, plain),
+            (3000, 70, false, plain),
+            (777, 9, true, plain),
         ] {
             for size in [2, 3, 5, 8] {
                 let shares: Vec<Span> =
-                    (0..size).map(|r| Span::share(n, batch, cyclic, block, rank(r, size))).collect();
-                let mut at = 0;
+                    (0..size).map(|r| Span::share(n, batch, cyclic, &options, rank(r, size))).collect();
+                let (mut at, all) = (0, n * batch);
                 for share in &shares {
                     assert_eq!(share.first, at, "{n} x {batch} on {size}");
                     at += share.rows;
-                    let whole = n * batch;
-                    if at == whole || share.rows == 0 {
+                    if at == all || share.rows == 0 {
                         continue;
                     }
                     if cyclic && batch > 1 {
                         assert_eq!(at % n, 0);
                         continue;
                     }
-                    let of = block.unwrap_or(PIVOT_BLOCK);
-                    assert_eq!(at % of, 0, "{n} x {batch} on {size}");
-                    assert!(whole - at >= of * of);
-                    let (kind, grain, _) = grain(n, whole, cyclic, block, size);
-                    assert!(kind == Kind::Blocks || at % grain.rows == 0, "{n} x {batch} on {size}");
+                    let block = options.pivot_block();
+                    assert!(at % block == 0 && all - at >= block * block, "{n} x {batch} on {size}");
+                    let (_, grain, tail) = grain(n, all, cyclic, options.plain_block(), size);
+                    assert!(at % grain.rows == 0 && all - at >= tail, "{n} x {batch} on {size}");
                 }
-                assert_eq!(at, n * batch);
-                let rows = shares.iter().map(|share| share.rows);
-                let (most, even) = (rows.max().unwrap_or(0), n * batch / size);
-                if n * batch > 9_000_000 {
+                assert_eq!(at, all);
+                let (most, even) = (shares.iter().map(|share| share.rows).max().unwrap_or(0), all / size);
+                if all > 9_000_000 {
                     assert!(most as f64 <= 1.1 * even as f64, "{most} of {even}");
                 }
             }

@@ -175,6 +175,11 @@ impl Options {
     pub(crate) fn plain_block(&self) -> Option<usize> {
         self.block.or((self.interface == Interface::Host).then_some(HOST_BLOCK))
     }
+
+    /// Rows of a block where rows are exchanged.
+    pub(crate) fn pivot_block(&self) -> usize {
+        self.block.unwrap_or(PIVOT_BLOCK)
+    }
 }
 
 /// One way through the systems: unknowns, what stage 1 found, and what is left.
@@ -278,7 +283,7 @@ fn solve_part<T: Number>(
 }
 
 /// Rows of a block where rows may be exchanged and nobody says how many.
-pub(super) const PIVOT_BLOCK: usize = 32;
+const PIVOT_BLOCK: usize = 32;
 /// Rows of a block with the interface on the host where nobody says how many: the seed's.
 const HOST_BLOCK: usize = 10;
 
@@ -290,7 +295,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         interface_on_host: options.interface == Interface::Host,
         ..PlanOptions::default()
     };
-    let pivoted = PlanOptions { block: options.block.or(Some(PIVOT_BLOCK)), pivot: true, ..plain };
+    let pivoted = PlanOptions { block: Some(options.pivot_block()), pivot: true, ..plain };
     // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
     if cyclic && plain.block.is_some() {
         return ranks.agree(Err(Error::Invalid(
