@@ -63,7 +63,7 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
     for line in [
         "transient wlan:10,5 --time 60,100,101 --device cpu --hops 1",
         "transient tandem:60 --time 30,31 --device cpu --precision f32 --epsilon 1e-2",
-        "transient tandem:30 --time 9 --method subdivided --theta 10 --device cpu",
+        "transient tandem:60 --time 60 --method subdivided --theta 10 --device cpu",
     ] {
         let started = Instant::now();
         assert_eq!(place.kolmo(&format!("{line} -o whole.npy")).code, 0, "{line}");

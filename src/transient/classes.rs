@@ -10,8 +10,8 @@ use crate::ranks::Ranks;
 
 /// A chain of which each rank knows some states.
 pub(super) struct Known<'a> {
-    transitions: &'a dyn Transitions,
-    ranks: Ranks,
+    pub(super) transitions: &'a dyn Transitions,
+    pub(super) ranks: Ranks,
     /// This rank's states, and everybody's.
     pub(super) rows: Range<usize>,
     everybodys: Vec<Range<usize>>,

@@ -75,8 +75,8 @@ struct Beyond {
 
 impl Beyond {
     /// Renumbers the targets of a chain's rows.
-    fn new(known: &Known<'_>, ranks: Ranks, chain: &mut Stochastic) -> Self {
-        let own = known.rows.clone();
+    fn new(known: &Known<'_>, chain: &mut Stochastic) -> Self {
+        let (ranks, own) = (known.ranks, known.rows.clone());
         let mut others: Vec<u32> =
             chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
         others.par_sort_unstable();
@@ -122,19 +122,17 @@ impl Beyond {
 /// What the observer of any rank says.
 #[expect(clippy::too_many_arguments, reason = "a matrix, two sets of states and a limit, on ranks")]
 pub(super) fn expected_steps(
-    transitions: &dyn Transitions,
-    alpha: f64,
     known: &Known<'_>,
-    ranks: Ranks,
+    alpha: f64,
     targets: &[usize],
     reached: &[bool],
     most: u64,
     observer: &mut dyn Observer,
 ) -> Result<Option<f64>> {
-    let own = known.rows.clone();
+    let (ranks, own) = (known.ranks, known.rows.clone());
     let n = own.len();
-    let mut chain = Stochastic::new(transitions, alpha, own.clone());
-    let beyond = Beyond::new(known, ranks, &mut chain);
+    let mut chain = Stochastic::new(known.transitions, alpha, own.clone());
+    let beyond = Beyond::new(known, &mut chain);
     // Paths never see a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
@@ -225,10 +223,7 @@ mod tests {
         let chain = chain(10, &list);
         let known = Known::new(&chain, Ranks::ALONE, 0..10);
 
-        let bound =
-            expected_steps(&chain, 2.0, &known, Ranks::ALONE, &[0], &[true; 10], 1 << 20, &mut Silent)
-                .unwrap()
-                .unwrap();
+        let bound = expected_steps(&known, 2.0, &[0], &[true; 10], 1 << 20, &mut Silent).unwrap().unwrap();
 
         // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
         assert!((90.0..=400.0).contains(&bound), "{bound}");

@@ -130,8 +130,7 @@ pub(super) fn run<T: Real>(
             let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
             let (targets, observed) = (&representatives, &mut *observer);
             let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
-            let mut bound =
-                || expected_steps(transitions, alpha, &known, ranks, targets, &reached, most, observed);
+            let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
             // Sums over ranks are made by the thread that asked, not in a lane's.
             let meeting = if ranks.several() { bound() } else { built.lanes[0].host(bound) };
             let meeting = keeper.rescue(meeting, || Ok((s.phase(None), vec![probable])))?;
