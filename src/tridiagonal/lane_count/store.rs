@@ -345,10 +345,10 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
         Some("a speed is no number above 0, or no speed of a device")
     } else if tuned.walks.as_ref().is_some_and(|walks| !walks.sound()) {
         Some("a grid of walks has a shape or time that none has")
-    } else if sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.n < b.n) || !sizes.iter().all(timed) {
-        Some("sizes do not ascend, or lack one lane")
     } else if !runs.clone().all(|run| run.lanes <= MOST_LANES) {
         Some("a number of lanes that no device is asked for")
+    } else if sizes.is_empty() || !sizes.is_sorted_by(|a, b| a.n < b.n) || !sizes.iter().all(timed) {
+        Some("sizes do not ascend, or lack one lane")
     } else if !runs.all(|run| (1e-9..=1e15).contains(&run.median) && (0.0..=1e15).contains(&run.error)) {
         Some("a time is no number above 0, or no time of a run")
     } else if !tuned.choice.coefficients.iter().all(moderate) || !tuned.choice.overlap.iter().all(fitted) {
