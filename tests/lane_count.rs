@@ -271,7 +271,8 @@ fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
     };
     let damages = [
         (Vec::new(), "EOF"),
-        (good[..good.len() / 2].to_vec(), "EOF"),
+        // In the middle of a key: half of a number may be one.
+        (good[..good.windows(6).position(|w| w == b"\"runs\"").expect("runs") + 3].to_vec(), "EOF"),
         (vec![0; 4096], "expected value"),
         (vec![0xff; 10], "expected value"),
         (b"[]".to_vec(), "length 0"),
