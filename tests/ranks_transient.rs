@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use command::{Place, binary};
 use kolmo::transient::checkpoint::inspect;
-use mpirun::{PATIENCE, bits_of_one_process, children, finish, launcher, mpirun, ranks};
+use mpirun::{PATIENCE, bits_of_one_process, children, finish, finish_within, launcher, mpirun, ranks};
 
 /// Starts `kolmo` on so many ranks.
 fn start(place: &Place, count: usize, line: &str) -> std::process::Child {
@@ -38,7 +38,8 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
             if child.try_wait().expect("mpirun was started").is_none() {
                 let ranks = children(child.id()).iter().map(u32::to_string).collect::<Vec<_>>();
                 let _ = Command::new("kill").arg("-KILL").args(&ranks).status();
-                let ran = finish(child);
+                // A launcher whose ranks end while it is still starting them may miss it.
+                let (ran, _) = finish_within(child, Duration::from_secs(20));
                 if ran.code == Some(0) {
                     return kills;
                 }

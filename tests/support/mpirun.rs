@@ -47,7 +47,14 @@ pub(crate) fn mpirun(place: &Place) -> Command {
     command
 }
 
-pub(crate) fn finish(mut child: Child) -> Ran {
+pub(crate) fn finish(child: Child) -> Ran {
+    let (ran, ended) = finish_within(child, PATIENCE);
+    assert!(ended, "the ranks hang: {ran:?}");
+    ran
+}
+
+/// The end of a run, and whether it came by itself within so long.
+pub(crate) fn finish_within(mut child: Child, patience: Duration) -> (Ran, bool) {
     let started = Instant::now();
     // A pipe that nobody reads would stop the writer.
     let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -63,7 +70,7 @@ pub(crate) fn finish(mut child: Child) -> Ran {
             if let Some(status) = child.try_wait().expect("mpirun was started") {
                 break Some(status);
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > patience {
                 let _ = child.kill();
                 break None;
             }
@@ -75,9 +82,8 @@ pub(crate) fn finish(mut child: Child) -> Ran {
             stderr: stderr.join().expect("text"),
             seconds: started.elapsed().as_secs_f64(),
         };
-        assert!(status.is_some(), "the ranks hang: {ran:?}");
         assert!(!ran.stderr.contains("panicked"), "{ran:?}");
-        ran
+        (ran, status.is_some())
     })
 }
 
@@ -127,5 +133,10 @@ pub(crate) fn apart(place: &Place, lines: &[&str]) -> Ran {
 pub(crate) fn children(of: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let listed = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    listed.collect::<String>().split_whitespace().filter_map(|id| id.parse().ok()).collect()
+    let all = listed.collect::<String>();
+    let all = all.split_whitespace().filter_map(|id| id.parse().ok());
+    // Not what is still a copy of the launcher, which would wait for ever for one that ends as such.
+    let begun =
+        |id: &u32| std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|c| c.trim() == "kolmo");
+    all.filter(begun).collect()
 }
