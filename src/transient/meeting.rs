@@ -120,7 +120,6 @@ impl Beyond {
 ///
 /// # Errors
 /// What the observer of any rank says.
-#[expect(clippy::too_many_arguments, reason = "a matrix, two sets of states and a limit, on ranks")]
 pub(super) fn expected_steps(
     known: &Known<'_>,
     alpha: f64,
