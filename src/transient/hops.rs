@@ -89,8 +89,8 @@ pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     let mut busy = 0.0f64;
-    // A software adapter would take seconds for it, and has no gaps: its work and the host's share the same cores.
-    for lane in lanes.iter().filter(|lane| !lane.device().software) {
+    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
+    for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
         busy = busy.max(lane.unnoticed(|| kept_busy(lane, large, latency))?);
     }
     Ok(Swap { latency, rate, busy: ranks.most(busy) })
@@ -233,11 +233,12 @@ impl Work {
     }
 }
 
-/// The number of steps between two exchanges with the shortest predicted step; more than one only where that is
-/// a fiftieth less: the bits are the same for any.
+/// The number of steps between two exchanges with the shortest predicted step; more than one only where that is a tenth
+/// less, or a fiftieth where it is known what an exchange keeps a lane from. The bits are the same for any.
 pub(super) fn choose(work: &[Work], swap: Swap) -> usize {
     let slowest = |hops: usize| work.iter().map(|w| w.step(hops, swap).0).fold(0.0, f64::max);
-    let (mut best, mut chosen) = (0.98 * slowest(1), 1);
+    let enough = if swap.busy > 0.0 { 0.98 } else { 0.9 };
+    let (mut best, mut chosen) = (enough * slowest(1), 1);
     for hops in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST] {
         let step = slowest(hops);
         if step < best {
