@@ -10,10 +10,10 @@ use command::Place;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 
-/// The devices of the test: a software adapter where it is required to be here, else two CPU lanes.
+/// The devices of the test: a software adapter where it is required to be here.
 fn devices() -> &'static str {
     let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    if required.split(',').any(|d| d == "wgpu:0") { "cpu,wgpu:0" } else { "cpu,cpu" }
+    if required.split(',').any(|d| d == "wgpu:0") { "cpu,wgpu:0" } else { "cpu" }
 }
 
 fn lines(place: &Place, name: &str) -> Vec<Value> {
@@ -204,21 +204,14 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
     // Thirteen of the published table: five of the CPU, three of one GPU, five of two.
     assert_eq!(marks("karwacki-2012-table-2"), 13 + of("figure", "karwacki-2012-table-2").len());
     let devices = devices().split(',').count();
-    let rooflines = charts(root, "roofline");
-    // Two lanes of one device are one device to a page.
-    assert_eq!(rooflines.len(), if devices_differ() { devices } else { 1 });
-    if devices_differ() {
-        assert_eq!(charts(root, "veneva-2024-streams").len(), 3);
-    }
+    assert_eq!(charts(root, "roofline").len(), devices);
+    // The host's cores have nothing to overlap with.
+    assert_eq!(charts(root, "veneva-2024-streams").len(), if devices > 1 { 3 } else { 0 });
     // The published numbers stand beside.
     let text: String = root.descendants().filter(Node::is_text).filter_map(|n| n.text()).collect();
     for published in ["705", "352", "86.87662", "139.8", "0.004448", "2012", "2015"] {
         assert!(text.contains(published), "the page does not say {published}");
     }
-}
-
-fn devices_differ() -> bool {
-    devices() != "cpu,cpu"
 }
 
 #[test]
@@ -282,6 +275,7 @@ fn nonsense_is_refused_before_anything_is_measured() {
         ("--with broken.json", "broken.json:1"),
         ("--with empty.json", "empty.json: has no line"),
         ("--device cuda:99", "cuda:99"),
+        ("--device cpu,cpu", "names cpu twice"),
     ] {
         let device = if line.contains("--device") { "" } else { "--device cpu" };
         let size = if line.contains("--size") { "" } else { "--size tiny" };

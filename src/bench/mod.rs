@@ -118,3 +118,41 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
 }
+
+impl Record {
+    /// Solutions of `batch` tridiagonal systems of `n` rows each: dl, d, du and b are read, x is written.
+    pub fn tridiagonal(
+        case: String,
+        device: &crate::lane::Device,
+        precision: crate::kernel::Precision,
+        (n, batch): (usize, usize),
+        seconds: Spread,
+        relative_error: f64,
+    ) -> Self {
+        let rows = n * batch;
+        let bytes = 5 * precision.bytes() * rows as u64;
+        Self {
+            bench: "tridiagonal",
+            case,
+            device: device.name.clone(),
+            backend: device.backend,
+            precision: precision.to_string(),
+            n,
+            nnz: (3 * rows - 2 * batch) as u64,
+            format: "tridiagonal".to_owned(),
+            lanes: 1,
+            accumulate: None,
+            bytes,
+            bytes_moved: bytes,
+            seconds,
+            gb_per_s: bytes as f64 / seconds.median / 1e9,
+            copy_gb_per_s: 0.0,
+            relative_error,
+            repetitions: 0,
+            terms: None,
+            steps_per_s: None,
+            more: None,
+            together: None,
+        }
+    }
+}

@@ -87,6 +87,13 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
             html.display()
         )));
     }
+    for (k, device) in common.device.0.iter().enumerate() {
+        if common.device.0[..k].contains(device) {
+            return Err(Error::Invalid(format!(
+                "--device names {device} twice, whose lines would stand on each other; name it once"
+            )));
+        }
+    }
     // Outputs and other runs before the work: a name that is mistyped should not cost it.
     let report = common.report.as_deref().map(OutputFile::create).transpose()?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;

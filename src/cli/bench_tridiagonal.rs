@@ -153,32 +153,21 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn record(&self, time: Spread, residual: f64, extra_memory: f64) -> SystemRecord {
-        let (rows, number) = (self.system.rows(), self.precision.bytes());
-        // dl, d, du and b are read, x is written; the second stage reads the four again.
-        let bytes = 5 * number * rows as u64;
+        let (rows, shape) = (self.system.rows(), (self.system.n, self.system.batch));
         SystemRecord {
             record: Record {
-                bench: "tridiagonal",
-                case: self.name.to_owned(),
-                device: self.device.name.clone(),
-                backend: self.device.backend,
-                precision: self.precision.to_string(),
-                n: self.system.n,
-                nnz: (3 * rows - 2 * self.system.batch) as u64,
-                format: "tridiagonal".to_owned(),
-                lanes: 1,
-                accumulate: None,
-                bytes,
-                bytes_moved: 9 * number * rows as u64,
-                seconds: time,
-                gb_per_s: bytes as f64 / time.median / 1e9,
+                // The second stage reads the four again.
+                bytes_moved: 9 * self.precision.bytes() * rows as u64,
                 copy_gb_per_s: self.copy,
-                relative_error: residual,
                 repetitions: self.repeat,
-                terms: None,
-                together: None,
-                steps_per_s: None,
-                more: None,
+                ..Record::tridiagonal(
+                    self.name.to_owned(),
+                    self.device,
+                    self.precision,
+                    shape,
+                    time,
+                    residual,
+                )
             },
             rows_per_s: rows as f64 / time.median,
             resident: true,

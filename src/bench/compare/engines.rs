@@ -141,31 +141,14 @@ impl Work {
             bench::system_lane_times(&sets, precision, system, false, effort)?;
         let best = runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
         let rows = system.rows();
-        let bytes = 5 * precision.bytes() * rows as u64;
         let record = |run: &crate::tridiagonal::lane_count::LaneTime, case: String| {
             let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+            let shape = (system.n, system.batch);
             let record = Record {
-                bench: "tridiagonal",
-                case,
-                device: device.name.clone(),
-                backend: device.backend,
-                precision: precision.to_string(),
-                n: system.n,
-                nnz: (3 * rows - 2 * system.batch) as u64,
-                format: "tridiagonal".to_owned(),
                 lanes: run.lanes,
-                accumulate: None,
-                bytes,
-                bytes_moved: bytes,
-                seconds,
-                gb_per_s: bytes as f64 / seconds.median / 1e9,
                 copy_gb_per_s: copy,
-                relative_error: residual,
                 repetitions: self.jobs.repeat,
-                terms: None,
-                steps_per_s: None,
-                more: None,
-                together: None,
+                ..Record::tridiagonal(case, device, precision, shape, seconds, residual)
             };
             // Elimination along the rows takes eight operations for each.
             let more = json!({

@@ -148,31 +148,14 @@ impl Prepared {
         let device = lanes[0].device();
         let mut lines = Vec::new();
         for (size, residual) in measured.iter().zip(residuals) {
-            let bytes = 5 * precision.bytes() * size.n as u64;
             for run in &size.runs {
                 let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+                let case = format!("{} rows, host to host, {} lanes", size.n, run.lanes);
                 let record = Record {
-                    bench: "tridiagonal",
-                    case: format!("{} rows, host to host, {} lanes", size.n, run.lanes),
-                    device: device.name.clone(),
-                    backend: device.backend,
-                    precision: precision.to_string(),
-                    n: size.n,
-                    nnz: 3 * size.n as u64 - 2,
-                    format: "tridiagonal".to_owned(),
                     lanes: run.lanes,
-                    accumulate: None,
-                    bytes,
-                    bytes_moved: bytes,
-                    seconds,
-                    gb_per_s: bytes as f64 / seconds.median / 1e9,
                     copy_gb_per_s: copy,
-                    relative_error: residual,
                     repetitions: self.jobs.repeat,
-                    terms: None,
-                    steps_per_s: None,
-                    more: None,
-                    together: None,
+                    ..Record::tridiagonal(case, device, precision, (size.n, 1), seconds, residual)
                 };
                 let hidden = (run.lanes - 1) as f64 / run.lanes as f64 * size.stages.sum();
                 let more = json!({
