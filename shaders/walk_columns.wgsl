@@ -117,9 +117,12 @@ fn choose(first: u32, two_first: vec4<u32>, u: u32) -> u32 {
         let two = rows[first + ((low + 1u) >> 1u)];
         return select(two.y, two.w, (low & 1u) == 0u);
     }
+    // A unit at a time: both halves are on their way at once.
     while u >= pair.z {
-        at++;
-        pair = rows[at];
+        pair = rows[at + 1u];
+        let other = rows[at + 2u];
+        at += 2u;
+        if u >= pair.z { pair = other; }
     }
     return select(pair.w, pair.y, u < pair.x);
 }

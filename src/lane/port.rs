@@ -217,6 +217,26 @@ impl Lane {
         }
     }
 
+    /// Whether [`Lane::hand_over`] leads from this lane to another.
+    pub(crate) fn hands_over(&self, reader: &Self) -> bool {
+        match (&self.queue, &reader.queue) {
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(_), Queue::Wgpu(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Waits for the batch that filled a box, and fills one of another lane from it, which that lane has emptied.
+    pub(crate) fn hand_over(&self, outbox: &Outbox, reader: &Self, inbox: &Inbox) -> Result<()> {
+        match (&self.queue, &outbox.0, &reader.queue, &inbox.0) {
+            #[cfg(feature = "wgpu")]
+            (Queue::Wgpu(lane), Out::Wgpu(outbox), Queue::Wgpu(reader), In::Wgpu(inbox)) => {
+                outbox.hand_over(lane, reader, inbox)
+            }
+            _ => unreachable!("lanes are asked whether they hand over"),
+        }
+    }
+
     /// Fills a box, for a later batch to empty.
     pub(crate) fn fill<T: Pod>(&self, inbox: &Inbox, values: &[T]) -> Result<()> {
         let values = bytemuck::cast_slice(values);

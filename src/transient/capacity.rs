@@ -193,6 +193,7 @@ impl Look {
             // Others wait for rows as far from the cuts as this one reads beyond them.
             interior: (1.0 - share).max(0.0),
             bytes: self.halo as f64 * real as f64,
+            deeper: self.reach as f64 * real as f64,
         }
     }
 }

@@ -109,6 +109,8 @@ impl<T: Real> Parts<T> {
 /// A link and its owner's ends of two channels: full vectors go out, empty ones come back.
 struct Outgoing<'a, T> {
     outbox: &'a Outbox,
+    /// The reader and its boxes, where the owner fills them itself; the vectors are only a word then.
+    straight: Option<(&'a Lane, &'a [Inbox; 2])>,
     send: SyncSender<Vec<T>>,
     back: Receiver<Vec<T>>,
 }
@@ -116,6 +118,7 @@ struct Outgoing<'a, T> {
 /// The same at the reader's.
 struct Incoming<'a, T> {
     inboxes: &'a [Inbox; 2],
+    straight: bool,
     receive: Receiver<Vec<T>>,
     back: SyncSender<Vec<T>>,
 }
@@ -156,14 +159,19 @@ fn together<T: Real>(
         workers.push(Worker { lane, work, outgoing, incoming, departures, arrivals, ranks, hops });
     }
     for link in &parts.links {
-        // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour.
-        let ((send, receive), (back, empty)) = (sync_channel(2), sync_channel(2));
-        for _ in 0..2 {
-            back.send(vec![T::ZERO; link.values.len()]).map_err(|_| Error::Interrupted)?;
-        }
         let (outbox, inboxes) = host(link);
-        workers[parts.parts[link.from].lane].outgoing.push(Outgoing { outbox, send, back: empty });
-        workers[parts.parts[link.to].lane].incoming.push(Incoming { inboxes, receive, back });
+        let [from, to] = [link.from, link.to].map(|part| parts.parts[part].lane);
+        let straight = lanes[from].hands_over(&lanes[to]);
+        // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour. Where there is
+        // one box, one word.
+        let (count, len) = if straight { (1, 0) } else { (2, link.values.len()) };
+        let ((send, receive), (back, empty)) = (sync_channel(count), sync_channel(count));
+        for _ in 0..count {
+            back.send(vec![T::ZERO; len]).map_err(|_| Error::Interrupted)?;
+        }
+        let reader = straight.then_some((&lanes[to], inboxes));
+        workers[from].outgoing.push(Outgoing { outbox, straight: reader, send, back: empty });
+        workers[to].incoming.push(Incoming { inboxes, straight, receive, back });
     }
     let stop = AtomicBool::new(false);
     let running = AtomicUsize::new(lanes.len());
@@ -269,6 +277,8 @@ impl<T: Real> Worker<'_, T> {
             self.arrivals.iter().map(|a| values(a.len, a.shared.is_some())).collect();
         let (mut k, mut source) = (steps.start, now);
         let mut arrived = None;
+        // Words that go back once the boxes are given to be emptied.
+        let mut words = Vec::new();
         while k < steps.end {
             if stop.load(Ordering::Acquire) {
                 return Err(Error::Interrupted);
@@ -281,6 +291,11 @@ impl<T: Real> Worker<'_, T> {
                     post.expect(arrival.from, bytemuck::cast_slice_mut(values));
                 }
                 lane.submit(&first, k)?;
+                for (link, word) in words.drain(..) {
+                    let link: &Incoming<'_, T> = link;
+                    // A neighbour that has sent its last needs it no more.
+                    let _ = link.back.send(word);
+                }
                 clock.ended(k, Phase::Boundary);
                 if ahead {
                     lane.submit(&second, k + count - 1)?;
@@ -288,7 +303,12 @@ impl<T: Real> Worker<'_, T> {
                 }
                 for link in &self.outgoing {
                     let mut values = link.back.recv().map_err(|_| Error::Interrupted)?;
-                    lane.collect(link.outbox, &mut values)?;
+                    match link.straight {
+                        Some((reader, inboxes)) => {
+                            lane.hand_over(link.outbox, reader, &inboxes[1 - last])?;
+                        }
+                        None => lane.collect(link.outbox, &mut values)?,
+                    }
                     clock.ended(k, Phase::Fetch);
                     // A closed channel is a neighbour that has stopped.
                     link.send.send(values).map_err(|_| Error::Interrupted)?;
@@ -310,6 +330,10 @@ impl<T: Real> Worker<'_, T> {
                 for link in &self.incoming {
                     let values = receive(&link.receive, lane)?;
                     clock.ended(k, Phase::Wait);
+                    if link.straight {
+                        words.push((link, values));
+                        continue;
+                    }
                     lane.fill(&link.inboxes[1 - last], &values)?;
                     // A neighbour that has sent its last needs the vector no more.
                     let _ = link.back.send(values);

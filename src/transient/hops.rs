@@ -8,7 +8,7 @@ use super::chain::Transitions;
 use super::region::{Kind, Region};
 use crate::bench::COPY;
 use crate::kernel::Precision;
-use crate::lane::{Batch, Lane, Launch};
+use crate::lane::{Batch, Inbox, Lane, Launch, Outbox};
 use crate::ranks::{Crossing, Ranks, Wait, post};
 use crate::{Error, Result};
 
@@ -31,6 +31,14 @@ impl Swap {
     pub(super) fn seconds(self, bytes: f64) -> f64 {
         self.latency + bytes / self.rate
     }
+
+    /// Seconds by which an exchange of so many bytes makes `hops` steps longer. Where one follows every step, the
+    /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
+    /// steps pass, all rows of the last one do.
+    pub(super) fn waits(self, bytes: f64, hops: usize, interior: f64, compute: f64) -> f64 {
+        let hidden = if hops == 1 { interior * compute } else { compute };
+        self.busy + (self.seconds(bytes) - hidden).max(0.0)
+    }
 }
 
 /// Rounds of a measurement.
@@ -44,33 +52,48 @@ pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     let small = large / (1 << 7);
     let across = |elements: usize| lanes[0].unnoticed(|| around(&lanes[0], ranks, elements));
     let seconds = |elements: usize| -> Result<f64> {
-        let mut ends: Vec<_> = lanes.iter().map(|_| sync_channel::<Vec<f64>>(1)).collect();
-        let (mut senders, receivers): (Vec<_>, Vec<_>) = ends.drain(..).unzip();
-        senders.rotate_left(1);
+        let boxes = lanes.iter().map(|lane| lane.unnoticed(|| Boxes::new(lane, elements)));
+        let boxes = boxes.collect::<Result<Vec<_>>>()?;
+        // To every lane from the one before it, and what it has read back.
+        let ways = lanes.iter().map(|_| (sync_channel(1), sync_channel(1)));
+        let (mut news, mut backs): (Vec<_>, Vec<_>) = ways.map(|((a, b), (c, d))| ((a, d), (c, b))).unzip();
+        news.rotate_left(1);
+        for (back, _) in &backs {
+            back.send(vec![0.0; elements]).map_err(|_| Error::Interrupted)?;
+        }
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (lanes.iter().zip(senders).zip(receivers))
-                .map(|((lane, send), receive)| {
+            let threads: Vec<_> = (lanes.iter().zip(news.drain(..)).zip(backs.drain(..)).enumerate())
+                .map(|(number, ((lane, (send, empty)), (back, receive)))| {
+                    let next = (number + 1) % lanes.len();
+                    let (reader, own, theirs) = (&lanes[next], &boxes[number], &boxes[next]);
+                    let straight = lane.hands_over(reader);
+                    let before = &lanes[(number + lanes.len() - 1) % lanes.len()];
                     let rounds = move || -> Result<f64> {
-                        let buffer = lane.alloc::<f64>("a measurement", elements)?;
-                        let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
-                        let departure = Batch { departures: vec![&out], ..Batch::default() };
-                        let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
-                        let mut values = vec![0.0; elements];
+                        let departure = Batch { departures: vec![&own.out], ..Batch::default() };
+                        let arrival = Batch { arrivals: vec![&own.back], ..Batch::default() };
                         let mut rounds = Vec::new();
                         for _ in 0..ROUNDS {
                             let at = Instant::now();
                             lane.submit(&departure, 0)?;
-                            lane.collect(&out, &mut values)?;
+                            let mut values: Vec<f64> = empty.recv().map_err(|_| Error::Interrupted)?;
+                            match straight {
+                                true => lane.hand_over(&own.out, reader, &theirs.back)?,
+                                false => lane.collect(&own.out, &mut values)?,
+                            }
                             send.send(values).map_err(|_| Error::Interrupted)?;
-                            values = receive.recv().map_err(|_| Error::Interrupted)?;
-                            lane.fill(&back, &values)?;
+                            let values = receive.recv().map_err(|_| Error::Interrupted)?;
+                            if !before.hands_over(lane) {
+                                lane.fill(&own.back, &values)?;
+                            }
                             lane.submit(&arrival, 0)?;
+                            // The last ones are nobody's.
+                            let _ = back.send(values);
                             rounds.push(at.elapsed().as_secs_f64());
                         }
                         lane.finish()?;
                         Ok(crate::bench::Spread::of(rounds).median)
                     };
-                    scope.spawn(move || lane.unnoticed(rounds))
+                    scope.spawn(rounds)
                 })
                 .collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
@@ -91,15 +114,30 @@ pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     let mut busy = 0.0f64;
     // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
     for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
-        busy = busy.max(lane.unnoticed(|| kept_busy(lane, large, latency))?);
+        busy = busy.max(lane.unnoticed(|| kept_busy(lane, large, with_values))?);
     }
     Ok(Swap { latency, rate, busy: ranks.most(busy) })
 }
 
-/// Seconds that exchanges of so many elements add to launches that hide them otherwise, one exchange each.
-fn kept_busy(lane: &Lane, elements: usize, latency: f64) -> Result<f64> {
-    let buffer = lane.alloc::<f64>("a measurement", elements)?;
-    let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
+/// Where a lane's values leave, and others arrive.
+struct Boxes {
+    out: Outbox,
+    back: Inbox,
+}
+
+impl Boxes {
+    fn new(lane: &Lane, elements: usize) -> Result<Self> {
+        let (source, target) = (
+            lane.alloc_leaving::<f64>("a measurement", elements)?,
+            lane.alloc::<f64>("a measurement", elements)?,
+        );
+        Ok(Self { out: lane.outbox(&source)?, back: lane.inbox(&target, 0, elements)? })
+    }
+}
+
+/// Seconds that exchanges of so many elements, each of `swap` seconds, add to launches that hide them otherwise.
+fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
+    let Boxes { out, back } = Boxes::new(lane, elements)?;
     let words = elements.next_multiple_of(4);
     let (from, to) = (lane.alloc::<u32>("a measurement", words)?, lane.alloc::<u32>("a measurement", words)?);
     let pairs = words / if lane.device().f64 { 4 } else { 2 };
@@ -136,9 +174,12 @@ fn kept_busy(lane: &Lane, elements: usize, latency: f64) -> Result<f64> {
     seconds(SOME, false)?;
     let launch = seconds(SOME, false)? / SOME as f64;
     // Long enough to hide an exchange.
-    let count = ((2.0 * latency / launch.max(1e-9)).ceil() as usize).clamp(1, 1024);
+    let count = ((2.0 * swap / launch.max(1e-9)).ceil() as usize).clamp(1, 1024);
     seconds(count, true)?;
-    Ok((seconds(count, true)? - seconds(count, false)?).max(0.0))
+    let mut least = |exchange: bool| -> Result<f64> {
+        (0..3).try_fold(f64::INFINITY, |least, _| Ok(least.min(seconds(count, exchange)?)))
+    };
+    Ok((least(true)? - least(false)?).max(0.0))
 }
 
 /// Seconds of a round in which every rank's lane gives values to the next rank's.
@@ -191,18 +232,20 @@ pub(super) struct Work {
     pub(super) interior: f64,
     /// Bytes that it takes over after one step.
     pub(super) bytes: f64,
+    /// Bytes that it takes over beside them for one more step without an exchange: all rows as far as it reads.
+    pub(super) deeper: f64,
 }
 
-impl From<[f64; 4]> for Work {
-    fn from([compute, ghosts, interior, bytes]: [f64; 4]) -> Self {
-        Self { compute, ghosts, interior, bytes }
+impl From<[f64; 5]> for Work {
+    fn from([compute, ghosts, interior, bytes, deeper]: [f64; 5]) -> Self {
+        Self { compute, ghosts, interior, bytes, deeper }
     }
 }
 
 impl Work {
     /// As ranks tell it one another.
-    pub(super) fn numbers(self) -> [f64; 4] {
-        [self.compute, self.ghosts, self.interior, self.bytes]
+    pub(super) fn numbers(self) -> [f64; 5] {
+        [self.compute, self.ghosts, self.interior, self.bytes, self.deeper]
     }
 
     pub(super) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
@@ -215,20 +258,18 @@ impl Work {
             ghosts: compute * hull as f64 / rows,
             interior: interior as f64 / rows,
             bytes: (region.len() - region.rows.len()) as f64 * real as f64,
+            deeper: hull as f64 * real as f64,
         }
     }
 
     /// Seconds of a step with an exchange every `hops` steps, and of them those that the exchange takes.
     pub(super) fn step(self, hops: usize, swap: Swap) -> (f64, f64) {
         let k = hops as f64;
-        let exchange = swap.seconds(self.bytes * k);
         // Every step computes k − 1 hops of ghosts, and the last its boundary twice.
         let ghosts = k * (k - 1.0) * self.ghosts;
-        let (hides, again) = match hops {
-            1 => (self.interior, 0.0),
-            _ => (1.0, (1.0 - self.interior) * self.compute),
-        };
-        let waits = swap.busy + (exchange - hides * self.compute).max(0.0);
+        let again = if hops == 1 { 0.0 } else { (1.0 - self.interior) * self.compute };
+        let bytes = self.bytes + (k - 1.0) * self.deeper;
+        let waits = swap.waits(bytes, hops, self.interior, self.compute);
         ((k * self.compute + ghosts + again + waits) / k, waits / k)
     }
 }
@@ -277,8 +318,8 @@ mod tests {
     #[test]
     fn large_chains_exchange_after_every_step_and_small_ones_rarely() {
         let swap = Swap { latency: 210e-6, rate: 10e9, busy: 0.0 };
-        let large = Work { compute: 430e-6, ghosts: 8e-6, interior: 0.98, bytes: 757e3 };
-        let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3 };
+        let large = Work { compute: 430e-6, ghosts: 8e-6, interior: 0.98, bytes: 757e3, deeper: 1.41e6 };
+        let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3, deeper: 20e3 };
 
         assert_eq!(choose(&[large, large], swap), 1);
         let hops = choose(&[small, small], swap);
@@ -289,7 +330,7 @@ mod tests {
     #[test]
     fn ghosts_as_large_as_a_lanes_share_are_not_worth_it() {
         let swap = Swap { latency: 50e-6, rate: 10e9, busy: 0.0 };
-        let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6 };
+        let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6, deeper: 1e6 };
 
         assert_eq!(choose(&[dense], swap), 1);
     }
@@ -298,7 +339,7 @@ mod tests {
     fn exchanges_that_keep_a_lane_busy_are_rarer_though_hidden() {
         // Two wgpu adapters and `wlan:204,6` in HYB.
         let swap = Swap { latency: 210e-6, rate: 10e9, busy: 90e-6 };
-        let half = Work { compute: 402e-6, ghosts: 2e-6, interior: 0.995, bytes: 757e3 };
+        let half = Work { compute: 402e-6, ghosts: 2e-6, interior: 0.995, bytes: 757e3, deeper: 1.41e6 };
 
         let hops = choose(&[half, half], swap);
 

@@ -420,7 +420,7 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Ve
             if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
                 let (lane, first) = (&lanes[parts[from].lane], region.local(*first) as usize);
-                let values = lane.alloc("a halo", index.len())?;
+                let values = lane.alloc_leaving("a halo", index.len())?;
                 let inbox =
                     |which: usize| lanes[parts[to].lane].inbox(&parts[to].x[which], first, index.len());
                 let host = match split.path {
@@ -550,7 +550,7 @@ fn crossings<T: Real>(
         let (part, lane) = (&parts[way.part], &lanes[parts[way.part].lane]);
         let window = window.map(Arc::new);
         if way.leaves {
-            let values = lane.alloc("a halo", way.len)?;
+            let values = lane.alloc_leaving("a halo", way.len)?;
             let outbox = match &window {
                 Some(window) => lane.outbox_over(&values, window)?,
                 None => lane.outbox(&values)?,

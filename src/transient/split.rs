@@ -202,7 +202,7 @@ pub(super) fn split(
         let fixed = if transitions.whole() { how.hops } else { Some(1) };
         let wanted = fixed.unwrap_or_else(|| {
             let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real).numbers();
-            let mine: Vec<[f64; 4]> = regions[own.clone()].iter().map(of).collect();
+            let mine: Vec<[f64; 5]> = regions[own.clone()].iter().map(of).collect();
             let work: Vec<Work> = all.all(&mine).into_iter().flatten().map(Work::from).collect();
             hops::choose(&work, swap)
         });
@@ -410,12 +410,13 @@ fn plan(
         let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
         let again = if hops > 1 { (1.0 - interior) / hops as f64 } else { 0.0 };
         let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
-        let seconds = if halo > 0 { swap.seconds(halo as f64 * real as f64) } else { 0.0 };
-        // Boundary rows come first, and the exchange passes while the interior is computed; the whole vector is ready
-        // only at a step's end.
-        let hidden = if exchange == Exchange::Full { 0.0 } else { interior * compute[lane] };
-        let busy = if halo > 0 { swap.busy } else { 0.0 };
-        let exposed = (busy + (seconds - hidden).max(0.0)) / hops as f64;
+        // The whole vector is ready only at a step's end.
+        let interior = if exchange == Exchange::Full { 0.0 } else { interior };
+        let bytes = halo as f64 * real as f64;
+        let exposed = match halo {
+            0 => 0.0,
+            _ => swap.waits(bytes, hops, interior, compute[lane]) / hops as f64,
+        };
         let step = compute[lane] + redundant + exposed;
         LanePlan {
             device: lanes[lane - first].device().spec.clone(),

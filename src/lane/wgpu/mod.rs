@@ -76,7 +76,7 @@ impl WgpuLane {
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
             required_features: Features::IMMEDIATES
-                | (adapter.features() & (Features::SHADER_F64 | trace::FEATURES)),
+                | (adapter.features() & (Features::SHADER_F64 | port::FEATURES | trace::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             // Large arrays get allocations of their own; small blocks keep the rest from taking 256 MiB.
@@ -200,6 +200,13 @@ impl WgpuLane {
     pub(super) fn alloc(&self, bytes: u64) -> Result<wgpu::Buffer> {
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         self.create_buffer(bytes, usage, "an array")
+    }
+
+    /// An array for what leaves the device: kernels store into the host's memory where the adapter can do that.
+    pub(super) fn alloc_leaving(&self, bytes: u64) -> Result<wgpu::Buffer> {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        let mapped = self.wgpu.features().contains(port::FEATURES).then_some(BufferUsages::MAP_READ);
+        self.create_buffer(bytes, usage | mapped.unwrap_or(BufferUsages::empty()), "an array")
     }
 
     pub(super) fn upload(&self, src: &[u8], dst: &wgpu::Buffer, offset: u64) -> Result<()> {

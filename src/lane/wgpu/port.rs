@@ -3,11 +3,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use wgpu::{Buffer, BufferUsages, MapMode, SubmissionIndex};
+use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
 
 use super::staging::{PENDING, Slot};
 use super::{WgpuLane, WgpuLaunch, lock};
 use crate::Result;
+
+/// Lets kernels store straight into memory that the host maps.
+pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
 
 /// Longest that a thread looks for values before it goes to sleep.
 const SPIN: std::time::Duration = std::time::Duration::from_millis(3);
@@ -15,7 +18,8 @@ const SPIN: std::time::Duration = std::time::Duration::from_millis(3);
 /// From an array to the host.
 #[derive(Debug)]
 pub(in crate::lane) struct Outbox {
-    source: Buffer,
+    /// What is copied to the slot. None where the slot is the array itself.
+    source: Option<Buffer>,
     bytes: u64,
     slot: Slot,
     /// The submission that filled it.
@@ -33,23 +37,46 @@ pub(in crate::lane) struct Inbox {
 
 impl Outbox {
     pub(in crate::lane) fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
-        let slot = Slot::new(lane, bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
-        Ok(Self { source: source.clone(), bytes, slot, filled: Mutex::default() })
+        let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
+            true => (None, Slot::over(source.clone())),
+            false => {
+                let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+                (Some(source.clone()), Slot::new(lane, bytes, usage)?)
+            }
+        };
+        Ok(Self { source, bytes, slot, filled: Mutex::default() })
     }
 
-    pub(in crate::lane) fn collect(&self, lane: &WgpuLane, values: &mut [u8]) -> Result<()> {
+    /// Waits for the submission that filled it, and gives its values to `take`.
+    fn opened(&self, lane: &WgpuLane, bytes: u64, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let filled = lock(&self.filled).take();
         lane.spin(&self.slot)?;
         if self.slot.state.load(Ordering::Acquire) == PENDING && filled.is_some() {
             lane.wait(filled, "an exchange")?;
         }
         self.slot.wait(lane)?;
-        match self.slot.buffer.get_mapped_range(..values.len() as u64) {
-            Ok(view) => values.copy_from_slice(&view),
+        match self.slot.buffer.get_mapped_range(..bytes) {
+            Ok(view) => take(&view)?,
             Err(_) => return Err(lane.lost_error("an exchange")),
         }
         self.slot.buffer.unmap();
         Ok(())
+    }
+
+    pub(in crate::lane) fn collect(&self, lane: &WgpuLane, values: &mut [u8]) -> Result<()> {
+        self.opened(lane, values.len() as u64, |view| {
+            values.copy_from_slice(view);
+            Ok(())
+        })
+    }
+
+    /// Fills a box of another lane, without a copy in between.
+    pub(in crate::lane) fn hand_over(&self, lane: &WgpuLane, reader: &WgpuLane, inbox: &Inbox) -> Result<()> {
+        self.opened(lane, inbox.bytes, |view| {
+            // It was emptied by the reader's last batch, whose end the reader itself may not have seen yet.
+            reader.spin(&inbox.slot)?;
+            inbox.fill(reader, view)
+        })
     }
 }
 
@@ -88,7 +115,9 @@ impl WgpuLane {
         }
         self.pass(&mut encoder, launches);
         for outbox in departures.clone() {
-            encoder.copy_buffer_to_buffer(&outbox.source, 0, &outbox.slot.buffer, 0, outbox.bytes);
+            if let Some(source) = &outbox.source {
+                encoder.copy_buffer_to_buffer(source, 0, &outbox.slot.buffer, 0, outbox.bytes);
+            }
         }
         if let (Some(trace), Some(number)) = (&*trace, number) {
             trace.end(&mut encoder, number);

@@ -31,8 +31,11 @@ pub(super) struct Ring {
 
 impl Slot {
     pub(super) fn new(lane: &WgpuLane, bytes: u64, usage: BufferUsages) -> Result<Self> {
-        let buffer = lane.create_buffer(bytes, usage, "staging")?;
-        Ok(Self { buffer, state: Arc::new(AtomicU8::new(READY)) })
+        Ok(Self::over(lane.create_buffer(bytes, usage, "staging")?))
+    }
+
+    pub(super) fn over(buffer: Buffer) -> Self {
+        Self { buffer, state: Arc::new(AtomicU8::new(READY)) }
     }
 
     /// Asks for the mapping that follows the work submitted so far.
