@@ -192,17 +192,81 @@ fn reports_say_of_all_rows_what_one_process_says() {
 }
 
 #[test]
-fn what_one_process_alone_can_tell_is_said() {
+fn interleaved_systems_have_the_bits_of_one_process() {
     if !launcher() {
         return;
     }
     let place = Place::new();
-    // Singular for odd n: elimination with pivoting on the host would find the row.
-    let ran = ranks(&place, 3, "tridiagonal toeplitz:30011,1,0,1 --device cpu -o x.npy");
+    let (n, batch) = (301, 23);
+    let (dl, du) = (numbers(n * batch, 1), numbers(n * batch, 2));
+    let d: Vec<f64> = numbers(n * batch, 3).iter().map(|v| 2.0 + v).collect();
+    let shape: &[usize] = &[n, batch];
+    archive(&place, "columns.npz", &[("dl", shape, &dl), ("d", shape, &d), ("du", shape, &du)]);
+    place.put("b.npy", array(&[n, batch, 2], &numbers(2 * n * batch, 4)));
+    for line in [
+        "tridiagonal columns.npz -o OUT.npy",
+        "tridiagonal columns.npz -b b.npy -o OUT.npy",
+        "tridiagonal columns.npz -o OUT.csv",
+        "tridiagonal random:301,23 -b b.npy -o OUT.npy",
+        "tridiagonal random:301,23 -o OUT.npy",
+    ] {
+        bits_of_one_process(&place, &format!("{line} --layout interleaved --device cpu --quiet"));
+    }
+}
 
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("start kolmo without mpirun"), "{ran:?}");
-    assert_eq!(npy(&place.get("x.npy")).1.len(), 30011);
+/// Pivots of 0 lead to elimination with pivoting, on the host of rank 0.
+#[test]
+fn the_last_resort_finds_what_it_finds_in_one_process() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    for (system, code) in [
+        // Singular for odd n.
+        ("toeplitz:30011,1,0,1", 1),
+        ("toeplitz:99,1,0,1,400", 1),
+        ("toeplitz:30010,1,0,1 --pivot none", 0),
+        ("toeplitz:30012,1,0,1 --pivot none --cyclic", 1),
+        ("toeplitz:30011,1,0,1 --cyclic", 0),
+    ] {
+        let line =
+            |name: &str| format!("tridiagonal {system} --device cpu -o {name}.npy --report {name}.json");
+        let alone = place.kolmo(&line("alone"));
+        assert_eq!(alone.code, code, "{system}: {alone:?}");
+
+        let ran = ranks(&place, 3, &line("shared"));
+
+        assert_eq!(ran.code, Some(code), "{system}: {ran:?}");
+        let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
+        for same in ["status", "singular", "method", "residual", "small_pivots", "unproved"] {
+            assert_eq!(shared[same], alone[same], "{system}: {same}");
+        }
+        assert_eq!(shared["method"], "host", "{system}");
+        assert!(place.get("shared.npy") == place.get("alone.npy"), "{system}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_each_rank_would_take() {
+    if !launcher() {
+        return;
+    }
+    let place = Place::new();
+    let line = "tridiagonal random:2500000 --device cpu --dry-run";
+    assert_eq!(place.kolmo(&format!("{line} --report alone.json")).code, 0);
+
+    let ran = ranks(&place, 3, &format!("{line} --report shared.json"));
+
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for rank in 0..3 {
+        assert_eq!(ran.stderr.matches(&format!("rank {rank}, cpu")).count(), 1, "{ran:?}");
+    }
+    let [alone, shared] = ["alone", "shared"].map(|name| place.json(&format!("{name}.json")));
+    let needed = |of: &serde_json::Value| of["memory"][0]["needed"].as_f64().expect("bytes");
+    let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
+    // Shares, and what every lane keeps beside them.
+    assert!((each / needed(&alone) - 1.0).abs() < 0.1, "{each} {alone}");
+    assert_eq!(shared["ranks"], 3);
 }
 
 /// One error, which is told once; everything ends with exit code 2 and no file.
@@ -230,8 +294,7 @@ fn errors_are_told_once() {
         ("random:10000 -b b.npy", "b has the shape [7]"),
         ("missing.npz", "missing.npz"),
         ("random:10000 -o nowhere/x.npy", "nowhere"),
-        ("random:10000 --layout interleaved", "without mpirun"),
-        ("random:10000 --dry-run", "without mpirun"),
+        ("random:3000000 --dry-run --memory-limit 64KiB", "memory-limit"),
         ("random:10000 --cyclic --block 10", "--cyclic with --block"),
         // Seen by the last rank alone.
         ("bad.npz", "d of row 29000 is NaN"),

@@ -8,8 +8,8 @@ use super::{Outcome, say};
 use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{Lane, cpu::available_memory};
-use crate::report::{bytes, devices, grouped, seconds};
-use crate::tridiagonal::System;
+use crate::report::{bytes, devices, devices_of, grouped, seconds};
+use crate::tridiagonal::{Residual, Rows, Span, System};
 use crate::walk::{Count, Options, Problem, solve};
 use crate::{Error, Result, tridiagonal};
 
@@ -21,6 +21,7 @@ const CHAINS: u64 = 256;
 const ROWS: usize = 1 << 20;
 
 /// What a lane is to hold, and what it has.
+#[derive(Clone)]
 struct Room {
     device: String,
     needed: u64,
@@ -157,82 +158,122 @@ pub(super) fn walk(
     Ok(Outcome::Met)
 }
 
-/// Solves the first rows, and says what all of them would take.
+/// Solves the first rows, on ranks each its own, and says what all of them would take.
 pub(super) fn tridiagonal(
     lanes: &[Lane],
     precision: Precision,
-    system: &System,
+    rows: &Rows,
     options: &tridiagonal::Options,
     name_: &str,
     load: f64,
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
-    let rows = system.rows();
-    let real = precision.bytes();
-    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
-    let few = rows.min(ROWS);
-    let first = |values: &[f64]| values[..few].to_vec();
-    let b: Vec<Vec<f64>> = system.b.iter().map(|b| first(b)).collect();
-    let pilot = System {
-        n: few,
-        batch: 1,
-        cyclic: false,
-        dl: first(&system.dl),
-        d: first(&system.d),
-        du: first(&system.du),
-        b,
+    let Span { n, batch, ranks, .. } = rows.span;
+    let pilot = ranks.agree(pilot(lanes, precision, rows, options))?;
+    let solve = ranks.most(pilot.solve);
+    let of =
+        |text: &str| if ranks.several() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() };
+    let [lines, objects] = {
+        let line =
+            |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
+        let mut lines: String =
+            pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
+        lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
+        let object = json!({
+            "memory": pilot.rooms.iter().map(Room::json).collect::<Vec<_>>(),
+            "host": pilot.host.json(),
+            "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
+        });
+        [lines, object.to_string()].map(|text| ranks.texts(&text))
     };
+    let told = devices_of(lanes, precision, ranks);
+    let all = ranks.sum(lanes.len() as u64);
+    if let Some(mut file) = report {
+        let mut object = json!({
+            "command": "tridiagonal",
+            "version": env!("CARGO_PKG_VERSION"),
+            "dry_run": true,
+            "model": name_,
+            "devices": told,
+            "n": n,
+            "batch": batch,
+            "lanes": all,
+            "ranks": ranks.size(),
+            "seconds": {"load": load, "solve": solve, "total": load + solve},
+        });
+        let of_rank = |text: &String| serde_json::from_str(text).unwrap_or(serde_json::Value::Null);
+        let each: Vec<serde_json::Value> = objects.iter().map(of_rank).collect();
+        // One process says it of itself.
+        match &each[..] {
+            [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
+            _ => object["each"] = each.into(),
+        }
+        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if ranks.first() {
+        say(format_args!(
+            "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {precision}",
+            grouped(rows.span.all() as u64),
+            grouped(n as u64),
+            rows.b.len()
+        ));
+        say(lines.concat().trim_end());
+        say(format_args!(
+            "pilot    the first {} rows: {}, residual {:.1e}",
+            grouped(pilot.rows as u64),
+            seconds(pilot.seconds),
+            pilot.residual.normwise
+        ));
+        say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
+    }
+    let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
+    ranks.agree(fits()).map(|()| Outcome::Met)
+}
+
+/// A solution of some rows, and what it says of all that are here.
+struct Pilot {
+    rows: usize,
+    /// Seconds of its solution, and of all rows.
+    seconds: f64,
+    solve: f64,
+    residual: Residual,
+    rooms: Vec<Room>,
+    host: Room,
+}
+
+fn pilot(lanes: &[Lane], precision: Precision, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
+    let all = rows.span.rows;
+    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
+    let few = all.min(ROWS);
+    // The system is there already; to come are x, and what the lanes are sent from and to.
+    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * precision.bytes());
+    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    if few == 0 {
+        let (residual, rooms) = (Residual::default(), Vec::new());
+        return Ok(Pilot { rows: 0, seconds: 0.0, solve: 0.0, residual, rooms, host });
+    }
+    let first = |values: &[f64]| values[..few].to_vec();
+    let b: Vec<Vec<f64>> = rows.b.iter().map(|b| first(b)).collect();
+    let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
+    let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
     // The first solution allocates; the second is what counts.
     tridiagonal::solve(lanes, precision, &pilot, options)?;
     super::interrupt::check()?;
     let peak: Vec<u64> = lanes.iter().map(Lane::peak_bytes).collect();
     let solution = tridiagonal::solve(lanes, precision, &pilot, options)?;
-    let share = rows as f64 / few as f64;
-    let solve = solution.solve_seconds * share;
-    let rooms: Vec<Room> = lanes
-        .iter()
-        .zip(free)
-        .zip(peak)
-        .map(|((lane, free), peak)| Room { device: name(lane), needed: (peak as f64 * share) as u64, free })
-        .collect();
-    // The system is there already; to come are x, and what the lanes are sent from and to.
-    let host = rows as u64 * (8 * system.b.len() as u64 + 5 * real);
-    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
-    if let Some(mut file) = report {
-        let object = json!({
-            "command": "tridiagonal",
-            "version": env!("CARGO_PKG_VERSION"),
-            "dry_run": true,
-            "model": name_,
-            "devices": devices(lanes, precision),
-            "n": system.n,
-            "batch": system.batch,
-            "lanes": lanes.len(),
-            "pilot": {"rows": few, "seconds": solution.solve_seconds, "residual": solution.residual},
-            "memory": rooms.iter().map(Room::json).collect::<Vec<_>>(),
-            "host": host.json(),
-            "seconds": {"load": load, "solve": solve, "total": load + solve},
-        });
-        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
-        file.commit()?;
-    }
-    say(format_args!(
-        "system   {name_}  {} rows in {} of {}, {} right-hand sides, {precision}",
-        grouped(rows as u64),
-        system.batch,
-        grouped(system.n as u64),
-        system.b.len()
-    ));
-    for room in &rooms {
-        say(room.line("system, unknowns and interface"));
-    }
-    say(host.line("unknowns, beside the system, and what the lanes are sent from"));
-    say(format_args!(
-        "pilot    the first {} rows: {}, residual {:.1e}",
-        grouped(few as u64),
-        seconds(solution.solve_seconds),
-        solution.residual.normwise
-    ));
-    say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
-    rooms.iter().try_for_each(|room| room.expect(&format!("{rows} rows"))).map(|()| Outcome::Met)
+    let share = all as f64 / few as f64;
+    let room = |((lane, free), peak): ((&Lane, Option<u64>), u64)| Room {
+        device: name(lane),
+        needed: (peak as f64 * share) as u64,
+        free,
+    };
+    Ok(Pilot {
+        rows: few,
+        seconds: solution.solve_seconds,
+        solve: solution.solve_seconds * share,
+        residual: solution.residual,
+        rooms: lanes.iter().zip(free).zip(peak).map(room).collect(),
+        host,
+    })
 }

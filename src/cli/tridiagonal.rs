@@ -165,7 +165,7 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     }
     let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
     let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
-        let file = read_rows(Path::new(&args.system), cyclic, args.b.as_deref(), share)?;
+        let file = read_rows(Path::new(&args.system), cyclic, interleaved, args.b.as_deref(), share)?;
         let RowsFile { rows, shape, order, has_b, through } = file;
         return Ok(Loaded { name: args.system.clone(), rows, shape, order, has_b, through });
     };
@@ -173,10 +173,11 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     let span = share(made.n, made.batch);
     let [dl, d, du, own] = made.rows(span.range())?;
     let (b, shape, order, through) = match &args.b {
-        Some(file) => read_right_hand_sides(file, &span)?,
+        Some(file) => read_right_hand_sides(file, interleaved, &span)?,
         None => {
-            let shape = [made.batch, made.n][usize::from(made.batch == 1)..].to_vec();
-            (vec![own], shape, Order::Systems, None)
+            let d = [made.batch, made.n];
+            let (_, shape, order) = right_hand_sides(&d[usize::from(made.batch == 1)..], None, interleaved)?;
+            (vec![own], shape, order, None)
         }
     };
     let rows = Rows { span, dl, d, du, b };
@@ -196,12 +197,6 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         return Err(Error::Invalid(format!(
             "--tolerance {} must lie between 0 and 1, both excluded",
             args.tolerance
-        )));
-    }
-    if ranks.several() && (args.dry_run || matches!(args.layout, LayoutArg::Interleaved)) {
-        let what = if args.dry_run { "--dry-run" } else { "--layout interleaved" };
-        return Err(Error::Invalid(format!(
-            "{what} is the work of one process; leave it out, or start kolmo without mpirun"
         )));
     }
     let report = args.common.report.as_deref();
@@ -301,10 +296,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     }
     let load = started.elapsed().as_secs_f64();
     if args.dry_run {
-        let Rows { dl, d, du, b, .. } = rows;
-        let Span { n, batch, cyclic, .. } = span;
-        let system = System { n, batch, dl, d, du, b, cyclic };
-        return super::dry_run::tridiagonal(&lanes, precision, &system, &options, &name, load, report_file);
+        return super::dry_run::tridiagonal(&lanes, precision, &rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
     let waiting = Waiting::new(quiet, "solving");
@@ -314,7 +306,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     ranks.agree(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
     let to_file = args.output.is_some();
-    if to_file && format == "npy" && ranks.several() {
+    if to_file && format == "npy" && ranks.several() && order != Order::Interleaved {
         let path = args.output.clone().unwrap_or_default();
         share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
     } else if !to_file && ranks.all(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {

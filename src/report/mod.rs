@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
+use crate::transient::split::Swap;
 
 #[cfg(feature = "cli")]
 pub mod page;
@@ -105,6 +106,17 @@ pub fn grouped(count: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// What an exchange through the host was measured to cost.
+fn swap(swap: Swap) -> String {
+    let whole = format!("{} and {:.1} GB/s", seconds(swap.latency), swap.rate / 1e9);
+    match swap.busy > 0.0 {
+        true => {
+            format!("{whole}, of which {} and {:.0} GB/s keep a lane", seconds(swap.busy), swap.drain / 1e9)
+        }
+        false => whole,
+    }
 }
 
 /// Seconds for people.

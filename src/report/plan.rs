@@ -86,12 +86,7 @@ impl Run<'_> {
         let way = match p.exchange {
             Path::None => None,
             Path::Peer => Some("stored into each other's memory".to_owned()),
-            Path::Host(swap) => Some(format!(
-                "through the host ({} and {:.1} GB/s a swap, {} of them a lane's)",
-                seconds(swap.latency),
-                swap.rate / 1e9,
-                seconds(swap.busy)
-            )),
+            Path::Host(swap) => Some(format!("through the host ({} measured)", super::swap(swap))),
         };
         if let Some(way) = way {
             let _ = writeln!(out, "exchange {way}, every {} steps", p.hops);

@@ -194,11 +194,7 @@ impl Run<'_> {
                     true => ", as these devices do not reach each other's memory",
                     false => "",
                 };
-                format!(
-                    "exchange through the host{why}, {every} ({} and {:.1} GB/s measured)\n",
-                    seconds(swap.latency),
-                    swap.rate / 1e9
-                )
+                format!("exchange through the host{why}, {every} ({} measured)\n", super::swap(swap))
             }
         }
     }

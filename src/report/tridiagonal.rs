@@ -152,8 +152,8 @@ impl Run<'_> {
             (Status::NotMet, None) if s.unproved => {
                 let _ = writeln!(
                     out,
-                    "status   residual {:e} {}; what is left, elimination with pivoting, takes all rows in one process: \
-                     start kolmo without mpirun",
+                    "status   residual {:e} {}; what is left, elimination with pivoting, takes all rows at rank 0, whose \
+                     host lacks the memory: start rank 0 where there is more",
                     self.tolerance,
                     match s.residual.normwise <= self.tolerance {
                         true =>

@@ -8,7 +8,7 @@ use super::chain::Transitions;
 use super::region::{Kind, Region};
 use crate::bench::COPY;
 use crate::kernel::Precision;
-use crate::lane::{Batch, Inbox, Lane, Launch, Outbox};
+use crate::lane::{Batch, Buffer, Inbox, Lane, Launch, Outbox};
 use crate::ranks::{Crossing, Ranks, Wait, post};
 use crate::{Error, Result};
 
@@ -22,8 +22,10 @@ pub struct Swap {
     pub latency: f64,
     /// Bytes a second of the values.
     pub rate: f64,
-    /// Seconds for which it keeps a lane from its rows, whatever else hides it.
+    /// Seconds for which it keeps a lane from its rows, whatever else hides it, were there no values.
     pub busy: f64,
+    /// Bytes a second of the values while it does.
+    pub drain: f64,
 }
 
 impl Swap {
@@ -37,7 +39,7 @@ impl Swap {
     /// steps pass, all rows of the last one do.
     pub(super) fn waits(self, bytes: f64, hops: usize, interior: f64, compute: f64) -> f64 {
         let hidden = if hops == 1 { interior * compute } else { compute };
-        self.busy + (self.seconds(bytes) - hidden).max(0.0)
+        self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
     }
 }
 
@@ -48,8 +50,8 @@ const ROUNDS: usize = 12;
 pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
-    let large = ranks.least((free / 80).clamp(1 << 8, 1 << 17)) as usize;
-    let small = large / (1 << 7);
+    let large = ranks.least((free / 80).clamp(1 << 9, 1 << 19)) as usize;
+    let small = large / (1 << 9);
     let across = |elements: usize| lanes[0].unnoticed(|| around(&lanes[0], ranks, elements));
     let seconds = |elements: usize| -> Result<f64> {
         let boxes = lanes.iter().map(|lane| lane.unnoticed(|| Boxes::new(lane, elements)));
@@ -111,16 +113,23 @@ pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     };
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
-    let mut busy = 0.0f64;
+    let (mut busy, mut slower) = (0.0f64, 0.0f64);
     // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
     for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
-        busy = busy.max(lane.unnoticed(|| kept_busy(lane, large, with_values))?);
+        // Small ones are hidden in what the device does anyway.
+        let [quarter, whole] =
+            [large / 4, large].map(|len| lane.unnoticed(|| kept_busy(lane, len, with_values)));
+        let (quarter, whole) = (quarter?, whole?);
+        let more = (whole - quarter).max(0.0) / 3.0;
+        (busy, slower) = (busy.max(quarter - more), slower.max(more));
     }
-    Ok(Swap { latency, rate, busy: ranks.most(busy) })
+    let (busy, slower) = (ranks.most(busy), ranks.most(slower));
+    Ok(Swap { latency, rate, busy, drain: (large / 4 * 8) as f64 / slower })
 }
 
 /// Where a lane's values leave, and others arrive.
 struct Boxes {
+    source: Buffer<f64>,
     out: Outbox,
     back: Inbox,
 }
@@ -131,19 +140,22 @@ impl Boxes {
             lane.alloc_leaving::<f64>("a measurement", elements)?,
             lane.alloc::<f64>("a measurement", elements)?,
         );
-        Ok(Self { out: lane.outbox(&source)?, back: lane.inbox(&target, 0, elements)? })
+        Ok(Self { out: lane.outbox(&source)?, back: lane.inbox(&target, 0, elements)?, source })
     }
 }
 
-/// Seconds that exchanges of so many elements, each of `swap` seconds, add to launches that hide them otherwise.
+/// Seconds that exchanges of so many elements add to launches that hide swaps of `swap` seconds.
 fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
-    let Boxes { out, back } = Boxes::new(lane, elements)?;
-    let words = elements.next_multiple_of(4);
-    let (from, to) = (lane.alloc::<u32>("a measurement", words)?, lane.alloc::<u32>("a measurement", words)?);
-    let pairs = words / if lane.device().f64 { 4 } else { 2 };
+    let Boxes { source, out, back } = Boxes::new(lane, elements.next_multiple_of(2))?;
+    let from = lane.alloc::<f64>("a measurement", source.len())?;
+    let to = lane.alloc::<f64>("a measurement", source.len())?;
+    let pairs = source.len() / if lane.device().f64 { 2 } else { 1 };
     let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
-    let rows: Launch = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[from.arg(), to.arg()])?;
-    let mut values = vec![0.0f64; elements];
+    let copy = |to: &Buffer<f64>| -> Result<Launch> {
+        lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[from.arg(), to.arg()])
+    };
+    let (rows, pack) = (copy(&to)?, copy(&source)?);
+    let mut values = vec![0.0f64; source.len()];
     lane.submit(&Batch { departures: vec![&out], ..Batch::default() }, 0)?;
     lane.collect(&out, &mut values)?;
     lane.fill(&back, &values)?;
@@ -152,7 +164,7 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
         // The boundary, and its values laid side by side.
         let boundary = Batch {
             arrivals: vec![&back],
-            launches: vec![(0, &rows); 2],
+            launches: vec![(0, &rows), (0, &pack)],
             departures: vec![&out],
             before_arrivals: true,
         };
@@ -274,15 +286,15 @@ impl Work {
     }
 }
 
-/// The number of steps between two exchanges with the shortest predicted step; more than one only where that is a tenth
-/// less, or a fiftieth where it is known what an exchange keeps a lane from. The bits are the same for any.
+/// The number of steps between two exchanges with the shortest predicted step; a larger one only where its step is a
+/// tenth less, or a seventieth where it is known what an exchange keeps a lane from. The bits are the same for any.
 pub(super) fn choose(work: &[Work], swap: Swap) -> usize {
     let slowest = |hops: usize| work.iter().map(|w| w.step(hops, swap).0).fold(0.0, f64::max);
-    let enough = if swap.busy > 0.0 { 0.98 } else { 0.9 };
-    let (mut best, mut chosen) = (enough * slowest(1), 1);
+    let enough = if swap.busy > 0.0 { 0.985 } else { 0.9 };
+    let (mut best, mut chosen) = (slowest(1), 1);
     for hops in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST] {
         let step = slowest(hops);
-        if step < best {
+        if step < enough * best {
             (best, chosen) = (step, hops);
         }
     }
@@ -317,7 +329,7 @@ mod tests {
 
     #[test]
     fn large_chains_exchange_after_every_step_and_small_ones_rarely() {
-        let swap = Swap { latency: 210e-6, rate: 10e9, busy: 0.0 };
+        let swap = Swap { latency: 210e-6, rate: 10e9, busy: 0.0, drain: f64::INFINITY };
         let large = Work { compute: 430e-6, ghosts: 8e-6, interior: 0.98, bytes: 757e3, deeper: 1.41e6 };
         let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3, deeper: 20e3 };
 
@@ -329,7 +341,7 @@ mod tests {
 
     #[test]
     fn ghosts_as_large_as_a_lanes_share_are_not_worth_it() {
-        let swap = Swap { latency: 50e-6, rate: 10e9, busy: 0.0 };
+        let swap = Swap { latency: 50e-6, rate: 10e9, busy: 0.0, drain: f64::INFINITY };
         let dense = Work { compute: 100e-6, ghosts: 100e-6, interior: 0.0, bytes: 1e6, deeper: 1e6 };
 
         assert_eq!(choose(&[dense], swap), 1);
@@ -337,12 +349,17 @@ mod tests {
 
     #[test]
     fn exchanges_that_keep_a_lane_busy_are_rarer_though_hidden() {
-        // Two wgpu adapters and `wlan:204,6` in HYB.
-        let swap = Swap { latency: 210e-6, rate: 10e9, busy: 90e-6 };
-        let half = Work { compute: 402e-6, ghosts: 2e-6, interior: 0.995, bytes: 757e3, deeper: 1.41e6 };
+        // Two wgpu adapters and `wlan:204,6`: 496, 468 and 476 µs a step in HYB with 1, 2 and 3 of them between two
+        // exchanges, 289, 271 and 299 µs in patterns.
+        let swap = Swap { latency: 72e-6, rate: 11.5e9, busy: 60e-6, drain: 40e9 };
+        let hyb = Work { compute: 402e-6, ghosts: 4e-6, interior: 0.99, bytes: 757e3, deeper: 1.41e6 };
+        let patterns = Work { compute: 190e-6, ghosts: 2e-6, ..hyb };
 
-        let hops = choose(&[half, half], swap);
-
-        assert!((2..=4).contains(&hops), "{hops}");
+        assert_eq!(choose(&[hyb, hyb], swap), 2);
+        assert!(choose(&[patterns, patterns], swap) <= 2);
+        for (hops, measured) in [(1, 496e-6), (2, 468e-6), (3, 476e-6)] {
+            let (step, _) = hyb.step(hops, swap);
+            assert!((step / measured - 1.0).abs() < 0.05, "{hops}: {step}");
+        }
     }
 }

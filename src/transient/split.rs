@@ -384,7 +384,7 @@ impl Share<'_> {
 }
 
 /// What lanes that store into each other's memory wait for one another: events, and a first value's way.
-const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9, busy: 0.0 };
+const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
 
 #[expect(clippy::too_many_arguments, reason = "all that a prediction depends on")]
 fn plan(

@@ -117,8 +117,8 @@ pub struct Solution {
     pub small_pivots: u32,
     /// The system and row where the matrix was found singular.
     pub singular: Option<(usize, usize)>,
-    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and elimination with
-    /// pivoting, which would tell whether the matrix is singular, takes all rows in one process.
+    /// Whether the answer may be worth less than its residual says: pivots were next to nothing, and the host of rank 0
+    /// lacks the memory for elimination with pivoting, which would tell whether the matrix is singular.
     pub unproved: bool,
     /// Rows of a block or tile.
     pub block: usize,
@@ -326,29 +326,28 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     let mut singular = None;
     // A matrix that is singular may still have an x with a small residual: a pivot that was replaced asks for proof.
     let asked = bad(&done) || done.flags & !NOT_DOMINANT != 0;
-    if asked && !ranks.several() {
+    let mut unproved = false;
+    if asked {
         let at = Instant::now();
-        match lanes[0].host(|| pivot::eliminate(view)) {
-            Ok(x) => {
-                let residual = lanes[0].host(|| {
-                    let residuals = view.b.iter().zip(&x).map(|(b, x)| view.residual(b, x, &mut []));
-                    residuals.fold(Residual::default(), Residual::max)
-                });
+        match last_resort(&lanes[0], view) {
+            Some(Ok(x)) => {
+                let residuals = || view.b.iter().zip(&x).map(|(b, x)| view.residual(b, x, &mut []));
+                let residual = residuals().fold(Residual::default(), Residual::max);
                 if residual.normwise < done.residual.normwise || bad(&done) {
                     method = Method::Host;
                     (done.x, done.residual, done.refinements) = (x, residual, 0);
                 }
             }
-            Err(place) => {
+            Some(Err(place)) => {
                 singular = Some(place);
                 method = Method::Host;
                 done.x.iter_mut().for_each(|x| x.fill(f64::NAN));
                 done.residual = Residual { normwise: f64::INFINITY, componentwise: f64::INFINITY };
             }
+            None => unproved = true,
         }
         seconds += at.elapsed().as_secs_f64();
     }
-    let unproved = asked && ranks.several();
     let largest = |v: &[f64]| v.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
     let xs = ranks.most(done.x.iter().map(|x| largest(x)).fold(0.0, f64::max));
     let bs = ranks.most(view.b.iter().map(|b| largest(b)).fold(0.0, f64::max));
@@ -370,6 +369,46 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         solve_seconds: ranks.most(seconds),
         x: done.x,
     })
+}
+
+/// Numbers a row that elimination with pivoting holds beside its right-hand sides: the matrix, and what becomes of it.
+const PIVOTING: usize = 3 + 3;
+
+/// Elimination with pivoting on the host, of ranks on that of rank 0, which is sent all rows. None where that host has no
+/// memory for them.
+fn last_resort(lane: &Lane, view: &View<'_>) -> Option<std::result::Result<Vec<Vec<f64>>, (usize, usize)>> {
+    let Span { n, batch, cyclic, first, rows, ranks } = view.span;
+    if !ranks.several() {
+        return Some(lane.host(|| pivot::eliminate(view)));
+    }
+    // Gathered, and solved beside what was given.
+    let numbers = (PIVOTING + 3 * view.b.len()) as u64 * view.span.all() as u64;
+    let room = ranks.all(&[crate::lane::cpu::available_memory()])[0][0];
+    if 8 * numbers > room {
+        return None;
+    }
+    let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.to_first(own));
+    let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.to_first(b)).collect();
+    let solved = ranks.first().then(|| {
+        let b = b.iter().map(|b| &b[..]).collect();
+        let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
+        lane.host(|| pivot::eliminate(&whole))
+    });
+    // Whether it is singular, and where.
+    let place = match &solved {
+        Some(Err((system, row))) => [1, *system as u64, *row as u64],
+        _ => [0; 3],
+    };
+    if let [1, system, row] = ranks.all(&place)[0][..] {
+        return Some(Err((system as usize, row as usize)));
+    }
+    let x = solved.and_then(std::result::Result::ok).unwrap_or_default();
+    let shares = ranks.all(&[first as u64, rows as u64]);
+    let of = |x: &[f64], rank: usize| {
+        let [first, rows] = [shares[rank][0], shares[rank][1]].map(|number| number as usize);
+        x[first..first + rows].to_vec()
+    };
+    Some(Ok((0..view.b.len()).map(|k| ranks.from_first(rows, |rank| of(&x[k], rank))).collect()))
 }
 
 /// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.

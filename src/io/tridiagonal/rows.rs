@@ -94,6 +94,7 @@ fn given<'p>(path: &'p Path, through: &mut Option<String>) -> Result<Source<'p>>
 pub fn read_rows(
     path: &Path,
     cyclic: bool,
+    interleaved: bool,
     b: Option<&Path>,
     share: impl Fn(usize, usize) -> Span,
 ) -> Result<RowsFile> {
@@ -102,10 +103,15 @@ pub fn read_rows(
         e => e,
     };
     let names = ["dl", "d", "du", "b"];
-    let places = if extension(path) == "npz" { npz::places(path, &names[..3], &names[3..])? } else { None };
+    // Rows that lie side by side are of many systems.
+    let places = if extension(path) == "npz" && !interleaved {
+        npz::places(path, &names[..3], &names[3..])?
+    } else {
+        None
+    };
     let Some(places) = places else {
         let array = b.map(read_array).transpose()?;
-        let file = read(path, cyclic, false, array)?;
+        let file = read(path, cyclic, interleaved, array)?;
         let span = share(file.system.n, file.system.batch);
         let part = |all: &[f64]| all[span.range()].to_vec();
         let system = &file.system;
@@ -161,12 +167,19 @@ pub fn read_rows(
 #[expect(clippy::type_complexity, reason = "what one file says")]
 pub fn read_right_hand_sides(
     b: &Path,
+    interleaved: bool,
     span: &Span,
 ) -> Result<(Vec<Vec<f64>>, Vec<usize>, Order, Option<String>)> {
+    let d = [span.batch, span.n];
+    let d = &d[usize::from(span.batch == 1)..];
+    if interleaved && span.batch > 1 {
+        let (all, shape, order) = super::right_hand_sides(d, Some(read_array(b)?), true)?;
+        let own = all.iter().map(|b| b[span.range()].to_vec()).collect();
+        return Ok((own, shape, order, Some(b.display().to_string())));
+    }
     let mut through = None;
     let source = given(b, &mut through)?;
-    let d = [span.batch, span.n];
-    let (b, shape, order) = right_hand_sides(&d[usize::from(span.batch == 1)..], Some(&source), span)?;
+    let (b, shape, order) = right_hand_sides(d, Some(&source), span)?;
     Ok((b, shape, order, through))
 }
 
@@ -257,7 +270,7 @@ mod tests {
                     Span { first, rows, ranks: Ranks::ALONE, ..Span::whole(n, batch, false) }
                 };
 
-                let file = read_rows(&path, false, None, share).unwrap();
+                let file = read_rows(&path, false, false, None, share).unwrap();
 
                 assert!(file.through.is_none() && file.has_b);
                 assert_eq!((&file.shape, file.order), (&whole.shape, whole.order));
@@ -278,7 +291,7 @@ mod tests {
         let bytes = [crate::io::npy::header("<f8", &[10]), vec![0; 72]].concat();
         std::fs::write(&path, bytes).unwrap();
 
-        let error = read_right_hand_sides(&path, &Span::whole(10, 1, false)).unwrap_err().to_string();
+        let error = read_right_hand_sides(&path, false, &Span::whole(10, 1, false)).unwrap_err().to_string();
 
         assert!(error.contains("72 bytes") && error.contains("80"), "{error}");
     }
