@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use command::{Place, binary, npy};
+use command::{Place, binary};
 use mpirun::{PATIENCE, apart, bits_of_one_process, children, finish, launcher, mpirun, ranks};
 
 #[test]

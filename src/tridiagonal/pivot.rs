@@ -185,16 +185,19 @@ pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) 
     (vec![f64::NAN; d.len()], 16)
 }
 
+/// Unknowns of each right-hand side; or the system and row at which a pivot is zero.
+pub type Eliminated = Result<Vec<Vec<f64>>, (usize, usize)>;
+
 /// Solutions for right-hand sides `b`, each of all rows; or the system and row at which a pivot is zero.
 ///
 /// # Errors
 /// Not an error but an outcome: (system, row) where the matrix is singular.
-pub fn solve(system: &System, b: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, (usize, usize)> {
+pub fn solve(system: &System, b: &[Vec<f64>]) -> Eliminated {
     eliminate(&View { b: b.iter().map(|b| &b[..]).collect(), ..View::from(system) })
 }
 
 /// The same of rows that are all here.
-pub(super) fn eliminate(view: &View<'_>) -> Result<Vec<Vec<f64>>, (usize, usize)> {
+pub(super) fn eliminate(view: &View<'_>) -> Eliminated {
     let Span { n, batch, cyclic, .. } = view.span;
     let solved: Vec<_> = (0..batch)
         .into_par_iter()

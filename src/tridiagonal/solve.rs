@@ -376,7 +376,7 @@ const PIVOTING: usize = 3 + 3;
 
 /// Elimination with pivoting on the host, of ranks on that of rank 0, which is sent all rows. None where that host has no
 /// memory for them.
-fn last_resort(lane: &Lane, view: &View<'_>) -> Option<std::result::Result<Vec<Vec<f64>>, (usize, usize)>> {
+fn last_resort(lane: &Lane, view: &View<'_>) -> Option<pivot::Eliminated> {
     let Span { n, batch, cyclic, first, rows, ranks } = view.span;
     if !ranks.several() {
         return Some(lane.host(|| pivot::eliminate(view)));
@@ -402,7 +402,7 @@ fn last_resort(lane: &Lane, view: &View<'_>) -> Option<std::result::Result<Vec<V
     if let [1, system, row] = ranks.all(&place)[0][..] {
         return Some(Err((system as usize, row as usize)));
     }
-    let x = solved.and_then(std::result::Result::ok).unwrap_or_default();
+    let x = solved.and_then(pivot::Eliminated::ok).unwrap_or_default();
     let shares = ranks.all(&[first as u64, rows as u64]);
     let of = |x: &[f64], rank: usize| {
         let [first, rows] = [shares[rank][0], shares[rank][1]].map(|number| number as usize);
