@@ -178,6 +178,16 @@ pub struct Arg<'a> {
     bytes: u64,
 }
 
+/// An error that names what there is no memory for.
+fn named(e: Error, what: &str) -> Error {
+    match e {
+        Error::OutOfMemory { device, asked, limit, .. } => {
+            Error::OutOfMemory { device, what: what.to_owned(), asked, limit }
+        }
+        e => e,
+    }
+}
+
 impl<T: Pod> Buffer<T> {
     /// Number of elements.
     pub fn len(&self) -> usize {
@@ -376,33 +386,15 @@ impl Lane {
 
     /// Allocates `len` zeroed elements; `what` names them in the error when memory does not suffice.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        let named = |e| match e {
-            Error::OutOfMemory { device, asked, limit, .. } => {
-                Error::OutOfMemory { device, what: what.to_owned(), asked, limit }
-            }
-            e => e,
-        };
         self.charged(what, len, |bytes| {
             Ok(match &self.queue {
-                Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(named)?),
+                Queue::Cpu(lane) => Store::Cpu(lane.alloc(bytes).map_err(|e| named(e, what))?),
                 #[cfg(feature = "wgpu")]
-                Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(named)?),
+                Queue::Wgpu(lane) => Store::Wgpu(lane.alloc(bytes).map_err(|e| named(e, what))?),
                 #[cfg(feature = "cuda")]
-                Queue::Cuda(lane) => Store::Cuda(lane.alloc(bytes).map_err(named)?),
+                Queue::Cuda(lane) => Store::Cuda(lane.alloc(bytes).map_err(|e| named(e, what))?),
             })
         })
-    }
-
-    /// Allocates `len` zeroed elements that kernels store and the host reads: see [`Lane::outbox`].
-    ///
-    /// # Errors
-    /// As [`Lane::alloc`].
-    pub(crate) fn alloc_leaving<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
-        #[cfg(feature = "wgpu")]
-        if let Queue::Wgpu(lane) = &self.queue {
-            return self.charged(what, len, |bytes| Ok(Store::Wgpu(lane.alloc_leaving(bytes)?)));
-        }
-        self.alloc(what, len)
     }
 
     /// A buffer of `len` elements whose bytes count as used.

@@ -51,6 +51,19 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Lane {
+    /// Allocates `len` zeroed elements that kernels store and the host reads: see [`Self::outbox`].
+    ///
+    /// # Errors
+    /// As [`Lane::alloc`].
+    pub(crate) fn alloc_leaving<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
+        #[cfg(feature = "wgpu")]
+        if let Queue::Wgpu(lane) = &self.queue {
+            let leaving = |bytes| lane.alloc_leaving(bytes).map_err(|e| super::named(e, what));
+            return self.charged(what, len, |bytes| Ok(Store::Wgpu(leaving(bytes)?)));
+        }
+        self.alloc(what, len)
+    }
+
     /// A box for all elements of `source`.
     pub(crate) fn outbox<T: Pod>(&self, source: &Buffer<T>) -> Result<Outbox> {
         Ok(Outbox(match (&self.queue, &source.store) {
