@@ -285,14 +285,37 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         // Hand-written: comments, no line end, self-loops, zeros, a first line that says nothing.
         "transient odd.tra --time 2 -o OUT.npy",
         "transient generator.npz --time 0.7 -o OUT.npy",
+        // Rows whose entries lie with several ranks, and entries that are not listed.
+        "transient generator.mtx --time 0.7 -o OUT.npy",
+        "transient symmetric.mtx --time 0.7 -o OUT.npy",
     ] {
         place.put(
             "odd.tra",
             "ctmc\n# a comment\n0 1 2.5\n1 0 1/4\n\n# another\n1 1 7\n1 2 0\n300 0 2 go\n2 300 1e-1",
         );
         place.put("generator.npz", generator());
+        place.put("generator.mtx", ring(900, true));
+        place.put("symmetric.mtx", ring(900, false));
         bits_of_one_process(&place, &format!("{line} --device cpu --quiet"));
     }
+}
+
+/// A ring in Matrix Market's format: a generator whose diagonal comes last, or rates of which half are listed.
+fn ring(n: usize, generator: bool) -> String {
+    let symmetry = if generator { "general" } else { "symmetric" };
+    let mut lines = vec![format!("%%MatrixMarket matrix coordinate real {symmetry}\n% a ring\n")];
+    lines.push(format!("{n} {n} {}\n", if generator { 3 * n } else { n }));
+    for i in 0..n {
+        let (next, rate) = ((i + 1) % n, 1.0 + (i % 7) as f64);
+        lines.push(format!("{} {} {rate}\n", i + 1, next + 1));
+        if generator {
+            lines.push(format!("% row {i}\n{} {} 0.5\n", i + 1, (i + n - 1) % n + 1));
+        }
+    }
+    if generator {
+        lines.extend((0..n).map(|i| format!("{} {0} {}\n", i + 1, -1.5 - (i % 7) as f64)));
+    }
+    lines.concat()
 }
 
 /// A ring's generator as SciPy stores it without compression.
@@ -361,7 +384,22 @@ fn what_is_wrong_with_a_file_is_said_in_the_words_of_one_process() {
     }
     place.put("short.tra", text(&lines[..1999]));
     place.put("none.npz", "no archive");
-    wrong.extend(["short.tra", "none.npz", "missing.tra"]);
+    place.put("short.mtx", ring(900, true).replace("900 900 2700", "900 900 2701"));
+    place.put("letter.mtx", ring(900, true).replace("\n700 701 ", "\n700 7o1 "));
+    place.put("unbalanced.mtx", ring(900, true).replace("\n700 700 ", "\n700 700 -1"));
+    place.put(
+        "huge.mtx",
+        "%%MatrixMarket matrix coordinate real general\n4000000000 4000000000 2\n1 2 1\n2 1 -1\n",
+    );
+    wrong.extend([
+        "short.tra",
+        "none.npz",
+        "missing.tra",
+        "short.mtx",
+        "letter.mtx",
+        "unbalanced.mtx",
+        "huge.mtx",
+    ]);
     for name in wrong {
         let line = format!("transient {name} --time 1 --device cpu --top 1");
         let alone = place.kolmo(&line);

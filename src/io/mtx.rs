@@ -6,8 +6,9 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::generator::{self, MOST_STATES, MatrixEntries};
-use super::text;
+use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
@@ -33,6 +34,37 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
     let path = path.as_ref();
     parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
+}
+
+/// A rank's part of a file.
+pub(super) struct Share {
+    /// The entries that its lines list, and those mirrored.
+    pub(super) matrix: MatrixEntries,
+    /// How many its lines list, and how many all are by the size line.
+    pub(super) listed: u64,
+    pub(super) promised: u64,
+}
+
+/// Reads a rank's part of a file that is not compressed: the lines that begin in its share of the bytes. None for files
+/// that have to be read whole, for their format or for what is wrong with them.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
+    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let Ok(Head { kind, symmetric, promised, body, .. }) = head(&parted.start) else { return Ok(None) };
+    // Memory is taken by what a file holds and not by what its head says.
+    if kind.rows.max(kind.columns) > parted.length {
+        return Ok(None);
+    }
+    let body = parted.start.len() - body.len();
+    let bytes = parted.lines(body, ranks)?;
+    let chunks: Vec<Chunk> = split(&bytes).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
+    if chunks.iter().any(|chunk| chunk.trouble.is_some()) {
+        return Ok(None);
+    }
+    let listed = chunks.iter().map(|chunk| chunk.row.len() as u64).sum();
+    Ok(Some(Share { matrix: together(chunks, kind, symmetric), listed, promised }))
 }
 
 /// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
@@ -212,11 +244,8 @@ fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
 
 fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     let Head { kind, symmetric, promised, line, body: rest } = head(bytes)?;
-    let Kind { rows, columns, .. } = kind;
     let chunks: Vec<Chunk> = split(rest).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
-    let mut matrix =
-        MatrixEntries { rows: rows as usize, columns: columns as usize, ..MatrixEntries::default() };
     let mut above = line;
     for chunk in &chunks {
         if let Some((at, reason)) = &chunk.trouble {
@@ -227,6 +256,14 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     if found as u64 != promised {
         return Err((line, format!("promises {promised} entries, but the file has {found}")));
     }
+    Ok(together(chunks, kind, symmetric))
+}
+
+/// The entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them.
+fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> MatrixEntries {
+    let (rows, columns) = (kind.rows as usize, kind.columns as usize);
+    let mut matrix = MatrixEntries { rows, columns, ..MatrixEntries::default() };
+    let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
     let total = if symmetric { 2 * found } else { found };
     matrix.row.reserve_exact(total);
     matrix.column.reserve_exact(total);
@@ -246,7 +283,7 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
             }
         }
     }
-    Ok(matrix)
+    matrix
 }
 
 /// (pattern, symmetric) of the first line.
@@ -524,6 +561,37 @@ mod tests {
         let (_, reason) = trouble("%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 1 1\n");
         assert!(reason.contains("`row column`"), "{reason}");
         assert_eq!(trouble("%%MatrixMarket matrix coordinate real symmetric\n2 3 0\n").0, 2);
+    }
+
+    #[test]
+    fn ranks_share_the_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.mtx");
+        for symmetry in ["general", "symmetric"] {
+            let mut text = format!("%%MatrixMarket matrix coordinate real {symmetry}\n90 90 89\n");
+            (1..90).for_each(|i| text += &format!("% {}\n{} {i} {i}.5\n", "c".repeat(i % 13), i + 1));
+            std::fs::write(&path, text.trim_end()).unwrap();
+            let sorted = |of: &[MatrixEntries]| {
+                let mut all: Vec<(u32, u32, u64)> = Vec::new();
+                for m in of {
+                    let places = m.row.iter().zip(&m.column).zip(&m.value);
+                    all.extend(places.map(|((&i, &j), x)| (i, j, x.to_bits())));
+                }
+                all.sort_unstable();
+                all
+            };
+            let whole = read_matrix(&path).unwrap();
+            for size in [1, 2, 3, 7, 300] {
+                let share = |rank| share(&path, Ranks::imagined(rank, size)).unwrap().expect("a part");
+                let shares: Vec<Share> = (0..size).map(share).collect();
+
+                assert_eq!(shares.iter().map(|s| s.listed).sum::<u64>(), shares[0].promised, "{size} ranks");
+                let parts: Vec<MatrixEntries> = shares.into_iter().map(|s| s.matrix).collect();
+                assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
+            }
+        }
+        std::fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
+        assert!(share(&path, Ranks::imagined(0, 2)).unwrap().is_none(), "more rows than bytes");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A chain's file read by ranks, each its part: `.tra` by bytes, `.npz` and `.umb` by states.
+//! A chain's file read by ranks, each its part: `.tra` and `.mtx` by bytes, `.npz` and `.umb` by states.
 //!
 //! A rank holds the text or arrays of its part while it reads, and then the transitions into and out of its share of
 //! the states; labels, rewards and distributions are read whole by all. What one rank cannot make sense of all read
@@ -6,8 +6,9 @@
 
 use std::path::Path;
 
+use super::generator::{self, MatrixEntries};
 use super::model::{Format, dressed, twice};
-use super::{generator, npz, read_chain, tra, umb};
+use super::{mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
@@ -21,11 +22,24 @@ struct Part {
     /// States by the file; none where the highest index says how many they are.
     states: Option<u64>,
     highest: u64,
-    /// Transitions by the file's head.
+    /// Entries that this part of the file lists, and all of them by the file's head, if it says how many.
+    listed: u64,
     promised: Option<u64>,
     transitions: TransitionList,
     labels: Labels,
-    facts: Option<generator::RowFacts>,
+    facts: Facts,
+}
+
+/// What tells a generator from rates.
+#[derive(Default)]
+enum Facts {
+    /// The file has no generators.
+    #[default]
+    Rates,
+    /// Of this part, which has whole rows of the matrix.
+    Rows(generator::RowFacts),
+    /// Rows may be spread over parts, entries of which have these columns in all.
+    Anywhere { columns: usize },
 }
 
 /// Reads a chain as [`read_chain`] does, each rank its part of it where the format allows that. Every rank calls this at
@@ -56,21 +70,71 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
         Format::Tra => {
             let lines = tra::lines(path, ranks).ok()??;
             let tra::Lines { transitions, states, highest, promised } = lines;
-            Some(Part { states, highest, promised, transitions, ..Part::default() })
+            let listed = transitions.rate.len() as u64;
+            Some(Part { states, highest, listed, promised, transitions, ..Part::default() })
         }
         Format::Npz => {
             let (entries, rows) = npz::rows(path, ranks).ok()?;
-            let facts = Some(generator::row_facts(&entries, &rows)?);
-            let states = Some(entries.rows as u64);
-            let transitions = TransitionList { from: entries.row, to: entries.column, rate: entries.value };
-            Some(Part { states, transitions, facts, ..Part::default() })
+            let facts = Facts::Rows(generator::row_facts(&entries, &rows)?);
+            Some(Part {
+                states: Some(entries.rows as u64),
+                transitions: listed(entries),
+                facts,
+                ..Part::default()
+            })
+        }
+        Format::MatrixMarket => {
+            let mtx::Share { matrix, listed: own, promised } = mtx::share(path, ranks).ok()??;
+            let (states, facts) = (Some(matrix.rows as u64), Facts::Anywhere { columns: matrix.columns });
+            let transitions = listed(matrix);
+            Some(Part {
+                states,
+                listed: own,
+                promised: Some(promised),
+                transitions,
+                facts,
+                ..Part::default()
+            })
         }
         Format::Umb => {
             let umb::Share { states, transitions, labels } = umb::share(path, ranks).ok()??;
             Some(Part { states: Some(states), transitions, labels, ..Part::default() })
         }
-        Format::Drn | Format::MatrixMarket => None,
+        Format::Drn => None,
     }
+}
+
+fn listed(entries: MatrixEntries) -> TransitionList {
+    TransitionList { from: entries.row, to: entries.column, rate: entries.value }
+}
+
+/// What rows say whose entries are anywhere: each rank is brought those of its share of the rows. None if they are no
+/// chain's, on one rank at least.
+fn gathered(
+    list: &TransitionList,
+    states: usize,
+    columns: usize,
+    ranks: Ranks,
+) -> Option<generator::RowFacts> {
+    let share = |rank: usize| states * rank / ranks.size()..states * (rank + 1) / ranks.size();
+    let mut words: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
+    for ((&i, &j), &x) in list.from.iter().zip(&list.to).zip(&list.rate) {
+        // The share that row i lies in, or the one before it.
+        let mut rank = (i as usize * ranks.size() / states.max(1)).min(ranks.size() - 1);
+        while share(rank).end <= i as usize {
+            rank += 1;
+        }
+        let bits = x.to_bits();
+        words[rank].extend([i, j, bits as u32, (bits >> 32) as u32]);
+    }
+    let mut own = MatrixEntries { rows: states, columns, ..MatrixEntries::default() };
+    for &[i, j, low, high] in ranks.trade(words).iter().flat_map(|words| words.as_chunks().0) {
+        own.row.push(i);
+        own.column.push(j);
+        own.value.push(f64::from_bits(u64::from(high) << 32 | u64::from(low)));
+    }
+    let facts = generator::row_facts(&own, &share(ranks.rank()));
+    (ranks.least(u64::from(facts.is_some())) == 1).then_some(facts).flatten()
 }
 
 /// Makes a chain of all ranks' parts; none where there is something to say that one process knows how to.
@@ -82,7 +146,16 @@ fn together(
     ranks: Ranks,
 ) -> Result<Option<Chain>> {
     let mut warnings = Vec::new();
-    if let Some(facts) = part.facts {
+    let facts = match part.facts {
+        Facts::Rates => None,
+        Facts::Rows(facts) => Some(facts),
+        Facts::Anywhere { columns } => {
+            let states = part.states.unwrap_or(0) as usize;
+            let Some(facts) = gathered(&part.transitions, states, columns, ranks) else { return Ok(None) };
+            Some(facts)
+        }
+    };
+    if let Some(facts) = facts {
         let all =
             ranks.all(&[facts.negative, facts.balanced, facts.stochastic, facts.diagonal].map(u8::from));
         let (any, every) =
@@ -94,10 +167,10 @@ fn together(
             warnings.push(generator::looks_stochastic(path));
         }
     }
-    let listed = ranks.sum(part.transitions.rate.len() as u64);
+    let (found, listed) = (ranks.sum(part.listed), ranks.sum(part.transitions.rate.len() as u64));
     let highest = ranks.most(part.highest as f64) as u64;
     let states = part.states.unwrap_or(highest);
-    if part.promised.is_some_and(|promised| promised != listed) || states == 0 {
+    if part.promised.is_some_and(|promised| promised != found) || states == 0 {
         return Ok(None);
     }
     // The list, what travels, and both orders: of this rank's share.

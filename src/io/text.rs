@@ -1,5 +1,7 @@
 //! Text files as bytes, unzipped where they are packed, cut into lines and chunks, with a scanner for the numbers in them.
 
+mod part;
+
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::ops::Deref;
@@ -8,6 +10,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 
+pub(super) use self::part::Parted;
 use crate::lane::cpu::expect_memory;
 use crate::{Error, Result};
 

@@ -2,14 +2,12 @@
 
 mod dialect;
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use rayon::prelude::*;
 
 use self::dialect::Head;
-use crate::io::text::{self, Scanner, error, quote};
+use crate::io::text::{self, Parted, Scanner, error, quote};
 use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, Labels, TransitionList};
 use crate::{Error, Result};
@@ -87,52 +85,15 @@ pub(crate) struct Lines {
     pub(crate) promised: Option<u64>,
 }
 
-/// Bytes that are read to find the head.
-const HEAD: usize = 1 << 16;
-
 /// Reads a rank's part of a file that is not compressed: the lines that begin in its share of the bytes.
 ///
 /// # Errors
 /// What [`read`] would say with other numbers of lines; none for files that have to be read whole.
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
-    let failed = |source| Error::Io { path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?;
-    if !length.is_file() {
-        return Ok(None);
-    }
-    let length = length.len();
-    let mut start = Vec::new();
-    file.by_ref().take(HEAD as u64).read_to_end(&mut start).map_err(failed)?;
-    // Whole lines, the last one aside.
-    let whole =
-        if start.len() < HEAD { start.len() } else { start.iter().rposition(|&b| b == b'\n').unwrap_or(0) };
-    let start = &start[..whole];
-    // Compressed, or with a byte order mark, or a comment longer than that.
-    if !start.is_ascii() {
-        return Ok(None);
-    }
-    let head = dialect::detect(start, path)?;
-    let body = head.body as u64;
-    let mine = ranks.share(length - body);
-    // A line belongs to the rank whose share its first byte lies in.
-    let mut bytes = Vec::new();
-    let first = body + mine.start;
-    let from = if mine.start == 0 { first } else { first - 1 };
-    file.seek(SeekFrom::Start(from)).map_err(failed)?;
-    bytes.reserve_exact((body + mine.end - from) as usize + 256);
-    file.by_ref().take(body + mine.end - from).read_to_end(&mut bytes).map_err(failed)?;
-    if mine.end < length - body && bytes.last().is_some_and(|&b| b != b'\n') {
-        let mut rest = BufReader::new(file);
-        rest.read_until(b'\n', &mut bytes).map_err(failed)?;
-    }
-    let skipped = match mine.start == 0 {
-        true => 0,
-        false => bytes.iter().position(|&b| b == b'\n').map_or(bytes.len(), |end| end + 1),
-    };
-    // An empty share has no line.
-    let bytes = if mine.is_empty() { &[][..] } else { &bytes[skipped.min(bytes.len())..] };
-    let (transitions, highest) = parse_body(bytes, &head, path)?;
+    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let head = dialect::detect(&parted.start, path)?;
+    let bytes = parted.lines(head.body, ranks)?;
+    let (transitions, highest) = parse_body(&bytes, &head, path)?;
     Ok(Some(Lines { transitions, states: head.states, highest: highest as u64, promised: head.transitions }))
 }
 
