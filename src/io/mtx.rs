@@ -570,7 +570,7 @@ mod tests {
         for symmetry in ["general", "symmetric"] {
             let mut text = format!("%%MatrixMarket matrix coordinate real {symmetry}\n90 90 89\n");
             (1..90).for_each(|i| text += &format!("% {}\n{} {i} {i}.5\n", "c".repeat(i % 13), i + 1));
-            std::fs::write(&path, text.trim_end()).unwrap();
+            fs::write(&path, text.trim_end()).unwrap();
             let sorted = |of: &[MatrixEntries]| {
                 let mut all: Vec<(u32, u32, u64)> = Vec::new();
                 for m in of {
@@ -590,7 +590,7 @@ mod tests {
                 assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
             }
         }
-        std::fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
+        fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
         assert!(share(&path, Ranks::imagined(0, 2)).unwrap().is_none(), "more rows than bytes");
     }
 
