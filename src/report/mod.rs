@@ -113,7 +113,11 @@ fn swap(swap: Swap) -> String {
     let whole = format!("{} and {:.1} GB/s", seconds(swap.latency), swap.rate / 1e9);
     match swap.busy > 0.0 {
         true => {
-            format!("{whole}, {} and {:.0} GB/s of it beside no rows", seconds(swap.busy), swap.drain / 1e9)
+            format!(
+                "{whole}, of which {} and {:.0} GB/s hide behind no rows,",
+                seconds(swap.busy),
+                swap.drain / 1e9
+            )
         }
         false => whole,
     }

@@ -162,8 +162,8 @@ fn together<T: Real>(
         let (outbox, inboxes) = host(link);
         let [from, to] = [link.from, link.to].map(|part| parts.parts[part].lane);
         let straight = lanes[from].hands_over(&lanes[to]);
-        // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour. Where there is
-        // one box, one word.
+        // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour. Where the
+        // owner fills the reader's box, one word, until that box is given to be emptied.
         let (count, len) = if straight { (1, 0) } else { (2, link.values.len()) };
         let ((send, receive), (back, empty)) = (sync_channel(count), sync_channel(count));
         for _ in 0..count {
