@@ -8,11 +8,16 @@ struct Params {
     window_first: u32,  // first step whose term is to be added
     window_end: u32,    // one past the last
     weights: u32,       // step of the first weight
-    rows: u32,          // rows of this chunk
+    rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
+    begin: u32,         // first row of the chunk that is computed
+    places: u32,        // place of the rows' places in y among the slices; 0: those of x
 }
 var<immediate> p: Params;
+
+// The place of a row that is not stored.
+const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
@@ -26,7 +31,7 @@ var<immediate> p: Params;
 @compute @workgroup_size(256)
 fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    let row = (group.y * groups.x + group.x) * 256u + local;
+    let row = p.begin + (group.y * groups.x + group.x) * 256u + local;
     if row >= p.rows { return; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
@@ -70,7 +75,12 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    y[p.own + i] = next;
+    if p.places == 0u {
+        y[p.own + i] = next;
+    } else {
+        let place = slices[p.places + row];
+        if place != NOWHERE { y[place] = next; }
+    }
     // An even step adds its own term and, from the number just computed, that of the next.
     let even = (p.step & 1u) == 0u;
     let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);

@@ -8,12 +8,17 @@ struct Params {
     window_first: u32,  // first step whose term is to be added
     window_end: u32,    // one past the last
     weights: u32,       // step of the first weight
-    rows: u32,          // rows of this chunk
+    rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
+    begin: u32,         // first row of the chunk that is computed
+    places: u32,        // place of the rows' places in y among the slices; 0: those of x
     column_bits: u32,   // bits of a column
 }
 var<immediate> p: Params;
+
+// The place of a row that is not stored.
+const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> entries: array<u32>;
@@ -32,7 +37,7 @@ fn add_packed(word: u32, sum: real) -> real {
 @compute @workgroup_size(256)
 fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {
-    let row = (group.y * groups.x + group.x) * 256u + local;
+    let row = p.begin + (group.y * groups.x + group.x) * 256u + local;
     if row >= p.rows { return; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
@@ -83,7 +88,12 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    y[p.own + i] = next;
+    if p.places == 0u {
+        y[p.own + i] = next;
+    } else {
+        let place = slices[p.places + row];
+        if place != NOWHERE { y[place] = next; }
+    }
     if open {
         let w = 1u + p.step - p.weights;
         sum = fma(scalars[w], own, sum);

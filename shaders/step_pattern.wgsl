@@ -10,9 +10,11 @@ struct Params {
     window_first: u32,  // first step whose term is to be added
     window_end: u32,    // one past the last
     weights: u32,       // step of the first weight
-    rows: u32,          // rows of this chunk
+    rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
+    begin: u32,         // first row of the chunk that is computed
+    places: u32,        // place of the rows' places in y among the patterns' words; 0: those of x
     ids_log: u32,       // binary logarithm of the pattern numbers in a word, 1 or 2
     pointers: u32,      // place of the COO pointers in patterns
     groups: u32,        // first group of ELL entries, in fours of words
@@ -22,6 +24,9 @@ struct Params {
     exit_apart: u32,    // whether E is an array of its own
 }
 var<immediate> p: Params;
+
+// The place of a row that is not stored.
+const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
 @group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;  // a word each, COO pointers, COO entries; groups of ELL entries
@@ -85,7 +90,12 @@ fn step_row(row: u32) {
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }
     let next = fma(fma(-leave, own, s), scalars[0], own);
-    y[base] = next;
+    if p.places == 0u {
+        y[base] = next;
+    } else {
+        let there = word_at(p.places + row);
+        if there != NOWHERE { y[there] = next; }
+    }
     // An even step adds its own term and, from the number just computed, that of the next.
     let even = (p.step & 1u) == 0u;
     let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
@@ -104,10 +114,10 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     let count = 1u << p.value_bits;
     for (var v = local; v < count; v += 256u) { distinct[v] = values[p.dictionary + v]; }
     workgroupBarrier();
-    let blocks = (p.rows + 255u) / 256u;
+    let blocks = (p.rows - p.begin + 255u) / 256u;
     let all = groups.x * groups.y;
     let each = (blocks + all - 1u) / all * 256u;
-    let first = (group.y * groups.x + group.x) * each;
+    let first = p.begin + (group.y * groups.x + group.x) * each;
     let end = min(p.rows, first + each);
     for (var row = first + local; row < end; row += 256u) { step_row(row); }
 }

@@ -31,6 +31,8 @@ pub(super) enum Stage {
     Boundary,
     /// All other rows; all rows, where several steps pass between two exchanges.
     Interior,
+    /// The own rows alone: what the last of several steps is taken for.
+    Own,
     /// What needs all rows.
     Rest,
 }
@@ -40,7 +42,7 @@ impl Stage {
     pub(super) fn kind(self) -> Option<Kind> {
         match self {
             Self::Boundary => Some(Kind::Boundary),
-            Self::Interior => Some(Kind::Interior),
+            Self::Interior | Self::Own => Some(Kind::Interior),
             Self::Rest => None,
         }
     }
@@ -57,6 +59,8 @@ struct Step {
     packs: Vec<Launch>,
     /// The interior, the rest, and halos between parts of the lane.
     interior: Vec<Launch>,
+    /// The same in the last step before an exchange, where it differs.
+    last: Option<Vec<Launch>>,
 }
 
 impl<T: Real> Parts<T> {
@@ -79,13 +83,17 @@ impl<T: Real> Parts<T> {
         let mut work = Vec::with_capacity(lanes.len());
         for lane in 0..lanes.len() {
             let step = |source: usize| -> Result<Step> {
-                let mut interior = launches(lane, source, Stage::Interior)?;
-                interior.extend(launches(lane, source, Stage::Rest)?);
-                interior.extend(self.gathers(lanes, lane, 1 - source)?);
+                let inner = |stage: Stage| -> Result<Vec<Launch>> {
+                    let mut inner = launches(lane, source, stage)?;
+                    inner.extend(launches(lane, source, Stage::Rest)?);
+                    inner.extend(self.gathers(lanes, lane, 1 - source)?);
+                    Ok(inner)
+                };
                 Ok(Step {
                     boundary: launches(lane, source, Stage::Boundary)?,
-                    packs: self.packs(lanes, lane, 1 - source)?,
-                    interior,
+                    packs: self.packs(lanes, lane, 1 - source, true)?,
+                    interior: inner(Stage::Interior)?,
+                    last: (self.matrix.hops > 1).then(|| inner(Stage::Own)).transpose()?,
                 })
             };
             work.push([step(0)?, step(1)?]);
@@ -391,7 +399,8 @@ impl<T: Real> Worker<'_, T> {
 
     /// The rest of a step from x[source].
     fn second(&self, source: usize) -> Batch<'_> {
-        let launches = self.work[source].interior.iter().map(|launch| (0, launch)).collect();
+        let step = &self.work[source];
+        let launches = step.last.as_ref().unwrap_or(&step.interior).iter().map(|launch| (0, launch)).collect();
         Batch { launches, ..Batch::default() }
     }
 }

@@ -276,13 +276,24 @@ impl<'a, T: Real> Iteration<'a, T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            // With several steps between exchanges the boundary's rows come a second time, among all rows.
+            // With several steps between exchanges the boundary's rows come a second time, among all rows, and what
+            // they are before is left to those who take them over.
             let again = stage == Stage::Boundary && self.parts.matrix.hops > 1;
             let target = targets.first().copied().filter(|_| !again);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
             for chunk in part.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-                launches.push(chunk.step(&self.lanes[lane], part, source, &sum)?);
+                let on = &self.lanes[lane];
+                match chunk.leaving {
+                    _ if stage == Stage::Own => launches.extend(chunk.step_own(on, part, source, &sum)?),
+                    Some((taker, place)) => {
+                        let values = self.parts.leaving(p, taker);
+                        launches.push(chunk.step_leaving(on, part, source, &sum, (place, values))?);
+                    }
+                    // Of such a boundary nothing leaves.
+                    None if again && part.straight => {}
+                    None => launches.push(chunk.step(on, part, source, &sum)?),
+                }
             }
             if stage != Stage::Rest {
                 continue;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::capacity::Need;
 use super::iteration::Sum;
 use super::parts::Part;
-use super::region::{Kind, Region};
+use super::region::{Kind, Leaving, Region};
 use super::split::{self, Path};
-use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use super::step::{NOWHERE, STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::ranks::Ranks;
@@ -38,6 +38,9 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
+    /// The region that takes rows over, where these are stored for that alone, and where their places among all that it
+    /// takes lie in the chunk's words.
+    pub(super) leaving: Option<(usize, u32)>,
     stored: Stored<T>,
 }
 
@@ -113,6 +116,8 @@ pub(super) struct Source<'a, T> {
     pub(super) region: &'a Region,
     /// The rows of a step in pieces of one kind, global; some rows may lie in two.
     pub(super) pieces: &'a [(Range<usize>, Kind)],
+    /// What leaves of each piece, where pieces are stored for that alone.
+    pub(super) leaving: Option<Vec<Option<Leaving>>>,
     pub(super) layout: &'a Layout,
     pub(super) exit: &'a [T],
     /// Computed rows of the region, columns local.
@@ -197,26 +202,33 @@ impl<T: Real> Source<'_, T> {
         bytes += exit.bytes();
         let format = choice.format();
         let mut chunks = Vec::new();
-        for (rows, kind) in self.cut(&choice)? {
-            let first = rows.start;
-            let (rows, stored) = match &choice {
-                Choice::Pattern(patterns) => (rows.len(), self.patterns(patterns, rows)?),
-                _ => self.slices(&choice, rows)?,
+        for (piece, rows) in self.cut(&choice)? {
+            let (first, kind) = (rows.start, self.pieces[piece].1);
+            let leaving = self.leaving.as_ref().and_then(|leaving| leaving[piece].as_ref());
+            let before = self.pieces[piece].0.start - self.region.computed.start;
+            let places = leaving.map_or(&[][..], |l| &l.places[rows.start - before..rows.end - before]);
+            let (rows, at, stored) = match &choice {
+                Choice::Pattern(patterns) => {
+                    let (at, stored) = self.patterns(patterns, rows.clone(), places)?;
+                    (rows.len(), at, stored)
+                }
+                _ => self.slices(&choice, rows, places)?,
             };
             bytes += stored.bytes();
-            chunks.push(Chunk { kind, first, rows, stored });
+            let leaving = leaving.map(|leaving| (leaving.taker, at));
+            chunks.push(Chunk { kind, first, rows, leaving, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Ranges of rows that are built and bound at once, each of one kind.
-    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(Range<usize>, Kind)>> {
+    /// Ranges of rows that are built and bound at once, each with the number of its piece.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(usize, Range<usize>)>> {
         let mut all = Vec::new();
-        for (rows, kind) in self.pieces {
+        for (piece, (rows, _)) in self.pieces.iter().enumerate() {
             // Local to the computed rows.
             let start = self.region.computed.start;
             let ranges = self.cut_piece(choice, rows.start - start..rows.end - start)?;
-            all.extend(ranges.into_iter().map(|range| (range, *kind)));
+            all.extend(ranges.into_iter().map(|range| (piece, range)));
         }
         Ok(all)
     }
@@ -241,7 +253,13 @@ impl<T: Real> Source<'_, T> {
         Ok(chunks.into_iter().map(whole).collect())
     }
 
-    fn slices(&self, choice: &Choice<T>, rows: Range<usize>) -> Result<(usize, Stored<T>)> {
+    /// Some rows in slices, and where in the words of these `places` lie: how many rows, that place, and the arrays.
+    fn slices(
+        &self,
+        choice: &Choice<T>,
+        rows: Range<usize>,
+        places: &[u32],
+    ) -> Result<(usize, u32, Stored<T>)> {
         let (layout, total, row) = (self.layout, self.rows(), self.row);
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
@@ -250,39 +268,58 @@ impl<T: Real> Source<'_, T> {
         Ok(match choice {
             Choice::Packed(dictionary) => {
                 let column_bits = column_bits(self.region.len());
-                let packed =
+                let mut packed =
                     self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
+                let at = append(&mut packed.slices, places);
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
-                (packed.rows, Stored::Packed { slices, entries, values, column_bits })
+                (packed.rows, at, Stored::Packed { slices, entries, values, column_bits })
             }
             Choice::Pair(table) => {
                 let own = self.region.left;
                 let mut pairs = self.lane.host(|| Pairs::build(layout, slices, total, own, table, row));
                 let offsets = pairs.slices.len() as u32;
                 pairs.slices.extend(&table.offsets);
+                let at = append(&mut pairs.slices, places);
                 let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &table.values)?;
-                (pairs.rows, Stored::Pair { slices, entries, values, offsets })
+                (pairs.rows, at, Stored::Pair { slices, entries, values, offsets })
             }
             _ => {
-                let hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
+                let mut hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
+                let at = append(&mut hyb.slices, places);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
-                (hyb.rows, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
+                (hyb.rows, at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
             }
         })
     }
 
-    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>) -> Result<Stored<T>> {
+    /// Some rows as patterns, and where in the words of these `places` lie.
+    fn patterns(
+        &self,
+        patterns: &Patterns<T>,
+        rows: Range<usize>,
+        places: &[u32],
+    ) -> Result<(u32, Stored<T>)> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
             1 => (words::<u8>(ids.iter().map(|&id| id as u8), 4), 2),
             _ => (words::<u16>(ids.iter().copied(), 2), 1),
         };
-        Ok(Stored::Pattern {
+        let (at, tables) = match places {
+            [] => (0, None),
+            _ => {
+                let mut tables = patterns.words.clone();
+                let at = append(&mut tables, places);
+                // Kernels read words in fours.
+                tables.resize(tables.len().next_multiple_of(4), NOWHERE);
+                (at, Some(tables))
+            }
+        };
+        let stored = Stored::Pattern {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
-            patterns: self.lane.alloc_with("patterns", &patterns.words)?,
+            patterns: self.lane.alloc_with("patterns", tables.as_ref().unwrap_or(&patterns.words))?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
             params: [
                 ids_log,
@@ -293,7 +330,8 @@ impl<T: Real> Source<'_, T> {
                 patterns.dictionary() as u32,
                 u32::from(patterns.exit_apart),
             ],
-        })
+        };
+        Ok((at, stored))
     }
 
     /// Why this lane is slower with a format than with the next, although that moves more bytes.
@@ -364,6 +402,13 @@ impl<T: Real> Source<'_, T> {
     }
 }
 
+/// Appends to words what kernels look for there, and tells where it lies.
+fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
+    let at = words.len() as u32;
+    words.extend(more);
+    at
+}
+
 /// Numbers, `per` of them a word.
 fn words<I: bytemuck::Pod + Default>(ids: impl ExactSizeIterator<Item = I>, per: usize) -> Vec<u32> {
     let mut words = vec![0u32; ids.len().div_ceil(per)];
@@ -417,20 +462,65 @@ impl<T: Real> Stored<T> {
 impl<T: Real> Chunk<T> {
     /// The step of these rows from x[source].
     pub(crate) fn step(&self, lane: &Lane, part: &Part<T>, source: usize, sum: &Sum<'_>) -> Result<Launch> {
+        self.launch(lane, part, source, sum, 0..self.rows, None)
+    }
+
+    /// The step of those that are the part's own, if there are some.
+    pub(crate) fn step_own(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        sum: &Sum<'_>,
+    ) -> Result<Option<Launch>> {
+        let own = part.ghosts()..part.ghosts() + part.rows.len();
+        let rows = own.start.max(self.first)..own.end.min(self.first + self.rows);
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let rows = rows.start - self.first..rows.end - self.first;
+        self.launch(lane, part, source, sum, rows, None).map(Some)
+    }
+
+    /// The step of those that a region takes over, to where they leave from: `place` is that of their places among the
+    /// chunk's words.
+    pub(crate) fn step_leaving(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        sum: &Sum<'_>,
+        (place, values): (u32, &Buffer<T>),
+    ) -> Result<Launch> {
+        self.launch(lane, part, source, sum, 0..self.rows, Some((place, values)))
+    }
+
+    fn launch(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        sum: &Sum<'_>,
+        rows: Range<usize>,
+        leaving: Option<(u32, &Buffer<T>)>,
+    ) -> Result<Launch> {
         let (kernel, matrix, own_params) = self.stored.kernel();
+        let (places, y) = leaving.unwrap_or((0, &part.x[1 - source]));
         let mut params = vec![
             0,
             sum.window.start as u32,
             sum.window.end as u32,
             sum.weights as u32,
-            self.rows as u32,
+            rows.end as u32,
             self.first as u32,
             part.base() as u32,
+            rows.start as u32,
+            places,
         ];
         params.extend(own_params);
         let mut args = matrix.to_vec();
-        args.extend([part.exit.arg(), sum.scalars, part.x[source].arg(), part.x[1 - source].arg(), sum.acc]);
-        lane.bind(kernel, T::PRECISION, self.stored.threads(self.rows), &params, &args)
+        args.extend([part.exit.arg(), sum.scalars, part.x[source].arg(), y.arg(), sum.acc]);
+        lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), &params, &args)
     }
 
     /// Slices, columns and values, if these rows are stored in HYB.

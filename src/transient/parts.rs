@@ -41,6 +41,8 @@ pub struct Part<T> {
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
+    /// Whether its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    pub(super) straight: bool,
     /// What of its halo lies on its own lane.
     halos: Vec<Halo>,
 }
@@ -60,8 +62,9 @@ struct Halo {
 pub struct Link<T> {
     /// The part that owns them.
     pub from: usize,
-    /// The part that reads them.
+    /// The part that reads them, and its number among all regions.
     pub to: usize,
+    taker: usize,
     /// Place of the first in the reader's vector.
     pub first: usize,
     /// Places in the owner's vector, on its lane.
@@ -77,8 +80,9 @@ pub struct Link<T> {
 pub(super) struct Departure<T> {
     /// The part that owns them.
     pub(super) from: usize,
-    /// Where they go.
+    /// Where they go, and the number of the reader among all regions.
     pub(super) to: Crossing,
+    taker: usize,
     /// Places in the owner's vector.
     index: Buffer<u32>,
     /// The values side by side.
@@ -248,8 +252,10 @@ impl<T: Real> Parts<T> {
         let mut formats: Vec<&str> = Vec::new();
         for region in &regions[own.clone()] {
             let lane = &lanes[region.lane - first];
+            let mut straight = false;
             let built =
                 with_source(lane, transitions, survey, layout, region, (regions, split.hops), |source| {
+                    straight = source.leaving.is_some();
                     // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
                     let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
                     source.build(if small && format == MatrixFormat::Auto {
@@ -271,6 +277,7 @@ impl<T: Real> Parts<T> {
                 x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
                 exit: built.exit,
                 chunks: built.chunks,
+                straight,
                 halos: halos(lane, region, split)?,
             });
         }
@@ -306,11 +313,29 @@ impl<T: Real> Parts<T> {
         Ok(launches)
     }
 
-    /// Launches that lay the values of iterate `which` that other lanes read into the links' `values`.
-    pub fn packs(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
+    /// The values side by side that a region takes over from a part.
+    pub(super) fn leaving(&self, part: usize, taker: usize) -> &Buffer<T> {
+        let links = self.links.iter().map(|link| (link.from, link.taker, &link.values));
+        let mut all = links.chain(self.departures.iter().map(|d| (d.from, d.taker, &d.values)));
+        let found = all.find(|&(from, to, _)| (from, to) == (part, taker));
+        found.expect("what a region takes over has a way there").2
+    }
+
+    /// Launches that lay the values of iterate `which` that other lanes read into the links' `values`, after a step where
+    /// its boundary does not come to lie there by itself.
+    pub(super) fn packs(
+        &self,
+        lanes: &[Lane],
+        lane: usize,
+        which: usize,
+        after_step: bool,
+    ) -> Result<Vec<Launch>> {
         let links = self.links.iter().map(|link| (link.from, &link.index, &link.values));
         let departures = self.departures.iter().map(|d| (d.from, &d.index, &d.values));
-        let own = links.chain(departures).filter(|(from, ..)| self.parts[*from].lane == lane);
+        let own = links.chain(departures).filter(|(from, ..)| {
+            let part = &self.parts[*from];
+            part.lane == lane && !(after_step && part.straight)
+        });
         own.map(|(from, index, values)| {
             let args = [index.arg(), self.parts[from].x[which].arg(), values.arg()];
             let items = index.len();
@@ -336,7 +361,7 @@ impl<T: Real> Parts<T> {
     pub fn exchange(&self, lanes: &[Lane], which: usize) -> Result<()> {
         for (l, lane) in lanes.iter().enumerate() {
             let mut launches = self.gathers(lanes, l, which)?;
-            launches.extend(self.packs(lanes, l, which)?);
+            launches.extend(self.packs(lanes, l, which, false)?);
             if !launches.is_empty() {
                 lane.launch(&launches.iter().collect::<Vec<_>>(), 0)?;
             }
@@ -393,7 +418,8 @@ pub(super) fn with_source<T: Real, R>(
     };
     let exit = &survey.exit[computed.start - before..computed.end - before];
     let pieces = region.pieces(regions, hops);
-    work(&Source { lane, region, pieces: &pieces, layout: &layout, exit, row: &row })
+    let leaving = region.leaving(&pieces, regions, hops);
+    work(&Source { lane, region, pieces: &pieces, leaving, layout: &layout, exit, row: &row })
 }
 
 fn halos(lane: &Lane, region: &Region, split: &Split) -> Result<Vec<Halo>> {
@@ -427,7 +453,8 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Ve
                     Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
                     Path::None | Path::Peer => None,
                 };
-                links.push(Link { from, to, first, index: lane.alloc_with("a halo", &index)?, values, host });
+                let taker = split.own.start + to;
+                links.push(Link { from, to, taker, first, index: lane.alloc_with("a halo", &index)?, values, host });
             }
         }
     }
@@ -438,6 +465,8 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Ve
 struct Way {
     other: Crossing,
     leaves: bool,
+    /// Number of the reader among all regions.
+    reader: usize,
     /// This rank's part.
     part: usize,
     /// Place of the first value in its vector, of arrivals; places of all, of departures.
@@ -475,6 +504,7 @@ fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
                 Way {
                     other: number(&mut leaving, to),
                     leaves: true,
+                    reader,
                     part: owner - split.own.start,
                     first: 0,
                     index: rows.iter().map(|&h| other.local(h)).collect(),
@@ -485,6 +515,7 @@ fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
                 Way {
                     other: number(&mut arriving, from),
                     leaves: false,
+                    reader,
                     part: reader - split.own.start,
                     first: region.local(first) as usize,
                     index: Vec::new(),
@@ -556,8 +587,8 @@ fn crossings<T: Real>(
                 None => lane.outbox(&values)?,
             };
             let index = lane.alloc_with("a halo", &way.index)?;
-            let (from, to, shared) = (way.part, way.other, window.map(Shared::new));
-            departures.push(Departure { from, to, index, values, outbox, shared });
+            let (from, to, taker, shared) = (way.part, way.other, way.reader, window.map(Shared::new));
+            departures.push(Departure { from, to, taker, index, values, outbox, shared });
         } else {
             let inbox = |which: usize| match &window {
                 Some(window) => lane.inbox_over(&part.x[which], way.first, way.len, window),

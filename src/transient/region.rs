@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::chain::Transitions;
+use super::step::NOWHERE;
 use crate::sparse::BLOCK;
 
 /// Rows of a part and what they read.
@@ -33,6 +34,15 @@ pub enum Kind {
     Boundary,
     /// No other lane wants them; or all rows that the region computes, where several steps pass between exchanges.
     Interior,
+}
+
+/// The rows of a piece that a region of another lane takes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leaving {
+    /// Number of that region.
+    pub(super) taker: usize,
+    /// The place of each row of the piece among all that the taker takes over, or [`NOWHERE`].
+    pub(super) places: Vec<u32>,
 }
 
 impl Region {
@@ -172,6 +182,38 @@ impl Region {
             (interior.end..own.end, Kind::Boundary),
         ];
         pieces.into_iter().filter(|(rows, _)| !rows.is_empty()).collect()
+    }
+
+    /// What leaves of each of the pieces, where several steps pass between two exchanges: boundaries then are stored for
+    /// nothing but that, and can be computed straight to where they leave from. None where two take over rows of the same
+    /// piece.
+    pub(super) fn leaving(
+        &self,
+        pieces: &[(Range<usize>, Kind)],
+        regions: &[Self],
+        hops: usize,
+    ) -> Option<Vec<Option<Leaving>>> {
+        let takers = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
+        let taken: Vec<(usize, Vec<u32>)> = takers.map(|(i, other)| (i, other.takes(self))).collect();
+        let of = |(rows, kind): &(Range<usize>, Kind)| {
+            let mut leaving = None;
+            for (taker, taken) in taken.iter().filter(|_| *kind == Kind::Boundary) {
+                let first = taken.partition_point(|&row| (row as usize) < rows.start);
+                let here = first..taken.partition_point(|&row| (row as usize) < rows.end);
+                if here.is_empty() {
+                    continue;
+                }
+                let mut places = vec![NOWHERE; rows.len()];
+                for place in here {
+                    places[taken[place] as usize - rows.start] = place as u32;
+                }
+                if leaving.replace(Leaving { taker: *taker, places }).is_some() {
+                    return None;
+                }
+            }
+            Some(leaving)
+        };
+        if hops > 1 { pieces.iter().map(of).collect() } else { None }
     }
 }
 
@@ -324,6 +366,35 @@ mod tests {
             for other in all.iter().filter(|other| other.lane != region.lane) {
                 assert!(!other.takes(region).iter().any(|&row| interior.contains(&(row as usize))));
             }
+        }
+    }
+
+    #[test]
+    fn what_leaves_lies_where_the_taker_takes_it_from() {
+        let chain = line(12_000, 300);
+        for cuts in [&[0, 4096, 8192, 12_000][..], &[0, 6144, 12_000], &[0, 256, 512, 12_000]] {
+            let all = regions(&chain, cuts, 3);
+            let mut straight = 0;
+            for (number, region) in all.iter().enumerate() {
+                let pieces = region.pieces(&all, 3);
+                let Some(leaving) = region.leaving(&pieces, &all, 3) else { continue };
+                straight += 1;
+                for (taker, other) in all.iter().enumerate().filter(|&(taker, _)| taker != number) {
+                    let taken = other.takes(region);
+                    let mut found = vec![None; taken.len()];
+                    for ((rows, _), leaving) in pieces.iter().zip(&leaving) {
+                        let Some(leaving) = leaving.as_ref().filter(|l| l.taker == taker) else { continue };
+                        assert_eq!(leaving.places.len(), rows.len());
+                        for (row, &place) in rows.clone().zip(&leaving.places).filter(|(_, p)| **p != NOWHERE) {
+                            assert_eq!(found[place as usize].replace(row as u32), None);
+                        }
+                    }
+                    assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());
+                }
+                assert_eq!(region.leaving(&pieces, &all, 1), None, "one step: the boundary stays");
+            }
+            // Three hops of 300 rows lead through a lane of one block to the next.
+            assert_eq!(straight, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
         }
     }
 

@@ -28,9 +28,13 @@ pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
 /// One step with a matrix of row patterns.
 pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(6);
 
-/// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, the
-/// chunk's rows, the first of them, and the place of the part's first row in x.
-pub(super) const SHARED: usize = 7;
+/// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, where the
+/// chunk's rows end, its place in the part, the place of the part's first row in x, the chunk's first row that is
+/// computed, and where the places of its rows in y lie, if these are not those of x.
+pub(super) const SHARED: usize = 9;
+
+/// The place of a row that is not stored.
+pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(super) trait Matrix<T: Real>: Copy + Sync {
@@ -297,25 +301,46 @@ fn step_pair<T: Real>(call: &Call<'_>) {
 
 fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>) {
     let x = call.read::<T>(5);
-    each(call, BLOCK, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+    each(call, BLOCK, 0, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
 
 /// Rows that a thread takes at a time.
 const BLOCK: usize = 1024;
 
-/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads.
-pub(super) fn each<T: Real>(call: &Call<'_>, size: usize, body: impl Fn(usize, Rows<'_, T>) + Sync) {
+/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. `words` is the
+/// binding that the places of rows are in.
+pub(super) fn each<T: Real>(
+    call: &Call<'_>,
+    size: usize,
+    words: usize,
+    body: impl Fn(usize, Rows<'_, T>) + Sync,
+) {
     let (exit, scalars, x) = (call.read::<T>(3), call.read::<T>(4), call.read::<T>(5));
-    let (rows, first_row, own) = (call.param(4) as usize, call.param(5) as usize, call.param(6) as usize);
+    let (own, begin, places) = (call.param(6) as usize, call.param(7) as usize, call.param(8) as usize);
+    let (rows, first_row) = (call.param(4) as usize - begin, call.param(5) as usize + begin);
     // Where E lies in the matrix itself there is only something that stands in its place.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
     let own_x = &x[own + first_row..][..rows];
-    let y = &mut call.write::<T>(6)[own + first_row..][..rows];
     let block = |first: usize, y: &mut [T], acc: Option<(&mut [T], T, Option<T>)>| {
         let here = first..first + y.len();
         let exit = exit.get(here.clone()).unwrap_or_default();
-        body(first, Rows { exit, own: &own_x[here], y, acc, inverse_alpha: scalars[0] });
+        body(begin + first, Rows { exit, own: &own_x[here], y, acc, inverse_alpha: scalars[0] });
     };
+    if places != 0 {
+        let mut values = vec![T::ZERO; rows];
+        if call.parallel() {
+            values.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
+        } else {
+            block(0, &mut values, None);
+        }
+        let y = call.write::<T>(6);
+        let places = &call.read::<u32>(words)[places + begin..][..rows];
+        for (&place, value) in places.iter().zip(values).filter(|&(&place, _)| place != NOWHERE) {
+            y[place as usize] = value;
+        }
+        return;
+    }
+    let y = &mut call.write::<T>(6)[own + first_row..][..rows];
     match terms(call) {
         Some(terms) => {
             let (weight, next) = terms.weights(scalars);
