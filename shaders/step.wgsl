@@ -16,6 +16,8 @@ struct Params {
 }
 var<immediate> p: Params;
 
+// Whether it is for some rows of the chunk alone, or stores them elsewhere: `step` for all has neither test.
+const SOME = false;
 // The place of a row that is not stored.
 const NOWHERE = 0xffffffffu;
 
@@ -31,7 +33,8 @@ const NOWHERE = 0xffffffffu;
 @compute @workgroup_size(256)
 fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    let row = p.begin + (group.y * groups.x + group.x) * 256u + local;
+    var row = (group.y * groups.x + group.x) * 256u + local;
+    if SOME { row += p.begin; }
     if row >= p.rows { return; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
@@ -75,7 +78,7 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    if p.places == 0u {
+    if !SOME || p.places == 0u {
         y[p.own + i] = next;
     } else {
         let place = slices[p.places + row];

@@ -17,7 +17,7 @@ struct Params {
 }
 var<immediate> p: Params;
 
-// The place of a row that is not stored.
+const SOME = false;  // as in `step`
 const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> slices: array<u32>;
@@ -37,7 +37,8 @@ fn add_packed(word: u32, sum: real) -> real {
 @compute @workgroup_size(256)
 fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {
-    let row = p.begin + (group.y * groups.x + group.x) * 256u + local;
+    var row = (group.y * groups.x + group.x) * 256u + local;
+    if SOME { row += p.begin; }
     if row >= p.rows { return; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
@@ -88,7 +89,7 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    if p.places == 0u {
+    if !SOME || p.places == 0u {
         y[p.own + i] = next;
     } else {
         let place = slices[p.places + row];

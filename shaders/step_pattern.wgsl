@@ -25,7 +25,7 @@ struct Params {
 }
 var<immediate> p: Params;
 
-// The place of a row that is not stored.
+const SOME = false;  // as in `step`
 const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
@@ -90,7 +90,7 @@ fn step_row(row: u32) {
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }
     let next = fma(fma(-leave, own, s), scalars[0], own);
-    if p.places == 0u {
+    if !SOME || p.places == 0u {
         y[base] = next;
     } else {
         let there = word_at(p.places + row);
@@ -114,10 +114,12 @@ fn step_pattern(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups
     let count = 1u << p.value_bits;
     for (var v = local; v < count; v += 256u) { distinct[v] = values[p.dictionary + v]; }
     workgroupBarrier();
-    let blocks = (p.rows - p.begin + 255u) / 256u;
+    var begin = 0u;
+    if SOME { begin = p.begin; }
+    let blocks = (p.rows - begin + 255u) / 256u;
     let all = groups.x * groups.y;
     let each = (blocks + all - 1u) / all * 256u;
-    let first = p.begin + (group.y * groups.x + group.x) * each;
+    let first = begin + (group.y * groups.x + group.x) * each;
     let end = min(p.rows, first + each);
     for (var row = first + local; row < end; row += 256u) { step_row(row); }
 }

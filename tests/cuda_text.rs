@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 use std::{env, io};
 
 use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
-use kolmo::kernel::{Kernel, Precision, all, reflect};
+use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
 use libloading::{Library, Symbol};
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use proptest::prelude::*;
@@ -140,7 +140,7 @@ impl Nvrtc {
 
 #[test]
 fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
-    for kernel in all() {
+    for kernel in all().into_iter().chain(variants()) {
         for precision in PRECISIONS {
             let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
             let interface = reflect::interface(kernel, precision);
@@ -167,7 +167,7 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
 fn nvrtc_compiles_every_kernel_for_every_architecture() {
     let Some(nvrtc) = Nvrtc::open() else { return };
     let mut complaints = Vec::new();
-    for kernel in all() {
+    for kernel in all().into_iter().chain(variants()) {
         for precision in PRECISIONS {
             let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
             for architecture in ARCHITECTURES {

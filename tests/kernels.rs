@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-use kolmo::kernel::{Kernel, Precision, all, reflect};
+use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};
@@ -395,7 +395,7 @@ fn no_kernel_has_atomics() {
 
 #[test]
 fn reflection_reads_the_same_interface_in_both_precisions() {
-    for kernel in all() {
+    for kernel in all().into_iter().chain(variants()) {
         let [single, double] = PRECISIONS.map(|precision| reflect::interface(kernel, precision));
         assert_eq!(single, double, "shaders/{}.wgsl", kernel.name);
         let (module, _) = module(kernel, Precision::F64).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));

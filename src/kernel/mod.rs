@@ -31,6 +31,8 @@ pub struct Kernel {
     pub cpu_f64: fn(&Call<'_>),
     /// Threads in a workgroup.
     pub group: u32,
+    /// Whether its text's `SOME` is true.
+    pub some: bool,
 }
 
 impl Kernel {
@@ -48,19 +50,32 @@ impl Kernel {
             Precision::F64 => self.wgsl.to_owned(),
             Precision::F32 => self.wgsl.replace("alias real = f64;", "alias real = f32;"),
         };
+        // Such a kernel has what is different behind its name: walk_grid_512, step_some.
+        let named = |stem: &str, text: String| {
+            text.replace(&format!("fn {stem}(@builtin"), &format!("fn {}(@builtin", self.name))
+        };
+        if self.some {
+            let text = text.replace("const SOME = false;", "const SOME = true;");
+            return named(self.name.trim_end_matches("_some"), text);
+        }
         if self.group == Self::GROUP {
             return text;
         }
-        // A kernel in another size has the size behind its name: walk_grid_512.
         let stem = self.name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-        text.replace("const GROUP = 256u;", &format!("const GROUP = {}u;", self.group))
-            .replace("@workgroup_size(256)", &format!("@workgroup_size({})", self.group))
-            .replace(&format!("fn {stem}(@builtin"), &format!("fn {}(@builtin", self.name))
+        let text = text
+            .replace("const GROUP = 256u;", &format!("const GROUP = {}u;", self.group))
+            .replace("@workgroup_size(256)", &format!("@workgroup_size({})", self.group));
+        named(stem, text)
     }
 
     /// A kernel for workgroups of another size, whose text has the line `const GROUP = 256u;`.
     pub const fn sized(&self, name: &'static str, group: u32) -> Self {
         Self { name, group, ..*self }
+    }
+
+    /// A kernel for some of the items, whose text has the line `const SOME = false;`.
+    pub const fn some(&self, name: &'static str) -> Self {
+        Self { name, some: true, ..*self }
     }
 
     /// The CPU twin for a precision.
@@ -87,6 +102,11 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels
 }
 
+/// Kernels that share the text of another.
+pub fn variants() -> Vec<&'static Kernel> {
+    crate::transient::kernels::SOME.into_iter().chain(crate::walk::grid::sizes()).collect()
+}
+
 /// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin.
 macro_rules! kernel {
     ($name:ident) => {
@@ -97,6 +117,7 @@ macro_rules! kernel {
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
             group: $crate::kernel::Kernel::GROUP,
+            some: false,
         }
     };
 }

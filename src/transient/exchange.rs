@@ -400,7 +400,8 @@ impl<T: Real> Worker<'_, T> {
     /// The rest of a step from x[source].
     fn second(&self, source: usize) -> Batch<'_> {
         let step = &self.work[source];
-        let launches = step.last.as_ref().unwrap_or(&step.interior).iter().map(|launch| (0, launch)).collect();
+        let launches =
+            step.last.as_ref().unwrap_or(&step.interior).iter().map(|launch| (0, launch)).collect();
         Batch { launches, ..Batch::default() }
     }
 }

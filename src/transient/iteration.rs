@@ -287,8 +287,9 @@ impl<'a, T: Real> Iteration<'a, T> {
                 match chunk.leaving {
                     _ if stage == Stage::Own => launches.extend(chunk.step_own(on, part, source, &sum)?),
                     Some((taker, place)) => {
-                        let values = self.parts.leaving(p, taker);
-                        launches.push(chunk.step_leaving(on, part, source, &sum, (place, values))?);
+                        if let Some(values) = self.parts.leaving(p, taker) {
+                            launches.push(chunk.step_leaving(on, part, source, &sum, (place, values))?);
+                        }
                     }
                     // Of such a boundary nothing leaves.
                     None if again && part.straight => {}

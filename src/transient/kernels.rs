@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::step::{Plain, Rows, Sliced, fma, terms};
 pub use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::cpu::{Call, blocks};
@@ -40,6 +41,9 @@ pub static ALL: [&Kernel; 12] = [
     &BLOCK_DOT,
     &BLOCK_DISTANCE,
 ];
+
+/// Steps for some rows.
+pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAIR_SOME, &STEP_PATTERN_SOME];
 
 /// Largest chain that [`SWEEP`] holds.
 pub const SWEEP_ROWS: usize = 1024;

@@ -7,7 +7,7 @@ use super::iteration::Sum;
 use super::parts::Part;
 use super::region::{Kind, Leaving, Region};
 use super::split::{self, Path};
-use super::step::{NOWHERE, STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use super::step::{self, NOWHERE};
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::ranks::Ranks;
@@ -440,21 +440,28 @@ impl<T: Real> Stored<T> {
         }
     }
 
-    /// The step's kernel, its first three arguments, and its parameters behind those that all formats share.
-    fn kernel(&self) -> (&'static Kernel, [Arg<'_>; 3], Vec<u32>) {
+    /// The step's kernel for all rows and that for some, its first three arguments, and its parameters behind those that
+    /// all formats share.
+    fn kernel(&self) -> ([&'static Kernel; 2], [Arg<'_>; 3], Vec<u32>) {
         match self {
             Self::Hyb { slices, columns, values } => {
-                (&STEP, [slices.arg(), columns.arg(), values.arg()], Vec::new())
+                ([&step::STEP, &step::STEP_SOME], [slices.arg(), columns.arg(), values.arg()], Vec::new())
             }
-            Self::Packed { slices, entries, values, column_bits } => {
-                (&STEP_PACKED, [slices.arg(), entries.arg(), values.arg()], vec![*column_bits])
-            }
-            Self::Pair { slices, entries, values, offsets } => {
-                (&STEP_PAIR, [slices.arg(), entries.arg(), values.arg()], vec![*offsets])
-            }
-            Self::Pattern { ids, patterns, values, params } => {
-                (&STEP_PATTERN, [ids.arg(), patterns.arg(), values.arg()], params.to_vec())
-            }
+            Self::Packed { slices, entries, values, column_bits } => (
+                [&step::STEP_PACKED, &step::STEP_PACKED_SOME],
+                [slices.arg(), entries.arg(), values.arg()],
+                vec![*column_bits],
+            ),
+            Self::Pair { slices, entries, values, offsets } => (
+                [&step::STEP_PAIR, &step::STEP_PAIR_SOME],
+                [slices.arg(), entries.arg(), values.arg()],
+                vec![*offsets],
+            ),
+            Self::Pattern { ids, patterns, values, params } => (
+                [&step::STEP_PATTERN, &step::STEP_PATTERN_SOME],
+                [ids.arg(), patterns.arg(), values.arg()],
+                params.to_vec(),
+            ),
         }
     }
 }
@@ -504,7 +511,8 @@ impl<T: Real> Chunk<T> {
         rows: Range<usize>,
         leaving: Option<(u32, &Buffer<T>)>,
     ) -> Result<Launch> {
-        let (kernel, matrix, own_params) = self.stored.kernel();
+        let ([whole, some], matrix, own_params) = self.stored.kernel();
+        let kernel = if rows.start == 0 && leaving.is_none() { whole } else { some };
         let (places, y) = leaving.unwrap_or((0, &part.x[1 - source]));
         let mut params = vec![
             0,

@@ -313,12 +313,11 @@ impl<T: Real> Parts<T> {
         Ok(launches)
     }
 
-    /// The values side by side that a region takes over from a part.
-    pub(super) fn leaving(&self, part: usize, taker: usize) -> &Buffer<T> {
+    /// The values side by side that a region takes over from a part, if it is there.
+    pub(super) fn leaving(&self, part: usize, taker: usize) -> Option<&Buffer<T>> {
         let links = self.links.iter().map(|link| (link.from, link.taker, &link.values));
         let mut all = links.chain(self.departures.iter().map(|d| (d.from, d.taker, &d.values)));
-        let found = all.find(|&(from, to, _)| (from, to) == (part, taker));
-        found.expect("what a region takes over has a way there").2
+        all.find(|&(from, to, _)| (from, to) == (part, taker)).map(|(.., values)| values)
     }
 
     /// Launches that lay the values of iterate `which` that other lanes read into the links' `values`, after a step where
@@ -454,7 +453,15 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Ve
                     Path::None | Path::Peer => None,
                 };
                 let taker = split.own.start + to;
-                links.push(Link { from, to, taker, first, index: lane.alloc_with("a halo", &index)?, values, host });
+                links.push(Link {
+                    from,
+                    to,
+                    taker,
+                    first,
+                    index: lane.alloc_with("a halo", &index)?,
+                    values,
+                    host,
+                });
             }
         }
     }

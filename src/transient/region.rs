@@ -385,7 +385,8 @@ mod tests {
                     for ((rows, _), leaving) in pieces.iter().zip(&leaving) {
                         let Some(leaving) = leaving.as_ref().filter(|l| l.taker == taker) else { continue };
                         assert_eq!(leaving.places.len(), rows.len());
-                        for (row, &place) in rows.clone().zip(&leaving.places).filter(|(_, p)| **p != NOWHERE) {
+                        for (row, &place) in rows.clone().zip(&leaving.places).filter(|(_, p)| **p != NOWHERE)
+                        {
                             assert_eq!(found[place as usize].replace(row as u32), None);
                         }
                     }

@@ -28,6 +28,15 @@ pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
 /// One step with a matrix of row patterns.
 pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(6);
 
+/// They for some rows of a chunk, or with places of their own.
+pub(super) static STEP_SOME: Kernel = STEP.some("step_some");
+/// See [`STEP_SOME`].
+pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.some("step_packed_some");
+/// See [`STEP_SOME`].
+pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.some("step_pair_some");
+/// See [`STEP_SOME`].
+pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.some("step_pattern_some");
+
 /// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, where the
 /// chunk's rows end, its place in the part, the place of the part's first row in x, the chunk's first row that is
 /// computed, and where the places of its rows in y lie, if these are not those of x.

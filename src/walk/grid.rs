@@ -22,6 +22,11 @@ static SIZED: [Kernel; 5] = [
     WALK_GRID.sized("walk_grid_1024", 1024),
 ];
 
+/// The kernel for groups of other sizes.
+pub(crate) fn sizes() -> impl Iterator<Item = &'static Kernel> {
+    SIZED.iter()
+}
+
 /// Groups and threads of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
