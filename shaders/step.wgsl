@@ -11,15 +11,13 @@ struct Params {
     rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed
-    places: u32,        // place of the rows' places in y among the slices; 0: those of x
+    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
+    listed: u32,        // where the slices list rows; 0: all, one after the other
 }
 var<immediate> p: Params;
 
-// Whether it is for some rows of the chunk alone, or stores them elsewhere: `step` for all has neither test.
+// Whether it is for some rows of the chunk: from one of them on, or listed, which are stored side by side.
 const SOME = false;
-// The place of a row that is not stored.
-const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
@@ -36,6 +34,8 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var row = (group.y * groups.x + group.x) * 256u + local;
     if SOME { row += p.begin; }
     if row >= p.rows { return; }
+    let place = row;
+    if SOME && p.listed != 0u { row = slices[p.listed + place - p.begin]; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
     let end = e + (slices[header + 1u] << 6u);
@@ -78,12 +78,7 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    if !SOME || p.places == 0u {
-        y[p.own + i] = next;
-    } else {
-        let place = slices[p.places + row];
-        if place != NOWHERE { y[place] = next; }
-    }
+    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
     // An even step adds its own term and, from the number just computed, that of the next.
     let even = (p.step & 1u) == 0u;
     let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);

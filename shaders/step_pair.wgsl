@@ -11,14 +11,13 @@ struct Params {
     rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed
-    places: u32,        // place of the rows' places in y among the slices; 0: those of x
+    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
+    listed: u32,        // where the slices list rows; 0: all, one after the other
     offsets: u32,       // place of the offsets of the pairs in slices
 }
 var<immediate> p: Params;
 
 const SOME = false;  // as in `step`
-const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> slices: array<u32>;   // headers, COO pointers, then offsets
 @group(0) @binding(1) var<storage, read> entries: array<u32>;  // four a word
@@ -46,6 +45,8 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     var row = (group.y * groups.x + group.x) * 256u + local;
     if SOME { row += p.begin; }
     if row >= p.rows { return; }
+    let place = row;
+    if SOME && p.listed != 0u { row = slices[p.listed + place - p.begin]; }
     let header = 3u * (row >> 6u);
     var e = (slices[header] << 6u) + (row & 63u);
     let end = e + (slices[header + 1u] << 6u);
@@ -93,12 +94,7 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         s += (p0 + p2) + (p1 + p3);
     }
     let next = fma(fma(-rate, own, s), scalars[0], own);
-    if !SOME || p.places == 0u {
-        y[p.own + i] = next;
-    } else {
-        let place = slices[p.places + row];
-        if place != NOWHERE { y[place] = next; }
-    }
+    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
     if open {
         let w = 1u + p.step - p.weights;
         sum = fma(scalars[w], own, sum);

@@ -13,8 +13,8 @@ struct Params {
     rows: u32,          // one past the last row of this chunk that is computed
     first_row: u32,     // of this chunk, in y's own rows, E and acc
     own: u32,           // place of the first own row in x and y; halos lie before and behind
-    begin: u32,         // first row of the chunk that is computed
-    places: u32,        // place of the rows' places in y among the patterns' words; 0: those of x
+    begin: u32,         // first row of the chunk that is computed; of listed rows the place of the first in y
+    listed: u32,        // where the patterns' words list rows; 0: all, one after the other
     ids_log: u32,       // binary logarithm of the pattern numbers in a word, 1 or 2
     pointers: u32,      // place of the COO pointers in patterns
     groups: u32,        // first group of ELL entries, in fours of words
@@ -26,7 +26,6 @@ struct Params {
 var<immediate> p: Params;
 
 const SOME = false;  // as in `step`
-const NOWHERE = 0xffffffffu;
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
 @group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;  // a word each, COO pointers, COO entries; groups of ELL entries
@@ -50,12 +49,14 @@ fn entry_x(least: u32, entry: u32) -> real { return x[least + (entry >> p.value_
 // Its share of the row's sum.
 fn add_entry(least: u32, entry: u32, sum: real) -> real { return fma(rate(entry), entry_x(least, entry), sum); }
 
-fn step_row(row: u32) {
+fn step_row(place: u32) {
+    var row = place;
+    if SOME && p.listed != 0u { row = word_at(p.listed + place - p.begin); }
     let i = p.first_row + row;
     let base = p.own + i;
     let bits = 32u >> p.ids_log;
-    let place = row & ((1u << p.ids_log) - 1u);
-    let id = (ids[row >> p.ids_log] >> (place * bits)) & ((1u << bits) - 1u);
+    let shift = (row & ((1u << p.ids_log) - 1u)) * bits;
+    let id = (ids[row >> p.ids_log] >> shift) & ((1u << bits) - 1u);
     // Start of its groups, whether it has COO entries, number of the others.
     let word = word_at(id);
     var g = p.groups + ((word >> 9u) << 6u) + (id & 63u);
@@ -90,12 +91,7 @@ fn step_row(row: u32) {
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }
     let next = fma(fma(-leave, own, s), scalars[0], own);
-    if !SOME || p.places == 0u {
-        y[base] = next;
-    } else {
-        let there = word_at(p.places + row);
-        if there != NOWHERE { y[there] = next; }
-    }
+    if SOME && p.listed != 0u { y[place] = next; } else { y[base] = next; }
     // An even step adds its own term and, from the number just computed, that of the next.
     let even = (p.step & 1u) == 0u;
     let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);

@@ -286,9 +286,9 @@ impl<'a, T: Real> Iteration<'a, T> {
                 let on = &self.lanes[lane];
                 match chunk.leaving {
                     _ if stage == Stage::Own => launches.extend(chunk.step_own(on, part, source, &sum)?),
-                    Some((taker, place)) => {
-                        if let Some(values) = self.parts.leaving(p, taker) {
-                            launches.push(chunk.step_leaving(on, part, source, &sum, (place, values))?);
+                    Some(leaves) => {
+                        if let Some(to) = self.parts.leaving(p, leaves.taker) {
+                            launches.push(chunk.step_leaving(on, part, source, &sum, (leaves, to))?);
                         }
                     }
                     // Of such a boundary nothing leaves.

@@ -7,7 +7,7 @@ use super::iteration::Sum;
 use super::parts::Part;
 use super::region::{Kind, Leaving, Region};
 use super::split::{self, Path};
-use super::step::{self, NOWHERE};
+use super::step;
 use crate::kernel::{Kernel, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::ranks::Ranks;
@@ -38,10 +38,20 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// The region that takes rows over, where these are stored for that alone, and where their places among all that it
-    /// takes lie in the chunk's words.
-    pub(super) leaving: Option<(usize, u32)>,
+    /// What leaves of the rows, where they are stored for that alone.
+    pub(super) leaving: Option<Leaves>,
     stored: Stored<T>,
+}
+
+/// Rows of a chunk that another region takes over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaves {
+    /// Number of that region.
+    pub(super) taker: usize,
+    /// Their places among all that it takes over.
+    places: (u32, u32),
+    /// Where the chunk's words list them.
+    listed: u32,
 }
 
 /// A chunk's arrays.
@@ -205,17 +215,25 @@ impl<T: Real> Source<'_, T> {
         for (piece, rows) in self.cut(&choice)? {
             let (first, kind) = (rows.start, self.pieces[piece].1);
             let leaving = self.leaving.as_ref().and_then(|leaving| leaving[piece].as_ref());
-            let before = self.pieces[piece].0.start - self.region.computed.start;
-            let places = leaving.map_or(&[][..], |l| &l.places[rows.start - before..rows.end - before]);
-            let (rows, at, stored) = match &choice {
+            let before = (first - (self.pieces[piece].0.start - self.region.computed.start)) as u32;
+            let (mut list, mut place) = (Vec::new(), 0);
+            if let Some(Leaving { rows: all, place: first, .. }) = leaving {
+                let here = all.partition_point(|&row| row < before)
+                    ..all.partition_point(|&row| row < before + rows.len() as u32);
+                place = (first + here.start) as u32;
+                list.extend(all[here].iter().map(|&row| row - before));
+            }
+            let (rows, listed, stored) = match &choice {
                 Choice::Pattern(patterns) => {
-                    let (at, stored) = self.patterns(patterns, rows.clone(), places)?;
-                    (rows.len(), at, stored)
+                    let (listed, stored) = self.patterns(patterns, rows.clone(), &list)?;
+                    (rows.len(), listed, stored)
                 }
-                _ => self.slices(&choice, rows, places)?,
+                _ => self.slices(&choice, rows, &list)?,
             };
             bytes += stored.bytes();
-            let leaving = leaving.map(|leaving| (leaving.taker, at));
+            let places = (place, place + list.len() as u32);
+            let leaving = leaving.filter(|_| !list.is_empty());
+            let leaving = leaving.map(|&Leaving { taker, .. }| Leaves { taker, places, listed });
             chunks.push(Chunk { kind, first, rows, leaving, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
@@ -253,12 +271,12 @@ impl<T: Real> Source<'_, T> {
         Ok(chunks.into_iter().map(whole).collect())
     }
 
-    /// Some rows in slices, and where in the words of these `places` lie: how many rows, that place, and the arrays.
+    /// Some rows in slices, and where in their words those of `list` are: how many rows, that place, and the arrays.
     fn slices(
         &self,
         choice: &Choice<T>,
         rows: Range<usize>,
-        places: &[u32],
+        list: &[u32],
     ) -> Result<(usize, u32, Stored<T>)> {
         let (layout, total, row) = (self.layout, self.rows(), self.row);
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
@@ -270,7 +288,7 @@ impl<T: Real> Source<'_, T> {
                 let column_bits = column_bits(self.region.len());
                 let mut packed =
                     self.lane.host(|| Packed::build(layout, slices, total, column_bits, dictionary, row));
-                let at = append(&mut packed.slices, places);
+                let at = append(&mut packed.slices, list);
                 let (slices, entries) = (put(SLICES, &packed.slices)?, put(ENTRIES, &packed.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &dictionary.values)?;
                 (packed.rows, at, Stored::Packed { slices, entries, values, column_bits })
@@ -280,14 +298,14 @@ impl<T: Real> Source<'_, T> {
                 let mut pairs = self.lane.host(|| Pairs::build(layout, slices, total, own, table, row));
                 let offsets = pairs.slices.len() as u32;
                 pairs.slices.extend(&table.offsets);
-                let at = append(&mut pairs.slices, places);
+                let at = append(&mut pairs.slices, list);
                 let (slices, entries) = (put(SLICES, &pairs.slices)?, put(ENTRIES, &pairs.entries)?);
                 let values = self.lane.alloc_with("distinct rates", &table.values)?;
                 (pairs.rows, at, Stored::Pair { slices, entries, values, offsets })
             }
             _ => {
                 let mut hyb = self.lane.host(|| Hyb::<T>::build(layout, slices, total, row));
-                let at = append(&mut hyb.slices, places);
+                let at = append(&mut hyb.slices, list);
                 let columns = put("the matrix's columns", &hyb.columns)?;
                 let values = self.lane.alloc_with("the matrix's values", &hyb.values)?;
                 (hyb.rows, at, Stored::Hyb { slices: put(SLICES, &hyb.slices)?, columns, values })
@@ -295,25 +313,20 @@ impl<T: Real> Source<'_, T> {
         })
     }
 
-    /// Some rows as patterns, and where in the words of these `places` lie.
-    fn patterns(
-        &self,
-        patterns: &Patterns<T>,
-        rows: Range<usize>,
-        places: &[u32],
-    ) -> Result<(u32, Stored<T>)> {
+    /// Some rows as patterns, and where in their words those of `list` are.
+    fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
             1 => (words::<u8>(ids.iter().map(|&id| id as u8), 4), 2),
             _ => (words::<u16>(ids.iter().copied(), 2), 1),
         };
-        let (at, tables) = match places {
+        let (at, tables) = match list {
             [] => (0, None),
             _ => {
                 let mut tables = patterns.words.clone();
-                let at = append(&mut tables, places);
+                let at = append(&mut tables, list);
                 // Kernels read words in fours.
-                tables.resize(tables.len().next_multiple_of(4), NOWHERE);
+                tables.resize(tables.len().next_multiple_of(4), 0);
                 (at, Some(tables))
             }
         };
@@ -489,19 +502,20 @@ impl<T: Real> Chunk<T> {
         self.launch(lane, part, source, sum, rows, None).map(Some)
     }
 
-    /// The step of those that a region takes over, to where they leave from: `place` is that of their places among the
-    /// chunk's words.
-    pub(crate) fn step_leaving(
+    /// The step of those that leave, to where they do so from.
+    pub(super) fn step_leaving(
         &self,
         lane: &Lane,
         part: &Part<T>,
         source: usize,
         sum: &Sum<'_>,
-        (place, values): (u32, &Buffer<T>),
+        (leaves, to): (Leaves, &Buffer<T>),
     ) -> Result<Launch> {
-        self.launch(lane, part, source, sum, 0..self.rows, Some((place, values)))
+        let (first, end) = leaves.places;
+        self.launch(lane, part, source, sum, first as usize..end as usize, Some((leaves.listed, to)))
     }
 
+    /// The step of some rows, or of listed ones to these places of an array.
     fn launch(
         &self,
         lane: &Lane,
@@ -509,11 +523,11 @@ impl<T: Real> Chunk<T> {
         source: usize,
         sum: &Sum<'_>,
         rows: Range<usize>,
-        leaving: Option<(u32, &Buffer<T>)>,
+        listed: Option<(u32, &Buffer<T>)>,
     ) -> Result<Launch> {
         let ([whole, some], matrix, own_params) = self.stored.kernel();
-        let kernel = if rows.start == 0 && leaving.is_none() { whole } else { some };
-        let (places, y) = leaving.unwrap_or((0, &part.x[1 - source]));
+        let kernel = if rows.start == 0 && listed.is_none() { whole } else { some };
+        let (listed, y) = listed.unwrap_or((0, &part.x[1 - source]));
         let mut params = vec![
             0,
             sum.window.start as u32,
@@ -523,7 +537,7 @@ impl<T: Real> Chunk<T> {
             self.first as u32,
             part.base() as u32,
             rows.start as u32,
-            places,
+            listed,
         ];
         params.extend(own_params);
         let mut args = matrix.to_vec();

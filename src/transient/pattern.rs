@@ -253,7 +253,7 @@ pub(super) fn step_pattern<T: Real>(call: &Call<'_>) {
     let matrix = call.contents(1);
     // Few large pieces: a thread works tiles out again after another thread's piece.
     let pieces = 8 * rayon::current_num_threads();
-    let size = ((call.param(4) - call.param(7)) as usize).div_ceil(pieces).next_multiple_of(1024);
+    let size = (call.param(4) as usize).div_ceil(pieces).next_multiple_of(1024);
     each(call, size, 1, |first, rows| {
         let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());
         let mut tiles =

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::chain::Transitions;
-use super::step::NOWHERE;
 use crate::sparse::BLOCK;
 
 /// Rows of a part and what they read.
@@ -41,8 +40,10 @@ pub enum Kind {
 pub(super) struct Leaving {
     /// Number of that region.
     pub(super) taker: usize,
-    /// The place of each row of the piece among all that the taker takes over, or [`NOWHERE`].
-    pub(super) places: Vec<u32>,
+    /// The rows, counted from the piece's first, ascending.
+    pub(super) rows: Vec<u32>,
+    /// The place of the first of them among all that the taker takes over; the others follow.
+    pub(super) place: usize,
 }
 
 impl Region {
@@ -203,11 +204,9 @@ impl Region {
                 if here.is_empty() {
                     continue;
                 }
-                let mut places = vec![NOWHERE; rows.len()];
-                for place in here {
-                    places[taken[place] as usize - rows.start] = place as u32;
-                }
-                if leaving.replace(Leaving { taker: *taker, places }).is_some() {
+                let place = here.start;
+                let rows = taken[here].iter().map(|&row| row - rows.start as u32).collect();
+                if leaving.replace(Leaving { taker: *taker, rows, place }).is_some() {
                     return None;
                 }
             }
@@ -384,10 +383,8 @@ mod tests {
                     let mut found = vec![None; taken.len()];
                     for ((rows, _), leaving) in pieces.iter().zip(&leaving) {
                         let Some(leaving) = leaving.as_ref().filter(|l| l.taker == taker) else { continue };
-                        assert_eq!(leaving.places.len(), rows.len());
-                        for (row, &place) in rows.clone().zip(&leaving.places).filter(|(_, p)| **p != NOWHERE)
-                        {
-                            assert_eq!(found[place as usize].replace(row as u32), None);
+                        for (place, row) in (leaving.place..).zip(&leaving.rows) {
+                            assert_eq!(found[place].replace(rows.start as u32 + row), None);
                         }
                     }
                     assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());

@@ -28,7 +28,7 @@ pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
 /// One step with a matrix of row patterns.
 pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(6);
 
-/// They for some rows of a chunk, or with places of their own.
+/// They for some rows of a chunk.
 pub(super) static STEP_SOME: Kernel = STEP.some("step_some");
 /// See [`STEP_SOME`].
 pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.some("step_packed_some");
@@ -39,11 +39,8 @@ pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.some("step_pattern_so
 
 /// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, where the
 /// chunk's rows end, its place in the part, the place of the part's first row in x, the chunk's first row that is
-/// computed, and where the places of its rows in y lie, if these are not those of x.
+/// computed, and where rows are listed, if only these are.
 pub(super) const SHARED: usize = 9;
-
-/// The place of a row that is not stored.
-pub(super) const NOWHERE: u32 = u32::MAX;
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(super) trait Matrix<T: Real>: Copy + Sync {
@@ -317,7 +314,7 @@ fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>) {
 const BLOCK: usize = 1024;
 
 /// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. `words` is the
-/// binding that the places of rows are in.
+/// binding that rows are listed in.
 pub(super) fn each<T: Real>(
     call: &Call<'_>,
     size: usize,
@@ -325,8 +322,15 @@ pub(super) fn each<T: Real>(
     body: impl Fn(usize, Rows<'_, T>) + Sync,
 ) {
     let (exit, scalars, x) = (call.read::<T>(3), call.read::<T>(4), call.read::<T>(5));
-    let (own, begin, places) = (call.param(6) as usize, call.param(7) as usize, call.param(8) as usize);
-    let (rows, first_row) = (call.param(4) as usize - begin, call.param(5) as usize + begin);
+    let (own, begin, listed) = (call.param(6) as usize, call.param(7) as usize, call.param(8) as usize);
+    let count = call.param(4) as usize - begin;
+    // Of listed rows, which ascend, all up to the last are computed.
+    let list = (listed != 0).then(|| &call.read::<u32>(words)[listed..][..count]);
+    let (rows, begin, at) = match list {
+        Some(list) => (list.last().map_or(0, |&last| last as usize + 1), 0, begin),
+        None => (count, begin, 0),
+    };
+    let first_row = call.param(5) as usize + begin;
     // Where E lies in the matrix itself there is only something that stands in its place.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
     let own_x = &x[own + first_row..][..rows];
@@ -335,18 +339,15 @@ pub(super) fn each<T: Real>(
         let exit = exit.get(here.clone()).unwrap_or_default();
         body(begin + first, Rows { exit, own: &own_x[here], y, acc, inverse_alpha: scalars[0] });
     };
-    if places != 0 {
+    if let Some(list) = list {
         let mut values = vec![T::ZERO; rows];
         if call.parallel() {
             values.par_chunks_mut(size).enumerate().for_each(|(i, y)| block(i * size, y, None));
         } else {
             block(0, &mut values, None);
         }
-        let y = call.write::<T>(6);
-        let places = &call.read::<u32>(words)[places + begin..][..rows];
-        for (&place, value) in places.iter().zip(values).filter(|&(&place, _)| place != NOWHERE) {
-            y[place as usize] = value;
-        }
+        let y = &mut call.write::<T>(6)[at..][..count];
+        y.iter_mut().zip(list).for_each(|(y, &row)| *y = values[row as usize]);
         return;
     }
     let y = &mut call.write::<T>(6)[own + first_row..][..rows];
