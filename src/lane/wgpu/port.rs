@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex, WriteOnly};
+use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
 
 use super::staging::{PENDING, Slot};
 use super::{WgpuLane, WgpuLaunch, lock};
@@ -91,42 +91,12 @@ impl Inbox {
         assert_eq!(values.len() as u64, self.bytes, "a box is filled whole");
         self.slot.wait(lane)?;
         match self.slot.buffer.get_mapped_range_mut(..self.bytes) {
-            // A software adapter works with the same threads.
-            Ok(mut view) if lane.device.software => view.copy_from_slice(values),
-            Ok(mut view) => write(view.slice(..), values),
+            Ok(mut view) => view.copy_from_slice(values),
             Err(_) => return Err(lane.lost_error("an exchange")),
         }
         self.slot.buffer.unmap();
         Ok(())
     }
-}
-
-/// Bytes that a thread writes at a time.
-const PIECE: usize = 1 << 16;
-/// Fewest pieces of a thread: waking it up takes as long as to write about one.
-const LEAST: usize = 3;
-/// Most threads that write: more are no faster, and every lane has some.
-const WRITERS: usize = 4;
-
-/// Writes mapped memory with several threads. Such memory may lie on the device, and one thread's stores do not fill the
-/// way there.
-fn write(target: WriteOnly<'_, [u8]>, values: &[u8]) {
-    let (pieces, mut last) = target.into_chunks::<PIECE>();
-    let (given, rest) = values.as_chunks::<PIECE>();
-    last.copy_from_slice(rest);
-    let mut pairs: Vec<_> = pieces.into_iter().zip(given).collect();
-    let threads = (pairs.len() / LEAST).clamp(1, WRITERS.min(rayon::current_num_threads()));
-    let copy = |pairs: Vec<(WriteOnly<'_, [u8; PIECE]>, &[u8; PIECE])>| {
-        pairs.into_iter().for_each(|(to, from)| WriteOnly::<[u8]>::from(to).copy_from_slice(from));
-    };
-    // This thread begins at once; the others have to wake up.
-    rayon::in_place_scope(|scope| {
-        for others in (1..threads).rev() {
-            let theirs = pairs.split_off(pairs.len() * others / (others + 1));
-            scope.spawn(move |_| copy(theirs));
-        }
-        copy(pairs);
-    });
 }
 
 impl WgpuLane {
@@ -179,20 +149,5 @@ impl WgpuLane {
     /// Waits for everything submitted.
     pub(in crate::lane) fn finish(&self) -> Result<()> {
         self.wait(None, "an exchange")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_threads_write_every_byte() {
-        for len in [0, 1, PIECE - 1, PIECE, 3 * LEAST * PIECE + 5, 40 * PIECE] {
-            let values: Vec<u8> = (0..len).map(|i| (i % 251) as u8 + 1).collect();
-            let mut target = vec![0; len];
-            write(WriteOnly::from(&mut target[..]), &values);
-            assert!(target == values, "{len} bytes");
-        }
     }
 }
