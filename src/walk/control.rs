@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::gate::Gate;
 use super::splitting::Split;
 use crate::lane::HostArray;
+use crate::lane::cpu::simd::{Body, dispatch};
 use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs about five reads of the matrix, a cache line
@@ -99,6 +100,29 @@ impl Moments {
     }
 }
 
+/// One sweep of some rows.
+struct Sweep<'a> {
+    split: &'a Split<'a>,
+    gate: &'a Gate,
+    r: &'a [f64],
+    first: usize,
+    next: &'a mut [f64],
+    h: &'a mut [f64],
+    moments: &'a mut Moments,
+}
+
+impl Body for Sweep<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        for (k, (next, h)) in self.next.iter_mut().zip(self.h).enumerate() {
+            let i = self.first + k;
+            *next = self.split.times(i, self.r);
+            *h += self.r[i];
+            self.moments.add(*next / self.gate.scale(i));
+        }
+    }
+}
+
 impl Control {
     /// Takes the sweeps. `enough` is a bound of the error at which `Auto` has nothing left to do.
     pub fn new(split: &Split<'_>, gate: &Gate, f: &[f64], sweeps: Sweeps, enough: f64) -> Self {
@@ -130,12 +154,7 @@ impl Control {
             let r = &control.r;
             let rows = |(block, (next, h)): (usize, (&mut [f64], &mut [f64]))| {
                 let mut here = Moments::default();
-                for (k, (next, h)) in next.iter_mut().zip(h).enumerate() {
-                    let i = block * ROWS + k;
-                    *next = split.times(i, r);
-                    *h += r[i];
-                    here.add(*next / gate.scale(i));
-                }
+                dispatch(Sweep { split, gate, r, first: block * ROWS, next, h, moments: &mut here });
                 here
             };
             let blocks = next.par_chunks_mut(ROWS).zip(control.h.par_chunks_mut(ROWS)).enumerate();

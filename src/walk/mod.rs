@@ -82,6 +82,7 @@ pub mod kernels;
 pub mod lazy;
 mod options;
 pub mod published;
+mod records;
 pub mod sequence;
 mod solution;
 mod solve;

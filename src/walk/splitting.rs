@@ -211,8 +211,18 @@ impl<'a> Split<'a> {
         })
     }
 
+    /// Calls `take` with column and value of all entries of row i of L, of those too that became 0.
+    #[inline(always)]
+    pub(super) fn entries_of(&self, i: usize, mut take: impl FnMut(u32, f64)) {
+        let (columns, values) = self.matrix.row(i);
+        let (factor, diagonal) = (self.factor[i], self.diagonal);
+        for (&j, &a) in columns.iter().zip(values) {
+            take(j, diagonal.entry(j as usize == i, a, factor));
+        }
+    }
+
     /// Σ_j l_ij x_j.
-    #[inline]
+    #[inline(always)]
     pub fn times(&self, i: usize, x: &[f64]) -> f64 {
         self.sum(i, |j, l| l * x[j])
     }
@@ -243,22 +253,36 @@ impl<'a> Split<'a> {
 
     /// out = f + L h.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| f[i] + self.times(i, h));
+        self.rows(out, &|i| f[i] + self.times(i, h));
     }
 
     /// out = |L| v.
     pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| self.sum(i, |j, l| l.abs() * v[j]));
+        self.rows(out, &|i| self.sum(i, |j, l| l.abs() * v[j]));
     }
 
     /// Applies `value` to every row, on all threads.
-    pub fn rows(&self, out: &mut [f64], value: impl Fn(usize) -> f64 + Sync) {
+    pub fn rows(&self, out: &mut [f64], value: &(impl Fn(usize) -> f64 + Sync)) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
-            for (k, y) in out.iter_mut().enumerate() {
-                *y = value(block * ROWS + k);
-            }
+            dispatch(Values { first: block * ROWS, out, value });
         });
+    }
+}
+
+/// One number for each of some rows.
+struct Values<'a, F> {
+    first: usize,
+    out: &'a mut [f64],
+    value: &'a F,
+}
+
+impl<F: Fn(usize) -> f64> Body for Values<'_, F> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        for (k, y) in self.out.iter_mut().enumerate() {
+            *y = (self.value)(self.first + k);
+        }
     }
 }
 

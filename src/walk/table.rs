@@ -14,15 +14,14 @@
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::gate::Gate;
 use super::kernels::COLUMNS;
+use super::records::{Records, Target, Writing};
 use super::splitting::Split;
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};
+use crate::lane::cpu::simd::dispatch;
 use crate::{Error, Result};
 
 /// Words of the unit in which records are addressed.
@@ -33,9 +32,6 @@ pub const HEAD: usize = 4;
 pub const LONG: usize = 16;
 /// The last value of every distribution function.
 pub const CERTAIN: u32 = u32::MAX;
-
-/// Rows between asking for a target and using it.
-const AHEAD: usize = 4;
 
 /// Rows written by one thread at a time.
 const ROWS: usize = 1024;
@@ -71,7 +67,7 @@ pub struct Table {
 const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
 
 /// `value` as the sum of two f32.
-fn pair(value: f64) -> [u32; 2] {
+pub(super) fn pair(value: f64) -> [u32; 2] {
     let high = value as f32;
     let low = (value - f64::from(high)) as f32;
     [high.to_bits(), low.to_bits()]
@@ -153,169 +149,6 @@ impl Table {
 /// max_i |g_i| / v_i with the scale of walks.
 fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
     g.par_iter().enumerate().map(|(i, g)| g.abs() / gate.walk_scale(i)).reduce(|| 0.0, f64::max)
-}
-
-/// What a record needs to know of a row that it leads to.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct Target {
-    /// What its entries are ordered by.
-    key: f32,
-    /// The unit of its record.
-    place: u32,
-}
-
-impl Target {
-    /// A number that ascends with the key, or with −key where the entry is negative; its lowest bits are for the entry's
-    /// place among others.
-    #[inline(always)]
-    fn rank(self, negative: bool) -> i32 {
-        let bits = (self.key.to_bits() ^ (u32::from(negative) << 31)) as i32;
-        bits ^ ((bits >> 31) as u32 >> 1) as i32
-    }
-}
-
-/// An entry of a row that is being written.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    value: f64,
-    place: u32,
-}
-
-/// The records of some rows.
-struct Records<'a> {
-    split: &'a Split<'a>,
-    gate: &'a Gate,
-    g: &'a [&'a [f64]],
-    factor: f64,
-    targets: &'a [Target],
-    ordered: bool,
-    rows: Range<usize>,
-}
-
-/// [`Records`] on their way into the table.
-struct Writing<'a> {
-    of: Records<'a>,
-    words: &'a mut [u32],
-    /// The largest Σ_j | |l_ij| − p_ij s |.
-    worst: &'a mut f64,
-}
-
-impl Body for Writing<'_> {
-    #[inline(always)]
-    fn run<const LEVEL: u8>(self) {
-        let Self { of, words: all, worst } = self;
-        let (mut entries, mut ranks, mut order) = (Vec::new(), Vec::new(), Vec::new());
-        let base = of.targets[of.rows.start].place as usize;
-        let matrix = of.split.matrix();
-        for i in of.rows.clone() {
-            // Targets lie anywhere: they are asked for some rows ahead.
-            if i + AHEAD < of.rows.end {
-                for &j in matrix.row(i + AHEAD).0.iter().take(LONG) {
-                    prefetch_line(of.targets, j as usize);
-                }
-            }
-            let own = of.targets[i].place;
-            let words = &mut all[(own as usize - base) * UNIT..];
-            words[..2].copy_from_slice(&match of.g {
-                [g] => pair(g[i] / of.gate.walk_scale(i) / of.factor),
-                _ => [i as u32, 0],
-            });
-            let error = match of.split.entries(i) {
-                // Nothing but the order differs: short rows are ordered without a branch.
-                d @ ..=LONG => {
-                    let (mut row, mut ranks) = ([Entry::default(); LONG], [i32::MAX; LONG]);
-                    of.gather(i, |k, entry, rank| {
-                        row[k] = entry;
-                        ranks[k] = (rank & !(LONG as i32 - 1)) | k as i32;
-                    });
-                    let mut sorted = row;
-                    if of.ordered {
-                        let mut before = [0u32; LONG];
-                        for &rank in &ranks[..d] {
-                            for (before, &other) in before.iter_mut().zip(&ranks) {
-                                *before += u32::from(rank < other);
-                            }
-                        }
-                        for (entry, &before) in row[..d].iter().zip(&before) {
-                            sorted[before as usize % LONG] = *entry;
-                        }
-                    }
-                    record(&sorted[..d], own, words)
-                }
-                d => {
-                    entries.clear();
-                    ranks.clear();
-                    of.gather(i, |_, entry, rank| {
-                        entries.push(entry);
-                        ranks.push(rank);
-                    });
-                    order.clear();
-                    order.extend(0..d);
-                    if of.ordered {
-                        order.sort_unstable_by_key(|&k| (ranks[k], k));
-                    }
-                    let sorted: Vec<Entry> = order.iter().map(|&k| entries[k]).collect();
-                    record(&sorted, own, words)
-                }
-            };
-            *worst = worst.max(error);
-        }
-    }
-}
-
-impl Records<'_> {
-    /// The entries of a row, each with its number and its rank.
-    #[inline(always)]
-    fn gather(&self, i: usize, mut take: impl FnMut(usize, Entry, i32)) {
-        let own = self.gate.walk_scale(i);
-        for (k, (j, l)) in self.split.row(i).enumerate() {
-            let target = self.targets[j as usize];
-            let value = if self.gate.scaled { l * self.gate.scale(j as usize) / own } else { l };
-            take(k, Entry { value, place: target.place }, target.rank(l < 0.0));
-        }
-    }
-}
-
-/// Writes a record behind its first two words, from the row's entries in their order, and returns
-/// Σ_j | |l_ij| − p_ij s |. `own` is the record's own unit.
-#[inline(always)]
-fn record(row: &[Entry], own: u32, words: &mut [u32]) -> f64 {
-    const ONE: f64 = 4_294_967_296.0;
-    let sum: f64 = row.iter().map(|e| e.value.abs()).sum();
-    words[2..4].copy_from_slice(&pair(sum));
-    let d = row.len();
-    if d == 0 {
-        words[HEAD] = CERTAIN;
-        words[HEAD + 1] = own;
-        return 0.0;
-    }
-    let mut at = HEAD;
-    if d > LONG {
-        words[at + 1] = d as u32;
-        at += 2;
-    }
-    let (mut before, mut partial, mut error) = (0i64, 0.0, 0.0);
-    let (of_sum, part) = (ONE / sum, sum / ONE);
-    let words = &mut words[at..at + 2 * d + 2 * usize::from(d % 2 == 1 && d <= LONG)];
-    for (k, (entry, words)) in row.iter().zip(words.chunks_exact_mut(2)).enumerate() {
-        let l = entry.value.abs();
-        partial += l;
-        // Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one has two.
-        let rounded = (partial * of_sum + 0.5) as i64;
-        let behind = rounded.max(before + 1).min((1 << 32) - 1 - (d - 1 - k) as i64);
-        let last = k + 1 == d;
-        let behind = if last { 1 << 32 } else { behind };
-        error += (l - (behind - before) as f64 * part).abs();
-        before = behind;
-        words[0] = if last { CERTAIN } else { behind as u32 };
-        words[1] = entry.place | u32::from(entry.value < 0.0) << 31;
-    }
-    if let [certain, to] = &mut words[2 * d..] {
-        // Entries are read two at a time; nothing gets as far as this one.
-        (*certain, *to) = (CERTAIN, own);
-    }
-    error
 }
 
 #[cfg(test)]
