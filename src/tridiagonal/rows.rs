@@ -244,4 +244,24 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_a_rank_sends_does_not_grow_with_the_rows() {
+        let plain = Options::default();
+        let mut most = 0;
+        for n in [1, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
+            for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
+                for size in 2..=8 {
+                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let (_, grain, _) = grain(n, n * batch, false, None, size);
+                    let units: Vec<usize> = shares.map(|share| grain.units(share.rows)).collect();
+                    most = most.max(units.iter().copied().max().unwrap_or(0));
+                    assert!(units.iter().all(|&units| units <= 65), "{n} x {batch}: {units:?}");
+                    // No unit lies on two ranks.
+                    assert_eq!(units.iter().sum::<usize>(), grain.units(n * batch));
+                }
+            }
+        }
+        assert!(most >= 32, "{most} units at most");
+    }
 }

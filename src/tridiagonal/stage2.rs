@@ -7,7 +7,7 @@ use super::blocks::{self, BlockTop, Cut};
 use super::chunk::{Chunk, Kind, Pieces, Work};
 use super::interface;
 use super::kernels::both;
-use super::partition::{self, Top};
+use super::partition::{self, Leaving, Top};
 use super::unit::Number;
 use crate::Result;
 use crate::lane::{Lane, Launch};
@@ -86,8 +86,8 @@ impl<T: Number> Stage2<T> {
     pub(super) fn bring(&self, lane: &Lane, pieces: &Pieces<T>) -> Result<()> {
         match self {
             Self::Tiles(tiles) => tiles.0.as_ref().map_or(Ok(()), |units| {
-                lane.send(&pieces.numbers, &units.units, 0)?;
-                lane.send(&pieces.flags, &units.flags, 0)
+                lane.send(&pieces.numbers[..6 * units.count], &units.units, 0)?;
+                lane.send(&pieces.flags[..units.count], &units.flags, 0)
             }),
             Self::Blocks(blocks) => {
                 blocks.0.as_ref().map_or(Ok(()), |whole| lane.send(&pieces.numbers, &whole.system, 0))
@@ -135,7 +135,10 @@ impl<T: Number> Stage2<T> {
     pub(super) fn take(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
         match self {
             Self::Tiles(tiles) => {
-                tiles.0.as_ref().map_or(Ok(()), |units| lane.fetch(&units.outer, 0, &mut pieces.answers))
+                let take = |units: &partition::Level<T>| {
+                    lane.fetch(&units.outer, 0, &mut pieces.answers[..2 * units.count])
+                };
+                tiles.0.as_ref().map_or(Ok(()), take)
             }
             Self::Blocks(blocks) => {
                 blocks.0.as_ref().map_or(Ok(()), |whole| lane.fetch(&whole.x, 0, &mut pieces.answers))
@@ -147,5 +150,27 @@ impl<T: Number> Stage2<T> {
     /// What flags of chunks and of this are together.
     pub(super) fn together(flags: impl IntoIterator<Item = u32>) -> u32 {
         flags.into_iter().fold(0, both)
+    }
+}
+
+impl<T: Number> Leaving<T> {
+    /// Makes the units of a rank's chunks those that leave it.
+    pub(super) fn join(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
+        let (given, units) = (self.given(), self.units());
+        lane.send(&pieces.numbers[..6 * given.count], &given.units, 0)?;
+        lane.send(&pieces.flags[..given.count], &given.flags, 0)?;
+        lane.enqueue(&self.up().collect::<Vec<_>>())?;
+        lane.fetch(&units.units, 0, &mut pieces.numbers[..6 * units.count])?;
+        lane.fetch(&units.flags, 0, &mut pieces.flags[..units.count])?;
+        lane.finish()
+    }
+
+    /// Makes the unknowns next to units that left those next to the units of chunks.
+    pub(super) fn part(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
+        let (given, units) = (self.given(), self.units());
+        lane.send(&pieces.answers[..2 * units.count], &units.outer, 0)?;
+        lane.enqueue(&self.down().collect::<Vec<_>>())?;
+        lane.fetch(&given.outer, 0, &mut pieces.answers[..2 * given.count])?;
+        lane.finish()
     }
 }
