@@ -68,9 +68,12 @@ fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
         "tridiagonal random:90001 --pivot scaled -o OUT.npy",
         // No row is dominant, so that rows are exchanged after all, in blocks that lie on one rank each.
         "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10",
+        // Ranks make one interface system smaller there, and two here, one if they are five.
+        "tridiagonal toeplitz:1300003,1,0.5,1 -o OUT.npy --refine 0 --tolerance 1e-10",
         "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10",
         "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host",
         "tridiagonal random:50021 --block 10 --interface device -o OUT.npy",
+        "tridiagonal random:250021 --block 7 --interface device -o OUT.npy",
         "tridiagonal random:50021 --interface host -o OUT.npy",
         "tridiagonal random:50021 --block 100 --pivot scaled --lanes 2 -o OUT.npy",
     ] {

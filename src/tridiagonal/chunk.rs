@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::batch::{self, BatchShare};
 use super::blocks::{BlockShare, Cut};
-use super::partition::{Arrays, Grain, Leaving, Place, Share};
+use super::kernels::TILE;
+use super::leaving::Leaving;
+use super::partition::{Arrays, Grain, Place, Share};
 use super::plan::{PlanOptions, Send};
 use super::stage2::Stage2;
 use super::unit::Number;
@@ -263,6 +265,19 @@ pub(super) struct Job<'p, T> {
     pub(super) arrays: &'p [HostArray<T>; 5],
 }
 
+impl<T> Job<'_, T> {
+    /// How rows are cut into blocks, if they are.
+    fn cut(&self) -> Cut {
+        let PlanOptions { block, interface_on_host, pivot, .. } = *self.options;
+        Cut { block: block.unwrap_or(3), host: interface_on_host, pivot }
+    }
+}
+
+/// The first multiple of `rows` that is a tile or more.
+pub(super) fn at_least_a_tile(rows: usize) -> usize {
+    rows * TILE.div_ceil(rows)
+}
+
 /// Chunks, and what puts their pieces together.
 pub(super) struct Cutting<'a, T> {
     pub(super) chunks: Vec<Chunk<'a, T>>,
@@ -286,7 +301,7 @@ pub(super) fn grain(
     if let Some(block) = block
         && rows > 1
     {
-        let (rows, tail) = Cut::grain(block);
+        let (rows, tail) = Cut::grain(block, 0);
         return (Kind::Blocks, Grain { rows, levels: 0 }, tail);
     }
     // One row is no block: its unit says all.
@@ -302,12 +317,21 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
     let mut parts = lanes.len();
     let mut first = None;
     let ranks = job.ranks;
-    let (kind, of_rank, tail) = grain(job.n, job.all, job.cyclic, job.options.block, ranks.size());
+    let (kind, mut of_rank, tail) = grain(job.n, job.all, job.cyclic, job.options.block, ranks.size());
+    if kind == Kind::Blocks {
+        // Interface systems of one level leave all ranks.
+        of_rank.levels = match job.rows {
+            0 => u32::MAX,
+            _ => job.cut().levels(job.first, job.all),
+        };
+        of_rank.levels = ranks.least(u64::from(of_rank.levels)) as u32;
+    }
     loop {
         // A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to stage 2.
         let grain = match (kind, parts) {
             (Kind::Tiles, 1) if !ranks.several() => Grain::TILES,
             (Kind::Tiles, 2..) => Grain::of_chunks(job.all, parts * ranks.size()),
+            (Kind::Blocks, _) => Grain { rows: at_least_a_tile(of_rank.rows), levels: 0 },
             _ => of_rank,
         };
         let grain = if ranks.several() && grain.levels > of_rank.levels { of_rank } else { grain };
@@ -347,11 +371,13 @@ fn cut_into<'a, T: Number>(
     let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
     let longest = ranges.iter().map(Range::len).max().unwrap_or(0);
     let count = ranges.len();
-    let blocks =
-        Cut { block: options.block.unwrap_or(3), host: options.interface_on_host, pivot: options.pivot };
+    let blocks = job.cut();
     let items = match kind {
         Kind::Tiles if job.ranks.several() => of_rank.units(job.all),
         Kind::Tiles => grain.units(job.all),
+        Kind::Blocks if job.ranks.several() => {
+            (0..=of_rank.levels).fold(job.all, |rows, _| 2 * rows.div_ceil(blocks.block))
+        }
         Kind::Blocks => 2 * blocks.blocks(0, job.all, job.all),
         Kind::Whole => 0,
     };
@@ -361,9 +387,12 @@ fn cut_into<'a, T: Number>(
         true => Some(Stage2::of_all(&lanes[0], kind, items, job.cyclic, blocks)?),
         false => None,
     };
-    let leaving = match of_rank.levels - grain.levels.min(of_rank.levels) {
-        levels @ 1.. if job.ranks.several() && rows > 0 => {
-            Some(Leaving::new(&lanes[0], grain.units(rows), levels)?)
+    let leaving = match (kind, of_rank.levels.saturating_sub(grain.levels)) {
+        _ if rows == 0 || !job.ranks.several() => None,
+        (Kind::Tiles, levels @ 1..) => Some(Leaving::tiles(&lanes[0], grain.units(rows), levels)?),
+        (Kind::Blocks, levels @ 1..) => {
+            let here = job.first..job.first + rows;
+            Some(Leaving::blocks(&lanes[0], here, job.all, blocks, levels)?)
         }
         _ => None,
     };

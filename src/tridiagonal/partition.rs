@@ -69,17 +69,18 @@ impl<T: Number> Level<T> {
 }
 
 /// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
-const OF_A_RANK: usize = 32;
+pub(super) const OF_A_RANK: usize = 32;
 /// Units of a chunk at least, which need not travel as far.
 const OF_A_CHUNK: usize = 256;
 
 /// Where rows may be cut, and what leaves a part of them. Units of 128 rows are the leaves of a binary tree, which depends
-/// on the number of all rows alone; a part leaves nodes of it to be joined with those of others.
+/// on the number of all rows alone; a part leaves nodes of it to be joined with those of others. In blocks the levels are
+/// those of interface systems that a part goes through by itself beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
     /// Rows between two places.
     pub rows: usize,
-    /// Levels of the tree below a unit that leaves a part: it is one of 128·2^levels rows.
+    /// Levels below what leaves a part: a unit is one of 128·2^levels rows.
     pub levels: u32,
 }
 
@@ -87,7 +88,7 @@ impl Grain {
     /// Cuts at tiles, and units as stage 1 leaves them.
     pub const TILES: Self = Self { rows: TILE, levels: 0 };
 
-    /// The grain for `rows` rows on so many ranks: the coarsest of which each has 32, so that it sends 65 units at most,
+    /// The grain for `rows` rows on so many ranks: the coarsest of which each has 32, so that it sends 64 units at most,
     /// however many rows there are.
     pub fn of_ranks(rows: usize, ranks: usize) -> Self {
         let Self { levels, .. } = Self::coarsest(rows, OF_A_RANK * ranks);

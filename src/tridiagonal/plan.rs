@@ -13,7 +13,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::chunk::{Chunk, Job, Kind, Pieces, cut, on_lanes, split};
-use super::partition::{Arrays, Leaving, padded};
+use super::leaving::Leaving;
+use super::partition::{Arrays, padded};
 use super::rows::Span;
 use super::stage2::Stage2;
 use super::unit::Number;
@@ -201,7 +202,7 @@ impl<'a, T: Number> Plan<'a, T> {
         // Alone, a chunk keeps its piece.
         let alone = cutting.chunks.len() == 1 && !ranks.several();
         let own = cutting.chunks.last().map_or(0, |last| last.items.end);
-        let sent = cutting.leaving.as_ref().map_or(own, |leaving| leaving.units().count);
+        let sent = cutting.leaving.as_ref().map_or(own, Leaving::count);
         let room = if ranks.first() { own.max(cutting.items) } else { own };
         let items = if alone { [0; 2] } else { [sent, room] };
         let what = "the interface system";
@@ -267,7 +268,8 @@ impl<'a, T: Number> Plan<'a, T> {
         let known = || {
             let stage2 = self.stage2.flags(self.home)?;
             let chunks = self.chunks.iter().map(Chunk::flags).collect::<Result<Vec<u32>>>()?;
-            Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, self.replaced])))
+            let leaving = self.leaving.as_ref().map_or(Ok(0), |leaving| leaving.flags(self.home))?;
+            Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, leaving, self.replaced])))
         };
         let ranks = self.span.ranks;
         let known = ranks.agree(known())?;

@@ -7,7 +7,7 @@ use super::blocks::{self, BlockTop, Cut};
 use super::chunk::{Chunk, Kind, Pieces, Work};
 use super::interface;
 use super::kernels::both;
-use super::partition::{self, Leaving, Top};
+use super::partition::{self, Top};
 use super::unit::Number;
 use crate::Result;
 use crate::lane::{Lane, Launch};
@@ -89,9 +89,12 @@ impl<T: Number> Stage2<T> {
                 lane.send(&pieces.numbers[..6 * units.count], &units.units, 0)?;
                 lane.send(&pieces.flags[..units.count], &units.flags, 0)
             }),
-            Self::Blocks(blocks) => {
-                blocks.0.as_ref().map_or(Ok(()), |whole| lane.send(&pieces.numbers, &whole.system, 0))
-            }
+            Self::Blocks(blocks) => blocks.0.as_ref().map_or(Ok(()), |whole| {
+                let mut columns = pieces.numbers.chunks(pieces.room.max(1)).enumerate();
+                columns.try_for_each(|(k, column)| {
+                    lane.send(&column[..whole.rows], &whole.system, k * whole.rows)
+                })
+            }),
             Self::Nothing | Self::Host => Ok(()),
         }
     }
@@ -141,7 +144,9 @@ impl<T: Number> Stage2<T> {
                 tiles.0.as_ref().map_or(Ok(()), take)
             }
             Self::Blocks(blocks) => {
-                blocks.0.as_ref().map_or(Ok(()), |whole| lane.fetch(&whole.x, 0, &mut pieces.answers))
+                let take =
+                    |whole: &blocks::Level<T>| lane.fetch(&whole.x, 0, &mut pieces.answers[..=whole.rows]);
+                blocks.0.as_ref().map_or(Ok(()), take)
             }
             Self::Nothing | Self::Host => Ok(()),
         }
@@ -150,27 +155,5 @@ impl<T: Number> Stage2<T> {
     /// What flags of chunks and of this are together.
     pub(super) fn together(flags: impl IntoIterator<Item = u32>) -> u32 {
         flags.into_iter().fold(0, both)
-    }
-}
-
-impl<T: Number> Leaving<T> {
-    /// Makes the units of a rank's chunks those that leave it.
-    pub(super) fn join(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
-        let (given, units) = (self.given(), self.units());
-        lane.send(&pieces.numbers[..6 * given.count], &given.units, 0)?;
-        lane.send(&pieces.flags[..given.count], &given.flags, 0)?;
-        lane.enqueue(&self.up().collect::<Vec<_>>())?;
-        lane.fetch(&units.units, 0, &mut pieces.numbers[..6 * units.count])?;
-        lane.fetch(&units.flags, 0, &mut pieces.flags[..units.count])?;
-        lane.finish()
-    }
-
-    /// Makes the unknowns next to units that left those next to the units of chunks.
-    pub(super) fn part(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
-        let (given, units) = (self.given(), self.units());
-        lane.send(&pieces.answers[..2 * units.count], &units.outer, 0)?;
-        lane.enqueue(&self.down().collect::<Vec<_>>())?;
-        lane.fetch(&given.outer, 0, &mut pieces.answers[..2 * given.count])?;
-        lane.finish()
     }
 }
