@@ -294,4 +294,18 @@ mod tests {
         }
         assert!(most >= 32, "{most} units at most");
     }
+
+    #[test]
+    fn ranks_make_interface_systems_smaller_where_devices_would() {
+        let plain = Options::default();
+        let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
+        for (n, size, levels) in
+            [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
+        {
+            let shares = (0..size).map(|r| Span::share(n, 1, false, &plain, rank(r, size)));
+            assert_eq!(shares.map(|share| cut.levels(share.first, n)).min(), Some(levels), "{n} on {size}");
+        }
+        // What the host is to solve reaches it as it is.
+        assert_eq!(Cut { host: true, ..cut }.levels(1 << 20, 1 << 24), 0);
+    }
 }
