@@ -44,6 +44,10 @@ impl Span {
 
     /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
     /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
+    ///
+    /// A rank sends 64 units of two interface rows at most, 56 bytes each, to rank 0. In blocks of 32 rows it sends rows of an
+    /// interface system, 32 bytes each: 1026 at most, or all ranks together 4096. Of systems of several rings it sends nothing;
+    /// of those with the interface on the host two rows a block.
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
