@@ -1,16 +1,17 @@
-// The unknowns next to each of 256 units, from those next to all of them together.
+// The unknowns next to each of up to 256 units, from those next to all of them together.
 // One thread a unit; what tridiagonal_merge left in the units' places is gone through from the root of the tree down.
-// Reads 6 numbers a unit and 2 a tile, writes 2 a unit.
+// Reads 6 numbers a unit and 2 of all together, writes 2 a unit.
 alias real = f64;
 
 struct Params {
     step: u32,
     count: u32,   // units
+    levels: u32,  // of the tree: 2^levels units, 256 at most, lie together
 }
 var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> units: array<vec2<real>>;
-@group(0) @binding(1) var<storage, read> above: array<vec2<real>>;  // x_left and x_right of each tile of units
+@group(0) @binding(1) var<storage, read> above: array<vec2<real>>;  // x_left and x_right of units that lie together
 @group(0) @binding(2) var<storage, read_write> outer: array<vec2<real>>;  // x_left and x_right of each unit
 
 // Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
@@ -29,6 +30,10 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let tile = group.y * groups.x + group.x;
     let unit = tile * 256u + local;
     let own = slot(local);
+    // Of the units that lie together the thread's is number `place`.
+    let fan = 1u << p.levels;
+    let place = local & (fan - 1u);
+    let base = local - place;
     // Behind the last unit: the first unknown of what follows is x_right of all.
     var v0 = vec2<real>(real(0), real(0));
     var v1 = vec2<real>(real(0), real(0));
@@ -38,20 +43,20 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         v0 = units[3u * unit];
         v1 = units[3u * unit + 1u];
         v2 = units[3u * unit + 2u];
+        ends = above[unit >> p.levels];
     }
-    if tile * 256u < p.count { ends = above[tile]; }
     u0[own] = v0.x; u1[own] = v0.y; u2[own] = v1.x;
     u3[own] = v1.y; u4[own] = v2.x; u5[own] = v2.y;
     for (var half = 128u; half > 0u; half >>= 1u) {
         workgroupBarrier();
-        if local < 128u / half {
-            let start = 2u * local * half;
-            let between = slot(start + half - 1u);
+        let start = 2u * place * half;
+        if start + half < fan {
+            let between = slot(base + start + half - 1u);
             let end = start + 2u * half - 1u;
             var left = ends.x;
             var right = ends.y;
-            if start > 0u { left = u0[slot(start - 1u)]; }
-            if end < 255u { right = u1[slot(end)]; }
+            if start > 0u { left = u0[slot(base + start - 1u)]; }
+            if end < fan - 1u { right = u1[slot(base + end)]; }
             let y = fma(-u2[between], right, fma(-u1[between], left, u0[between]));
             let z = fma(-u5[between], right, fma(-u4[between], left, u3[between]));
             u0[between] = y;
@@ -62,8 +67,8 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     if unit < p.count {
         var left = ends.x;
         var right = ends.y;
-        if local > 0u { left = u0[slot(local - 1u)]; }
-        if local < 255u { right = u1[slot(local)]; }
+        if place > 0u { left = u0[slot(local - 1u)]; }
+        if place < fan - 1u { right = u1[slot(local)]; }
         outer[unit] = vec2<real>(left, right);
     }
 }

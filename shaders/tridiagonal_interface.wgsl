@@ -1,12 +1,14 @@
 // The interface system of one workgroup: the unknowns next to each of its units, from those next to all of them.
-// A thread joins `share` units in order, a tree of 8 levels the 256 results, and back. Where the system is cyclic, its
-// last unknown is x_left of all and its first x_right. Reads 12 numbers a unit, writes 8.
+// A binary tree over the units, as tridiagonal_merge's: a thread joins `share` of them, a power of two up to 8, and `width`
+// threads the results, another power of two; and back. Where the system is cyclic, its last unknown is x_left of all and its
+// first x_right. Reads 12 numbers a unit, writes 8.
 alias real = f64;
 
 struct Params {
     step: u32,
-    count: u32,   // units
+    count: u32,   // units, at most share * width
     share: u32,   // units of a thread
+    width: u32,   // threads that have some
     ring: u32,    // 1: the system is cyclic
     small: u32,   // pivots of at most 4^-small are flagged
 }
@@ -15,7 +17,7 @@ var<immediate> p: Params;
 @group(0) @binding(0) var<storage, read> units: array<vec2<real>>;
 @group(0) @binding(1) var<storage, read> flags: array<u32>;
 @group(0) @binding(2) var<storage, read> ends: array<vec2<real>>;  // x_left and x_right of all units
-@group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;  // what gives the unknowns at a unit's left end
+@group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;  // what gives the unknowns between units of a thread
 @group(0) @binding(4) var<storage, read_write> outer: array<vec2<real>>;  // x_left and x_right of each unit
 @group(0) @binding(5) var<storage, read_write> above: array<vec2<real>>;  // all units as one
 @group(0) @binding(6) var<storage, read_write> flags_above: array<u32>;
@@ -34,40 +36,108 @@ fn slot(s: u32) -> u32 { return s + (s >> 4u); }
 // Small pivots are counted, the bit above says that a row is not dominant.
 fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
 
+// A unit: x_first = f.x - f.y x_left - f.z x_right, x_last = l.x - l.y x_left - l.z x_right; and its flags.
+struct Unit { f: vec3<real>, l: vec3<real>, bad: u32 }
+// Two units as one, and the two unknowns between them.
+struct Joined { whole: Unit, y: vec3<real>, z: vec3<real> }
+
+fn joined(a: Unit, b: Unit, small: real) -> Joined {
+    let det = fma(-a.l.z, b.f.y, real(1));
+    let g = real(1) / det;
+    let y = vec3<real>(g * fma(-a.l.z, b.f.x, a.l.x), g * a.l.y, -g * a.l.z * b.f.z);
+    let z = vec3<real>(g * fma(-b.f.y, a.l.x, b.f.x), -g * b.f.y * a.l.y, g * b.f.z);
+    let f = vec3<real>(fma(-a.f.z, z.x, a.f.x), fma(-a.f.z, z.y, a.f.y), -a.f.z * z.z);
+    let l = vec3<real>(fma(-b.l.y, y.x, b.l.x), -b.l.y * y.y, fma(-b.l.y, y.z, b.l.z));
+    return Joined(Unit(f, l, both(a.bad, b.bad) + select(0u, 1u, abs(det) <= small)), y, z);
+}
+
+fn given(unit: u32) -> Unit {
+    // No unit: x_first is x_right and x_last is x_left.
+    var v0 = vec2<real>(real(0), real(0));
+    var v1 = vec2<real>(real(-1), real(0));
+    var v2 = vec2<real>(real(-1), real(0));
+    var bad = 0u;
+    if unit < p.count {
+        v0 = units[3u * unit];
+        v1 = units[3u * unit + 1u];
+        v2 = units[3u * unit + 2u];
+        bad = flags[unit];
+    }
+    return Unit(vec3<real>(v0.x, v0.y, v1.x), vec3<real>(v1.y, v2.x, v2.y), bad);
+}
+
+fn keep(unit: u32, between: Joined) {
+    if unit < p.count {
+        nodes[3u * unit] = between.y.xy;
+        nodes[3u * unit + 1u] = vec2<real>(between.y.z, between.z.x);
+        nodes[3u * unit + 2u] = between.z.yz;
+    }
+}
+
+// The unknowns on both sides of the right end of a unit.
+struct Node { y: vec3<real>, z: vec3<real> }
+
+fn kept(unit: u32) -> Node {
+    // Behind the last unit: the first unknown of what follows is x_right of all.
+    var v0 = vec2<real>(real(0), real(0));
+    var v1 = vec2<real>(real(0), real(0));
+    var v2 = vec2<real>(real(0), real(-1));
+    if unit < p.count {
+        v0 = nodes[3u * unit];
+        v1 = nodes[3u * unit + 1u];
+        v2 = nodes[3u * unit + 2u];
+    }
+    return Node(vec3<real>(v0.x, v0.y, v1.x), vec3<real>(v1.y, v2.x, v2.y));
+}
+
+fn between(node: Node, left: real, right: real) -> vec2<real> {
+    return vec2<real>(
+        fma(-node.y.z, right, fma(-node.y.y, left, node.y.x)),
+        fma(-node.z.z, right, fma(-node.z.y, left, node.z.x)),
+    );
+}
+
 @compute @workgroup_size(256)
 fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     let root = real(1u << p.small);
     let small = real(1) / (root * root);
-    let first = min(local * p.share, p.count);
-    let last = min(first + p.share, p.count);
-    // No unit: x_first is x_right and x_last is x_left.
-    var f = vec3<real>(real(0), real(0), real(-1));
-    var l = vec3<real>(real(0), real(-1), real(0));
-    var bad = 0u;
-    for (var unit = first; unit < last; unit++) {
-        let v0 = units[3u * unit];
-        let v1 = units[3u * unit + 1u];
-        let v2 = units[3u * unit + 2u];
-        let det = fma(-l.z, v0.y, real(1));
-        let g = real(1) / det;
-        let y = vec3<real>(g * fma(-l.z, v0.x, l.x), g * l.y, -g * l.z * v1.x);
-        let z = vec3<real>(g * fma(-v0.y, l.x, v0.x), -g * v0.y * l.y, g * v1.x);
-        bad = both(bad, flags[unit]) + select(0u, 1u, abs(det) <= small);
-        f = vec3<real>(fma(-f.z, z.x, f.x), fma(-f.z, z.y, f.y), -f.z * z.z);
-        l = vec3<real>(fma(-v2.x, y.x, v1.y), -v2.x * y.y, fma(-v2.x, y.z, v2.y));
-        nodes[3u * unit] = y.xy;
-        nodes[3u * unit + 1u] = vec2<real>(y.z, z.x);
-        nodes[3u * unit + 2u] = z.yz;
+    let first = local * p.share;
+    // None, or the only one.
+    var whole = given(select(p.count, first, p.share == 1u));
+    if p.share > 1u && first < p.count {
+        // Left halves of four and of eight, which wait for the right ones.
+        var two = whole;
+        var four = whole;
+        for (var i = 0u; i < p.share; i += 2u) {
+            let pair = joined(given(first + i), given(first + i + 1u), small);
+            keep(first + i, pair);
+            whole = pair.whole;
+            if (i & 2u) == 0u {
+                two = whole;
+            } else {
+                let pairs = joined(two, whole, small);
+                keep(first + i - 1u, pairs);
+                whole = pairs.whole;
+                if (i & 4u) == 0u {
+                    four = whole;
+                } else {
+                    let fours = joined(four, whole, small);
+                    keep(first + i - 3u, fours);
+                    whole = fours.whole;
+                }
+            }
+        }
     }
     let own = slot(local);
-    u0[own] = f.x; u1[own] = f.y; u2[own] = f.z;
-    u3[own] = l.x; u4[own] = l.y; u5[own] = l.z;
-    flag[own] = bad;
+    u0[own] = whole.f.x; u1[own] = whole.f.y; u2[own] = whole.f.z;
+    u3[own] = whole.l.x; u4[own] = whole.l.y; u5[own] = whole.l.z;
+    flag[own] = whole.bad;
     for (var half = 1u; half < 256u; half <<= 1u) {
         workgroupBarrier();
-        if local < 128u / half {
-            let a = slot((2u * local + 1u) * half - 1u);
-            let b = slot((2u * local + 2u) * half - 1u);
+        let behind = (2u * local + 1u) * half;
+        if behind < p.width {
+            let a = slot(behind - 1u);
+            let b = slot(behind + half - 1u);
             let det = fma(-u5[a], u1[b], real(1));
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
@@ -85,7 +155,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
         }
     }
     workgroupBarrier();
-    let all = slot(255u);
+    let all = slot(p.width - 1u);
     let r0 = vec2<real>(u0[all], u1[all]);
     let r1 = vec2<real>(u2[all], u3[all]);
     let r2 = vec2<real>(u4[all], u5[all]);
@@ -106,32 +176,48 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     }
     for (var half = 128u; half > 0u; half >>= 1u) {
         workgroupBarrier();
-        if local < 128u / half {
-            let start = 2u * local * half;
-            let between = slot(start + half - 1u);
+        let start = 2u * local * half;
+        if start + half < p.width {
+            let middle = slot(start + half - 1u);
             let end = start + 2u * half - 1u;
             var left = ends_.x;
             var right = ends_.y;
             if start > 0u { left = u0[slot(start - 1u)]; }
-            if end < 255u { right = u1[slot(end)]; }
-            let y = fma(-u2[between], right, fma(-u1[between], left, u0[between]));
-            let z = fma(-u5[between], right, fma(-u4[between], left, u3[between]));
-            u0[between] = y;
-            u1[between] = z;
+            if end < p.width - 1u { right = u1[slot(end)]; }
+            let y = fma(-u2[middle], right, fma(-u1[middle], left, u0[middle]));
+            let z = fma(-u5[middle], right, fma(-u4[middle], left, u3[middle]));
+            u0[middle] = y;
+            u1[middle] = z;
         }
     }
     workgroupBarrier();
+    if first >= p.count { return; }
     var left = ends_.x;
     var right = ends_.y;
     if local > 0u { left = u0[slot(local - 1u)]; }
-    if local < 255u { right = u1[slot(local)]; }
-    for (var unit = last; unit > first; unit--) {
-        let v0 = nodes[3u * unit - 3u];
-        let v1 = nodes[3u * unit - 2u];
-        let v2 = nodes[3u * unit - 1u];
-        let y = fma(-v1.x, right, fma(-v0.y, left, v0.x));
-        let z = fma(-v2.y, right, fma(-v2.x, left, v1.y));
-        outer[unit - 1u] = vec2<real>(y, right);
-        right = z;
+    if local < p.width - 1u { right = u1[slot(local)]; }
+    if p.share == 1u {
+        outer[first] = vec2<real>(left, right);
+        return;
+    }
+    for (var i = 0u; i < p.share; i += 2u) {
+        let unit = first + i;
+        // What may be asked for is asked for before any of it is needed.
+        let eight = kept(first + min(3u, p.share - 1u));
+        let four = kept(first + (i & 4u) + 1u);
+        let two = kept(unit);
+        var before = left;
+        var behind = right;
+        if p.share > 4u {
+            let x = between(eight, before, behind);
+            if (i & 4u) == 0u { behind = x.y; } else { before = x.x; }
+        }
+        if p.share > 2u {
+            let x = between(four, before, behind);
+            if (i & 2u) == 0u { behind = x.y; } else { before = x.x; }
+        }
+        let x = between(two, before, behind);
+        if unit < p.count { outer[unit] = vec2<real>(before, x.y); }
+        if unit + 1u < p.count { outer[unit + 1u] = vec2<real>(x.x, behind); }
     }
 }

@@ -1,12 +1,13 @@
-// 256 units, the next level's tile, become one: its first and last unknown as functions of the unknowns next to it.
-// One thread a unit, joined in a tree of 8 levels; in the place of a unit stays what gives the two unknowns at its right
-// end: y = u0 - u1 x_left - u2 x_right, z = u3 - u4 x_left - u5 x_right. Reads and writes 6 numbers a unit.
+// Up to 256 units become one: its first and last unknown as functions of the unknowns next to it.
+// One thread a unit, joined in a tree of `levels` levels; in the place of a unit stays what gives the two unknowns at its
+// right end: y = u0 - u1 x_left - u2 x_right, z = u3 - u4 x_left - u5 x_right. Reads and writes 6 numbers a unit.
 alias real = f64;
 
 struct Params {
     step: u32,
     count: u32,   // units
     small: u32,   // pivots of at most 4^-small are flagged
+    levels: u32,  // 2^levels units become one, 256 at most
 }
 var<immediate> p: Params;
 
@@ -34,6 +35,10 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
       @builtin(local_invocation_index) local: u32) {
     let tile = group.y * groups.x + group.x;
     let unit = tile * 256u + local;
+    // Of the units that become one the thread's is number `place`.
+    let fan = 1u << p.levels;
+    let place = local & (fan - 1u);
+    let base = local - place;
     let root = real(1u << p.small);
     let small = real(1) / (root * root);
     let own = slot(local);
@@ -53,9 +58,10 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     flag[own] = bad;
     for (var half = 1u; half < 256u; half <<= 1u) {
         workgroupBarrier();
-        if local < 128u / half {
-            let a = slot((2u * local + 1u) * half - 1u);
-            let b = slot((2u * local + 2u) * half - 1u);
+        let behind = (2u * place + 1u) * half;
+        if behind < fan {
+            let a = slot(base + behind - 1u);
+            let b = slot(base + behind + half - 1u);
             let det = fma(-u5[a], u1[b], real(1));
             let g = real(1) / det;
             let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
@@ -78,11 +84,12 @@ fn tridiagonal_merge(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
         units[3u * unit + 1u] = vec2<real>(u2[own], u3[own]);
         units[3u * unit + 2u] = vec2<real>(u4[own], u5[own]);
     }
-    if local == 0u && unit < p.count {
-        let all = slot(255u);
-        above[3u * tile] = vec2<real>(u0[all], u1[all]);
-        above[3u * tile + 1u] = vec2<real>(u2[all], u3[all]);
-        above[3u * tile + 2u] = vec2<real>(u4[all], u5[all]);
-        flags_above[tile] = flag[all];
+    if place == 0u && unit < p.count {
+        let all = slot(base + fan - 1u);
+        let whole = unit >> p.levels;
+        above[3u * whole] = vec2<real>(u0[all], u1[all]);
+        above[3u * whole + 1u] = vec2<real>(u2[all], u3[all]);
+        above[3u * whole + 2u] = vec2<real>(u4[all], u5[all]);
+        flags_above[whole] = flag[all];
     }
 }

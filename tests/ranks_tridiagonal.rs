@@ -24,13 +24,16 @@ fn unknowns_have_the_bits_of_one_process() {
         // One cut is possible at most, so most ranks have no row.
         "tridiagonal random:4500 -o OUT.csv",
         "tridiagonal random:1 -o OUT.txt",
-        // Units that leave their rank are of 32 768 rows on one rank and on two, of 128 on three and five.
+        // Ranks join seven, six and five levels of units, of the larger system nine, eight and seven.
         "tridiagonal random:1200003 --refine 0 -o OUT.npy",
+        "tridiagonal random:4500001 --refine 0 -o OUT.npy",
         "tridiagonal laplace:100003 --seed 5 -o OUT.npy",
         "tridiagonal random:40011 --transpose -o OUT.npy",
         "tridiagonal random:70001 --precision f32 --tolerance 1e-5 -o OUT.npy",
         // Each rank's lanes cut its rows again.
         "tridiagonal random:60013 --lanes 3 -o OUT.npy",
+        // These join three levels of units or one, and their rank the others.
+        "tridiagonal random:1200003 --lanes 2 --refine 0 -o OUT.npy",
     ] {
         bits_of_one_process(&Place::new(), &format!("{line} --device cpu --quiet"));
     }
@@ -44,6 +47,7 @@ fn rings_and_many_systems_have_the_bits_of_one_process() {
     for line in [
         "tridiagonal toeplitz:50001,-1,2.5,-1.2 --cyclic -o OUT.npy",
         "tridiagonal toeplitz:30001,-1,2.5,-1.2 --cyclic --transpose -o OUT.npy",
+        "tridiagonal toeplitz:900001,-1,2.5,-1.2 --cyclic --refine 0 --lanes 2 -o OUT.npy",
         // Whole rings, two a rank or none.
         "tridiagonal toeplitz:3001,-1,2.5,-1.2,4 --cyclic --transpose -o OUT.npy",
         // Systems that lie on two ranks, and systems that are solved whole.
@@ -64,9 +68,12 @@ fn blocks_and_exchanged_rows_have_the_bits_of_one_process() {
         "tridiagonal random:90001 --pivot scaled -o OUT.npy",
         // No row is dominant, so that rows are exchanged after all, in blocks that lie on one rank each.
         "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10",
+        // Ranks make one interface system smaller there, and two here, one if they are five.
+        "tridiagonal toeplitz:1300003,1,0.5,1 -o OUT.npy --refine 0 --tolerance 1e-10",
         "tridiagonal toeplitz:99,1,0.5,1,3000 -o OUT.npy --tolerance 1e-10",
         "tridiagonal toeplitz:170003,1,0.5,1 -o OUT.npy --tolerance 1e-10 --interface host",
         "tridiagonal random:50021 --block 10 --interface device -o OUT.npy",
+        "tridiagonal random:250021 --block 7 --interface device -o OUT.npy",
         "tridiagonal random:50021 --interface host -o OUT.npy",
         "tridiagonal random:50021 --block 100 --pivot scaled --lanes 2 -o OUT.npy",
     ] {
@@ -80,7 +87,7 @@ fn a_gpus_lanes_have_the_bits_of_one_lane_too() {
         return;
     }
     let place = Place::new();
-    let line = "tridiagonal random:70001 --lanes 1 --device wgpu:0 --quiet -o OUT.npy";
+    let line = "tridiagonal random:270001 --lanes 1 --device wgpu:0 --refine 0 --quiet -o OUT.npy";
     if place.kolmo(&line.replace("OUT", "alone")).code == 2 {
         let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
         assert!(!required.split(',').any(|d| d == "wgpu:0"), "wgpu:0 is required");

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use super::batch::{self, BatchShare};
 use super::blocks::{BlockShare, Cut};
+use super::kernels::TILE;
+use super::leaving::Leaving;
 use super::partition::{Arrays, Grain, Place, Share};
 use super::plan::{PlanOptions, Send};
 use super::stage2::Stage2;
@@ -184,8 +186,8 @@ pub(super) struct Piece<'p, T> {
 #[derive(Debug)]
 pub(super) struct Pieces<T> {
     pub(super) kind: Kind,
-    /// Units, or rows of the interface system: those here, and how many there is room for.
-    pub(super) own: usize,
+    /// Units, or rows of the interface system: those that leave this rank, and how many there is room for.
+    pub(super) sent: usize,
     pub(super) room: usize,
     pub(super) numbers: HostArray<T>,
     pub(super) flags: HostArray<u32>,
@@ -197,14 +199,13 @@ impl<T: Number> Pieces<T> {
     /// None.
     pub(super) fn none() -> Self {
         let (numbers, answers) = (HostArray::plain(0), HostArray::plain(0));
-        Self { kind: Kind::Whole, own: 0, room: 0, numbers, flags: HostArray::plain(0), answers }
+        Self { kind: Kind::Whole, sent: 0, room: 0, numbers, flags: HostArray::plain(0), answers }
     }
 
-    /// Room for `room` items, `own` of which come from here.
+    /// Room for `room` items, `sent` of which leave this rank.
     pub(super) fn new(
         kind: Kind,
-        own: usize,
-        room: usize,
+        [sent, room]: [usize; 2],
         array: impl Fn(usize) -> Result<HostArray<T>>,
         flags: impl Fn(usize) -> Result<HostArray<u32>>,
     ) -> Result<Self> {
@@ -213,7 +214,8 @@ impl<T: Number> Pieces<T> {
             Kind::Blocks => [4 * room, 0, room + 1],
             Kind::Whole => [0; 3],
         };
-        Ok(Self { kind, own, room, numbers: array(numbers)?, flags: flags(marks)?, answers: array(answers)? })
+        let (numbers, flags, answers) = (array(numbers)?, flags(marks)?, array(answers)?);
+        Ok(Self { kind, sent, room, numbers, flags, answers })
     }
 
     /// Where the pieces of chunks go, which are consecutive.
@@ -258,11 +260,22 @@ pub(super) struct Job<'p, T> {
     pub(super) all: usize,
     pub(super) cyclic: bool,
     pub(super) ranks: Ranks,
-    /// Joins of units within a chunk at most.
-    pub(super) joins: usize,
     pub(super) options: &'p PlanOptions,
     /// dl, d, du, b and x on the host.
     pub(super) arrays: &'p [HostArray<T>; 5],
+}
+
+impl<T> Job<'_, T> {
+    /// How rows are cut into blocks, if they are.
+    fn cut(&self) -> Cut {
+        let PlanOptions { block, interface_on_host, pivot, .. } = *self.options;
+        Cut { block: block.unwrap_or(3), host: interface_on_host, pivot }
+    }
+}
+
+/// The first multiple of `rows` that is a tile or more.
+pub(super) fn at_least_a_tile(rows: usize) -> usize {
+    rows * TILE.div_ceil(rows)
 }
 
 /// Chunks, and what puts their pieces together.
@@ -270,30 +283,31 @@ pub(super) struct Cutting<'a, T> {
     pub(super) chunks: Vec<Chunk<'a, T>>,
     pub(super) stage2: Stage2<T>,
     pub(super) kind: Kind,
-    /// Joins of units within a chunk, and items of all ranks.
-    pub(super) joins: usize,
+    /// What joins the units of the chunks before they leave this rank, where chunks do not do it.
+    pub(super) leaving: Option<Leaving<T>>,
+    /// Items that leave all ranks.
     pub(super) items: usize,
 }
 
-/// How `rows` rows of systems of `n` each may be cut: worked on as what, at multiples of so many rows, which lie at least
+/// How `rows` rows of systems of `n` each may be cut for so many ranks: worked on as what, at multiples of so many rows, which lie at least
 /// so many before the end.
 pub(super) fn grain(
     n: usize,
     rows: usize,
     cyclic: bool,
     block: Option<usize>,
-    parts: usize,
+    ranks: usize,
 ) -> (Kind, Grain, usize) {
     if let Some(block) = block
         && rows > 1
     {
-        let (rows, tail) = Cut::grain(block);
-        return (Kind::Blocks, Grain { rows, joins: 0 }, tail);
+        let (rows, tail) = Cut::grain(block, 0);
+        return (Kind::Blocks, Grain { rows, levels: 0 }, tail);
     }
     // One row is no block: its unit says all.
     match batch::tile(n, rows / n) {
-        Some(rows) if block.is_none() && !cyclic => (Kind::Whole, Grain { rows, joins: 0 }, 1),
-        _ => (Kind::Tiles, Grain::of(rows, parts), 1),
+        Some(rows) if block.is_none() && !cyclic => (Kind::Whole, Grain { rows, levels: 0 }, 1),
+        _ => (Kind::Tiles, Grain::of_ranks(rows, ranks), 1),
     }
 }
 
@@ -302,14 +316,27 @@ pub(super) fn grain(
 pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<Cutting<'a, T>> {
     let mut parts = lanes.len();
     let mut first = None;
+    let ranks = job.ranks;
+    let (kind, mut of_rank, tail) = grain(job.n, job.all, job.cyclic, job.options.block, ranks.size());
+    if kind == Kind::Blocks {
+        // Interface systems of one level leave all ranks.
+        of_rank.levels = match job.rows {
+            0 => u32::MAX,
+            _ => job.cut().levels(job.first, job.all),
+        };
+        of_rank.levels = ranks.least(u64::from(of_rank.levels)) as u32;
+    }
     loop {
-        let most = parts * job.ranks.size();
-        let (kind, mut grain, tail) = grain(job.n, job.all, job.cyclic, job.options.block, most);
-        if grain.joins > job.joins {
-            grain = Grain::TILES;
-        }
+        // A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to stage 2.
+        let grain = match (kind, parts) {
+            (Kind::Tiles, 1) if !ranks.several() => Grain::TILES,
+            (Kind::Tiles, 2..) => Grain::of_chunks(job.all, parts * ranks.size()),
+            (Kind::Blocks, _) => Grain { rows: at_least_a_tile(of_rank.rows), levels: 0 },
+            _ => of_rank,
+        };
+        let grain = if ranks.several() && grain.levels > of_rank.levels { of_rank } else { grain };
         let size = job.rows.div_ceil(parts).next_multiple_of(grain.rows);
-        match cut_into(lanes, job, kind, grain, tail, size) {
+        match cut_into(lanes, job, (kind, of_rank, tail), grain, size) {
             Err(e @ Error::OutOfMemory { .. }) if !job.options.resident => {
                 let first = first.get_or_insert(e);
                 if size <= FEWEST_ROWS.max(grain.rows) {
@@ -326,9 +353,8 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
 fn cut_into<'a, T: Number>(
     lanes: &'a [Lane],
     job: &Job<'_, T>,
-    kind: Kind,
+    (kind, of_rank, tail): (Kind, Grain, usize),
     grain: Grain,
-    tail: usize,
     size: usize,
 ) -> Result<Cutting<'a, T>> {
     let Job { n, rows, options, arrays, .. } = *job;
@@ -345,10 +371,13 @@ fn cut_into<'a, T: Number>(
     let ranges: Vec<Range<usize>> = starts.iter().zip(ends).map(|(&start, end)| start..end).collect();
     let longest = ranges.iter().map(Range::len).max().unwrap_or(0);
     let count = ranges.len();
-    let blocks =
-        Cut { block: options.block.unwrap_or(3), host: options.interface_on_host, pivot: options.pivot };
+    let blocks = job.cut();
     let items = match kind {
+        Kind::Tiles if job.ranks.several() => of_rank.units(job.all),
         Kind::Tiles => grain.units(job.all),
+        Kind::Blocks if job.ranks.several() => {
+            (0..=of_rank.levels).fold(job.all, |rows, _| 2 * rows.div_ceil(blocks.block))
+        }
         Kind::Blocks => 2 * blocks.blocks(0, job.all, job.all),
         Kind::Whole => 0,
     };
@@ -357,6 +386,15 @@ fn cut_into<'a, T: Number>(
     let stage2 = match several && job.ranks.first() {
         true => Some(Stage2::of_all(&lanes[0], kind, items, job.cyclic, blocks)?),
         false => None,
+    };
+    let leaving = match (kind, of_rank.levels.saturating_sub(grain.levels)) {
+        _ if rows == 0 || !job.ranks.several() => None,
+        (Kind::Tiles, levels @ 1..) => Some(Leaving::tiles(&lanes[0], grain.units(rows), levels)?),
+        (Kind::Blocks, levels @ 1..) => {
+            let here = job.first..job.first + rows;
+            Some(Leaving::blocks(&lanes[0], here, job.all, blocks, levels)?)
+        }
+        _ => None,
     };
     let adopted = match lanes {
         [lane] if count == 1 && kind != Kind::Blocks && !options.resident => Arrays::adopt(lane, arrays)?,
@@ -389,7 +427,7 @@ fn cut_into<'a, T: Number>(
                 (Work::Whole(Box::new(BatchShare::new(lane, rows, n, grain.rows, &window.arrays)?)), 0)
             }
             _ => {
-                let share = Share::new(lane, rows, place, &window.arrays, grain.joins)?;
+                let share = Share::new(lane, rows, place, &window.arrays, grain.levels)?;
                 let items = share.units().count;
                 (Work::Tiles(Box::new(share)), items)
             }
@@ -406,7 +444,7 @@ fn cut_into<'a, T: Number>(
         (None, [chunk]) if !several => Stage2::of(chunk, job.cyclic, blocks)?,
         _ => Stage2::Nothing,
     };
-    Ok(Cutting { chunks, stage2, kind, joins: grain.joins, items })
+    Ok(Cutting { chunks, stage2, kind, leaving, items })
 }
 
 /// Does something for every chunk of some lanes: one after the other, or with a thread for each lane.

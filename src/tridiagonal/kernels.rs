@@ -419,54 +419,86 @@ fn tridiagonal_solve<T: Number>(call: &Call<'_>) {
     );
 }
 
-/// Joins units in order; in the place of each stays what gives the unknowns at its left end.
-fn join_all<T: Number>(units: &[T], nodes: &mut [T], flags: &[u32], small: T) -> (Unit<T>, u32) {
-    let (mut whole, mut bad) = (Unit::EMPTY, 0);
-    for ((unit, node), flags) in units.chunks_exact(6).zip(nodes.chunks_exact_mut(6)).zip(flags) {
-        let (joined, between, det) = whole.join::<{ crate::lane::cpu::simd::PORTABLE }>(&Unit::of(unit));
-        bad = both(bad, *flags) + u32::from(det.size() <= small);
-        node.copy_from_slice(&between.u);
-        whole = joined;
+/// Joins 2^k units in a binary tree, those behind the last one being none; in the place of a unit stays what gives the two
+/// unknowns at its right end, where something lies behind it in the tree.
+fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (Unit<T>, u32) {
+    let count = flags.len();
+    let mut tree: Vec<Unit<T>> = units.chunks_exact(6).map(Unit::of).collect();
+    tree.resize(1 << levels, Unit::EMPTY);
+    let mut bad = flags.iter().fold(0, |all, flags| both(all, *flags));
+    for half in (0..levels).map(|level| 1usize << level) {
+        for start in (0..count).step_by(2 * half) {
+            let (left, right) = (start + half - 1, start + 2 * half - 1);
+            let (whole, between, det) = tree[left].join::<{ crate::lane::cpu::simd::PORTABLE }>(&tree[right]);
+            bad += u32::from(det.size() <= small);
+            (tree[left], tree[right]) = (between, whole);
+        }
     }
-    (whole, bad)
+    units.chunks_exact_mut(6).zip(&tree).for_each(|(unit, node)| unit.copy_from_slice(&node.u));
+    (tree[tree.len() - 1], bad)
 }
 
-/// The unknowns next to each unit, from those next to all of them.
-fn spread<T: Number>(nodes: &[T], [left, mut right]: [T; 2], outer: &mut [T]) {
-    for (node, outer) in nodes.chunks_exact(6).zip(outer.chunks_exact_mut(2)).rev() {
-        let (before, first) = Unit::of(node).between::<{ crate::lane::cpu::simd::PORTABLE }>(left, right);
-        outer.copy_from_slice(&[before, right]);
-        right = first;
+/// The unknowns next to each of 2^k units, from those next to all of them and what [`join_all`] left.
+fn spread<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], outer: &mut [T]) {
+    // Behind the last unit: the first unknown of what follows is x_right of all.
+    const fn none<T: Number>() -> Unit<T> {
+        Unit { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
+    }
+    let (count, last) = (outer.len() / 2, (1usize << levels) - 1);
+    // On both sides of the right end of each.
+    let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
+    let left_of = |sides: &[(T, T)], unit: usize| if unit > 0 { sides[unit - 1].0 } else { ends[0] };
+    let right_of = |sides: &[(T, T)], unit: usize| if unit < last { sides[unit].1 } else { ends[1] };
+    for half in (0..levels).rev().map(|level| 1usize << level) {
+        for start in (0..count).step_by(2 * half) {
+            let (middle, end) = (start + half - 1, start + 2 * half - 1);
+            let node = nodes.get(6 * middle..6 * middle + 6).map_or(none(), Unit::of);
+            let (left, right) = (left_of(&sides, start), right_of(&sides, end));
+            sides[middle] = node.between::<{ crate::lane::cpu::simd::PORTABLE }>(left, right);
+        }
+    }
+    for (unit, outer) in outer.chunks_exact_mut(2).enumerate() {
+        outer.copy_from_slice(&[left_of(&sides, unit), right_of(&sides, unit)]);
     }
 }
 
 fn tridiagonal_merge<T: Number>(call: &Call<'_>) {
-    let (count, small) = (call.param(1) as usize, small(call.param(2)));
+    let (count, small, levels) = (call.param(1) as usize, small(call.param(2)), call.param(3));
     let (units, flags) = (&mut call.write::<T>(0)[..6 * count], &call.read::<u32>(1)[..count]);
     let (above, flags_above) = (call.write::<T>(2), call.write::<u32>(3));
+    let (fan, wholes) = (1usize << levels, FAN >> levels);
     let parts = units.par_chunks_mut(6 * FAN).zip(flags.par_chunks(FAN));
-    parts.zip(above.par_chunks_exact_mut(6)).zip(flags_above).for_each(|(((units, flags), above), bad)| {
-        let from = units.to_vec();
-        let whole;
-        (whole, *bad) = join_all(&from, units, flags, small);
-        above.copy_from_slice(&whole.u);
+    let parts = parts.zip(above.par_chunks_mut(6 * wholes)).zip(flags_above.par_chunks_mut(wholes));
+    parts.for_each(|(((units, flags), above), bad)| {
+        let groups = units.chunks_mut(6 * fan).zip(flags.chunks(fan));
+        for (((units, flags), above), bad) in groups.zip(above.chunks_exact_mut(6)).zip(bad) {
+            let whole;
+            (whole, *bad) = join_all(units, flags, levels, small);
+            above.copy_from_slice(&whole.u);
+        }
     });
 }
 
 fn tridiagonal_expand<T: Number>(call: &Call<'_>) {
-    let count = call.param(1) as usize;
+    let (count, levels) = (call.param(1) as usize, call.param(2));
     let (units, above) = (&call.read::<T>(0)[..6 * count], call.read::<T>(1));
     let outer = call.write::<T>(2)[..2 * count].par_chunks_mut(2 * FAN);
-    outer.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks_exact(2)).for_each(|((outer, nodes), ends)| {
-        spread(nodes, [ends[0], ends[1]], outer);
-    });
+    let (fan, wholes) = (1usize << levels, FAN >> levels);
+    outer.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks(2 * wholes)).for_each(
+        |((outer, nodes), ends)| {
+            let groups = outer.chunks_mut(2 * fan).zip(nodes.chunks(6 * fan)).zip(ends.chunks_exact(2));
+            groups.for_each(|((outer, nodes), ends)| spread(nodes, levels, [ends[0], ends[1]], outer));
+        },
+    );
 }
 
 fn tridiagonal_interface<T: Number>(call: &Call<'_>) {
-    let (count, ring, small) = (call.param(1) as usize, call.param(3) == 1, small(call.param(4)));
-    let (units, flags) = (&call.read::<T>(0)[..6 * count], call.read::<u32>(1));
+    let [count, share, width] = [1, 2, 3].map(|param| call.param(param) as usize);
+    let (levels, ring, small) = ((share * width).ilog2(), call.param(4) == 1, small(call.param(5)));
+    let (units, flags) = (&call.read::<T>(0)[..6 * count], &call.read::<u32>(1)[..count]);
     let (nodes, outer) = (&mut call.write::<T>(3)[..6 * count], &mut call.write::<T>(4)[..2 * count]);
-    let (whole, mut bad) = join_all(units, nodes, flags, small);
+    nodes.copy_from_slice(units);
+    let (whole, mut bad) = join_all(nodes, flags, levels, small);
     let given = call.read::<T>(2);
     let mut ends = [given[0], given[1]];
     if ring {
@@ -477,5 +509,5 @@ fn tridiagonal_interface<T: Number>(call: &Call<'_>) {
     }
     call.write::<T>(5)[..6].copy_from_slice(&whole.u);
     call.write::<u32>(6)[0] = bad;
-    spread(nodes, ends, outer);
+    spread(nodes, levels, ends, outer);
 }

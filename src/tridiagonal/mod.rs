@@ -9,9 +9,9 @@
 //! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3).
 //!
 //! * **Units** ([`partition`], [`mod@unit`]): a run of 128 rows says x_first = u0 − u1·x_left − u2·x_right and x_last = u3 −
-//!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, of 256 units,
-//!   of all of them, and of the lanes' chunks are joined in the same way, and a tree has no more than a few levels. Each
-//!   row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
+//!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, and those of
+//!   lanes' chunks and of ranks are joined in the same way, in one binary tree over units of 128 rows. Each row is read
+//!   twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
 //! * **Blocks** ([`blocks`]): one thread a block, the interface system as rows. With scaled partial pivoting for systems
 //!   that are not dominant, and with the block of 10 rows and the sweep on the host as first published.
@@ -32,7 +32,8 @@
 //!
 //! # Shapes, units, cost
 //! Diagonals and right-hand sides are `batch · n` numbers each, systems one behind the other ([`System`]). A solution on
-//! devices moves 72 bytes a row in f64, host to host 40 bytes a row over the bus.
+//! devices moves 72 bytes a row in f64, host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
+//! units at most to rank 0, or some 1000 rows of an interface system of blocks, however many rows it has.
 //!
 //! # Residual and errors
 //! A [`Solution`] has the [`Residual`] of what it returns, computed on the host in f64 from the system as given; its
@@ -69,6 +70,7 @@ mod interface;
 pub mod kernels;
 pub mod lane_count;
 pub(crate) mod layout;
+mod leaving;
 pub mod partition;
 pub mod pivot;
 pub mod plan;

@@ -68,31 +68,48 @@ impl<T: Number> Level<T> {
     }
 }
 
-/// Where rows may be cut: at multiples of so many, each of which become one unit, or, without a join, some.
+/// Units of a rank at least, where it has the rows for them: shares differ by one of so many.
+pub(super) const OF_A_RANK: usize = 32;
+/// Units of a chunk at least, which need not travel as far.
+const OF_A_CHUNK: usize = 256;
+
+/// Where rows may be cut, and what leaves a part of them. Units of 128 rows are the leaves of a binary tree, which depends
+/// on the number of all rows alone; a part leaves nodes of it to be joined with those of others. In blocks the levels are
+/// those of interface systems that a part goes through by itself beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
     /// Rows between two places.
     pub rows: usize,
-    /// How often the units of a run are joined, 256 to one.
-    pub joins: usize,
+    /// Levels below what leaves a part: a unit is one of 128·2^levels rows.
+    pub levels: u32,
 }
 
 impl Grain {
-    /// Cuts at tiles.
-    pub const TILES: Self = Self { rows: TILE, joins: 0 };
+    /// Cuts at tiles, and units as stage 1 leaves them.
+    pub const TILES: Self = Self { rows: TILE, levels: 0 };
 
-    /// The grain for `rows` rows in so many parts: units of tiles, or, where a part has 16 of them, of 256 times as many
-    /// rows. How often units are joined, and with which others, depends on the number of all rows alone, so that the
-    /// grain changes no bit: it says which units leave their lane.
-    pub fn of(rows: usize, parts: usize) -> Self {
-        let coarse = Self { rows: UNIT * FAN, joins: 1 };
-        let few = rows.div_ceil(UNIT) <= MOST_UNITS || rows / coarse.rows < 16 * parts;
-        if few { Self::TILES } else { coarse }
+    /// The grain for `rows` rows on so many ranks: the coarsest of which each has 32, so that it sends 64 units at most,
+    /// however many rows there are.
+    pub fn of_ranks(rows: usize, ranks: usize) -> Self {
+        let Self { levels, .. } = Self::coarsest(rows, OF_A_RANK * ranks);
+        let levels = levels.max((TILE / UNIT).ilog2());
+        Self { rows: UNIT << levels, levels }
+    }
+
+    /// The grain for `rows` rows in so many chunks: the coarsest of which each has 256.
+    pub fn of_chunks(rows: usize, chunks: usize) -> Self {
+        Self::coarsest(rows, OF_A_CHUNK * chunks)
+    }
+
+    /// With so many units at least, twice as many at most.
+    fn coarsest(rows: usize, units: usize) -> Self {
+        let levels = (rows.div_ceil(UNIT) / units).max(1).ilog2();
+        Self { rows: TILE.max(UNIT << levels), levels }
     }
 
     /// Units of a run of `rows` rows that begins at a multiple of the grain.
     pub fn units(self, rows: usize) -> usize {
-        (0..self.joins).fold(rows.div_ceil(UNIT), |units, _| units.div_ceil(FAN))
+        rows.div_ceil(UNIT << self.levels)
     }
 }
 
@@ -159,22 +176,39 @@ impl<T: Number> Arrays<T> {
     }
 }
 
+/// Units that become fewer, level by level, and how the unknowns next to these come back.
+#[derive(Debug)]
+struct Joins<T> {
+    up: Vec<Launch>,
+    down: Vec<Launch>,
+    // What the launches work on, but for the first units.
+    levels: Vec<Level<T>>,
+}
+
 /// A chunk of rows on a lane, in tiles.
 #[derive(Debug)]
 pub struct Share<T> {
-    up: Vec<Launch>,
-    down: Vec<Launch>,
+    reduce: Launch,
+    solve: Launch,
     // What the launches work on.
-    levels: Vec<Level<T>>,
+    first: Level<T>,
+    joins: Joins<T>,
+}
+
+/// Units of a rank's chunks, which become larger ones before they leave it.
+#[derive(Debug)]
+pub struct Leaving<T> {
+    given: Level<T>,
+    joins: Joins<T>,
 }
 
 /// The interface system: units of all rows.
 #[derive(Debug)]
 pub struct Top<T> {
-    launches: Vec<Launch>,
+    interface: Launch,
     flag: Buffer<u32>,
     // What the launches work on.
-    levels: Vec<Level<T>>,
+    joins: Joins<T>,
     nodes: Buffer<T>,
     ends: Buffer<T>,
     root: Buffer<T>,
@@ -188,23 +222,52 @@ pub(super) fn exponent(precision: Precision) -> u32 {
     }
 }
 
-/// What makes a level's units those of the next, and what brings the unknowns next to these back.
-fn join<T: Number>(lane: &Lane, below: &Level<T>, above: &Level<T>) -> Result<[Launch; 2]> {
-    let small = exponent(T::PRECISION);
-    let items = above.count * Kernel::GROUP as usize;
-    let args = [below.units.arg(), below.flags.arg(), above.units.arg(), above.flags.arg()];
-    let up = lane.bind(&MERGE, T::PRECISION, items, &[0, below.count as u32, small], &args)?;
-    let args = [below.units.arg(), above.outer.arg(), below.outer.arg()];
-    let down = lane.bind(&EXPAND, T::PRECISION, items, &[0, below.count as u32], &args)?;
-    Ok([up, down])
+impl<T: Number> Joins<T> {
+    /// None yet.
+    fn none() -> Self {
+        Self { up: Vec::new(), down: Vec::new(), levels: Vec::new() }
+    }
+
+    /// The units that all became so far, `first` if nothing was joined.
+    fn last<'l>(&'l self, first: &'l Level<T>) -> &'l Level<T> {
+        self.levels.last().unwrap_or(first)
+    }
+
+    /// Joins 2^levels units to one, 256 of them at most.
+    fn add(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
+        assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
+        let (below, small) = (self.last(first), exponent(T::PRECISION));
+        let above = Level::new(lane, below.count.div_ceil(1 << levels))?;
+        let items = below.count.next_multiple_of(FAN);
+        let bind = |kernel, params: &[u32], args: &[_]| lane.bind(kernel, T::PRECISION, items, params, args);
+        let args = [below.units.arg(), below.flags.arg(), above.units.arg(), above.flags.arg()];
+        let merge = bind(&MERGE, &[0, below.count as u32, small, levels], &args)?;
+        let args = [below.units.arg(), above.outer.arg(), below.outer.arg()];
+        let expand = bind(&EXPAND, &[0, below.count as u32, levels], &args)?;
+        self.up.push(merge);
+        self.down.insert(0, expand);
+        self.levels.push(above);
+        Ok(())
+    }
+
+    /// Joins 2^levels units to one, however many.
+    fn climb(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
+        let most = FAN.ilog2();
+        let steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
+        steps.into_iter().try_for_each(|levels| self.add(lane, first, levels))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.levels.iter().map(Level::bytes).sum()
+    }
 }
 
 impl<T: Number> Share<T> {
-    /// Cuts `rows` rows, at least 1, into tiles, and joins their units so often.
+    /// Cuts `rows` rows, at least 1, into tiles, and joins 2^levels units of 128 rows to one.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, rows: usize, place: Place, arrays: &Arrays<T>, joins: usize) -> Result<Self> {
+    pub fn new(lane: &Lane, rows: usize, place: Place, arrays: &Arrays<T>, levels: u32) -> Result<Self> {
         assert!(rows > 0 && rows < 1 << 31, "a chunk of {rows} rows");
         let Arrays { dl, d, du, b, x } = arrays;
         let first = Level::new(lane, rows.div_ceil(UNIT))?;
@@ -215,40 +278,70 @@ impl<T: Number> Share<T> {
         let rows_args = [dl.arg(), d.arg(), du.arg(), b.arg()];
         let mut args = rows_args.to_vec();
         args.extend([first.units.arg(), first.flags.arg()]);
-        let mut up = vec![bind(&REDUCE, &params, &args)?];
+        let reduce = bind(&REDUCE, &params, &args)?;
         let mut args = rows_args.to_vec();
         args.extend([first.outer.arg(), x.arg()]);
-        let mut down = vec![bind(&SOLVE, &params[..5], &args)?];
-        let mut levels = vec![first];
-        for _ in 0..joins {
-            let below = &levels[levels.len() - 1];
-            let above = Level::new(lane, below.count.div_ceil(FAN))?;
-            let [merge, expand] = join(lane, below, &above)?;
-            up.push(merge);
-            down.insert(0, expand);
-            levels.push(above);
-        }
-        Ok(Self { up, down, levels })
+        let solve = bind(&SOLVE, &params[..5], &args)?;
+        let mut joins = Joins::none();
+        joins.climb(lane, &first, levels)?;
+        Ok(Self { reduce, solve, first, joins })
     }
 
     /// Bytes on the device, without the chunk's own arrays.
     pub fn bytes(&self) -> u64 {
-        self.levels.iter().map(Level::bytes).sum()
+        self.first.bytes() + self.joins.bytes()
     }
 
     /// Stage 1: up to the chunk's units.
     pub fn up(&self) -> impl Iterator<Item = &Launch> {
-        self.up.iter()
+        std::iter::once(&self.reduce).chain(&self.joins.up)
     }
 
     /// Stage 3, once the unknowns next to these units are there.
     pub fn down(&self) -> impl Iterator<Item = &Launch> {
-        self.down.iter()
+        self.joins.down.iter().chain(std::iter::once(&self.solve))
     }
 
     /// The units that the chunk has after stage 1, and where the unknowns next to them go before stage 3.
     pub fn units(&self) -> &Level<T> {
-        &self.levels[self.levels.len() - 1]
+        self.joins.last(&self.first)
+    }
+}
+
+impl<T: Number> Leaving<T> {
+    /// Of `count` units 2^levels become one.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn new(lane: &Lane, count: usize, levels: u32) -> Result<Self> {
+        let (given, mut joins) = (Level::new(lane, count)?, Joins::none());
+        joins.climb(lane, &given, levels)?;
+        Ok(Self { given, joins })
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.given.bytes() + self.joins.bytes()
+    }
+
+    /// The units of the chunks, and where the unknowns next to them are in the end.
+    pub fn given(&self) -> &Level<T> {
+        &self.given
+    }
+
+    /// What leaves.
+    pub fn units(&self) -> &Level<T> {
+        self.joins.last(&self.given)
+    }
+
+    /// From the units of chunks to those that leave.
+    pub fn up(&self) -> impl Iterator<Item = &Launch> {
+        self.joins.up.iter()
+    }
+
+    /// Back, once the unknowns next to these are there.
+    pub fn down(&self) -> impl Iterator<Item = &Launch> {
+        self.joins.down.iter()
     }
 }
 
@@ -258,23 +351,20 @@ impl<T: Number> Top<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, units: &Level<T>, ring: bool) -> Result<Self> {
-        let (mut up, mut down) = (Vec::new(), Vec::new());
-        let mut levels: Vec<Level<T>> = Vec::new();
-        while levels.last().unwrap_or(units).count > MOST_UNITS {
-            let below = levels.last().unwrap_or(units);
-            let above = Level::new(lane, below.count.div_ceil(FAN))?;
-            let [merge, expand] = join(lane, below, &above)?;
-            up.push(merge);
-            down.insert(0, expand);
-            levels.push(above);
+        let mut joins = Joins::none();
+        while joins.last(units).count > MOST_UNITS {
+            joins.add(lane, units, FAN.ilog2())?;
         }
-        let top = levels.last().unwrap_or(units);
+        let top = joins.last(units);
         let ends = lane.alloc("the interface system", 2)?;
         let root = lane.alloc("the interface system", 6)?;
         let flag = lane.alloc("the interface system", 1)?;
         let nodes = lane.alloc("the interface system", 6 * top.count)?;
         let small = exponent(T::PRECISION);
-        let params = [0, top.count as u32, top.count.div_ceil(FAN) as u32, u32::from(ring), small];
+        // The tree ends with one level over all units, and not before or behind it: its depth is the same whatever was joined.
+        let share = top.count.div_ceil(FAN).next_power_of_two();
+        let width = top.count.next_power_of_two() / share;
+        let params = [0, top.count as u32, share as u32, width as u32, u32::from(ring), small];
         let args = [
             top.units.arg(),
             top.flags.arg(),
@@ -284,20 +374,19 @@ impl<T: Number> Top<T> {
             root.arg(),
             flag.arg(),
         ];
-        up.push(lane.bind(&INTERFACE, T::PRECISION, Kernel::GROUP as usize, &params, &args)?);
-        up.append(&mut down);
-        Ok(Self { launches: up, flag, levels, nodes, ends, root })
+        let interface = lane.bind(&INTERFACE, T::PRECISION, Kernel::GROUP as usize, &params, &args)?;
+        Ok(Self { interface, flag, joins, nodes, ends, root })
     }
 
     /// Bytes on the device, without the units it was made of.
     pub fn bytes(&self) -> u64 {
         let rest = self.ends.bytes() + self.root.bytes() + self.flag.bytes() + self.nodes.bytes();
-        rest + self.levels.iter().map(Level::bytes).sum::<u64>()
+        rest + self.joins.bytes()
     }
 
     /// Stage 2: from the units to the unknowns next to each.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.launches.iter()
+        self.joins.up.iter().chain([&self.interface]).chain(&self.joins.down)
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all rows, after stage 2.
@@ -316,16 +405,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coarse_grains_are_for_parts_of_many() {
-        assert_eq!(Grain::of(10_000_000, 2), Grain { rows: 32_768, joins: 1 });
-        assert_eq!(Grain::of(10_000_000, 20), Grain::TILES);
-        // The interface kernel takes these without a join, so no part may join them.
-        assert_eq!(Grain::of(MOST_UNITS * UNIT, 1), Grain::TILES);
-        for grain in [Grain::TILES, Grain::of(10_000_000, 2)] {
-            let whole = grain.units(10_000_000);
-            let cut = 7 * 32_768;
-            assert_eq!(grain.units(cut) + grain.units(10_000_000 - cut), whole, "{grain:?}");
-        }
+    fn grains_are_as_coarse_as_parts_allow() {
+        assert_eq!(Grain::of_ranks(10_000_000, 2), Grain { rows: 1 << 17, levels: 10 });
+        assert_eq!(Grain::of_ranks(10_000_000_000, 8), Grain { rows: 1 << 25, levels: 18 });
+        // At tiles at least.
+        assert_eq!(Grain::of_ranks(10_000, 2), Grain { rows: 2048, levels: 4 });
+        assert_eq!(Grain::of_chunks(10_000, 2), Grain { rows: 2048, levels: 0 });
+        assert_eq!(Grain::of_chunks(10_000_000, 4), Grain { rows: 8192, levels: 6 });
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::chunk::{Chunk, Job, Kind, Pieces, cut, on_lanes, split};
+use super::leaving::Leaving;
 use super::partition::{Arrays, padded};
 use super::rows::Span;
 use super::stage2::Stage2;
@@ -69,8 +70,9 @@ pub struct Plan<'a, T> {
     span: Span,
     options: PlanOptions,
     chunks: Vec<Chunk<'a, T>>,
-    /// The lane that does stage 2, on rank 0.
+    /// The lane that does stage 2, on rank 0, and what is done on each rank before.
     home: &'a Lane,
+    leaving: Option<Leaving<T>>,
     stage2: Stage2<T>,
     pieces: Pieces<T>,
     /// dl, d, du, b and x on the host.
@@ -162,7 +164,9 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         let arrays = span.ranks.agree(made())?;
         let (chunks, stage2, pieces) = (Vec::new(), Stage2::Nothing, Pieces::none());
-        let mut plan = Self { span, options: *options, chunks, home, stage2, pieces, arrays, replaced: 0 };
+        let leaving = None;
+        let mut plan =
+            Self { span, options: *options, chunks, home, leaving, stage2, pieces, arrays, replaced: 0 };
         plan.relane(lanes)?;
         Ok(plan)
     }
@@ -190,31 +194,22 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         // The devices may hold no more than one of both.
         self.chunks.clear();
-        (self.stage2, self.home) = (Stage2::Nothing, home);
+        (self.leaving, self.stage2, self.home) = (None, Stage2::Nothing, home);
         let Span { n, first, rows, cyclic, ranks, .. } = self.span;
-        let mut joins = usize::MAX;
-        let cutting = loop {
-            let (options, arrays) = (&self.options, &self.arrays);
-            let all = self.span.all();
-            let job = Job { n, first, rows, all, cyclic, ranks, joins, options, arrays };
-            let cutting = ranks.agree(cut(lanes, &job))?;
-            // Units that leave their lanes have the same size everywhere.
-            joins = ranks.least(cutting.joins as u64) as usize;
-            if ranks.most(cutting.joins as f64) == joins as f64 {
-                break cutting;
-            }
-        };
+        let (options, arrays) = (&self.options, &self.arrays);
+        let job = Job { n, first, rows, all: self.span.all(), cyclic, ranks, options, arrays };
+        let cutting = ranks.agree(cut(lanes, &job))?;
         // Alone, a chunk keeps its piece.
         let alone = cutting.chunks.len() == 1 && !ranks.several();
         let own = cutting.chunks.last().map_or(0, |last| last.items.end);
-        let room = if ranks.first() { cutting.items } else { own };
-        let (own, room) = if alone { (0, 0) } else { (own, room) };
+        let sent = cutting.leaving.as_ref().map_or(own, Leaving::count);
+        let room = if ranks.first() { own.max(cutting.items) } else { own };
+        let items = if alone { [0; 2] } else { [sent, room] };
         let what = "the interface system";
-        let options = &self.options;
         let numbers = |len| options.host_array::<T>(home, what, len);
         let flags = |len| options.host_array::<u32>(home, what, len);
-        self.pieces = ranks.agree(Pieces::new(cutting.kind, own, room, numbers, flags))?;
-        (self.chunks, self.stage2) = (cutting.chunks, cutting.stage2);
+        self.pieces = ranks.agree(Pieces::new(cutting.kind, items, numbers, flags))?;
+        (self.chunks, self.leaving, self.stage2) = (cutting.chunks, cutting.leaving, cutting.stage2);
         Ok(())
     }
 
@@ -273,7 +268,8 @@ impl<'a, T: Number> Plan<'a, T> {
         let known = || {
             let stage2 = self.stage2.flags(self.home)?;
             let chunks = self.chunks.iter().map(Chunk::flags).collect::<Result<Vec<u32>>>()?;
-            Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, self.replaced])))
+            let leaving = self.leaving.as_ref().map_or(Ok(0), |leaving| leaving.flags(self.home))?;
+            Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, leaving, self.replaced])))
         };
         let ranks = self.span.ranks;
         let known = ranks.agree(known())?;
@@ -283,7 +279,9 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Bytes on the devices.
     pub fn device_bytes(&self) -> u64 {
         let window = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.window.bytes() };
-        self.chunks.iter().map(|chunk| window(chunk) + chunk.work.bytes()).sum::<u64>() + self.stage2.bytes()
+        self.chunks.iter().map(|chunk| window(chunk) + chunk.work.bytes()).sum::<u64>()
+            + self.leaving.as_ref().map_or(0, Leaving::bytes)
+            + self.stage2.bytes()
     }
 
     /// The chunk that is everything, if one is.
@@ -356,22 +354,28 @@ impl<'a, T: Number> Plan<'a, T> {
             chunk.lane.enqueue(&chunk.up())?;
             if direct { Ok(()) } else { chunk.fetch_piece(piece) }
         });
-        ranks.agree(up.and_then(|()| finish(&plan.chunks)))?;
+        let (home, leaving, pieces) = (plan.home, &plan.leaving, &mut plan.pieces);
+        let join = |()| leaving.as_ref().map_or(Ok(()), |leaving| leaving.join(home, pieces));
+        ranks.agree(up.and_then(|()| finish(&plan.chunks)).and_then(join))?;
         let at = Instant::now();
         plan.gather();
         plan.stage2()?;
         let interface = at.elapsed().as_secs_f64();
+        let part = |leaving: &Leaving<T>| leaving.part(plan.home, &mut plan.pieces);
+        let parted = plan.leaving.as_ref().map_or(Ok(()), part);
         let (arrays, answers) = (&plan.arrays, &plan.pieces.answers);
         let xs = split(x, plan.chunks.iter().map(|c| c.rows));
-        let down = on_lanes(threads, plan.chunks.iter().zip(xs).rev().collect(), |chunk, x| {
-            chunk.upload_again(arrays)?;
-            if !direct {
-                chunk.put(answers)?;
-            }
-            chunk.lane.enqueue(&chunk.down())?;
-            chunk.fetch(x)
-        });
-        ranks.agree(down.and_then(|()| finish(&plan.chunks)))?;
+        let down = |()| {
+            on_lanes(threads, plan.chunks.iter().zip(xs).rev().collect(), |chunk, x| {
+                chunk.upload_again(arrays)?;
+                if !direct {
+                    chunk.put(answers)?;
+                }
+                chunk.lane.enqueue(&chunk.down())?;
+                chunk.fetch(x)
+            })
+        };
+        ranks.agree(parted.and_then(down).and_then(|()| finish(&plan.chunks)))?;
         Ok(interface)
     }
 
@@ -381,7 +385,7 @@ impl<'a, T: Number> Plan<'a, T> {
         if !ranks.several() {
             return;
         }
-        let Pieces { own, room, .. } = self.pieces;
+        let Pieces { sent: own, room, .. } = self.pieces;
         let (width, _) = self.pieces.width();
         // One list a rank: its numbers, and flags of units behind them.
         let columns = if self.pieces.kind == Kind::Blocks { width } else { 1 };
@@ -434,7 +438,7 @@ impl<'a, T: Number> Plan<'a, T> {
             let (_, width) = self.pieces.width();
             // Of an interface system also the unknown behind.
             let behind = usize::from(self.pieces.kind == Kind::Blocks);
-            let counts = ranks.all(&[self.pieces.own as u64]);
+            let counts = ranks.all(&[self.pieces.sent as u64]);
             let mut at = 0;
             let lists = counts.iter().map(|count| {
                 let here = width * at..width * (at + count[0] as usize) + behind;

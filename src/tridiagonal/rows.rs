@@ -3,11 +3,21 @@
 use std::ops::Range;
 
 use super::blocks::Cut;
-use super::chunk::grain;
-use super::solve::Options;
+use super::chunk::{at_least_a_tile, grain};
+use super::partition::OF_A_RANK;
+use super::solve::{Interface, Options};
 use super::system::System;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
+
+/// The least common multiple.
+fn lcm(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
+}
 
 /// Rows of `batch` systems of `n` rows each, one system behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +44,10 @@ impl Span {
 
     /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
     /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
+    ///
+    /// A rank sends 64 units of two interface rows at most, 56 bytes each, to rank 0. In blocks of 32 rows it sends rows of an
+    /// interface system, 32 bytes each: 1026 at most, or all ranks together 4096. Of systems of several rings it sends nothing;
+    /// of those with the interface on the host two rows a block.
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
@@ -44,14 +58,20 @@ impl Span {
             (n, n)
         } else {
             let (_, grain, tail) = grain(n, all, cyclic, options.plain_block(), ranks.size());
-            // Should rows have to be exchanged, they lie in blocks of another size.
+            // Should rows have to be exchanged, they lie in blocks of another size, whose interface systems ranks make
+            // smaller as long as each has many of the last blocks.
             let block = options.pivot_block();
-            let unit = if grain.rows.is_multiple_of(block) { grain.rows } else { grain.rows * block };
-            (unit, unit.max(tail).max(Cut::grain(block).1))
+            let both = |levels| lcm(grain.rows, Cut::grain(block, levels).0);
+            let most = grain.rows.max(all / (OF_A_RANK * ranks.size()));
+            let cut = Cut { block, host: options.interface == Interface::Host, pivot: true };
+            let (_, levels) = cut.interface(all);
+            let levels = (0..=levels).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
+            let unit = at_least_a_tile(both(levels));
+            (unit, unit.max(tail).max(Cut::grain(block, levels).1))
         };
-        let units = if all < tail { 1 } else { 1 + (all - tail) / unit };
+        let (units, last) = (all.div_ceil(unit), all.saturating_sub(tail) / unit);
         let Range { start, end } = ranks.share(units as u64);
-        let cut = |number: u64| if number == units as u64 { all } else { number as usize * unit };
+        let cut = |number: u64| if number == units as u64 { all } else { last.min(number as usize) * unit };
         let (first, end) = (cut(start), cut(end));
         Self { first, rows: end - first, ranks, ..whole }
     }
@@ -192,7 +212,6 @@ impl<'a> View<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::solve::Interface;
     use super::*;
 
     fn rank(rank: usize, size: usize) -> Ranks {
@@ -243,5 +262,54 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_rank_sends_does_not_grow_with_the_rows() {
+        let plain = Options::default();
+        let mut most = 0;
+        for n in [1usize, 4500, 100_003, 1 << 20, 5_000_011, 40_000_000, 1_000_000_007, 10_000_000_000] {
+            for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
+                for size in 2..=8 {
+                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let (_, grain, _) = grain(n, n * batch, false, None, size);
+                    let units: Vec<usize> = shares.map(|share| grain.units(share.rows)).collect();
+                    most = most.max(units.iter().copied().max().unwrap_or(0));
+                    assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
+                    // No unit lies on two ranks.
+                    assert_eq!(units.iter().sum::<usize>(), grain.units(n * batch));
+                    // Where rows are exchanged: rows of an interface system, all of one level.
+                    let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
+                    let all = n * batch;
+                    let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
+                    let shares: Vec<Span> = shares.filter(|share| share.rows > 0).collect();
+                    let levels = shares.iter().map(|share| cut.levels(share.first, all)).min().unwrap_or(0);
+                    for share in &shares {
+                        let mut rows = (share.first, share.rows, all);
+                        for _ in 0..=levels {
+                            let (first, here, all) = rows;
+                            let blocks = cut.blocks(first, here, all);
+                            rows = (2 * first / cut.block, 2 * blocks, 2 * all.div_ceil(cut.block));
+                        }
+                        assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
+                    }
+                }
+            }
+        }
+        assert!(most >= 32, "{most} units at most");
+    }
+
+    #[test]
+    fn ranks_make_interface_systems_smaller_where_devices_would() {
+        let plain = Options::default();
+        let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
+        for (n, size, levels) in
+            [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
+        {
+            let shares = (0..size).map(|r| Span::share(n, 1, false, &plain, rank(r, size)));
+            assert_eq!(shares.map(|share| cut.levels(share.first, n)).min(), Some(levels), "{n} on {size}");
+        }
+        // What the host is to solve reaches it as it is.
+        assert_eq!(Cut { host: true, ..cut }.levels(1 << 20, 1 << 24), 0);
     }
 }

@@ -86,12 +86,15 @@ impl<T: Number> Stage2<T> {
     pub(super) fn bring(&self, lane: &Lane, pieces: &Pieces<T>) -> Result<()> {
         match self {
             Self::Tiles(tiles) => tiles.0.as_ref().map_or(Ok(()), |units| {
-                lane.send(&pieces.numbers, &units.units, 0)?;
-                lane.send(&pieces.flags, &units.flags, 0)
+                lane.send(&pieces.numbers[..6 * units.count], &units.units, 0)?;
+                lane.send(&pieces.flags[..units.count], &units.flags, 0)
             }),
-            Self::Blocks(blocks) => {
-                blocks.0.as_ref().map_or(Ok(()), |whole| lane.send(&pieces.numbers, &whole.system, 0))
-            }
+            Self::Blocks(blocks) => blocks.0.as_ref().map_or(Ok(()), |whole| {
+                let mut columns = pieces.numbers.chunks(pieces.room.max(1)).enumerate();
+                columns.try_for_each(|(k, column)| {
+                    lane.send(&column[..whole.rows], &whole.system, k * whole.rows)
+                })
+            }),
             Self::Nothing | Self::Host => Ok(()),
         }
     }
@@ -135,10 +138,15 @@ impl<T: Number> Stage2<T> {
     pub(super) fn take(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
         match self {
             Self::Tiles(tiles) => {
-                tiles.0.as_ref().map_or(Ok(()), |units| lane.fetch(&units.outer, 0, &mut pieces.answers))
+                let take = |units: &partition::Level<T>| {
+                    lane.fetch(&units.outer, 0, &mut pieces.answers[..2 * units.count])
+                };
+                tiles.0.as_ref().map_or(Ok(()), take)
             }
             Self::Blocks(blocks) => {
-                blocks.0.as_ref().map_or(Ok(()), |whole| lane.fetch(&whole.x, 0, &mut pieces.answers))
+                let take =
+                    |whole: &blocks::Level<T>| lane.fetch(&whole.x, 0, &mut pieces.answers[..=whole.rows]);
+                blocks.0.as_ref().map_or(Ok(()), take)
             }
             Self::Nothing | Self::Host => Ok(()),
         }
