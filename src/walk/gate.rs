@@ -80,7 +80,7 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
     let n = split.unknowns();
     let mut sums = HostArray::large(n);
     // Rounding of a sum of d terms, and of the terms: (d + 3) u.
-    split.rows(&mut sums, &|i| up(split.row_sum(i), split.entries(i) + 3));
+    split.rows(&mut sums, |i| up(split.row_sum(i), split.entries(i) + 3));
     let (worst_row, row_norm) = largest(&sums);
     let auto = wanted == Splitting::Auto;
     let splitting = match (auto, row_norm < 1.0) {
@@ -133,9 +133,8 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         let square = self::bounds(
             n,
             |v, out| {
-                split.rows(out, &|i| {
-                    sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>()
-                });
+                split
+                    .rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
             },
             |i| split.entries(i) + 5,
         );

@@ -183,8 +183,10 @@ impl Short {
     fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
         let own = of.gate.walk_scale(i);
         let mut d = 0;
-        of.split.entries_of(i, |j, l| {
-            // One that became 0 is written over by the next.
+        let (columns, values) = of.split.matrix().row(i);
+        for (&j, &a) in columns.iter().zip(values) {
+            let l = of.split.entry(i, j, a);
+            // One that became 0 is written over by the next, where there is room for one more.
             if d < LONG {
                 let (value, target, rank) = of.entry(own, j, l);
                 self.value[d][r] = value.abs();
@@ -193,7 +195,7 @@ impl Short {
                 self.rank[d][r] = rank | d as i32;
             }
             d += usize::from(l != 0.0);
-        });
+        }
         self.rank[d..].iter_mut().for_each(|rank| rank[r] = i32::MAX);
         self.count[r] = d as u32;
     }

@@ -211,14 +211,10 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Calls `take` with column and value of all entries of row i of L, of those too that became 0.
+    /// l_ij of an entry a_ij, which may have become 0.
     #[inline(always)]
-    pub(super) fn entries_of(&self, i: usize, mut take: impl FnMut(u32, f64)) {
-        let (columns, values) = self.matrix.row(i);
-        let (factor, diagonal) = (self.factor[i], self.diagonal);
-        for (&j, &a) in columns.iter().zip(values) {
-            take(j, diagonal.entry(j as usize == i, a, factor));
-        }
+    pub(super) fn entry(&self, i: usize, j: u32, a: f64) -> f64 {
+        self.diagonal.entry(j as usize == i, a, self.factor[i])
     }
 
     /// Σ_j l_ij x_j.
@@ -253,35 +249,43 @@ impl<'a> Split<'a> {
 
     /// out = f + L h.
     pub fn sweep(&self, f: &[f64], h: &[f64], out: &mut [f64]) {
-        self.rows(out, &|i| f[i] + self.times(i, h));
+        assert_eq!(out.len(), self.unknowns(), "one value a row");
+        out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
+            dispatch(Sweep { split: self, f, h, first: block * ROWS, out });
+        });
     }
 
     /// out = |L| v.
     pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
-        self.rows(out, &|i| self.sum(i, |j, l| l.abs() * v[j]));
+        self.rows(out, |i| self.sum(i, |j, l| l.abs() * v[j]));
     }
 
     /// Applies `value` to every row, on all threads.
-    pub fn rows(&self, out: &mut [f64], value: &(impl Fn(usize) -> f64 + Sync)) {
+    pub fn rows(&self, out: &mut [f64], value: impl Fn(usize) -> f64 + Sync) {
         assert_eq!(out.len(), self.unknowns(), "one value a row");
         out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
-            dispatch(Values { first: block * ROWS, out, value });
+            for (k, y) in out.iter_mut().enumerate() {
+                *y = value(block * ROWS + k);
+            }
         });
     }
 }
 
-/// One number for each of some rows.
-struct Values<'a, F> {
+/// f + L h of some rows.
+struct Sweep<'a> {
+    split: &'a Split<'a>,
+    f: &'a [f64],
+    h: &'a [f64],
     first: usize,
     out: &'a mut [f64],
-    value: &'a F,
 }
 
-impl<F: Fn(usize) -> f64> Body for Values<'_, F> {
+impl Body for Sweep<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         for (k, y) in self.out.iter_mut().enumerate() {
-            *y = (self.value)(self.first + k);
+            let i = self.first + k;
+            *y = self.f[i] + self.split.times(i, self.h);
         }
     }
 }
