@@ -361,9 +361,9 @@ fn drn_files_are_read_by_parts_with_labels_and_rewards() {
     for (counts, line) in [
         (&[1, 2, 3, 5][..], "transient m.drn --time 0.4,3 --rewards up --rewards jumps -o OUT.npy"),
         (&[5], "transient m.drn --time 2 --label late --label init --absorbing late --initial label:init"),
-        (&[3], "transient m.drn.gz --time 0,2,inf --epsilon 1e-3 --rewards jumps"),
+        (&[3], "transient m.drn.gz --time 0,2 --rewards jumps"),
         // Three states for five ranks.
-        (&[5], "transient three.drn --time 0.4 --rewards cost -o OUT.npy"),
+        (&[5], "transient three.drn --time 0.4,inf --rewards cost -o OUT.npy"),
     ] {
         bits_on(counts, &place, &format!("{line} --device cpu --quiet"));
     }
