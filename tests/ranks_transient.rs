@@ -28,7 +28,7 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
     loop {
         let count = [3, 2, 1][kills as usize % 3];
         let mut child = start(place, count, line);
-        if kills < 4 {
+        if kills < 3 {
             let since = Instant::now();
             while children(child.id()).len() < count && since.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(5));
@@ -62,9 +62,9 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
     let mut random = fastrand::Rng::with_seed(31);
     let mut all = 0;
     for line in [
-        "transient wlan:10,5 --time 20,30,31 --device cpu --hops 1",
-        "transient tandem:60 --time 9,10 --device cpu --precision f32 --epsilon 1e-2",
-        "transient tandem:60 --time 2 --method subdivided --theta 10 --device cpu",
+        "transient wlan:10,5 --time 9,14,15 --device cpu --hops 1",
+        "transient tandem:60 --time 4,5 --device cpu --precision f32 --epsilon 1e-2",
+        "transient tandem:60 --time 1 --method subdivided --theta 10 --device cpu",
     ] {
         let started = Instant::now();
         assert_eq!(place.kolmo(&format!("{line} -o whole.npy")).code, 0, "{line}");
@@ -136,7 +136,7 @@ fn an_interruption_of_ranks_keeps_the_run() {
         return;
     }
     let place = Place::new();
-    let line = "transient wlan:10,5 --time 60,100 --device cpu --order natural -o p.npy --checkpoint c --checkpoint-every";
+    let line = "transient wlan:10,5 --time 30,40 --device cpu --order natural -o p.npy --checkpoint c --checkpoint-every";
     let ended = until_kept(&place, 3, &format!("{line} 0.1"), "-INT", false);
     assert_ne!(ended.code, Some(0), "{ended:?}");
     assert_eq!(place.names(), ["c"], "{ended:?}");
@@ -145,7 +145,7 @@ fn an_interruption_of_ranks_keeps_the_run() {
 
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("kept     c: went on after"), "{ran:?}");
-    assert_eq!(place.kolmo("transient wlan:10,5 --time 60,100 --device cpu -o q.npy").code, 0);
+    assert_eq!(place.kolmo("transient wlan:10,5 --time 30,40 --device cpu -o q.npy").code, 0);
     assert!(place.get("p.npy") == place.get("q.npy"));
 }
 
@@ -305,7 +305,6 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         // Three states for five ranks.
         (&[5], "transient three.umb --time 0.4 -o OUT.npy"),
         (&[3], "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7"),
-        (&[2], "transient m.npz --time inf --epsilon 1e-3 --top 9"),
         (&[5], "transient m.tra --time 2 --rewards r.srew"),
         (&[3], "transient m.tra --time 2 --order rcm --top 9"),
         (&[2], "transient m.tra --time 2 --hops 3 --top 9"),
