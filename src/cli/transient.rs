@@ -24,6 +24,7 @@ use crate::transient::capacity;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
+use crate::transient::rewards::at_home;
 use crate::transient::split::{Exchange, How, MOST_HOPS};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
 use crate::{Error, Result};
@@ -329,7 +330,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         let n = chain.transitions.states();
         let selection = selection(args, &chain.labels, n)?;
         let initial = initial(args, &chain)?;
-        let rewards = rewards(args, &chain, n)?;
+        let rewards = rewards(args, &mut chain, n, ranks)?;
         if let Some(name) = &args.absorbing {
             let states = label(&chain.labels, name)?.to_vec();
             chain = chain.absorbing(&states);
@@ -559,8 +560,10 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
-fn rewards(args: &Transient, chain: &Chain, n: usize) -> Result<Vec<Reward>> {
+/// What is asked for; what else the chain has is let go.
+fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
+    let whole = chain.transitions.whole();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
@@ -574,8 +577,10 @@ fn rewards(args: &Transient, chain: &Chain, n: usize) -> Result<Vec<Reward>> {
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
                 )));
             }
-            None => all.extend(srew::read(Path::new(name), n)?),
+            None if whole => all.extend(srew::read(Path::new(name), n)?),
+            None => all.extend(srew::read(Path::new(name), n)?.into_iter().map(|r| at_home(r, n, ranks))),
         }
     }
+    chain.rewards.clear();
     Ok(all)
 }

@@ -1,11 +1,13 @@
 //! Storm's `.drn` files of continuous-time Markov chains.
 
 mod header;
+mod part;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::Header;
+pub(super) use self::part::{Beside, Part, part};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
 use crate::{Error, Result};
@@ -35,7 +37,7 @@ pub fn read(path: &Path) -> Result<ChainFile> {
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let mut lines = Lines::new(bytes);
     let header = Header::read(&mut lines, path)?;
-    let mut model = Model::new(&header, path);
+    let mut model = Model::new(&header, path, Some(0));
     for line in lines {
         model.line(line, |_, _, _| {})?;
     }
@@ -54,7 +56,7 @@ pub fn line_of(path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
 pub fn parse_line_of(bytes: &[u8], path: &Path, from: u32, to: u32) -> Result<Vec<u64>> {
     let mut lines = Lines::new(bytes);
     let header = Header::read(&mut lines, path)?;
-    let mut model = Model::new(&header, path);
+    let mut model = Model::new(&header, path, Some(0));
     let mut found = Vec::new();
     for line in lines {
         model.line(line, |number, source, target| {
@@ -93,45 +95,74 @@ struct State {
 }
 
 /// An exit rate that is not the sum of the transitions.
+#[derive(Clone, Copy, Default)]
 struct Mismatch {
     line: u64,
-    state: usize,
+    state: u64,
     stated: f64,
     sum: f64,
+}
+
+/// Exit rates that are not the sums of the transitions.
+#[derive(Clone, Copy, Default)]
+struct Mismatches {
+    count: u64,
+    /// The first of the worst.
+    worst: Option<Mismatch>,
+}
+
+impl Mismatches {
+    /// Adds those of states behind these.
+    fn add(&mut self, count: u64, worst: Mismatch) {
+        let excess = |m: &Mismatch| (m.stated - m.sum).abs() / m.stated.max(m.sum);
+        self.count += count;
+        if self.worst.as_ref().is_none_or(|known| excess(known) < excess(&worst)) {
+            self.worst = Some(worst);
+        }
+    }
 }
 
 /// What the lines behind `@model` have said so far.
 struct Model<'a> {
     header: &'a Header,
     path: &'a Path,
-    /// States begun.
+    /// Number of the first state; none until it is read, if any may come first.
+    first: Option<u64>,
+    /// Number of the state that is due.
     states: u64,
     choices: u64,
     state: State,
     list: TransitionList,
     labels: Labels,
     positions: HashMap<Vec<u8>, usize>,
-    /// One vector a reward, as long as the states that are complete.
+    /// One vector a reward, from the first state to the last one that earns something.
     rewards: Vec<Vec<f64>>,
-    mismatches: u64,
-    worst: Option<Mismatch>,
+    /// Whether a list of rewards was empty before it was known how many there are.
+    unlisted: bool,
+    mismatches: Mismatches,
 }
 
 impl<'a> Model<'a> {
-    fn new(header: &'a Header, path: &'a Path) -> Self {
+    fn new(header: &'a Header, path: &'a Path, first: Option<u64>) -> Self {
         Self {
             header,
             path,
-            states: 0,
+            first,
+            states: first.unwrap_or(0),
             choices: 0,
             state: State::default(),
             list: TransitionList::default(),
             labels: Labels::default(),
             positions: HashMap::new(),
             rewards: vec![Vec::new(); header.rewards.len()],
-            mismatches: 0,
-            worst: None,
+            unlisted: false,
+            mismatches: Mismatches::default(),
         }
+    }
+
+    /// States begun.
+    fn begun(&self) -> u64 {
+        self.first.map_or(0, |first| self.states - first)
     }
 
     fn error(&self, line: Line, reason: impl Into<String>) -> Error {
@@ -209,6 +240,9 @@ impl<'a> Model<'a> {
         let Some(state) = text::unsigned(word) else {
             return Err(self.error(line, format!("{} is not the number of a state", quote(word))));
         };
+        if self.first.is_none() {
+            (self.first, self.states) = (Some(state), state);
+        }
         if state != self.states {
             let due = self.states;
             return Err(self.error(
@@ -266,7 +300,7 @@ impl<'a> Model<'a> {
     }
 
     fn action(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
-        if self.states == 0 {
+        if self.begun() == 0 {
             return Err(self.error(line, "an action needs a line `state ...` before it"));
         }
         self.state.actions += 1;
@@ -313,6 +347,7 @@ impl<'a> Model<'a> {
         scanner.blanks();
         if self.rewards.is_empty() {
             // Old files do not name rewards; the first list tells how many there are.
+            self.unlisted |= values.is_empty();
             self.rewards = vec![Vec::new(); values.len()];
         }
         if values.len() != self.rewards.len() {
@@ -327,10 +362,10 @@ impl<'a> Model<'a> {
 
     /// Finishes the state that is being read, if there is one.
     fn end_state(&mut self) {
-        let Some(state) = self.states.checked_sub(1) else {
+        let Some(behind) = self.begun().checked_sub(1) else {
             return;
         };
-        let state = state as usize;
+        let (behind, state) = (behind as usize, self.states - 1);
         let done = std::mem::take(&mut self.state);
         let rates = &self.list.rate[done.start..];
         let sum = exit_rate(rates.iter().copied());
@@ -340,7 +375,7 @@ impl<'a> Model<'a> {
                 let jump = done.jump.get(reward).copied().unwrap_or(0.0);
                 let value = if jump == 0.0 { rate } else { rate + sum * jump };
                 // States before this one without rewards have 0.
-                values.resize(state, 0.0);
+                values.resize(behind, 0.0);
                 values.push(value);
             }
         }
@@ -348,13 +383,8 @@ impl<'a> Model<'a> {
             // Each number is rounded to the digits printed, and Storm's own sum to doubles.
             let printed = 5.0 * 0.1f64.powi(done.digits.max(DIGITS) as i32) * (stated + sum);
             let rounding = (rates.len() + 4) as f64 * f64::EPSILON * sum;
-            let excess = |m: &Mismatch| (m.stated - m.sum).abs() / m.stated.max(m.sum);
             if (stated - sum).abs() > printed + rounding {
-                self.mismatches += 1;
-                let mismatch = Mismatch { line, state, stated, sum };
-                if self.worst.as_ref().is_none_or(|worst| excess(worst) < excess(&mismatch)) {
-                    self.worst = Some(mismatch);
-                }
+                self.mismatches.add(1, Mismatch { line, state, stated, sum });
             }
         }
     }
@@ -370,31 +400,11 @@ impl<'a> Model<'a> {
                 ),
             });
         }
-        let mut warnings = Vec::new();
-        if let Some(worst) = self.worst {
-            let Mismatch { line, state, stated, sum } = worst;
-            warnings.push(format!(
-                "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
-                 the sums are used (states that differ: {}, this one the most)",
-                self.path.display(),
-                self.mismatches
-            ));
-        }
-        if let Some(choices) = self.header.choices
-            && choices != self.choices
-        {
-            warnings.push(format!(
-                "{}: @nr_choices says {choices}, the file has {} actions; the file's are used",
-                self.path.display(),
-                self.choices
-            ));
-        }
+        let warnings = warnings(self.path, &self.mismatches, self.header, self.choices);
         let states = self.states as usize;
-        let named = &self.header.rewards;
         let rewards = self.rewards.into_iter().enumerate().map(|(reward, mut values)| {
             values.resize(states, 0.0);
-            let name = named.get(reward).cloned().unwrap_or_else(|| format!("rewardmodel{reward}"));
-            Reward { name, values }
+            Reward { name: self.header.reward(reward), values }
         });
         let rewards = rewards.collect::<Vec<_>>();
         if let Some(reward) =
@@ -410,6 +420,28 @@ impl<'a> Model<'a> {
         }
         Ok(ChainFile { states, transitions: self.list, labels: self.labels, rewards, warnings })
     }
+}
+
+/// What a reader should know of a file that was read.
+fn warnings(path: &Path, mismatches: &Mismatches, header: &Header, choices: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(Mismatch { line, state, stated, sum }) = mismatches.worst {
+        warnings.push(format!(
+            "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
+             the sums are used (states that differ: {}, this one the most)",
+            path.display(),
+            mismatches.count
+        ));
+    }
+    if let Some(stated) = header.choices
+        && stated != choices
+    {
+        warnings.push(format!(
+            "{}: @nr_choices says {stated}, the file has {choices} actions; the file's are used",
+            path.display(),
+        ));
+    }
+    warnings
 }
 
 /// Significant digits of a number as it is written; quotients are exact.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{drn, lab, mtx, npy, npz, srew, text, tra, umb};
 use crate::lane::cpu::expect_memory;
-use crate::transient::chain::{Chain, ChainFile, Initial, Transitions};
+use crate::transient::chain::{Chain, ChainFile, Initial, Reward, Transitions};
 use crate::transient::csr::{Csr, Duplicate};
 use crate::{Error, Result};
 
@@ -95,15 +95,16 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     })?;
     let chain = Csr::new(states, &transitions).map_err(|duplicate| twice(path, format, duplicate))?;
     drop(transitions);
-    dressed(path, file, Box::new(chain), labels)
+    dressed(path, file, Box::new(chain), labels, |reward| reward)
 }
 
-/// A chain with what its file and those beside it say.
+/// A chain with what its file and those beside it say, `keep` giving the part that is kept of a reward beside it.
 pub(super) fn dressed(
     path: &Path,
     file: ChainFile,
     transitions: Box<dyn Transitions>,
     labels: Option<&Path>,
+    keep: impl Fn(Reward) -> Reward,
 ) -> Result<Chain> {
     let ChainFile { states, labels: own, mut rewards, warnings, .. } = file;
     let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
@@ -111,7 +112,7 @@ pub(super) fn dressed(
         None => own,
     };
     if let Some(file) = beside(path, "srew") {
-        rewards.extend(srew::read(&file, states)?);
+        rewards.extend(srew::read(&file, states)?.into_iter().map(keep));
     }
     let initial = match labels.get("init") {
         Some([state]) => Initial::State(*state as usize),

@@ -45,8 +45,8 @@ pub(super) struct Share {
     pub(super) promised: u64,
 }
 
-/// Reads a rank's part of a file that is not compressed: the lines that begin in its share of the bytes. None for files
-/// that have to be read whole, for their format or for what is wrong with them.
+/// Reads a rank's part of a file: the lines that begin in its share of the bytes. None for files that have to be read
+/// whole, for their format or for what is wrong with them.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -58,7 +58,7 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
         return Ok(None);
     }
     let body = parted.start.len() - body.len();
-    let bytes = parted.lines(body, ranks)?;
+    let Some(bytes) = parted.lines(body, ranks)? else { return Ok(None) };
     let chunks: Vec<Chunk> = split(&bytes).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
     if chunks.iter().any(|chunk| chunk.trouble.is_some()) {
         return Ok(None);

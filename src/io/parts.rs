@@ -1,19 +1,21 @@
-//! A chain's file read by ranks, each its part: `.tra` and `.mtx` by bytes, `.npz` and `.umb` by states.
+//! A chain's file read by ranks, each its part: `.tra`, `.mtx` and `.drn` by bytes, `.npz` and `.umb` by states.
 //!
 //! A rank holds the text or arrays of its part while it reads, and then the transitions into and out of its share of
-//! the states; labels, rewards and distributions are read whole by all. What one rank cannot make sense of all read
-//! whole, as one process does, for the message that this has.
+//! the states, and their rewards; sets of labelled states all hold whole. Labels, rewards and distributions in files of
+//! their own are read whole by all. What one rank cannot make sense of all read whole, as one process does, for the
+//! message that this has.
 
 use std::path::Path;
 
 use super::generator::{self, MatrixEntries};
 use super::model::{Format, dressed, twice};
-use super::{mtx, npz, read_chain, tra, umb};
+use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
-use crate::transient::chain::{Chain, ChainFile, Labels, TransitionList};
+use crate::transient::chain::{Chain, ChainFile, Labels, Reward, TransitionList};
 use crate::transient::csr::Duplicate;
+use crate::transient::rewards::{at_home, brought_home};
 use crate::transient::shared::Shared;
 
 /// What a rank found in its part.
@@ -28,6 +30,11 @@ struct Part {
     transitions: TransitionList,
     labels: Labels,
     facts: Facts,
+    /// Of states from the first on.
+    rewards: Vec<Reward>,
+    first: u64,
+    /// What has to be brought together first.
+    blocks: Option<drn::Part>,
 }
 
 /// What tells a generator from rates.
@@ -97,10 +104,15 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
             })
         }
         Format::Umb => {
-            let umb::Share { states, transitions, labels } = umb::share(path, ranks).ok()??;
-            Some(Part { states: Some(states), transitions, labels, ..Part::default() })
+            let umb::Share { states, transitions, labels, rewards, first } =
+                umb::share(path, ranks).ok()??;
+            Some(Part { states: Some(states), transitions, labels, rewards, first, ..Part::default() })
         }
-        Format::Drn => None,
+        Format::Drn => {
+            let mut blocks = drn::part(path, ranks).ok()??;
+            let (states, transitions) = (Some(blocks.states()), std::mem::take(&mut blocks.transitions));
+            Some(Part { states, transitions, blocks: Some(blocks), ..Part::default() })
+        }
     }
 }
 
@@ -173,6 +185,22 @@ fn together(
     if part.promised.is_some_and(|promised| promised != found) || states == 0 {
         return Ok(None);
     }
+    let (labels_inside, rewards, more) = match part.blocks {
+        None => {
+            let home = |r: Reward| Reward {
+                values: brought_home(states as usize, part.first as usize, &r.values, ranks),
+                ..r
+            };
+            (part.labels, part.rewards.into_iter().map(home).collect(), Vec::new())
+        }
+        Some(blocks) => {
+            let Some(drn::Beside { labels, rewards, warnings }) = blocks.beside(path, ranks) else {
+                return Ok(None);
+            };
+            (labels, rewards, warnings)
+        }
+    };
+    warnings.extend(more);
     // The list, what travels, and both orders: of this rank's share.
     let share = (states / ranks.size() as u64) * 48 + listed / ranks.size() as u64 * 56;
     ranks.agree(expect_memory(share, || {
@@ -184,6 +212,13 @@ fn together(
     if let Some(&[to, from]) = ranks.all(&mine).concat().as_chunks::<2>().0.first() {
         return ranks.agree(Err(twice(path, format, Duplicate { from, to })));
     }
-    let file = ChainFile { states: states as usize, labels: part.labels, warnings, ..ChainFile::default() };
-    ranks.agree(dressed(path, file, Box::new(chain), labels)).map(Some)
+    let file = ChainFile {
+        states: states as usize,
+        labels: labels_inside,
+        rewards,
+        warnings,
+        ..ChainFile::default()
+    };
+    let own = |reward| at_home(reward, states as usize, ranks);
+    ranks.agree(dressed(path, file, Box::new(chain), labels, own)).map(Some)
 }

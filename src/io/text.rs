@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// What gzip files start with.
 const GZIP: &[u8] = b"\x1f\x8b";
 
+/// What UTF-8 files may start with.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Bytes that a chunk of parallel work has, about.
 const CHUNK: usize = 1 << 20;
 
@@ -69,7 +72,7 @@ pub fn read(path: &Path) -> Result<Text> {
     if let Some(reason) = binary(&bytes) {
         return Err(Error::File { path: path.into(), reason });
     }
-    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let start = if bytes.starts_with(MARK) { 3 } else { 0 };
     Ok(Text { bytes, start })
 }
 

@@ -85,14 +85,14 @@ pub(crate) struct Lines {
     pub(crate) promised: Option<u64>,
 }
 
-/// Reads a rank's part of a file that is not compressed: the lines that begin in its share of the bytes.
+/// Reads a rank's part of a file: the lines that begin in its share of the bytes.
 ///
 /// # Errors
 /// What [`read`] would say with other numbers of lines; none for files that have to be read whole.
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     let Some(parted) = Parted::open(path)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
-    let bytes = parted.lines(head.body, ranks)?;
+    let Some(bytes) = parted.lines(head.body, ranks)? else { return Ok(None) };
     let (transitions, highest) = parse_body(&bytes, &head, path)?;
     Ok(Some(Lines { transitions, states: head.states, highest: highest as u64, promised: head.transitions }))
 }

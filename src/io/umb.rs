@@ -56,15 +56,18 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
         .map_err(|reason| Error::File { path: path.into(), reason })
 }
 
-/// A rank's part of a model: the transitions of some states, all labels.
+/// A rank's part of a model: the transitions of some states and their rewards, all labels.
 pub(crate) struct Share {
     pub(crate) states: u64,
     pub(crate) transitions: TransitionList,
     pub(crate) labels: Labels,
+    /// Of the states from the first on.
+    pub(crate) rewards: Vec<Reward>,
+    pub(crate) first: u64,
 }
 
 /// Reads a rank's part of a model: the transitions out of its share of the states. None for an archive that has to be
-/// read whole: a compressed one, one with rewards, and one that there is something to say about.
+/// read whole: a compressed one, and one that there is something to say about.
 ///
 /// # Errors
 /// Whatever [`read`] finds, though in other words.
@@ -101,8 +104,7 @@ pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> 
     let index: Index = serde_json::from_slice(&bytes_of(index)?).map_err(|e| e.to_string())?;
     let system = &index.system;
     let known = (&system.time[..], system.players) == ("stochastic", 0);
-    if !known || system.states == 0 || system.states > MOST_STATES || !index.annotations.rewards.0.is_empty()
-    {
+    if !known || system.states == 0 || system.states > MOST_STATES {
         return Ok(None);
     }
     let mine = ranks.share(system.states);
@@ -119,6 +121,7 @@ pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> 
     let little = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     // From states to choices, and from these to branches: each range counted from its first.
     let mut range = mine.clone();
+    let mut entities = vec![("states", system.states, range.clone())];
     for (name, count, all, behind) in [
         ("state-to-choices.bin", system.states, system.choices, "choices"),
         ("choice-to-branches.bin", system.choices, system.branches, "branches"),
@@ -139,6 +142,17 @@ pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> 
                     little(&offsets.iter().map(|at| at - first).collect::<Vec<_>>()),
                 );
                 range = first..last;
+            }
+        }
+        entities.push((behind, all, range.clone()));
+    }
+    for (id, annotation) in &index.annotations.rewards.0 {
+        for (entity, len, range) in &entities {
+            let name = format!("annotations/rewards/{id}/{entity}/values.bin");
+            if annotation.applies_to.iter().any(|applied| applied == entity)
+                && let Some(words) = window(&name, *len, range.clone())?
+            {
+                files.insert(name, little(&words));
             }
         }
     }
@@ -164,12 +178,17 @@ pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> 
     }
     let mut warnings = Vec::new();
     let labels = labels(&files, &index, &mut warnings)?;
-    let all = system.states;
+    let (all, annotations) = (system.states, index.annotations);
     let part =
         System { states: mine.end - mine.start, choices, branches: range.end - range.start, ..index.system };
     let jumps = Jumps { all, first: mine.start as usize, ..Jumps::new(&files, &part)? };
     let (transitions, more) = jumps.transitions()?;
-    Ok((warnings.is_empty() && more.is_empty()).then_some(Share { states: all, transitions, labels }))
+    let mut rewards = Vec::new();
+    for (id, annotation) in &annotations.rewards.0 {
+        rewards.push(jumps.named_reward(&files, id, annotation)?);
+    }
+    let share = Share { states: all, transitions, labels, rewards, first: mine.start };
+    Ok((warnings.is_empty() && more.is_empty()).then_some(share))
 }
 
 /// The members of an archive that matter here, by name.
@@ -229,10 +248,8 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
     let labels = labels(files, &index, &mut warnings)?;
     let mut rewards = Vec::new();
     for (id, annotation) in &index.annotations.rewards.0 {
-        match jumps.reward(files, id, annotation) {
-            Ok(values) => {
-                rewards.push(Reward { name: annotation.alias.as_ref().unwrap_or(id).clone(), values });
-            }
+        match jumps.named_reward(files, id, annotation) {
+            Ok(reward) => rewards.push(reward),
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }
     }
@@ -374,6 +391,11 @@ impl<'a> Jumps<'a> {
             )
         });
         Ok((list, warning.into_iter().collect()))
+    }
+
+    fn named_reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Reward, String> {
+        let name = annotation.alias.clone().unwrap_or_else(|| id.to_owned());
+        Ok(Reward { name, values: self.reward(files, id, annotation)? })
     }
 
     /// The rate reward of each state.

@@ -74,7 +74,7 @@ impl Labels {
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value a state.
+    /// One value a state; of a chain that is not [whole](Transitions::whole) one of each state in the rank's blocks will do.
     pub values: Vec<f64>,
 }
 

@@ -81,7 +81,7 @@ impl<'a, T: Real> Iteration<'a, T> {
         for reward in rewards {
             let mut own = Vec::new();
             for part in &parts.parts {
-                let values: Vec<T> = reward[part.rows.clone()].iter().map(|&r| T::of(r)).collect();
+                let values: Vec<T> = reward[parts.own(part)].iter().map(|&r| T::of(r)).collect();
                 own.push(lanes[part.lane].alloc_with("a reward", &values)?);
             }
             vectors.push(own);

@@ -117,6 +117,7 @@ pub mod poisson;
 #[cfg(feature = "cuda")]
 mod push;
 pub mod region;
+pub(crate) mod rewards;
 pub mod scale;
 pub mod shared;
 pub(crate) mod solve;

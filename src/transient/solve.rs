@@ -13,7 +13,7 @@ use super::parts::Parts;
 use super::poisson::Window;
 use super::split::{How, rows_of, share};
 use super::sweep::{Planned, Sweep};
-use super::{stationary, subdivided};
+use super::{rewards, stationary, subdivided};
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -278,7 +278,8 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
     }
     for reward in problem.rewards {
-        if reward.values.len() != n {
+        let home = || rewards::home(n, options.split.ranks).len();
+        if reward.values.len() != n && (problem.transitions.whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
         }
@@ -292,6 +293,7 @@ const MOST_ALPHA_T: f64 = 1e13;
 /// A chain built on its lane, and what the methods share.
 pub(crate) struct Built<'a, T> {
     pub(crate) lanes: &'a [Lane],
+    /// Its rewards are those of this rank's rows.
     pub(crate) problem: &'a Problem<'a>,
     pub(crate) options: &'a Options,
     pub(crate) survey: Survey<T>,
@@ -341,6 +343,8 @@ fn solve_in<T: Real>(
         let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer), keeper)?;
         return Ok(Solution { order, ..solution });
     }
+    let rewards = rewards::settled(problem.rewards, &own, n, ranks);
+    let problem = &Problem { rewards: &rewards, ..*problem };
     let mut seconds = Seconds::default();
     let mut solution = Solution {
         status: Status::Met,
@@ -365,7 +369,7 @@ fn solve_in<T: Real>(
         problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
     for (i, time) in times.iter_mut().enumerate() {
         if let Some(time) = time {
-            time.rewards = rest_rewards(problem, &initial, &own, ranks, problem.times[i]);
+            time.rewards = rest_rewards(problem, &initial, ranks, problem.times[i]);
             if problem.vectors {
                 observer.result(i, &initial)?;
             }
@@ -497,17 +501,11 @@ fn at_rest(time: f64) -> TimeResult {
     }
 }
 
-fn rest_rewards(
-    problem: &Problem<'_>,
-    initial: &[f64],
-    own: &Range<usize>,
-    ranks: Ranks,
-    t: f64,
-) -> Vec<RewardValue> {
+fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) -> Vec<RewardValue> {
     let value = |r: &Reward| {
         let mut sum = [0.0];
         ranks.relay(&mut sum, |sum| {
-            r.values[own.clone()].iter().zip(initial).for_each(|(r, p)| sum[0] += r * p);
+            r.values.iter().zip(initial).for_each(|(r, p)| sum[0] += r * p);
         });
         let instantaneous = sum[0];
         // A chain at rest earns its reward for as long as it is asked to; nothing in no time.

@@ -174,12 +174,12 @@ pub(super) fn run<T: Real>(
     for &index in which {
         let rewards = built.problem.rewards.iter().map(|r| {
             let mut sum = [0.0];
-            let own = &r.values[built.parts.rows.clone()];
-            ranks.relay(&mut sum, |sum| own.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
+            ranks.relay(&mut sum, |sum| r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
             let [instantaneous] = sum;
             // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
             // and which, the limit does not tell.
-            let error = (steady_state + rounding) * r.values.iter().fold(0.0f64, |m, r| m.max(r.abs()));
+            let most = ranks.most(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
+            let error = (steady_state + rounding) * most;
             let cumulative =
                 if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
             RewardValue { name: r.name.clone(), instantaneous, cumulative }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::command::{Place, binary};
@@ -40,6 +41,9 @@ pub(crate) fn mpirun(place: &Place) -> Command {
         .envs([
             ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
             ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+            // Without a look for networks that a test does not use: a fifth of a start.
+            ("OMPI_MCA_pml", "ob1"),
+            ("OMPI_MCA_btl", "self,vader"),
         ])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -96,9 +100,15 @@ pub(crate) fn ranks(place: &Place, count: usize, line: &str) -> Ran {
 
 /// The same on 1, 2, 3 and 5 ranks as in one process: exit code, stdout, and the file `OUT` if the line names it.
 pub(crate) fn bits_of_one_process(place: &Place, line: &str) {
+    bits_on(&[1, 2, 3, 5], place, line);
+}
+
+/// As [`bits_of_one_process`], on so many ranks. A start takes half a second, so that only lines that take ways of their own
+/// are tried on all numbers.
+pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str) {
     let alone = place.kolmo(&line.replace("OUT", "alone"));
     assert!(alone.code <= 1, "kolmo {line}\n{}", alone.stderr);
-    for count in [1, 2, 3, 5] {
+    for &count in counts {
         let ran = ranks(place, count, &line.replace("OUT", "shared"));
 
         assert_eq!(ran.code, Some(alone.code), "{count} ranks: {line}\n{}", ran.stderr);
@@ -115,6 +125,17 @@ pub(crate) fn bits_of_one_process(place: &Place, line: &str) {
         let left: Vec<String> = place.names().into_iter().filter(|n| n.contains(".partial")).collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// Checks several cases at a time: a launcher whose ranks end with an error mostly waits.
+pub(crate) fn side_by_side<C: Sync>(cases: &[C], check: impl Fn(&C) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(case);
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
 }
 
 /// Ranks of one run with command lines of their own.

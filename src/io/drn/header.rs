@@ -16,6 +16,11 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Name of a reward.
+    pub(super) fn reward(&self, number: usize) -> String {
+        self.rewards.get(number).cloned().unwrap_or_else(|| format!("rewardmodel{number}"))
+    }
+
     /// Reads up to the `@model` line and past it.
     pub(super) fn read(lines: &mut Lines, path: &Path) -> Result<Self> {
         let (mut kind, mut states, mut choices, mut rewards) = (false, None, None, Vec::new());

@@ -1,73 +1,220 @@
 //! A text file that ranks read by parts.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
+
+use super::{GZIP, MARK, binary};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 /// Bytes that are read to find what stands before the lines.
 const HEAD: usize = 1 << 16;
 
-/// A file that is not compressed, and how it begins.
+/// Bytes that are unpacked at once.
+const BUFFER: usize = 1 << 18;
+
+/// A text file and how it begins. What is compressed cannot be cut: every rank unpacks all of it, once to know how long
+/// the text is and once for its lines, and holds these alone.
 pub(in crate::io) struct Parted<'a> {
     path: &'a Path,
-    file: File,
-    /// Bytes of it.
+    packed: bool,
+    /// Bytes of the text.
     pub(in crate::io) length: u64,
-    /// Whole lines from the first on, ASCII.
+    /// Whole lines from the first on.
     pub(in crate::io) start: Vec<u8>,
 }
 
 impl<'a> Parted<'a> {
-    /// None for what has to be read whole: what is no regular file, is compressed, has a byte order mark, or begins with
-    /// a line longer than a head may be.
+    /// None for what has to be read whole: what is no regular file or no text, has a byte order mark, or begins with a line
+    /// longer than a head may be.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`], also for a gzip stream that is corrupt or ends early.
     pub(in crate::io) fn open(path: &'a Path) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.into(), source };
         let mut file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?;
-        if !length.is_file() {
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
             return Ok(None);
         }
         let mut start = Vec::new();
         file.by_ref().take(HEAD as u64).read_to_end(&mut start).map_err(failed)?;
+        let packed = start.starts_with(GZIP);
+        let mut parted = Self { path, packed, length: metadata.len(), start };
+        if packed {
+            let mut text = parted.text(0)?;
+            parted.start.clear();
+            text.by_ref().take(HEAD as u64).read_to_end(&mut parted.start).map_err(failed)?;
+            let rest = io::copy(&mut text, &mut io::sink()).map_err(failed)?;
+            parted.length = parted.start.len() as u64 + rest;
+        }
+        let start = &mut parted.start;
         // Whole lines, the last one aside.
         if start.len() == HEAD {
-            start.truncate(start.iter().rposition(|&b| b == b'\n').unwrap_or(0));
+            start.truncate(start.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1));
         }
-        Ok(start.is_ascii().then_some(Self { path, file, length: length.len(), start }))
+        Ok((binary(start).is_none() && !start.starts_with(MARK)).then_some(parted))
     }
 
-    /// This rank's lines of those from byte `body` on: the ones whose first byte lies in its share.
+    /// The text from that byte on.
+    fn text(&self, from: u64) -> Result<Box<dyn BufRead>> {
+        let failed = |source| Error::Io { path: self.path.into(), source };
+        let mut file = File::open(self.path).map_err(failed)?;
+        if !self.packed {
+            file.seek(SeekFrom::Start(from)).map_err(failed)?;
+            return Ok(Box::new(BufReader::new(file)));
+        }
+        let unpacked = MultiGzDecoder::new(BufReader::with_capacity(BUFFER, file));
+        let mut text = BufReader::with_capacity(BUFFER, unpacked);
+        io::copy(&mut text.by_ref().take(from), &mut io::sink()).map_err(failed)?;
+        Ok(Box::new(text))
+    }
+
+    /// This rank's lines of those from byte `body` on: the ones whose first byte lies in its share. None where they hold
+    /// what no text has.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(in crate::io) fn lines(mut self, body: usize, ranks: Ranks) -> Result<Vec<u8>> {
+    pub(in crate::io) fn lines(&self, body: usize, ranks: Ranks) -> Result<Option<Vec<u8>>> {
+        self.blocks(body, ranks, |_| true)
+    }
+
+    /// This rank's blocks of lines from byte `body` on: the ones whose first line, which `begins` tells, begins in its
+    /// share. What stands before all of them belongs to the first. The blocks of all ranks are the text from `body` on.
+    /// None where they hold what no text has.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::io) fn blocks(
+        &self,
+        body: usize,
+        ranks: Ranks,
+        begins: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<u8>>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
-        let (body, length) = (body as u64, self.length);
-        let mine = ranks.share(length - body);
+        let body = body as u64;
+        let mine = ranks.share(self.length - body);
+        let mut bytes = Vec::new();
         // An empty share has no line.
         if mine.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(bytes));
         }
-        let mut bytes = Vec::new();
-        let first = body + mine.start;
-        let from = if mine.start == 0 { first } else { first - 1 };
-        self.file.seek(SeekFrom::Start(from)).map_err(failed)?;
-        bytes.reserve_exact((body + mine.end - from) as usize + 256);
-        self.file.by_ref().take(body + mine.end - from).read_to_end(&mut bytes).map_err(failed)?;
-        if mine.end < length - body && bytes.last().is_some_and(|&b| b != b'\n') {
-            let mut rest = BufReader::new(self.file);
-            rest.read_until(b'\n', &mut bytes).map_err(failed)?;
+        let (first, end) = (body + mine.start, body + mine.end);
+        let mut at = first;
+        let mut text;
+        if mine.start == 0 {
+            text = self.text(first)?;
+        } else {
+            // From the byte before on, which may end a line.
+            text = self.text(first - 1)?;
+            at += text.read_until(b'\n', &mut bytes).map_err(failed)? as u64 - 1;
+            loop {
+                bytes.clear();
+                if at >= end {
+                    return Ok(Some(bytes));
+                }
+                let length = text.read_until(b'\n', &mut bytes).map_err(failed)?;
+                at += length as u64;
+                if length == 0 || begins(&bytes) {
+                    break;
+                }
+            }
         }
-        if mine.start > 0 {
-            let skipped = bytes.iter().position(|&b| b == b'\n').map_or(bytes.len(), |end| end + 1);
-            bytes.drain(..skipped);
+        let left = end.saturating_sub(at);
+        bytes.reserve_exact(left as usize + 256);
+        text.by_ref().take(left).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.last().is_some_and(|&b| b != b'\n') {
+            text.read_until(b'\n', &mut bytes).map_err(failed)?;
         }
-        Ok(bytes)
+        loop {
+            let before = bytes.len();
+            text.read_until(b'\n', &mut bytes).map_err(failed)?;
+            if bytes.len() == before || begins(&bytes[before..]) {
+                bytes.truncate(before);
+                return Ok((!bytes.contains(&0)).then_some(bytes));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn parts(path: &Path, size: usize, begins: impl Fn(&[u8]) -> bool + Copy) -> Vec<Vec<u8>> {
+        let part = |rank| {
+            let parted = Parted::open(path).unwrap().expect("a text");
+            parted.blocks(5, Ranks::imagined(rank, size), begins).unwrap().expect("no NUL")
+        };
+        (0..size).map(part).collect()
+    }
+
+    #[test]
+    fn blocks_of_all_ranks_are_the_text_wherever_it_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, packed) = (folder.path().join("t"), folder.path().join("t.gz"));
+        for text in [
+            "head\n<1\na\nbb\n<2\n\nccc\n\n<3\n<4\nd",
+            "head\nnone\nof\nthese begins\n",
+            "head\n<1\n<2\n<3\n",
+            "head\n",
+            "head\n<",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            // Two members, as parallel packers write them.
+            let members = [&text[..7.min(text.len())], &text[7.min(text.len())..]].map(|text| {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+                encoder.write_all(text.as_bytes()).unwrap();
+                encoder.finish().unwrap()
+            });
+            std::fs::write(&packed, members.concat()).unwrap();
+            // With as many ranks as bytes every byte is cut at, with more some have none.
+            for size in 1..text.len() + 3 {
+                let blocks = parts(&path, size, |line| line.starts_with(b"<"));
+
+                assert_eq!(blocks.concat(), text.as_bytes()[5..], "{text:?} on {size} ranks");
+                for block in blocks.iter().filter(|block| !block.is_empty()).skip(1) {
+                    assert!(block.starts_with(b"<"), "{text:?} on {size} ranks: {block:?}");
+                }
+                assert_eq!(parts(&packed, size, |line| line.starts_with(b"<")), blocks, "{text:?}");
+                let lines = parts(&path, size, |_| true);
+                assert_eq!(lines.concat(), text.as_bytes()[5..], "{text:?} on {size} ranks");
+                assert!(
+                    lines.iter().all(|part| part.is_empty() || text.len() < 12 || part.len() < text.len())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        for bytes in [&b"\xef\xbb\xbfhead\n"[..], b"head\n\0", b"PK\x03\x04", b"\xff\xfeh\0"] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(Parted::open(&path).unwrap().is_none(), "{bytes:?}");
+        }
+        // Behind the head.
+        let late = ["head\n", &"0123456\n".repeat(HEAD / 8), "\0\n"].concat();
+        std::fs::write(&path, late).unwrap();
+        let parted = Parted::open(&path).unwrap().expect("a text as it begins");
+        assert_eq!((parted.start.len(), parted.start.last()), (5 + 8 * (HEAD / 8 - 1), Some(&b'\n')));
+        let lines = |rank| parted.lines(5, Ranks::imagined(rank, 2)).unwrap().is_some();
+        assert_eq!([lines(0), lines(1)], [true, false]);
+        // A stream that ends early.
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(b"head\nbody\n").unwrap();
+        let packed = encoder.finish().unwrap();
+        std::fs::write(&path, &packed[..packed.len() - 9]).unwrap();
+        assert!(Parted::open(&path).is_err());
+        assert!(Parted::open(folder.path()).is_ok_and(|parted| parted.is_none()), "a folder");
     }
 }

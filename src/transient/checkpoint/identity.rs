@@ -9,10 +9,8 @@ use crate::kernel::Precision;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::{Initial, Transitions};
+use crate::transient::rewards::home;
 use crate::transient::solve::{Method, Options, Problem};
-
-/// Numbers that are hashed together.
-const NUMBERS: usize = 4096;
 
 /// Everything that the answer's bits depend on, but for devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +25,7 @@ pub(super) struct Identity {
     epsilon: f64,
     method: String,
     width: String,
-    /// Names and hashes.
+    /// Names and hashes, these as the chain's.
     rewards: Vec<(String, u128)>,
     vectors: bool,
 }
@@ -60,7 +58,9 @@ impl Identity {
                 Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
             },
             width: format!("{:?}", options.width).to_lowercase(),
-            rewards: problem.rewards.iter().map(|r| (r.name.clone(), hash(&r.values))).collect(),
+            rewards: (problem.rewards.iter())
+                .map(|r| (r.name.clone(), reward(&r.values, n, options.split.ranks)))
+                .collect(),
             vectors: problem.vectors,
         })
     }
@@ -126,15 +126,18 @@ fn few(times: &[f64]) -> String {
     }
 }
 
-fn hash(values: &[f64]) -> u128 {
-    let mut bytes = Vec::with_capacity(8 * NUMBERS);
-    let mut hasher = XxHash3_128::new();
-    for values in values.chunks(NUMBERS) {
-        bytes.clear();
+/// Of a reward's values, the sum of those of blocks, each rank its own.
+fn reward(values: &[f64], n: usize, ranks: Ranks) -> u128 {
+    let home = home(n, ranks);
+    // Whether the values are those of all states or those at home.
+    let own = if values.len() == n { &values[home.clone()] } else { values };
+    let block = |(block, values): (usize, &[f64])| {
+        let mut bytes = ((home.start / BLOCK + block) as u64).to_le_bytes().to_vec();
         bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
-        hasher.write(&bytes);
-    }
-    hasher.finish_128()
+        XxHash3_128::oneshot(&bytes)
+    };
+    let sum = own.par_chunks(BLOCK).enumerate().map(block).reduce(|| 0, u128::wrapping_add);
+    ranks.all(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
 }
 
 /// Of a vector given by its entries other than zero.

@@ -1,0 +1,345 @@
+//! A rank's part of a DRN file: whole blocks, each a line `state ...` and what stands below it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::header::Header;
+use super::{Mismatch, Mismatches, Model, warnings};
+use crate::Result;
+use crate::io::text::{Line, Lines, Parted, count_lines};
+use crate::ranks::Ranks;
+use crate::transient::chain::{Labels, Reward, TransitionList};
+use crate::transient::rewards::brought_home;
+
+/// States of a label that ranks tell one another at once, all of them together.
+const AT_ONCE: usize = 1 << 26;
+
+/// What a rank's blocks say.
+pub(in crate::io) struct Part {
+    pub(in crate::io) transitions: TransitionList,
+    header: Header,
+    /// Names and the states here.
+    labels: Labels,
+    /// One vector a reward, of this part's first states: those behind earn nothing.
+    rewards: Vec<Vec<f64>>,
+    told: Told,
+}
+
+/// What all ranks have to know of a part.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    /// Number of its first state, and how many it has.
+    first: u64,
+    states: u64,
+    choices: u64,
+    /// Lines, and those of the header.
+    lines: u64,
+    above: u64,
+    /// How many rewards its lists have; whether one has none before this was known; whether all are finite.
+    rewards: u64,
+    unlisted: bool,
+    finite: bool,
+    mismatches: Mismatches,
+}
+
+/// Words of what is told.
+const WORDS: usize = 13;
+
+impl Told {
+    fn words(&self) -> [u64; WORDS] {
+        let Mismatch { line, state, stated, sum } = self.mismatches.worst.unwrap_or_default();
+        let flags = u64::from(self.unlisted) | u64::from(self.finite) << 1;
+        let counts = [self.first, self.states, self.choices, self.lines, self.above, self.rewards, flags];
+        let worst = [
+            u64::from(self.mismatches.worst.is_some()),
+            self.mismatches.count,
+            line,
+            state,
+            stated.to_bits(),
+            sum.to_bits(),
+        ];
+        let mut words = [0; WORDS];
+        words[..7].copy_from_slice(&counts);
+        words[7..].copy_from_slice(&worst);
+        words
+    }
+
+    fn of(words: &[u64; WORDS]) -> Self {
+        let [first, states, choices, lines, above, rewards, flags, some, count, line, state, stated, sum] =
+            *words;
+        let worst = Mismatch { line, state, stated: f64::from_bits(stated), sum: f64::from_bits(sum) };
+        Self {
+            first,
+            states,
+            choices,
+            lines,
+            above,
+            rewards,
+            unlisted: flags & 1 == 1,
+            finite: flags & 2 == 2,
+            mismatches: Mismatches { count, worst: (some == 1).then_some(worst) },
+        }
+    }
+
+    /// What all parts are together, if they are a file with that many states.
+    fn together(parts: &[Self], states: u64) -> Option<Self> {
+        let mut all = Self { finite: true, ..Self::default() };
+        for part in parts {
+            if part.states > 0 && part.first != all.states {
+                return None;
+            }
+            all.states += part.states;
+            all.choices += part.choices;
+            all.rewards = all.rewards.max(part.rewards);
+            all.unlisted |= part.unlisted;
+            all.finite &= part.finite;
+            if let Some(worst) = part.mismatches.worst {
+                let worst = Mismatch { line: part.above + all.lines + worst.line, ..worst };
+                all.mismatches.add(part.mismatches.count, worst);
+            }
+            all.lines += part.lines;
+        }
+        let listed = |part: &Self| part.rewards == all.rewards || part.rewards == 0;
+        // An empty list in front of others is none, and behind them an error.
+        let alike = parts.iter().all(listed) && !(all.unlisted && all.rewards > 0);
+        (all.states == states && alike && all.finite).then_some(all)
+    }
+}
+
+/// Reads a rank's part of a file: the blocks that begin in its share of the bytes. None for files that have to be read
+/// whole, for their form or for what is wrong with them.
+///
+/// # Errors
+/// What [`read`](super::read) would say with other numbers of lines.
+pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
+    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let mut lines = Lines::new(&parted.start);
+    let header = Header::read(&mut lines, path)?;
+    let body = lines.offset();
+    let above = count_lines(&parted.start[..body]) as u64;
+    let Some(bytes) = parted.blocks(body, ranks, begins)? else { return Ok(None) };
+    drop(parted);
+    let mut model = Model::new(&header, path, None);
+    for line in Lines::new(&bytes) {
+        model.line(line, |_, _, _| {})?;
+    }
+    model.end_state();
+    let finite = model.rewards.iter().flatten().all(|value| value.is_finite());
+    let told = Told {
+        first: model.first.unwrap_or(0),
+        states: model.begun(),
+        choices: model.choices,
+        lines: count_lines(&bytes) as u64,
+        above,
+        rewards: model.rewards.len() as u64,
+        unlisted: model.unlisted,
+        finite,
+        mismatches: model.mismatches,
+    };
+    let Model { list: transitions, labels, rewards, .. } = model;
+    Ok(Some(Part { transitions, header, labels, rewards, told }))
+}
+
+/// Whether a state's lines begin with this one.
+fn begins(line: &[u8]) -> bool {
+    let line = Line { number: 1, bytes: line.trim_ascii() };
+    line.fields().next() == Some(b"state")
+}
+
+/// What a file says beside its transitions.
+pub(in crate::io) struct Beside {
+    /// The same on every rank.
+    pub(in crate::io) labels: Labels,
+    pub(in crate::io) warnings: Vec<String>,
+    /// Of the states that are the rank's home.
+    pub(in crate::io) rewards: Vec<Reward>,
+}
+
+impl Part {
+    /// States of the whole file, by its header.
+    pub(in crate::io) fn states(&self) -> u64 {
+        self.header.states
+    }
+
+    /// Brings together what all parts say beside their transitions; none if there is something wrong with them. Every rank
+    /// calls this at once.
+    pub(in crate::io) fn beside(self, path: &Path, ranks: Ranks) -> Option<Beside> {
+        let told: Vec<Told> = ranks.all(&self.told.words()).iter().map(|words| told_of(words)).collect();
+        let all = Told::together(&told, self.header.states)?;
+        let (states, first) = (self.header.states as usize, self.told.first);
+        let mut rewards = Vec::new();
+        for number in 0..all.rewards as usize {
+            let own = self.rewards.get(number).map_or(&[][..], |values| values);
+            let values = brought_home(states, first as usize, own, ranks);
+            rewards.push(Reward { name: self.header.reward(number), values });
+        }
+        let warnings = warnings(path, &all.mismatches, &self.header, all.choices);
+        Some(Beside { labels: everybodys(self.labels, ranks), warnings, rewards })
+    }
+}
+
+fn told_of(words: &[u64]) -> Told {
+    Told::of(words.try_into().expect("every rank tells as much"))
+}
+
+/// Labels of all parts, in the order in which the file names them first.
+fn everybodys(own: Labels, ranks: Ranks) -> Labels {
+    // A label ends with its line, whatever stands in it.
+    let names: Vec<String> = own.sets.iter().map(|(name, _)| format!("{name}\n")).collect();
+    let lengths: Vec<u64> = own.sets.iter().map(|(_, set)| set.len() as u64).collect();
+    let (names, lengths) = (ranks.texts(&names.concat()), ranks.all(&lengths));
+    let mine: Vec<u32> = own.sets.into_iter().flat_map(|(_, set)| set).collect();
+    let piece = (AT_ONCE / ranks.size()).max(1);
+    let rounds = ranks.most(mine.len().div_ceil(piece) as f64) as usize;
+    let mut states = vec![Vec::new(); ranks.size()];
+    for round in 0..rounds {
+        let from = (round * piece).min(mine.len());
+        let told = ranks.all(&mine[from..(from + piece).min(mine.len())]);
+        states.iter_mut().zip(told).for_each(|(states, more)| states.extend(more));
+    }
+    drop(mine);
+    let mut labels = Labels::default();
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    for ((names, lengths), states) in names.iter().zip(&lengths).zip(&states) {
+        let mut from = 0;
+        for (name, &length) in names.split_terminator('\n').zip(lengths) {
+            let position = *positions.entry(name.to_owned()).or_insert_with(|| {
+                labels.sets.push((name.to_owned(), Vec::new()));
+                labels.sets.len() - 1
+            });
+            labels.sets[position].1.extend(&states[from..from + length as usize]);
+            from += length as usize;
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::drn::{parse, read};
+
+    const HEAD: &str =
+        "// of Storm\n@type: CTMC\n@reward_models\nup jumps\n@nr_states: 4\n@nr_choices: 4\n@model\n";
+    /// Exit rates that differ, one worse than the others, and the worst twice.
+    const BODY: &str = "// a comment\nstate 0 !2 [1, 0] init \"all state\"\n//[x]\n\taction 0 [0, 2]\n\t\t1 : 2\n\
+        state 1 !1\r\n\n\taction go\r\n\t\t2 : 0.5\n  state 2 [0, -0] \"all state\" end\n\taction state [0, 1]\n\t\t0 : 1/4\n\
+        \t\t2 : 3\nstate 3 !2 odd \"all state\" // state 4\n\taction 1\n\t\t0 : 1";
+
+    fn parts(path: &Path, size: usize) -> Vec<Part> {
+        let part = |rank| part(path, Ranks::imagined(rank, size)).expect("no error").expect("a part");
+        (0..size).map(part).collect()
+    }
+
+    #[test]
+    fn parts_are_the_file_wherever_it_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        std::fs::write(&path, format!("{HEAD}{BODY}")).unwrap();
+        let whole = read(&path).unwrap();
+        assert_eq!((whole.states, whole.warnings.len()), (4, 1), "{:?}", whole.warnings);
+        // With as many ranks as bytes every byte is cut at.
+        for size in 1..BODY.len() + 3 {
+            let parts = parts(&path, size);
+
+            let told: Vec<Told> = parts.iter().map(|part| Told::of(&part.told.words())).collect();
+            let all = Told::together(&told, 4).expect("a whole file");
+            assert_eq!((all.states, all.choices, all.rewards), (4, 4, 2), "{size} ranks");
+            let said = warnings(&path, &all.mismatches, &parts[0].header, all.choices);
+            assert_eq!(said, whole.warnings, "{size} ranks");
+            let list = |of: fn(&TransitionList) -> Vec<u64>| {
+                parts.iter().flat_map(|part| of(&part.transitions)).collect::<Vec<u64>>()
+            };
+            for of in [
+                |list: &TransitionList| list.from.iter().map(|&s| u64::from(s)).collect(),
+                |list: &TransitionList| list.to.iter().map(|&s| u64::from(s)).collect(),
+                |list: &TransitionList| list.rate.iter().map(|r| r.to_bits()).collect(),
+            ] {
+                assert_eq!(list(of), of(&whole.transitions), "{size} ranks");
+            }
+            for (name, set) in &whole.labels.sets {
+                let sets: Vec<u32> = parts
+                    .iter()
+                    .flat_map(|part| part.labels.get(name).unwrap_or_default())
+                    .copied()
+                    .collect();
+                assert_eq!(&sets, set, "{size} ranks: {name}");
+            }
+            for (number, reward) in whole.rewards.iter().enumerate() {
+                let mut values = vec![0.0; 4];
+                for part in &parts {
+                    let own = &part.rewards[number];
+                    values[part.told.first as usize..][..own.len()].copy_from_slice(own);
+                }
+                assert_eq!(values, reward.values, "{size} ranks");
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_alone_says_what_the_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        std::fs::write(&path, format!("{HEAD}{BODY}")).unwrap();
+        let whole = read(&path).unwrap();
+
+        let beside = part(&path, Ranks::ALONE).unwrap().unwrap().beside(&path, Ranks::ALONE).unwrap();
+
+        assert_eq!(beside.labels, whole.labels);
+        assert_eq!(beside.rewards, whole.rewards);
+        assert_eq!(beside.warnings, whole.warnings);
+    }
+
+    #[test]
+    fn parts_that_are_no_file_are_seen_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        for body in [
+            BODY.replace("state 2 ", "state 3 "),
+            BODY.replace("state 1 !1", "// nothing"),
+            [BODY, "\nstate 4"].concat(),
+            BODY.replace("[1, 0]", "[1]"),
+            BODY.replace("[0, 2]", "[0, 1e308]").replace("1 : 2", "1 : 1e308"),
+            BODY.replace("state 3 !2 odd", "stat 3"),
+            BODY.replace("// a comment", "\taction 0"),
+            BODY.replace(" odd", " o\0d"),
+        ] {
+            std::fs::write(&path, format!("{HEAD}{body}")).unwrap();
+            let alone = read(&path).expect_err("no file").to_string();
+            for size in [1, 2, 3, 5, 40, body.len()] {
+                let of = |rank| part(&path, Ranks::imagined(rank, size)).ok().flatten();
+                let told: Option<Vec<Told>> = (0..size).map(|rank| of(rank).map(|part| part.told)).collect();
+                let all = told.and_then(|told| Told::together(&told, 4));
+                assert!(all.is_none(), "{size} ranks: {alone}");
+            }
+        }
+    }
+
+    /// Old files do not name their rewards: what one part has not seen another has.
+    #[test]
+    fn lists_of_rewards_without_names() {
+        let head = "@type: CTMC\n@nr_states: 3\n@model\n";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        for (lists, due) in [
+            (["", "", "[1, 2]"], Some(2)),
+            (["[1]", "", "[2]"], Some(1)),
+            (["", "", ""], Some(0)),
+            (["[]", "[]", ""], Some(0)),
+            (["[1]", "", "[2, 3]"], None),
+            (["[1]", "", "[]"], None),
+        ] {
+            let states = (0..3).map(|s| format!("state {s} {}\naction 0\n0 : 1\n", lists[s]));
+            let text = head.to_owned() + &states.collect::<String>();
+            std::fs::write(&path, &text).unwrap();
+            let whole = parse(text.as_bytes(), &path);
+            assert_eq!(whole.as_ref().ok().map(|file| file.rewards.len()), due, "{lists:?}");
+            for size in [1, 2, 3, 5] {
+                let of = |rank| part(&path, Ranks::imagined(rank, size)).ok().flatten();
+                let told: Option<Vec<Told>> = (0..size).map(|rank| of(rank).map(|part| part.told)).collect();
+                let all = told.and_then(|told| Told::together(&told, 3));
+                assert_eq!(all.map(|all| all.rewards as usize), due, "{size} ranks: {lists:?}");
+            }
+        }
+    }
+}
