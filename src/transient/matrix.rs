@@ -213,28 +213,25 @@ impl<T: Real> Source<'_, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, kind) = (rows.start, self.pieces[piece].1);
+            let (first, (within, kind)) = (rows.start, &self.pieces[piece]);
+            let before = within.start - self.region.computed.start;
             let leaving = self.leaving.as_ref().and_then(|leaving| leaving[piece].as_ref());
-            let before = (first - (self.pieces[piece].0.start - self.region.computed.start)) as u32;
-            let (mut list, mut place) = (Vec::new(), 0);
-            if let Some(Leaving { rows: all, place: first, .. }) = leaving {
-                let here = all.partition_point(|&row| row < before)
-                    ..all.partition_point(|&row| row < before + rows.len() as u32);
-                place = (first + here.start) as u32;
-                list.extend(all[here].iter().map(|&row| row - before));
-            }
+            let leaving = leaving.map(|leaving| leaving.of(&(first - before..rows.end - before)));
+            let list = leaving.as_ref().map_or(&[][..], |leaving| &leaving.rows);
             let (rows, listed, stored) = match &choice {
                 Choice::Pattern(patterns) => {
-                    let (listed, stored) = self.patterns(patterns, rows.clone(), &list)?;
+                    let (listed, stored) = self.patterns(patterns, rows.clone(), list)?;
                     (rows.len(), listed, stored)
                 }
-                _ => self.slices(&choice, rows, &list)?,
+                _ => self.slices(&choice, rows, list)?,
             };
             bytes += stored.bytes();
-            let places = (place, place + list.len() as u32);
-            let leaving = leaving.filter(|_| !list.is_empty());
-            let leaving = leaving.map(|&Leaving { taker, .. }| Leaves { taker, places, listed });
-            chunks.push(Chunk { kind, first, rows, leaving, stored });
+            let leaving = leaving.as_ref().filter(|_| !list.is_empty()).map(|leaving| Leaves {
+                taker: leaving.taker,
+                places: (leaving.place as u32, (leaving.place + list.len()) as u32),
+                listed,
+            });
+            chunks.push(Chunk { kind: *kind, first, rows, leaving, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }

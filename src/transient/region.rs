@@ -46,6 +46,16 @@ pub(super) struct Leaving {
     pub(super) place: usize,
 }
 
+impl Leaving {
+    /// Those among some rows of the piece, counted from the first of these.
+    pub(super) fn of(&self, some: &Range<usize>) -> Self {
+        let before = |end: usize| self.rows.partition_point(|&row| (row as usize) < end);
+        let here = before(some.start)..before(some.end);
+        let rows = self.rows[here.clone()].iter().map(|&row| row - some.start as u32).collect();
+        Self { taker: self.taker, rows, place: self.place + here.start }
+    }
+}
+
 impl Region {
     /// Some rows, with the halo of a single step.
     pub(super) fn new(transitions: &dyn Transitions, lane: usize, rows: Range<usize>) -> Self {
