@@ -63,7 +63,9 @@ impl Case {
     }
 }
 
-fn cases() -> Vec<Case> {
+fn cases(precision: Precision) -> Vec<Case> {
+    // In single precision rounding hides that it has settled, and all steps are taken.
+    let late = if precision == F64 { 1e5 } else { 1.2e4 };
     let mut cases = vec![
         Case::new(
             "a small chain in one workgroup, times at rest and twice",
@@ -73,7 +75,7 @@ fn cases() -> Vec<Case> {
         Case::new("several blocks, windows that overlap", "wlan:4,3", &[1.0, 1.1, 2.5]),
         Case::new("rewards beside probabilities", "tandem:25", &[0.5, 2.0]).rewarded(true),
         Case::new("rewards alone", "birth-death:1500,0.9,0.8", &[20.0, 90.0]).rewarded(false),
-        Case::new("a steady state that is noticed", "birth-death:300,0.5,1", &[40.0, 9e3, 1e5])
+        Case::new("a steady state that is noticed", "birth-death:300,0.5,1", &[40.0, 9e3, late])
             .rewarded(true),
         Case::new("a steady state that is certified", "tandem:9", &[2.0, f64::INFINITY]),
     ];
@@ -189,7 +191,7 @@ fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
     // How often a run looks depends on the time that its steps take, so a round may bring few interruptions: another
     // follows, of shorter runs.
     for round in 1.. {
-        for case in cases() {
+        for case in cases(precision) {
             let wanted = uninterrupted(&case, &lanes, precision);
             let looks = if round == 1 { looks.clone() } else { 0..3 };
             let (got, times, with) =
