@@ -276,8 +276,8 @@ impl<'a, T: Real> Iteration<'a, T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            // With several steps between exchanges the boundary's rows come a second time, among all rows, and what
-            // they are before is left to those who take them over.
+            // With several steps between exchanges the boundary's rows come a second time, among all rows; the first
+            // time is for those alone who take them over.
             let again = stage == Stage::Boundary && self.parts.matrix.hops > 1;
             let target = targets.first().copied().filter(|_| !again);
             let (scalars, acc, held) = self.fused(target, p);

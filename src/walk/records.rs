@@ -101,7 +101,7 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// The entries of a row that are not 0: value, target and rank.
+    /// An entry l of column j in a row of scale `own`: its value on scaled walks, its target, and its rank.
     #[inline(always)]
     fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
         let target = self.targets[j as usize];
