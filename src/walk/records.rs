@@ -124,14 +124,13 @@ impl Records<'_> {
         }
         let sum: f64 = entries.iter().map(|e| e.1).sum();
         words[2..4].copy_from_slice(&pair(sum));
-        let d = entries.len();
+        let (d, of_sum) = (entries.len(), ONE / sum);
         words[HEAD + 1] = d as u32;
         let (mut before, mut partial, mut error) = (0.0, 0.0, 0.0);
-        for (k, (&mut (_, l, to), words)) in
-            entries.iter_mut().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate()
+        for (k, (&(_, l, to), words)) in entries.iter().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate()
         {
             partial += l;
-            let behind = behind(partial * (ONE / sum), before, k, d);
+            let behind = behind(partial * of_sum, before, k, d);
             error += (l - (behind - before) * (sum / ONE)).abs();
             before = behind;
             words.copy_from_slice(&[if k + 1 == d { CERTAIN } else { behind as u32 }, to]);
@@ -247,12 +246,14 @@ impl Short {
                 partial[k][r] = self.sum[r];
             }
         }
+        // One division a row.
+        let of_sum = self.sum.map(|sum| ONE / sum);
         let mut before = [0.0; ROWS];
         self.error = [0.0; ROWS];
         for k in 0..most {
             for r in 0..ROWS {
                 let (sum, d) = (self.sum[r], self.count[r] as usize);
-                let behind = behind(partial[k][r] * (ONE / sum), before[r], k, d);
+                let behind = behind(partial[k][r] * of_sum[r], before[r], k, d);
                 let error = (value[k][r] - (behind - before[r]) * (sum / ONE)).abs();
                 self.error[r] += if k < d { error } else { 0.0 };
                 before[r] = behind;
