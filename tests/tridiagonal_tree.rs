@@ -4,7 +4,8 @@ mod support;
 
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
-use kolmo::tridiagonal::partition::{Leaving, Level, Top};
+use kolmo::tridiagonal::partition::{Level, Top};
+use kolmo::tridiagonal::subtrees::{Subtrees, depth, largest};
 use support::lanes;
 
 /// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
@@ -46,51 +47,51 @@ fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: 
     (bits(&outer), top.flags(lane).expect("the device is there"))
 }
 
-/// The same where parts, cut behind so many units, join 2^levels of theirs to one before stage 2.
-fn in_parts<T: Number>(
+/// The same where ranks, cut behind so many units, join theirs to the largest subtrees of units of which 2^below are one
+/// before they send them.
+fn on_ranks<T: Number>(
     lane: &Lane,
     (numbers, flags): &(Vec<T>, Vec<u32>),
     ring: bool,
-    levels: u32,
+    below: u32,
     cuts: &[usize],
 ) -> (Vec<u64>, u32) {
-    let count = flags.len();
+    let (count, there) = (flags.len(), "the device is there");
+    let all = count.div_ceil(1 << below);
     let ends: Vec<usize> = cuts.iter().copied().chain([count]).collect();
     let starts = std::iter::once(0).chain(cuts.iter().copied());
     let ranges: Vec<_> = starts.zip(ends).map(|(start, end)| start..end).collect();
-    let (mut joined, mut joined_flags) = (Vec::new(), Vec::new());
-    let parts: Vec<Leaving<T>> = ranges
-        .iter()
-        .map(|here| {
-            let part = Leaving::new(lane, here.len(), levels).expect("memory");
-            let own = &numbers[6 * here.start..6 * here.end];
-            lane.upload(own, &part.given().units, 0).expect("the device is there");
-            lane.upload(&flags[here.clone()], &part.given().flags, 0).expect("the device is there");
-            lane.launch(&part.up().collect::<Vec<_>>(), 0).expect("the device is there");
-            let units = part.units();
-            assert_eq!(units.count, here.len().div_ceil(1 << levels));
-            joined.extend(download(lane, &units.units, 6 * units.count));
-            let mut flags = vec![0; units.count];
-            lane.download(&units.flags, 0, &mut flags).expect("the device is there");
-            joined_flags.extend(flags);
-            part
-        })
-        .collect();
-    let level = Level::<T>::new(lane, joined_flags.len()).expect("memory");
-    let top = Top::new(lane, &level, ring).expect("memory");
-    lane.upload(&joined, &level.units, 0).expect("the device is there");
-    lane.upload(&joined_flags, &level.flags, 0).expect("the device is there");
-    lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect("the device is there");
-    let answers = download(lane, &level.outer, 2 * level.count);
-    let (mut outer, mut at) = (Vec::new(), 0);
-    for part in &parts {
-        let units = part.units();
-        lane.upload(&answers[2 * at..2 * (at + units.count)], &units.outer, 0).expect("the device is there");
-        at += units.count;
-        lane.launch(&part.down().collect::<Vec<_>>(), 0).expect("the device is there");
-        outer.extend(download(lane, &part.given().outer, 2 * part.given().count));
+    let (mut sent, mut sent_flags, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ranks: Vec<(Subtrees<T>, usize)> = Vec::new();
+    for here in &ranges {
+        let (start, end) = (here.start >> below, here.end.div_ceil(1 << below));
+        runs.extend(largest(start..end, all, depth(all)));
+        let rank = Subtrees::of_rank(lane, here.len(), below, start, all).expect("memory");
+        let mut own = numbers[6 * here.start..6 * here.end].to_vec();
+        let mut own_flags = flags[here.clone()].to_vec();
+        rank.join(lane, &mut own, &mut own_flags).expect(there);
+        lane.launch(&[], 0).expect(there);
+        sent.extend(&own[..6 * rank.count()]);
+        sent_flags.extend(&own_flags[..rank.count()]);
+        ranks.push((rank, here.len()));
     }
-    (bits(&outer), top.flags(lane).expect("the device is there"))
+    let subtrees = Subtrees::of_all(lane, all, runs).expect("memory");
+    let top = Top::new(lane, subtrees.top(), ring).expect("memory");
+    subtrees.gather(lane, &sent, &sent_flags).expect(there);
+    lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect(there);
+    let mut answers = vec![T::ZERO; 2 * subtrees.count()];
+    subtrees.scatter(lane, &mut answers).expect(there);
+    lane.launch(&[], 0).expect(there);
+    let (mut outer, mut at) = (Vec::<T>::new(), 0);
+    for (rank, units) in &ranks {
+        let mut own = vec![T::ZERO; 2 * units.max(&rank.count())];
+        own[..2 * rank.count()].copy_from_slice(&answers[2 * at..2 * (at + rank.count())]);
+        at += rank.count();
+        rank.part(lane, &mut own).expect(there);
+        lane.launch(&[], 0).expect(there);
+        outer.extend(&own[..2 * units]);
+    }
+    (bits(&outer), top.flags(lane).expect(there))
 }
 
 fn the_tree_is_one<T: Number>(spec: &str) {
@@ -107,11 +108,11 @@ fn the_tree_is_one<T: Number>(spec: &str) {
                 if grain > count.next_power_of_two() {
                     continue;
                 }
-                for share in [1, 2, 3, 5] {
+                for share in [1, 2, 3, 5, 7] {
                     let cut = |k: usize| count.div_ceil(grain) * k / share * grain;
                     let mut cuts: Vec<usize> = (1..share).map(cut).filter(|&c| c > 0 && c < count).collect();
                     cuts.dedup();
-                    let got = in_parts(lane, &given, ring, levels, &cuts);
+                    let got = on_ranks(lane, &given, ring, levels, &cuts);
                     assert!(got == wanted, "{count} units in {levels} levels, cut at {cuts:?}; ring: {ring}");
                 }
             }

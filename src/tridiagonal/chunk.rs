@@ -14,6 +14,7 @@ use super::leaving::Leaving;
 use super::partition::{Arrays, Grain, Place, Share};
 use super::plan::{PlanOptions, Send};
 use super::stage2::Stage2;
+use super::subtrees::{self, Run};
 use super::unit::Number;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
 use crate::ranks::Ranks;
@@ -186,7 +187,7 @@ pub(super) struct Piece<'p, T> {
 #[derive(Debug)]
 pub(super) struct Pieces<T> {
     pub(super) kind: Kind,
-    /// Units, or rows of the interface system: those that leave this rank, and how many there is room for.
+    /// Subtrees of units, or rows of the interface system, that leave this rank; units, or rows, there is room for.
     pub(super) sent: usize,
     pub(super) room: usize,
     pub(super) numbers: HostArray<T>,
@@ -326,6 +327,10 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
         };
         of_rank.levels = ranks.least(u64::from(of_rank.levels)) as u32;
     }
+    let subtrees = match kind {
+        Kind::Tiles if ranks.several() => of_ranks(job, of_rank),
+        _ => Vec::new(),
+    };
     loop {
         // A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to stage 2.
         let grain = match (kind, parts) {
@@ -336,7 +341,7 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
         };
         let grain = if ranks.several() && grain.levels > of_rank.levels { of_rank } else { grain };
         let size = job.rows.div_ceil(parts).next_multiple_of(grain.rows);
-        match cut_into(lanes, job, (kind, of_rank, tail), grain, size) {
+        match cut_into(lanes, job, (kind, of_rank, tail), &subtrees, grain, size) {
             Err(e @ Error::OutOfMemory { .. }) if !job.options.resident => {
                 let first = first.get_or_insert(e);
                 if size <= FEWEST_ROWS.max(grain.rows) {
@@ -349,11 +354,22 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
     }
 }
 
+/// The subtrees of units that ranks send, one rank's behind the other's. Every rank calls this.
+fn of_ranks<T>(job: &Job<'_, T>, grain: Grain) -> Vec<Run> {
+    let all = grain.units(job.all);
+    let levels = subtrees::depth(all);
+    let shares = job.ranks.all(&[job.first as u64, job.rows as u64]);
+    let shares = shares.iter().map(|share| [share[0] as usize, share[1] as usize]);
+    let units = shares.map(|[first, rows]| grain.units(first)..grain.units(first) + grain.units(rows));
+    units.flat_map(|units| subtrees::largest(units, all, levels)).collect()
+}
+
 /// Chunks of `size` rows.
 fn cut_into<'a, T: Number>(
     lanes: &'a [Lane],
     job: &Job<'_, T>,
     (kind, of_rank, tail): (Kind, Grain, usize),
+    subtrees: &[Run],
     grain: Grain,
     size: usize,
 ) -> Result<Cutting<'a, T>> {
@@ -384,12 +400,21 @@ fn cut_into<'a, T: Number>(
     let several = count > 1 || job.ranks.several();
     // One lane does stage 2 for all.
     let stage2 = match several && job.ranks.first() {
-        true => Some(Stage2::of_all(&lanes[0], kind, items, job.cyclic, blocks)?),
+        true => {
+            let subtrees = match job.ranks.several() {
+                true => subtrees.to_vec(),
+                false => vec![Run { level: 0, nodes: 0..items }],
+            };
+            Some(Stage2::of_all(&lanes[0], kind, items, subtrees, job.cyclic, blocks)?)
+        }
         false => None,
     };
     let leaving = match (kind, of_rank.levels.saturating_sub(grain.levels)) {
         _ if rows == 0 || !job.ranks.several() => None,
-        (Kind::Tiles, levels @ 1..) => Some(Leaving::tiles(&lanes[0], grain.units(rows), levels)?),
+        (Kind::Tiles, levels) => {
+            let (start, all) = (of_rank.units(job.first), of_rank.units(job.all));
+            Some(Leaving::tiles(&lanes[0], grain.units(rows), levels, start, all)?)
+        }
         (Kind::Blocks, levels @ 1..) => {
             let here = job.first..job.first + rows;
             Some(Leaving::blocks(&lanes[0], here, job.all, blocks, levels)?)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::blocks::{self, Cut};
 use super::chunk::Pieces;
-use super::partition;
+use super::subtrees::Subtrees;
 use super::unit::Number;
 use crate::Result;
 use crate::lane::Lane;
@@ -12,16 +12,16 @@ use crate::lane::Lane;
 /// Pieces of a rank, and how they become fewer on its first lane.
 #[derive(Debug)]
 pub(super) enum Leaving<T> {
-    /// Units become larger ones.
-    Tiles(partition::Leaving<T>),
+    /// Units become subtrees.
+    Tiles(Subtrees<T>),
     /// An interface system becomes smaller ones.
     Blocks(blocks::BlockLeaving<T>),
 }
 
 impl<T: Number> Leaving<T> {
-    /// Of `count` units, of which 2^levels become one.
-    pub(super) fn tiles(lane: &Lane, count: usize, levels: u32) -> Result<Self> {
-        partition::Leaving::new(lane, count, levels).map(Self::Tiles)
+    /// Of `count` units, see [`Subtrees::of_rank`].
+    pub(super) fn tiles(lane: &Lane, count: usize, below: u32, start: usize, all: usize) -> Result<Self> {
+        Subtrees::of_rank(lane, count, below, start, all).map(Self::Tiles)
     }
 
     /// Of the interface system of these rows of `all`.
@@ -29,10 +29,10 @@ impl<T: Number> Leaving<T> {
         blocks::BlockLeaving::new(lane, rows, all, cut, levels).map(Self::Blocks)
     }
 
-    /// Units, or rows, that leave.
+    /// Subtrees, or rows, that leave.
     pub(super) fn count(&self) -> usize {
         match self {
-            Self::Tiles(tiles) => tiles.units().count,
+            Self::Tiles(tiles) => tiles.count(),
             Self::Blocks(blocks) => blocks.levels().last().unwrap_or(blocks.given()).rows,
         }
     }
@@ -56,14 +56,7 @@ impl<T: Number> Leaving<T> {
     /// Makes the pieces of chunks those that leave.
     pub(super) fn join(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
         match self {
-            Self::Tiles(tiles) => {
-                let (given, units) = (tiles.given(), tiles.units());
-                lane.send(&pieces.numbers[..6 * given.count], &given.units, 0)?;
-                lane.send(&pieces.flags[..given.count], &given.flags, 0)?;
-                lane.enqueue(&tiles.up().collect::<Vec<_>>())?;
-                lane.fetch(&units.units, 0, &mut pieces.numbers[..6 * units.count])?;
-                lane.fetch(&units.flags, 0, &mut pieces.flags[..units.count])?;
-            }
+            Self::Tiles(tiles) => tiles.join(lane, &mut pieces.numbers, &mut pieces.flags)?,
             Self::Blocks(blocks) => {
                 let (given, room) = (blocks.given(), pieces.room.max(1));
                 for (k, column) in pieces.numbers.chunks(room).enumerate() {
@@ -84,10 +77,7 @@ impl<T: Number> Leaving<T> {
         let answers = &mut pieces.answers;
         match self {
             Self::Tiles(tiles) => {
-                let (given, units) = (tiles.given(), tiles.units());
-                lane.send(&answers[..2 * units.count], &units.outer, 0)?;
-                lane.enqueue(&tiles.down().collect::<Vec<_>>())?;
-                lane.fetch(&given.outer, 0, &mut answers[..2 * given.count])?;
+                tiles.part(lane, answers)?;
                 lane.finish()
             }
             Self::Blocks(blocks) => {

@@ -78,6 +78,7 @@ mod residual;
 mod rows;
 mod solve;
 mod stage2;
+pub mod subtrees;
 pub mod system;
 pub mod unit;
 

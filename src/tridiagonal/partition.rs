@@ -88,8 +88,8 @@ impl Grain {
     /// Cuts at tiles, and units as stage 1 leaves them.
     pub const TILES: Self = Self { rows: TILE, levels: 0 };
 
-    /// The grain for `rows` rows on so many ranks: the coarsest of which each has 32, so that it sends 64 units at most,
-    /// however many rows there are.
+    /// The grain for `rows` rows on so many ranks: the coarsest of which each has 32, and 64 at most, which it joins further
+    /// before it sends them, see [`subtrees`](super::subtrees).
     pub fn of_ranks(rows: usize, ranks: usize) -> Self {
         let Self { levels, .. } = Self::coarsest(rows, OF_A_RANK * ranks);
         let levels = levels.max((TILE / UNIT).ilog2());
@@ -178,11 +178,11 @@ impl<T: Number> Arrays<T> {
 
 /// Units that become fewer, level by level, and how the unknowns next to these come back.
 #[derive(Debug)]
-struct Joins<T> {
-    up: Vec<Launch>,
+pub(super) struct Joins<T> {
+    pub(super) up: Vec<Launch>,
     down: Vec<Launch>,
-    // What the launches work on, but for the first units.
-    levels: Vec<Level<T>>,
+    /// What the launches work on, but for the first units.
+    pub(super) levels: Vec<Level<T>>,
 }
 
 /// A chunk of rows on a lane, in tiles.
@@ -192,13 +192,6 @@ pub struct Share<T> {
     solve: Launch,
     // What the launches work on.
     first: Level<T>,
-    joins: Joins<T>,
-}
-
-/// Units of a rank's chunks, which become larger ones before they leave it.
-#[derive(Debug)]
-pub struct Leaving<T> {
-    given: Level<T>,
     joins: Joins<T>,
 }
 
@@ -224,17 +217,17 @@ pub(super) fn exponent(precision: Precision) -> u32 {
 
 impl<T: Number> Joins<T> {
     /// None yet.
-    fn none() -> Self {
+    pub(super) fn none() -> Self {
         Self { up: Vec::new(), down: Vec::new(), levels: Vec::new() }
     }
 
     /// The units that all became so far, `first` if nothing was joined.
-    fn last<'l>(&'l self, first: &'l Level<T>) -> &'l Level<T> {
+    pub(super) fn last<'l>(&'l self, first: &'l Level<T>) -> &'l Level<T> {
         self.levels.last().unwrap_or(first)
     }
 
     /// Joins 2^levels units to one, 256 of them at most.
-    fn add(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
+    pub(super) fn add(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
         assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
         let (below, small) = (self.last(first), exponent(T::PRECISION));
         let above = Level::new(lane, below.count.div_ceil(1 << levels))?;
@@ -251,13 +244,18 @@ impl<T: Number> Joins<T> {
     }
 
     /// Joins 2^levels units to one, however many.
-    fn climb(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
+    pub(super) fn climb(&mut self, lane: &Lane, first: &Level<T>, levels: u32) -> Result<()> {
         let most = FAN.ilog2();
         let steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
         steps.into_iter().try_for_each(|levels| self.add(lane, first, levels))
     }
 
-    fn bytes(&self) -> u64 {
+    /// The way back over a join.
+    pub(super) fn down_of(&self, join: usize) -> &Launch {
+        &self.down[self.down.len() - 1 - join]
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
         self.levels.iter().map(Level::bytes).sum()
     }
 }
@@ -305,43 +303,6 @@ impl<T: Number> Share<T> {
     /// The units that the chunk has after stage 1, and where the unknowns next to them go before stage 3.
     pub fn units(&self) -> &Level<T> {
         self.joins.last(&self.first)
-    }
-}
-
-impl<T: Number> Leaving<T> {
-    /// Of `count` units 2^levels become one.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, count: usize, levels: u32) -> Result<Self> {
-        let (given, mut joins) = (Level::new(lane, count)?, Joins::none());
-        joins.climb(lane, &given, levels)?;
-        Ok(Self { given, joins })
-    }
-
-    /// Bytes on the device.
-    pub fn bytes(&self) -> u64 {
-        self.given.bytes() + self.joins.bytes()
-    }
-
-    /// The units of the chunks, and where the unknowns next to them are in the end.
-    pub fn given(&self) -> &Level<T> {
-        &self.given
-    }
-
-    /// What leaves.
-    pub fn units(&self) -> &Level<T> {
-        self.joins.last(&self.given)
-    }
-
-    /// From the units of chunks to those that leave.
-    pub fn up(&self) -> impl Iterator<Item = &Launch> {
-        self.joins.up.iter()
-    }
-
-    /// Back, once the unknowns next to these are there.
-    pub fn down(&self) -> impl Iterator<Item = &Launch> {
-        self.joins.down.iter()
     }
 }
 

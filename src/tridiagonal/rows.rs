@@ -45,7 +45,7 @@ impl Span {
     /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
     /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
     ///
-    /// A rank sends 64 units of two interface rows at most, 56 bytes each, to rank 0. In blocks of 32 rows it sends rows of an
+    /// A rank sends two interface rows, 56 bytes, for each subtree of its units to rank 0: two a level at most, 13 in all. In blocks of 32 rows it sends rows of an
     /// interface system, 32 bytes each: 1026 at most, or all ranks together 4096. Of systems of several rings it sends nothing;
     /// of those with the interface on the host two rows a block.
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
@@ -212,6 +212,7 @@ impl<'a> View<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::subtrees;
     use super::*;
 
     fn rank(rank: usize, size: usize) -> Ranks {
@@ -277,7 +278,20 @@ mod tests {
                     most = most.max(units.iter().copied().max().unwrap_or(0));
                     assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
                     // No unit lies on two ranks.
-                    assert_eq!(units.iter().sum::<usize>(), grain.units(n * batch));
+                    let all = grain.units(n * batch);
+                    assert_eq!(units.iter().sum::<usize>(), all);
+                    let mut at = 0;
+                    for units in units {
+                        let runs = subtrees::largest(at..at + units, all, subtrees::depth(all));
+                        for level in 0..=subtrees::depth(all) {
+                            let on = runs.iter().filter(|run| run.level == level);
+                            assert!(
+                                on.map(|run| run.nodes.len()).sum::<usize>() <= 2,
+                                "{n} x {batch}: {runs:?}"
+                            );
+                        }
+                        at += units;
+                    }
                     // Where rows are exchanged: rows of an interface system, all of one level.
                     let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
                     let all = n * batch;

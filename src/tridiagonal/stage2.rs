@@ -7,7 +7,8 @@ use super::blocks::{self, BlockTop, Cut};
 use super::chunk::{Chunk, Kind, Pieces, Work};
 use super::interface;
 use super::kernels::both;
-use super::partition::{self, Top};
+use super::partition::Top;
+use super::subtrees::{Run, Subtrees};
 use super::unit::Number;
 use crate::Result;
 use crate::lane::{Lane, Launch};
@@ -17,8 +18,8 @@ use crate::lane::{Lane, Launch};
 pub(super) enum Stage2<T> {
     /// Nothing: systems ask nothing of one another, or another rank's lane does it.
     Nothing,
-    /// Units, those of the only chunk or these.
-    Tiles(Box<(Option<partition::Level<T>>, Top<T>)>),
+    /// Units, those of the only chunk or what these become.
+    Tiles(Box<(Option<Subtrees<T>>, Top<T>)>),
     /// An interface system, that of the only chunk or this.
     Blocks(Box<(Option<blocks::Level<T>>, BlockTop<T>)>),
     /// The pieces of all chunks, which the host solves as they are.
@@ -26,13 +27,20 @@ pub(super) enum Stage2<T> {
 }
 
 impl<T: Number> Stage2<T> {
-    /// For pieces of several chunks: `items` units, or rows of the interface system.
-    pub(super) fn of_all(lane: &Lane, kind: Kind, items: usize, ring: bool, cut: Cut) -> Result<Self> {
+    /// For pieces of several chunks: the subtrees of `items` units, or `items` rows of the interface system.
+    pub(super) fn of_all(
+        lane: &Lane,
+        kind: Kind,
+        items: usize,
+        subtrees: Vec<Run>,
+        ring: bool,
+        cut: Cut,
+    ) -> Result<Self> {
         Ok(match kind {
             Kind::Tiles => {
-                let units = partition::Level::new(lane, items)?;
-                let top = Top::new(lane, &units, ring)?;
-                Self::Tiles(Box::new((Some(units), top)))
+                let subtrees = Subtrees::of_all(lane, items, subtrees)?;
+                let top = Top::new(lane, subtrees.top(), ring)?;
+                Self::Tiles(Box::new((Some(subtrees), top)))
             }
             Kind::Blocks if cut.host => Self::Host,
             Kind::Blocks => {
@@ -59,7 +67,7 @@ impl<T: Number> Stage2<T> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Nothing | Self::Host => 0,
-            Self::Tiles(tiles) => tiles.0.as_ref().map_or(0, partition::Level::bytes) + tiles.1.bytes(),
+            Self::Tiles(tiles) => tiles.0.as_ref().map_or(0, Subtrees::bytes) + tiles.1.bytes(),
             Self::Blocks(blocks) => blocks.0.as_ref().map_or(0, blocks::Level::bytes) + blocks.1.bytes(),
         }
     }
@@ -85,10 +93,10 @@ impl<T: Number> Stage2<T> {
     /// Brings the pieces to the lane.
     pub(super) fn bring(&self, lane: &Lane, pieces: &Pieces<T>) -> Result<()> {
         match self {
-            Self::Tiles(tiles) => tiles.0.as_ref().map_or(Ok(()), |units| {
-                lane.send(&pieces.numbers[..6 * units.count], &units.units, 0)?;
-                lane.send(&pieces.flags[..units.count], &units.flags, 0)
-            }),
+            Self::Tiles(tiles) => {
+                let gather = |subtrees: &Subtrees<T>| subtrees.gather(lane, &pieces.numbers, &pieces.flags);
+                tiles.0.as_ref().map_or(Ok(()), gather)
+            }
             Self::Blocks(blocks) => blocks.0.as_ref().map_or(Ok(()), |whole| {
                 let mut columns = pieces.numbers.chunks(pieces.room.max(1)).enumerate();
                 columns.try_for_each(|(k, column)| {
@@ -138,10 +146,8 @@ impl<T: Number> Stage2<T> {
     pub(super) fn take(&self, lane: &Lane, pieces: &mut Pieces<T>) -> Result<()> {
         match self {
             Self::Tiles(tiles) => {
-                let take = |units: &partition::Level<T>| {
-                    lane.fetch(&units.outer, 0, &mut pieces.answers[..2 * units.count])
-                };
-                tiles.0.as_ref().map_or(Ok(()), take)
+                let scatter = |subtrees: &Subtrees<T>| subtrees.scatter(lane, &mut pieces.answers);
+                tiles.0.as_ref().map_or(Ok(()), scatter)
             }
             Self::Blocks(blocks) => {
                 let take =
