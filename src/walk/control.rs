@@ -1,6 +1,8 @@
 //! The residual as control variate: x = h + (I − L)⁻¹ r with h = Σ_{k<K} L^k f and r = L^K f. Walks on r in the place of
-//! f have a smaller variance the smaller r is; h is computed for all components at once, one read of the matrix a sweep.
+//! f have a smaller variance the smaller r is; r is computed for all components at once, one read of the matrix a sweep, and
+//! h added up for those that are asked for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
@@ -18,9 +20,6 @@ use crate::{Error, Result};
 pub const MOST_AUTO: u32 = 8;
 /// Sweeps that can be asked for.
 pub const MOST: u32 = 100_000;
-
-/// Chains of the first round, which walks at all.
-const FEWEST: f64 = 4096.0;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
@@ -55,11 +54,25 @@ impl fmt::Display for Sweeps {
     }
 }
 
+/// Where [`Sweeps::Auto`] has nothing left to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Goal {
+    /// The error of a component that is good enough.
+    pub error: f64,
+    /// Chains that are walked for it in any case.
+    pub chains: f64,
+}
+
+impl Goal {
+    /// As many sweeps as may be taken.
+    pub const EXACT: Self = Self { error: 0.0, chains: 1.0 };
+}
+
 /// h, r and what they took.
 #[derive(Debug)]
 pub struct Control {
-    /// Σ_{k<K} L^k f.
-    pub h: HostArray<f64>,
+    /// Σ_{k<K} L^k f of each component that was asked for, ascending.
+    h: Vec<(u32, f64)>,
     /// L^K f.
     pub r: HostArray<f64>,
     /// K.
@@ -107,31 +120,39 @@ struct Sweep<'a> {
     r: &'a [f64],
     first: usize,
     next: &'a mut [f64],
-    h: &'a mut [f64],
     moments: &'a mut Moments,
 }
 
 impl Body for Sweep<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        for (k, (next, h)) in self.next.iter_mut().zip(self.h).enumerate() {
+        for (k, next) in self.next.iter_mut().enumerate() {
             let i = self.first + k;
             *next = self.split.times(i, self.r);
-            *h += self.r[i];
-            self.moments.add(*next / self.gate.scale(i));
+            let scaled = self.gate.vector.as_ref().map_or(*next, |v| *next / v[i]);
+            self.moments.add(scaled);
         }
     }
 }
 
 impl Control {
-    /// Takes the sweeps. `enough` is a bound of the error at which `Auto` has nothing left to do.
-    pub fn new(split: &Split<'_>, gate: &Gate, f: &[f64], sweeps: Sweeps, enough: f64) -> Self {
+    /// Takes the sweeps. `components` are those whose h will be asked for.
+    pub fn new(
+        split: &Split<'_>,
+        gate: &Gate,
+        f: &[f64],
+        components: &[u32],
+        sweeps: Sweeps,
+        goal: Goal,
+    ) -> Self {
         let (most, auto) = match sweeps {
             Sweeps::Auto => (MOST_AUTO, true),
             Sweeps::Fixed(k) => (k, false),
         };
+        let mut h: Vec<(u32, f64)> = components.iter().map(|&m| (m, 0.0)).collect();
+        h.sort_unstable_by_key(|&(m, _)| m);
         let mut control = Self {
-            h: HostArray::large(f.len()),
+            h,
             r: HostArray::large(f.len()),
             sweeps: 0,
             norm: gate.scaled_norm(f),
@@ -143,21 +164,24 @@ impl Control {
         let mut next = HostArray::large(if most > 0 { f.len() } else { 0 });
         let from = Instant::now();
         // What walks have to find out is how much r differs from place to place: half the width of an interval, were
-        // all that a walk collects independent.
+        // all that a walk collects independent, each weight at most the norm's share of the one before.
         let mut spread = f64::INFINITY;
+        let rho = gate.norm;
         while control.sweeps < most {
-            let left = control.norm.min(2.0 * spread / FEWEST.sqrt()) / (1.0 - gate.norm);
-            if control.norm == 0.0 || (auto && left <= enough) {
+            let independent = 2.0 * spread / (goal.chains * (1.0 - rho * rho)).sqrt();
+            let left = (control.norm / (1.0 - rho)).min(independent);
+            if control.norm == 0.0 || (auto && left <= goal.error) {
                 break;
             }
-            // One pass: what L makes of r, r's share of h, and the norm.
+            control.h.iter_mut().for_each(|(m, h)| *h += control.r[*m as usize]);
+            // One pass: what L makes of r, and the norm.
             let r = &control.r;
-            let rows = |(block, (next, h)): (usize, (&mut [f64], &mut [f64]))| {
+            let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
-                dispatch(Sweep { split, gate, r, first: block * ROWS, next, h, moments: &mut here });
+                dispatch(Sweep { split, gate, r, first: block * ROWS, next, moments: &mut here });
                 here
             };
-            let blocks = next.par_chunks_mut(ROWS).zip(control.h.par_chunks_mut(ROWS)).enumerate();
+            let blocks = next.par_chunks_mut(ROWS).enumerate();
             // Blocks in their order: the number of sweeps, and with it every bit, depends on these sums.
             let moments: Vec<Moments> = blocks.map(rows).collect();
             let Moments { norm, sum, squares } = moments.into_iter().fold(Moments::default(), Moments::with);
@@ -173,6 +197,27 @@ impl Control {
             control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(control.sweeps);
         }
         control
+    }
+
+    /// Σ_{k<K} (L^k f)_m.
+    ///
+    /// # Panics
+    /// If m is none of the components.
+    pub fn h(&self, m: u32) -> f64 {
+        let place = self.h.binary_search_by_key(&m, |&(m, _)| m);
+        self.h[place.unwrap_or_else(|_| panic!("component {m} was not asked for"))].1
+    }
+
+    /// About what walks collect from each state on, to order rows by: r + L r. After sweeps r itself, which is as good
+    /// where most of what L is to make of it has been made, within a quarter of the error; another sweep divides it by three
+    /// or four for the same cost.
+    pub fn values(&self, split: &Split<'_>) -> Cow<'_, [f64]> {
+        if self.sweeps > 0 {
+            return Cow::Borrowed(&self.r);
+        }
+        let mut values = vec![0.0; self.r.len()];
+        split.sweep(&self.r, &self.r, &mut values);
+        Cow::Owned(values)
     }
 }
 
@@ -191,16 +236,34 @@ mod tests {
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let gate = gate(&split, Splitting::Given, false).unwrap();
         for k in [0, 1, 2, 5] {
-            let control = Control::new(&split, &gate, &[1.0, 2.0], Sweeps::Fixed(k), 0.0);
+            let control = Control::new(&split, &gate, &[1.0, 2.0], &[1, 0], Sweeps::Fixed(k), Goal::EXACT);
             assert_eq!(control.sweeps, k);
             // (I − L)⁻¹ r = [[1, 0.5], [0.25, 1]] r · 8/7.
             let [r, s] = control.r[..] else { panic!("two rows") };
-            let x = [control.h[0] + (r + 0.5 * s) * 8.0 / 7.0, control.h[1] + (0.25 * r + s) * 8.0 / 7.0];
+            let x = [control.h(0) + (r + 0.5 * s) * 8.0 / 7.0, control.h(1) + (0.25 * r + s) * 8.0 / 7.0];
             assert!((x[0] - 16.0 / 7.0).abs() < 1e-14 && (x[1] - 18.0 / 7.0).abs() < 1e-14, "{k}: {x:?}");
         }
-        let control = Control::new(&split, &gate, &[1.0, 2.0], Sweeps::Auto, 10.0);
+        let control = Control::new(
+            &split,
+            &gate,
+            &[1.0, 2.0],
+            &[1, 0],
+            Sweeps::Auto,
+            Goal { error: 10.0, ..Goal::EXACT },
+        );
         assert_eq!(control.sweeps, 0, "a bound that holds at once needs no sweep");
-        assert_eq!(Control::new(&split, &gate, &[1.0, 2.0], Sweeps::Auto, 1e-9).sweeps, MOST_AUTO);
+        assert_eq!(
+            Control::new(
+                &split,
+                &gate,
+                &[1.0, 2.0],
+                &[1, 0],
+                Sweeps::Auto,
+                Goal { error: 1e-9, ..Goal::EXACT }
+            )
+            .sweeps,
+            MOST_AUTO
+        );
     }
 
     #[test]
@@ -213,7 +276,7 @@ mod tests {
         let gate = gate(&split, Splitting::Given, false).unwrap();
         let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
 
-        let control = Control::new(&split, &gate, &f, Sweeps::Auto, 1e-3);
+        let control = Control::new(&split, &gate, &f, &[], Sweeps::Auto, Goal { error: 1e-3, ..Goal::EXACT });
 
         assert_eq!(control.sweeps, 1);
         assert!(control.norm > 1.0);

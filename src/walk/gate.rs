@@ -6,8 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::splitting::{Split, Splitting};
-use crate::lane::HostArray;
+use super::splitting::{Split, Splitting, up};
 use crate::{Error, Result};
 
 /// Elements added in one piece, so that sums do not depend on the number of threads.
@@ -78,10 +77,7 @@ pub struct Bounds {
 /// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`.
 pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
     let n = split.unknowns();
-    let mut sums = HostArray::large(n);
-    // Rounding of a sum of d terms, and of the terms: (d + 3) u.
-    split.rows(&mut sums, |i| up(split.row_sum(i), split.entries(i) + 3));
-    let (worst_row, row_norm) = largest(&sums);
+    let (worst_row, row_norm) = split.worst_row();
     let auto = wanted == Splitting::Auto;
     let splitting = match (auto, row_norm < 1.0) {
         (true, true) => Splitting::Jacobi,
@@ -133,8 +129,10 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         let square = self::bounds(
             n,
             |v, out| {
-                split
-                    .rows(out, |i| sums[i] * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>());
+                split.rows(out, |i| {
+                    let sum = up(split.row_sum(i), split.entries(i) + 3);
+                    sum * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>()
+                });
             },
             |i| split.entries(i) + 5,
         );
@@ -233,21 +231,8 @@ pub fn bounds(
     best
 }
 
-/// `value` and the rounding of that many operations.
-fn up(value: f64, operations: usize) -> f64 {
-    value * (1.0 + operations as f64 * f64::EPSILON)
-}
-
 fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
-}
-
-/// Place and value of the largest element, the first of several.
-fn largest(values: &[f64]) -> (usize, f64) {
-    values.par_iter().copied().enumerate().reduce(
-        || (usize::MAX, f64::NEG_INFINITY),
-        |a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a },
-    )
 }
 
 /// A scalar product whose bits do not depend on the number of threads.

@@ -95,7 +95,7 @@ impl Default for Options {
 }
 
 /// Points of a replicate in the first round.
-const PILOT: u64 = 1 << 10;
+pub(super) const PILOT: u64 = 1 << 10;
 /// Points that a replicate can have.
 const MOST_POINTS: u64 = 1 << 31;
 /// Steps that a chain can have.

@@ -63,18 +63,13 @@ impl Body for Writing<'_> {
     fn run<const LEVEL: u8>(self) {
         let Self { of, words, worst } = self;
         let base = of.targets[of.rows.start].place as usize;
-        let matrix = of.split.matrix();
         let mut short = Short::new();
         let mut long = Vec::new();
         for first in of.rows.clone().step_by(ROWS) {
             let rows = first..of.rows.end.min(first + ROWS);
             for i in rows.clone() {
                 // Targets lie anywhere: they are asked for some rows ahead.
-                if i + AHEAD < of.rows.end {
-                    for &j in matrix.row(i + AHEAD).0.iter().take(LONG) {
-                        prefetch_line(of.targets, j as usize);
-                    }
-                }
+                of.ask(i + AHEAD);
                 if of.split.entries(i) <= LONG {
                     short.take(&of, i, i - first);
                 }
@@ -101,6 +96,16 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
+    /// Asks for the targets of a row, if there is one.
+    #[inline(always)]
+    fn ask(&self, i: usize) {
+        if i < self.rows.end {
+            for &j in self.split.matrix().row(i).0.iter().take(LONG) {
+                prefetch_line(self.targets, j as usize);
+            }
+        }
+    }
+
     /// An entry l of column j in a row of scale `own`: its value on scaled walks, its target, and its rank.
     #[inline(always)]
     fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
@@ -182,9 +187,7 @@ impl Short {
     fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
         let own = of.gate.walk_scale(i);
         let mut d = 0;
-        let (columns, values) = of.split.matrix().row(i);
-        for (&j, &a) in columns.iter().zip(values) {
-            let l = of.split.entry(i, j, a);
+        for (j, l) in of.split.each(i) {
             // One that became 0 is written over by the next, where there is room for one more.
             if d < LONG {
                 let (value, target, rank) = of.entry(own, j, l);
@@ -199,10 +202,18 @@ impl Short {
         self.count[r] = d as u32;
     }
 
+    /// Entries of the longest row.
+    #[inline(always)]
+    fn most(&self) -> usize {
+        self.count.iter().copied().max().unwrap_or(0) as usize
+    }
+
     /// Orders every row by its ranks: the merge exchange of K. E. Batcher, "Sorting networks and their applications",
     /// AFIPS 1968, doi:10.1145/1468075.1468121, for 16 numbers.
     #[inline(always)]
     fn sort(&mut self) {
+        // What lies behind the last entry of every row stays there.
+        let most = self.most();
         let mut run = 1;
         while run < LONG {
             let mut apart = run;
@@ -210,7 +221,7 @@ impl Short {
                 for first in (apart % run..LONG - apart).step_by(2 * apart) {
                     for low in first..(first + apart).min(LONG - apart) {
                         let high = low + apart;
-                        if low / (2 * run) != high / (2 * run) {
+                        if low / (2 * run) != high / (2 * run) || high >= most {
                             continue;
                         }
                         let (a, b) = (self.rank[low], self.rank[high]);
@@ -235,7 +246,7 @@ impl Short {
     /// The sums of all rows, and where shares end.
     #[inline(always)]
     fn add_up(&mut self) {
-        let most = self.count.iter().copied().max().unwrap_or(0) as usize;
+        let most = self.most();
         let (mut value, mut partial) = ([[0.0; ROWS]; LONG], [[0.0; ROWS]; LONG]);
         self.sum = [0.0; ROWS];
         for k in 0..most {

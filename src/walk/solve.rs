@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use super::chains::{Chains, Feed, Round, Task};
-use super::control::Control;
+use super::control::{Control, Goal};
 use super::gate::{Gate, gate};
 use super::growth::{Growing, Growth};
 use super::kernels::COLUMNS;
-use super::options::{MOST_LENGTH, Options, Problem, check, points, replicates};
+use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, points, replicates};
 use super::published::{self, Length};
 use super::sequence::Scramble;
 use super::solution::{Bound, Component, Jacobi, Seconds, Solution, largest};
@@ -56,7 +58,8 @@ pub fn solve(
     let mut warnings = Vec::new();
     let (scramble, replicates) = replicates(options, &mut warnings);
     let epsilon = options.epsilon.unwrap_or_else(|| {
-        let largest = fs.iter().flat_map(|f| f.iter()).fold(0.0f64, |m, f| m.max(f.abs()));
+        let largest =
+            fs.iter().map(|f| f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max)).fold(0.0, f64::max);
         let norm = if proved { gate.norm } else { 0.0 };
         // x = 0 has no scale of its own.
         if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
@@ -162,16 +165,16 @@ impl Sides<'_> {
     ) -> Result<Done> {
         let (options, gate, split) = (self.options, self.gate, self.split);
         let (controls, table) = self.lanes[0].host(|| {
-            let enough = 0.25 * self.epsilon;
-            let controls: Vec<Control> =
-                fs.iter().map(|f| Control::new(split, gate, f, options.sweeps, enough)).collect();
+            // Half of it, since what a walk collects hangs together more or less.
+            let chains = self.per_replicate.0.min(PILOT) * u64::from(self.replicates);
+            let goal = Goal { error: 0.5 * self.epsilon, chains: chains as f64 };
+            let controls: Vec<Control> = fs
+                .iter()
+                .map(|f| Control::new(split, gate, f, self.components, options.sweeps, goal))
+                .collect();
             // Several columns have one order: the first one's.
             let order = match options.order {
-                RowOrder::Value => {
-                    let mut values = HostArray::large(split.unknowns());
-                    split.sweep(&controls[0].r, &controls[0].r, &mut values);
-                    Some(values)
-                }
+                RowOrder::Value => Some(controls[0].values(split)),
                 RowOrder::Index => None,
             };
             let columns: Vec<&[f64]> = controls.iter().map(|c| &c.r[..]).collect();
@@ -289,7 +292,8 @@ impl Sides<'_> {
     ) -> Component {
         let m = growing.component as usize;
         let scale = self.gate.walk_scale(m);
-        let (estimate, statistical) = growing.interval(column, control.h[m], scale, self.options.confidence);
+        let (estimate, statistical) =
+            growing.interval(column, control.h(growing.component), scale, self.options.confidence);
         let statistical = if control.norm == 0.0 { 0.0 } else { statistical };
         let (truncation, rounding) = self.certain(m, control, table, length, cut, growing.points);
         let bound = Bound { statistical, truncation, rounding };

@@ -85,12 +85,13 @@ impl Diagonal {
     /// l_ij of an entry a_ij, which is on the diagonal or not.
     #[inline(always)]
     fn entry(self, own: bool, a: f64, factor: f64) -> f64 {
-        match (own, self) {
-            (true, Self::None) => 0.0,
-            (true, Self::Richardson(w)) => 1.0 - w * a,
-            (true, Self::Kept) => a,
-            (false, _) => factor * a,
-        }
+        // The same for all entries, so that nothing is asked of each.
+        let (scale, plus) = match self {
+            Self::None => (0.0, 0.0),
+            Self::Richardson(w) => (-w, 1.0),
+            Self::Kept => (1.0, 0.0),
+        };
+        if own { scale * a + plus } else { factor * a }
     }
 }
 
@@ -101,10 +102,39 @@ pub struct Split<'a> {
     diagonal: Diagonal,
     /// l_ij = factor_i · a_ij off the diagonal; f_i = ±factor_i · b_i.
     factor: HostArray<f64>,
-    longest: usize,
-    /// Σ_j |l_ij| and the number of entries, of each row of L.
-    sums: HostArray<f64>,
+    /// Entries of each row of L.
     counts: HostArray<u32>,
+    seen: Seen,
+}
+
+/// What a look at some rows finds.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Whether all rows have what they need.
+    sound: bool,
+    /// The most entries of a row of A.
+    longest: usize,
+    /// The row of the largest Σ_j |l_ij|, the first of several, and what that is at most.
+    worst: (usize, f64),
+}
+
+impl Seen {
+    const NOTHING: Self = Self { sound: true, longest: 0, worst: (usize::MAX, f64::NEG_INFINITY) };
+
+    fn with(self, other: Self) -> Self {
+        let (a, b) = (self.worst, other.worst);
+        Self {
+            sound: self.sound && other.sound,
+            longest: self.longest.max(other.longest),
+            worst: if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a },
+        }
+    }
+}
+
+/// `value` and the rounding of that many operations.
+#[inline(always)]
+pub(super) fn up(value: f64, operations: usize) -> f64 {
+    value * (1.0 + operations as f64 * f64::EPSILON)
 }
 
 impl<'a> Split<'a> {
@@ -135,31 +165,31 @@ impl<'a> Split<'a> {
             _ => (Diagonal::None, 0.0),
         };
         // All that is asked of rows is asked in one pass; which row is to blame, only where one is.
-        let (mut factor, mut sums, mut counts) =
-            (HostArray::large(n), HostArray::large(n), HostArray::<u32>::large(n));
-        let blocks = (factor.par_chunks_mut(ROWS).zip(sums.par_chunks_mut(ROWS)))
-            .zip(counts.par_chunks_mut(ROWS))
-            .enumerate();
-        let looked = blocks.map(|(block, ((factor, sums), counts))| {
-            let mut seen = (true, 0);
-            let first = block * ROWS;
+        let (mut factor, mut counts) = (HostArray::large(n), HostArray::<u32>::large(n));
+        let blocks = factor.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate();
+        let looked = blocks.map(|(block, (factor, counts))| {
+            let mut seen = Seen::NOTHING;
             let constant = (!jacobi).then_some(constant);
-            dispatch(Look { matrix, diagonal, constant, first, factor, sums, counts, seen: &mut seen });
+            dispatch(Look {
+                matrix,
+                diagonal,
+                constant,
+                first: block * ROWS,
+                factor,
+                counts,
+                seen: &mut seen,
+            });
             seen
         });
-        let (sound, longest) = looked.reduce(|| (true, 0), |a, b| (a.0 && b.0, a.1.max(b.1)));
-        if !sound {
+        let seen = looked.reduce(|| Seen::NOTHING, Seen::with);
+        if !seen.sound {
             return Err(blame(matrix));
         }
-        let split = Self { matrix, diagonal, factor, longest, sums, counts };
-        if let Some(i) = split.sums.par_iter().position_first(|s| !s.is_finite()) {
-            return fail(format!(
-                "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; \
-                 scale the rows of A and b",
-                self::diagonal(matrix, i)
-            ));
+        let split = Self { matrix, diagonal, factor, counts, seen };
+        match seen.worst {
+            (i, f64::INFINITY) => Err(unfit(matrix, i)),
+            _ => Ok(split),
         }
-        Ok(split)
     }
 
     /// Number of unknowns.
@@ -184,14 +214,25 @@ impl<'a> Split<'a> {
                 self.unknowns()
             )));
         }
-        let mut f = HostArray::large(b.len());
-        let scaled = f.par_iter_mut().zip(b).zip(&self.factor[..]);
-        match self.diagonal {
-            Diagonal::Kept => f.copy_from_slice(b),
-            Diagonal::Richardson(w) => scaled.for_each(|((f, b), _)| *f = w * b),
-            Diagonal::None => scaled.for_each(|((f, b), factor)| *f = -factor * b),
+        let mut f = HostArray::<f64>::large(b.len());
+        let (diagonal, factor) = (self.diagonal, &self.factor);
+        let finite = |(block, f): (usize, &mut [f64])| {
+            let here = block * ROWS..block * ROWS + f.len();
+            let mut finite = true;
+            for ((f, b), factor) in f.iter_mut().zip(&b[here.clone()]).zip(&factor[here]) {
+                *f = match diagonal {
+                    Diagonal::Kept => *b,
+                    Diagonal::Richardson(w) => w * b,
+                    Diagonal::None => -factor * b,
+                };
+                finite &= f.is_finite();
+            }
+            finite
+        };
+        if f.par_chunks_mut(ROWS).enumerate().map(finite).reduce(|| true, |a, b| a && b) {
+            return Ok(f);
         }
-        match f.par_iter().position_first(|f| !f.is_finite()) {
+        match f.iter().position(|f| !f.is_finite()) {
             None => Ok(f),
             Some(i) => Err(Error::Invalid(format!(
                 "entry {i} of the right-hand side, counted from 0, is {}; over the diagonal it is no finite number",
@@ -203,46 +244,41 @@ impl<'a> Split<'a> {
     /// The entries of row i of L that are not zero: (column, value), columns ascending.
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
-        let (columns, values) = self.matrix.row(i);
-        let factor = self.factor[i];
-        columns.iter().zip(values).filter_map(move |(&j, &a)| {
-            let l = self.diagonal.entry(j as usize == i, a, factor);
-            (l != 0.0).then_some((j, l))
-        })
+        self.each(i).filter(|&(_, l)| l != 0.0)
     }
 
-    /// l_ij of an entry a_ij, which may have become 0.
+    /// (j, l_ij) of all entries of the row of A, those that became 0 among them: to find out which did costs more than to
+    /// work on them.
     #[inline(always)]
-    pub(super) fn entry(&self, i: usize, j: u32, a: f64) -> f64 {
-        self.diagonal.entry(j as usize == i, a, self.factor[i])
+    pub(super) fn each(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
+        let (columns, values) = self.matrix.row(i);
+        let (factor, diagonal) = (self.factor[i], self.diagonal);
+        columns.iter().zip(values).map(move |(&j, &a)| (j, diagonal.entry(j as usize == i, a, factor)))
     }
 
     /// Σ_j l_ij x_j.
     #[inline(always)]
     pub fn times(&self, i: usize, x: &[f64]) -> f64 {
-        self.sum(i, |j, l| l * x[j])
-    }
-
-    /// Σ_j `term`(j, l_ij), over all entries of the row of A: what became 0 costs less than to find out that it did.
-    #[inline(always)]
-    fn sum(&self, i: usize, term: impl Fn(usize, f64) -> f64) -> f64 {
-        let (columns, values) = self.matrix.row(i);
-        let (factor, diagonal) = (self.factor[i], self.diagonal);
-        let entries = columns.iter().zip(values);
-        entries.map(|(&j, &a)| term(j as usize, diagonal.entry(j as usize == i, a, factor))).sum()
+        self.each(i).map(|(j, l)| l * x[j as usize]).sum()
     }
 
     /// Entries of the longest row of A.
     pub fn longest_row(&self) -> usize {
-        self.longest
+        self.seen.longest
     }
 
     /// Σ_j |l_ij|.
     pub fn row_sum(&self, i: usize) -> f64 {
-        self.sums[i]
+        self.each(i).map(|(_, l)| l.abs()).sum()
     }
 
-    /// Entries of row i of L that are not zero.
+    /// The row of the largest Σ_j |l_ij|, the first of several, and that sum, rounded up.
+    pub fn worst_row(&self) -> (usize, f64) {
+        self.seen.worst
+    }
+
+    /// Entries of row i of L that are not zero, and those that are but for underflow.
+    #[inline(always)]
     pub fn entries(&self, i: usize) -> usize {
         self.counts[i] as usize
     }
@@ -257,7 +293,7 @@ impl<'a> Split<'a> {
 
     /// out = |L| v.
     pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| self.sum(i, |j, l| l.abs() * v[j]));
+        self.rows(out, |i| self.each(i).map(|(j, l)| l.abs() * v[j as usize]).sum());
     }
 
     /// Applies `value` to every row, on all threads.
@@ -298,38 +334,38 @@ struct Look<'a> {
     constant: Option<f64>,
     first: usize,
     factor: &'a mut [f64],
-    sums: &'a mut [f64],
     counts: &'a mut [u32],
-    /// Whether all rows have what they need, and the most entries of one.
-    seen: &'a mut (bool, usize),
+    seen: &'a mut Seen,
 }
 
 impl Body for Look<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let (mut sound, mut longest) = (true, 0);
-        for (k, ((factor, sum), count)) in self.factor.iter_mut().zip(self.sums).zip(self.counts).enumerate()
-        {
+        let mut seen = Seen::NOTHING;
+        for (k, (factor, count)) in self.factor.iter_mut().zip(self.counts).enumerate() {
             let i = self.first + k;
             let (columns, values) = self.matrix.row(i);
-            let (mut own, mut finite) = (0.0, true);
+            // What is not finite makes the sum so.
+            let (mut own, mut others, mut entries) = (0.0, 0.0, 0);
             for (&j, &a) in columns.iter().zip(values) {
-                own = if j as usize == i { a } else { own };
-                finite &= a.is_finite();
+                let here = j as usize == i;
+                own = if here { a } else { own };
+                let other = if here { 0.0 } else { a.abs() };
+                others += other;
+                entries += u32::from(other != 0.0);
             }
-            sound &= finite && (self.diagonal == Diagonal::Kept || own != 0.0);
-            longest = longest.max(columns.len());
+            seen.sound &= (own.abs() + others).is_finite() && (self.diagonal == Diagonal::Kept || own != 0.0);
+            seen.longest = seen.longest.max(columns.len());
             let by = self.constant.unwrap_or(-1.0 / own);
-            let corner = self.diagonal.entry(true, own, by);
-            let (mut all, mut entries) = (corner.abs(), u32::from(corner != 0.0));
-            for (&j, &a) in columns.iter().zip(values) {
-                let l = if j as usize == i { 0.0 } else { by * a };
-                all += l.abs();
-                entries += u32::from(l != 0.0);
-            }
-            (*factor, *sum, *count) = (by, all, entries);
+            let corner = self.diagonal.entry(true, own, by).abs();
+            let sum = corner + if others > 0.0 { by.abs() * others } else { 0.0 };
+            entries += u32::from(corner != 0.0);
+            // Rounding of a sum of d terms, and of the terms.
+            let sum = up(sum, entries as usize + 3);
+            seen.worst = if sum > seen.worst.1 { (i, sum) } else { seen.worst };
+            (*factor, *count) = (by, entries);
         }
-        *self.seen = (sound, longest);
+        *self.seen = seen;
     }
 }
 
@@ -343,7 +379,10 @@ fn blame(matrix: &CsrMatrix) -> Error {
             matrix.value()[e]
         ));
     }
-    let i = (0..matrix.rows()).find(|&i| diagonal(matrix, i) == 0.0).unwrap_or(0);
+    let Some(i) = (0..matrix.rows()).find(|&i| diagonal(matrix, i) == 0.0) else {
+        let large = |&i: &usize| matrix.row(i).1.iter().map(|a| a.abs()).sum::<f64>().is_infinite();
+        return unfit(matrix, (0..matrix.rows()).find(large).unwrap_or(0));
+    };
     let what = match matrix.row(i).0 {
         [] => "is empty, so the matrix is singular",
         columns if columns.binary_search(&(i as u32)).is_ok() => "has 0 on the diagonal",
@@ -352,6 +391,15 @@ fn blame(matrix: &CsrMatrix) -> Error {
     Error::Invalid(format!(
         "row {i} of the matrix, counted from 0, {what}; a splitting needs every diagonal entry: exchange rows so that \
          large entries lie there, or give L and f themselves with --splitting given"
+    ))
+}
+
+/// The error of a row of L that is too large.
+fn unfit(matrix: &CsrMatrix, i: usize) -> Error {
+    Error::Invalid(format!(
+        "row {i} of the matrix, counted from 0: its entries over its diagonal entry {} do not fit an f64; scale the rows \
+         of A and b",
+        diagonal(matrix, i)
     ))
 }
 
@@ -413,6 +461,8 @@ mod tests {
                 .contains("entry (0, 0) of the matrix, counted from 0, is NaN")
         );
         assert!(refusal(&[&[(0, 1e-300), (1, 1e300)], &[(1, 1.0)]], 2, jacobi).contains("do not fit an f64"));
+        let large = refusal(&[&[(0, 1.0)], &[(0, 1e308), (1, 1e308)]], 2, Splitting::Richardson(1.0));
+        assert!(large.contains("row 1") && large.contains("do not fit an f64"), "{large}");
         // What is no splitting of A is no reason to refuse L.
         assert!(Split::new(&matrix(&[&[], &[(0, 0.5)]], 2), Splitting::Given).is_ok());
         let a = matrix(&[&[(0, 2.0)]], 1);

@@ -82,17 +82,23 @@ impl Table {
     pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
+        // Counted from the block's first record, and how many units all of it takes.
         let mut place = HostArray::large(n);
-        place.par_chunks_mut(ROWS).enumerate().for_each(|(block, place)| {
-            for (k, units) in place.iter_mut().enumerate() {
+        let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
+            let mut before = 0u32;
+            for (k, place) in place.iter_mut().enumerate() {
                 let entries = split.entries(block * ROWS + k);
-                *units = (HEAD + 2 * entries.max(1) + 2 * usize::from(entries > LONG)).div_ceil(UNIT) as u32;
+                *place = before;
+                before += (HEAD + 2 * entries.max(1) + 2 * usize::from(entries > LONG)).div_ceil(UNIT) as u32;
             }
+            before
         });
+        let blocks: Vec<u32> = blocks.collect();
         let mut units = 0u64;
-        for place in place.iter_mut() {
-            let here = u64::from(std::mem::replace(place, units as u32));
-            units += here;
+        let mut begins = Vec::with_capacity(blocks.len());
+        for &here in &blocks {
+            begins.push(units);
+            units += u64::from(here);
         }
         let too_large = |limit: String| Error::OutOfMemory {
             device: "the host".to_owned(),
@@ -109,24 +115,27 @@ impl Table {
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
 
         let mut words = HostArray::large(units as usize * UNIT);
-        // Records of blocks of rows, as slices of their own.
-        let mut rest = &mut words[..];
-        let mut blocks = Vec::with_capacity(n.div_ceil(ROWS));
-        for first in (0..n).step_by(ROWS) {
-            let end = place.get(first + ROWS).map_or(units as usize, |&p| p as usize);
-            let (here, behind) = rest.split_at_mut((end - place[first] as usize) * UNIT);
-            blocks.push((first, here));
-            rest = behind;
-        }
         // What is read of a target lies side by side: a row's targets are all over the place.
         let mut targets = HostArray::<Target>::large(n);
-        targets.par_iter_mut().zip(&place[..]).enumerate().with_min_len(ROWS).for_each(
-            |(j, (target, &place))| {
-                let key = order_by.map_or(0.0, |h| h[j] / gate.walk_scale(j) / factor);
-                *target = Target { key: key as f32, place };
+        targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(
+            |(block, (targets, place))| {
+                for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
+                    let j = block * ROWS + k;
+                    *place += begins[block] as u32;
+                    let key = order_by.map_or(0.0, |h| h[j] / gate.walk_scale(j) * (1.0 / factor));
+                    *target = Target { key: key as f32, place: *place };
+                }
             },
         );
-        let probability_error = blocks
+        // Records of blocks of rows, as slices of their own.
+        let mut rest = &mut words[..];
+        let mut slices = Vec::with_capacity(blocks.len());
+        for (block, &units) in blocks.iter().enumerate() {
+            let (here, behind) = rest.split_at_mut(units as usize * UNIT);
+            slices.push((block * ROWS, here));
+            rest = behind;
+        }
+        let probability_error = slices
             .into_par_iter()
             .map(|(first, words)| {
                 let mut worst = 0.0f64;

@@ -12,7 +12,7 @@ use crate::lane::Lane;
 use crate::models::System;
 use crate::walk::Sweeps;
 use crate::walk::chains::{Chains, Feed, Round, Task};
-use crate::walk::control::Control;
+use crate::walk::control::{Control, Goal};
 use crate::walk::published;
 use crate::walk::sequence::{Scramble, Sequence};
 use crate::walk::table::Table;
@@ -139,24 +139,19 @@ pub fn accuracy(
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records: Vec<Record> = Vec::new();
     for method in METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name))) {
-        let control = Control::new(&split, &gate, &f, method.sweeps, 0.0);
-        let order = method.ordered.then(|| {
-            let mut values = vec![0.0; n];
-            split.sweep(&control.r, &control.r, &mut values);
-            values
-        });
+        let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
+        let components: Vec<u32> =
+            (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
+        let control = Control::new(&split, &gate, &f, &components, method.sweeps, Goal::EXACT);
+        let order = method.ordered.then(|| control.values(&split));
         let table = Table::build(&split, &gate, &[&control.r], order.as_deref())?;
         // The truncation stays far below every error that is measured.
         let length = published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), gate.norm) as u32;
         let feed = Feed::new(method.sequence, method.scramble, length, 0, 84, false)?;
         let chains = Chains::new(lanes, precision, &table, &feed)?;
-        let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
-        let components = ERRORS / replicates;
-        let tasks: Vec<Task> = (0..components)
-            .flat_map(|c| {
-                let row = (u64::from(c) * 2_654_435_761 % n as u64) as u32;
-                (0..replicates).map(move |replicate| Task { row, component: row, replicate })
-            })
+        let tasks: Vec<Task> = components
+            .iter()
+            .flat_map(|&row| (0..replicates).map(move |replicate| Task { row, component: row, replicate }))
             .collect();
         for &exponent in exponents {
             let points = 1u32 << exponent;
@@ -166,7 +161,7 @@ pub fn accuracy(
             let seconds = at.elapsed().as_secs_f64();
             let square = |(task, sum): (&Task, &f64)| {
                 let m = task.row as usize;
-                let estimate = control.h[m] + gate.walk_scale(m) * sum / f64::from(points);
+                let estimate = control.h(task.row) + gate.walk_scale(m) * sum / f64::from(points);
                 (estimate - reference[m]).powi(2)
             };
             let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(ERRORS)).sqrt();
