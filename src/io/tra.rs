@@ -92,8 +92,18 @@ pub(crate) struct Lines {
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     let Some(parted) = Parted::open(path)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
-    let Some(bytes) = parted.lines(head.body, ranks)? else { return Ok(None) };
-    let (transitions, highest) = parse_body(&bytes, &head, path)?;
+    let mut pieces = parted.lines(head.body, ranks)?;
+    let (mut transitions, mut highest, mut bytes) = (TransitionList::default(), 0, Vec::new());
+    loop {
+        match pieces.next(&mut bytes)? {
+            Some(true) => {}
+            Some(false) => break,
+            None => return Ok(None),
+        }
+        let (more, above) = parse_body(&bytes, &head, path)?;
+        transitions.append(&more);
+        highest = above.max(highest);
+    }
     Ok(Some(Lines { transitions, states: head.states, highest: highest as u64, promised: head.transitions }))
 }
 

@@ -23,7 +23,7 @@ pub trait Transitions: Send + Sync {
         true
     }
 
-    /// Gets to know `states`, and what leads into the states that these lead to. Every rank calls this at once.
+    /// Gets to know `states`. Every rank calls this at once.
     fn settle(&self, _states: &Range<usize>) {}
 
     /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
@@ -88,6 +88,29 @@ pub struct TransitionList {
     pub to: Vec<u32>,
     /// Rate of each transition, finite and ≥ 0.
     pub rate: Vec<f64>,
+}
+
+impl TransitionList {
+    /// Removes self-loops and zero rates.
+    pub(crate) fn drop_still(&mut self) {
+        let mut kept = 0;
+        for k in 0..self.rate.len() {
+            if self.from[k] != self.to[k] && self.rate[k] != 0.0 {
+                (self.from[kept], self.to[kept], self.rate[kept]) = (self.from[k], self.to[k], self.rate[k]);
+                kept += 1;
+            }
+        }
+        self.from.truncate(kept);
+        self.to.truncate(kept);
+        self.rate.truncate(kept);
+    }
+
+    /// Adds another list's transitions behind its own.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.from.extend_from_slice(&other.from);
+        self.to.extend_from_slice(&other.to);
+        self.rate.extend_from_slice(&other.rate);
+    }
 }
 
 /// A chain as read from files.

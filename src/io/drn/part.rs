@@ -117,19 +117,29 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let header = Header::read(&mut lines, path)?;
     let body = lines.offset();
     let above = count_lines(&parted.start[..body]) as u64;
-    let Some(bytes) = parted.blocks(body, ranks, begins)? else { return Ok(None) };
+    let mut pieces = parted.blocks(body, ranks, begins)?;
     drop(parted);
     let mut model = Model::new(&header, path, None);
-    for line in Lines::new(&bytes) {
-        model.line(line, |_, _, _| {})?;
+    let (mut lines, mut bytes) = (0, Vec::new());
+    loop {
+        match pieces.next(&mut bytes)? {
+            Some(true) => {}
+            Some(false) => break,
+            None => return Ok(None),
+        }
+        for line in Lines::behind(lines, &bytes) {
+            model.line(line, |_, _, _| {})?;
+        }
+        lines += count_lines(&bytes) as u64;
     }
+    drop((pieces, bytes));
     model.end_state();
     let finite = model.rewards.iter().flatten().all(|value| value.is_finite());
     let told = Told {
         first: model.first.unwrap_or(0),
         states: model.begun(),
         choices: model.choices,
-        lines: count_lines(&bytes) as u64,
+        lines,
         above,
         rewards: model.rewards.len() as u64,
         unlisted: model.unlisted,
