@@ -135,16 +135,17 @@ impl Abroad {
     fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
         let marks: Vec<AtomicU64> =
             (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        rows.clone().into_par_iter().with_min_len(ROWS).for_each_init(Vec::new, |row, state| {
-            row.clear();
-            transitions.outgoing(state, row);
-            for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
-                let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
-                // Most are met more than once.
-                if mark.load(Ordering::Relaxed) & bit == 0 {
-                    mark.fetch_or(bit, Ordering::Relaxed);
+        (0..rows.len().div_ceil(ROWS)).into_par_iter().for_each(|chunk| {
+            let first = rows.start + chunk * ROWS;
+            transitions.each_outgoing(first..(first + ROWS).min(rows.end), &mut |_, row| {
+                for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
+                    let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
+                    // Most are met more than once.
+                    if mark.load(Ordering::Relaxed) & bit == 0 {
+                        mark.fetch_or(bit, Ordering::Relaxed);
+                    }
                 }
-            }
+            });
         });
         let mut states = Vec::new();
         for (first, mark) in (0u32..).step_by(64).zip(&marks) {
@@ -195,39 +196,35 @@ pub(super) fn survey_rows<T: Real>(
     let (stored, exact, scaled, diagonal) = exit
         .par_chunks_mut(ROWS)
         .enumerate()
-        .map_init(
-            || (Vec::new(), Vec::new()),
-            |(row, other), (chunk, exit)| {
-                let mut length = |to: usize| match (rows.contains(&to), &abroad) {
-                    (true, _) => f64::from(lengths[to - rows.start]),
-                    (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
-                    (false, None) => {
-                        other.clear();
-                        transitions.incoming(to, other);
-                        other.len() as f64
-                    }
-                };
-                let (mut stored, mut exact_largest, mut scaled, mut diagonal) =
-                    (0.0f64, 0.0f64, 0.0f64, 0u64);
-                for (i, out) in exit.iter_mut().enumerate() {
-                    row.clear();
-                    transitions.outgoing(rows.start + chunk * ROWS + i, row);
-                    let exact = exit_rate(row.iter().map(|&(_, r)| r));
-                    *out = diagonal_of(row, exact);
-                    let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
-                    let storage: f64 = match single {
-                        true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
-                        false => 0.0,
-                    };
-                    let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
-                    stored = stored.max(out.wide());
-                    exact_largest = exact_largest.max(exact);
-                    scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
-                    diagonal += u64::from(exact > 0.0);
+        .map_init(Vec::new, |other, (chunk, exit)| {
+            let mut length = |to: usize| match (rows.contains(&to), &abroad) {
+                (true, _) => f64::from(lengths[to - rows.start]),
+                (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
+                (false, None) => {
+                    other.clear();
+                    transitions.incoming(to, other);
+                    other.len() as f64
                 }
-                (stored, exact_largest, scaled, diagonal)
-            },
-        )
+            };
+            let (mut stored, mut exact_largest, mut scaled, mut diagonal) = (0.0f64, 0.0f64, 0.0f64, 0u64);
+            let first = rows.start + chunk * ROWS;
+            transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+                let out = &mut exit[state - first];
+                let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                *out = diagonal_of(row, exact);
+                let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
+                let storage: f64 = match single {
+                    true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
+                    false => 0.0,
+                };
+                let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
+                stored = stored.max(out.wide());
+                exact_largest = exact_largest.max(exact);
+                scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
+                diagonal += u64::from(exact > 0.0);
+            });
+            (stored, exact_largest, scaled, diagonal)
+        })
         .reduce(|| (0.0, 0.0, 0.0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1), a.2.max(b.2), a.3 + b.3));
 
     let [stored, exact, scaled] = [stored, exact, scaled].map(|largest| ranks.most(largest));

@@ -17,6 +17,16 @@ pub trait Transitions: Send + Sync {
     /// Appends the transitions *out of* `state` to `row`, as (target, rate), targets ascending: row `state` of R.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
+    /// Gives `take` each of some states, ascending, with the transitions out of it.
+    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            self.outgoing(state, &mut row);
+            take(state, &row);
+        }
+    }
+
     /// Whether this process may ask for any state at once. If not, it is one of several ranks, which knows the blocks of
     /// 256 states that [`Ranks::share`](crate::ranks::Ranks::share) gives it, until it [settles](Self::settle).
     fn whole(&self) -> bool {
@@ -25,6 +35,10 @@ pub trait Transitions: Send + Sync {
 
     /// Gets to know `states`. Every rank calls this at once.
     fn settle(&self, _states: &Range<usize>) {}
+
+    /// Says that nobody will ask for transitions out of states until it [settles](Self::settle) again: what is held for that
+    /// may go. Every rank calls this at once.
+    fn arrivals_suffice(&self) {}
 
     /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
@@ -268,6 +282,15 @@ impl Transitions for Absorbing {
 
     fn settle(&self, states: &Range<usize>) {
         self.inner.settle(states);
+    }
+
+    fn arrivals_suffice(&self) {
+        self.inner.arrivals_suffice();
+    }
+
+    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+        self.inner
+            .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {

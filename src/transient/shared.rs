@@ -5,7 +5,7 @@
 //! settle: they get from the homes what they lack of their rows.
 
 use std::ops::Range;
-use std::sync::RwLock;
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::chain::{TransitionList, Transitions};
 use super::csr::{Duplicate, Rows};
@@ -23,7 +23,8 @@ pub struct Shared {
     ranks: Ranks,
     homes: Vec<Range<usize>>,
     into: Rows,
-    out: Rows,
+    /// None while nobody needs it.
+    out: RwLock<Option<Rows>>,
     beyond: RwLock<Beyond>,
 }
 
@@ -59,38 +60,34 @@ impl Shared {
         drop((to, rate));
         let mut into = into.rows;
         let duplicate = into.ascend().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
-        let first = home.start as u32;
-        let count = into.count();
-        let mut out = Arriving::new(&homes, ranks, count, into.entries().map(|(_, from, _)| from));
-        out.columns(into.entries().map(|(to, from, _)| (from, first + to)));
-        out.values(into.entries().map(|(_, from, rate)| (from, rate)));
-        let mut out = out.rows;
-        // The first of these is the same pair of states, met from its other end.
-        let _ = out.ascend();
+        let out = RwLock::new(Some(turned(&homes, ranks, &into)));
         (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
     }
 
     /// Bytes of the transitions that this rank holds.
     pub fn bytes(&self) -> u64 {
-        let beyond = self.beyond.read().unwrap_or_else(|e| e.into_inner());
+        let (out, beyond) = (read(&self.out), read(&self.beyond));
         let others = beyond.into.bytes() + beyond.out.bytes() + 4 * beyond.states.len() as u64;
-        self.into.bytes() + self.out.bytes() + others
+        self.into.bytes() + out.as_ref().map_or(0, Rows::bytes) + others
     }
 
     fn home(&self) -> &Range<usize> {
         &self.homes[self.ranks.rank()]
     }
 
-    fn append(&self, state: usize, row: &mut Vec<(u32, f64)>, into: bool) {
-        if self.home().contains(&state) {
-            let rows = if into { &self.into } else { &self.out };
-            return rows.append(state - self.home().start, row);
-        }
-        let beyond = self.beyond.read().unwrap_or_else(|e| e.into_inner());
+    /// The place of a state among others' that this rank knows.
+    fn place(&self, beyond: &Beyond, state: usize) -> usize {
         let place = beyond.states.binary_search(&(state as u32));
-        let place =
-            place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()));
-        if into { &beyond.into } else { &beyond.out }.append(place, row);
+        place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()))
+    }
+
+    fn append_out(&self, out: &Option<Rows>, state: usize, row: &mut Vec<(u32, f64)>) {
+        if self.home().contains(&state) {
+            let out = out.as_ref().expect("transitions out of states are asked for after they settle");
+            return out.append(state - self.home().start, row);
+        }
+        let beyond = read(&self.beyond);
+        beyond.out.append(self.place(&beyond, state), row);
     }
 
     /// Gets the rows of some states, ascending, from their homes.
@@ -108,7 +105,10 @@ impl Shared {
                 let (mut ends, mut entries, mut row) = (Vec::new(), Vec::new(), Vec::new());
                 for state in asked {
                     row.clear();
-                    self.append(state as usize, &mut row, into);
+                    match into {
+                        true => self.incoming(state as usize, &mut row),
+                        false => self.outgoing(state as usize, &mut row),
+                    }
                     ends.push(row.len() as u32);
                     for &(column, rate) in &row {
                         entries.push(column);
@@ -129,6 +129,26 @@ impl Shared {
         }
         rows
     }
+}
+
+fn read<V>(lock: &RwLock<V>) -> RwLockReadGuard<'_, V> {
+    lock.read().unwrap_or_else(|e| e.into_inner())
+}
+
+fn write<V>(lock: &RwLock<V>) -> RwLockWriteGuard<'_, V> {
+    lock.write().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The transitions out of the states at home, of those into the states at everybody's.
+fn turned(homes: &[Range<usize>], ranks: Ranks, into: &Rows) -> Rows {
+    let (first, count) = (homes[ranks.rank()].start as u32, into.count());
+    let mut out = Arriving::new(homes, ranks, count, into.entries().map(|(_, from, _)| from));
+    out.columns(into.entries().map(|(to, from, _)| (from, first + to)));
+    out.values(into.entries().map(|(_, from, rate)| (from, rate)));
+    let mut out = out.rows;
+    // Pairs that occur twice were found from their other end.
+    let _ = out.ascend();
+    out
 }
 
 fn halves(rate: f64) -> [u32; 2] {
@@ -193,23 +213,46 @@ impl Transitions for Shared {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.append(state, row, true);
+        if self.home().contains(&state) {
+            return self.into.append(state - self.home().start, row);
+        }
+        let beyond = read(&self.beyond);
+        beyond.into.append(self.place(&beyond, state), row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.append(state, row, false);
+        self.append_out(&read(&self.out), state, row);
+    }
+
+    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+        let (out, mut row) = (read(&self.out), Vec::new());
+        for state in states {
+            row.clear();
+            self.append_out(&out, state, &mut row);
+            take(state, &row);
+        }
     }
 
     fn whole(&self) -> bool {
         false
     }
 
+    fn arrivals_suffice(&self) {
+        *write(&self.out) = None;
+        write(&self.beyond).out = Rows::default();
+    }
+
     fn settle(&self, states: &Range<usize>) {
+        // All ranks have it or none.
+        if read(&self.out).is_none() {
+            let out = turned(&self.homes, self.ranks, &self.into);
+            *write(&self.out) = Some(out);
+        }
         let home = self.home();
         let foreign = |state: &u32| !home.contains(&(*state as usize));
         let own: Vec<u32> = states.clone().map(|state| state as u32).filter(foreign).collect();
         let (into, out) = (self.fetched(&own, true), self.fetched(&own, false));
-        *self.beyond.write().unwrap_or_else(|e| e.into_inner()) = Beyond { states: own, into, out };
+        *write(&self.beyond) = Beyond { states: own, into, out };
     }
 }
 
@@ -228,6 +271,8 @@ mod tests {
         let (chain, duplicate) = Shared::new(3, list, Ranks::ALONE);
 
         assert_eq!(duplicate, Some(Duplicate { from: 2, to: 0 }));
+        // Given up and made again.
+        chain.arrivals_suffice();
         chain.settle(&(0..3));
         let (mut into, mut out) = (Vec::new(), Vec::new());
         chain.incoming(1, &mut into);
