@@ -10,11 +10,14 @@ use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
 use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions};
+use crate::transient::chain::{ChainFile, Transitions, returned};
 use crate::{Error, Result};
 
 /// Bytes that one thread parses at a time.
 const CHUNK: usize = 1 << 22;
+
+/// Bytes of a usual line, about.
+const LINE: u64 = 20;
 
 /// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
 ///
@@ -61,6 +64,8 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
     let mut pieces = parted.lines(body, ranks)?;
     drop(parted);
     let mut matrix = entries_of(kind);
+    let about = pieces.about(LINE) * if symmetric { 2 } else { 1 };
+    (matrix.row, matrix.column, matrix.value) = (returned(about), returned(about), returned(about));
     let (mut listed, mut bytes) = (0, Vec::new());
     loop {
         match pieces.next(&mut bytes)? {

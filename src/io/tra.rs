@@ -18,6 +18,9 @@ pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// Fewest bytes of a line with a transition, its line end included: `0 0 0`.
 const SHORTEST: usize = 6;
 
+/// Bytes of a usual line, about.
+const LINE: u64 = 20;
+
 /// Reads a chain's transitions; labels and rewards stay empty.
 ///
 /// Three dialects are told apart by their first line: PRISM's (`n m`, then m lines `from to rate [action]`), Storm's
@@ -93,7 +96,8 @@ pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     let Some(parted) = Parted::open(path)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
     let mut pieces = parted.lines(head.body, ranks)?;
-    let (mut transitions, mut highest, mut bytes) = (TransitionList::default(), 0, Vec::new());
+    let mut transitions = TransitionList::with_room(pieces.about(LINE));
+    let (mut highest, mut bytes) = (0, Vec::new());
     loop {
         match pieces.next(&mut bytes)? {
             Some(true) => {}

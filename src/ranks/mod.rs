@@ -251,7 +251,7 @@ impl Ranks {
 }
 
 /// Items that come to a rank in a round, if every rank has that many for it.
-const AT_ONCE: usize = 1 << 17;
+const AT_ONCE: usize = 1 << 18;
 /// Rounds from which on these are more.
 const ROUNDS: usize = 256;
 /// How many they are at most: MPI counts words in `int`s.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::chain::{TransitionList, Transitions};
+use super::chain::{TransitionList, Transitions, returned};
 use crate::{Error, Result};
 
 /// Transitions sorted by target, and by source when somebody asks.
@@ -59,7 +59,9 @@ impl Rows {
 
     /// Has `entries` call what it is given with a row and a column for each entry, in any order.
     pub(super) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
-        self.columns = vec![0; self.starts[self.starts.len() - 1]];
+        let count = self.starts[self.starts.len() - 1];
+        self.columns = returned(count);
+        self.columns.resize(count, 0);
         let (starts, columns) = (&mut self.starts, &mut self.columns);
         entries(&mut |row, column| columns[next(starts, row)] = column);
         self.rewind();
@@ -67,7 +69,8 @@ impl Rows {
 
     /// The same with values, in the order that the columns had.
     pub(super) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
-        self.values = vec![0.0; self.columns.len()];
+        self.values = returned(self.columns.len());
+        self.values.resize(self.columns.len(), 0.0);
         let (starts, values) = (&mut self.starts, &mut self.values);
         entries(&mut |row, value| values[next(starts, row)] = value);
         self.rewind();

@@ -14,6 +14,9 @@ use crate::transient::rewards::brought_home;
 /// States of a label that ranks tell one another at once, all of them together.
 const AT_ONCE: usize = 1 << 26;
 
+/// Bytes of a transition's line, about.
+const LINE: u64 = 16;
+
 /// What a rank's blocks say.
 pub(in crate::io) struct Part {
     pub(in crate::io) transitions: TransitionList,
@@ -120,6 +123,7 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let mut pieces = parted.blocks(body, ranks, begins)?;
     drop(parted);
     let mut model = Model::new(&header, path, None);
+    model.list = TransitionList::with_room(pieces.about(LINE));
     let (mut lines, mut bytes) = (0, Vec::new());
     loop {
         match pieces.next(&mut bytes)? {

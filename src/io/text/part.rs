@@ -151,6 +151,11 @@ pub(in crate::io) struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
+    /// How many lines of so many bytes are left, about.
+    pub(in crate::io) fn about(&self, line: u64) -> usize {
+        (self.left / line) as usize
+    }
+
     /// Replaces `bytes` by the next lines, a piece of them; false where none are left. None where they hold what no text
     /// has.
     ///

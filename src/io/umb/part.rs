@@ -49,7 +49,9 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
     let mine = ranks.share(system.states);
     let mut warnings = Vec::new();
     let labels = labels(&members.labels()?, &index, &mut warnings)?;
-    let mut transitions = TransitionList::default();
+    // Not as many as the index likes to say.
+    let about = system.branches.min(members.length / 8) / ranks.size() as u64;
+    let mut transitions = TransitionList::with_room(about as usize);
     let mut rewards: Vec<Reward> = Vec::new();
     // No states are a piece, too.
     let mut from = mine.start;
@@ -79,6 +81,8 @@ pub(super) fn share_by(path: &Path, ranks: Ranks, piece: u64) -> Result<Option<S
 /// An archive in a file, its members as they are.
 struct Members {
     file: File,
+    /// Bytes of the file.
+    length: u64,
     /// Where members lie.
     places: HashMap<String, Range<u64>>,
 }
@@ -93,6 +97,7 @@ impl Members {
         if start.get(257..262) != Some(b"ustar") {
             return Ok(None);
         }
+        let length = file.metadata().map_err(failed)?.len();
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut places = HashMap::new();
         for entry in Archive::new(&file).entries_with_seek().map_err(failed)? {
@@ -104,7 +109,7 @@ impl Members {
                 places.insert(name, at..at + entry.size());
             }
         }
-        Ok(Some(Self { file, places }))
+        Ok(Some(Self { file, length, places }))
     }
 
     fn bytes(&self, place: Range<u64>) -> Result<Vec<u8>, String> {
