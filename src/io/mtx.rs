@@ -616,6 +616,13 @@ mod tests {
                 assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
             }
         }
+        // Of several pieces.
+        let mut text = String::from("%%MatrixMarket matrix coordinate real general\n1000 1000 300000\n");
+        (0..300_000).for_each(|k| text += &format!("{} {} {k}.5\n", k % 1000 + 1, k / 1000 + 1));
+        assert!(text.len() > 4 << 20, "pieces have a MiB");
+        fs::write(&path, text).unwrap();
+        let part = share(&path, Ranks::ALONE).unwrap().expect("a part");
+        assert_eq!((part.matrix, part.listed), (read_matrix(&path).unwrap(), 300_000));
         fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
         assert!(share(&path, Ranks::imagined(0, 2)).unwrap().is_none(), "more rows than bytes");
     }

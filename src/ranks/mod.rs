@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn items_travel_a_bounded_number_at_once_and_in_one_order() {
         for (size, count, most) in
-            [(1, 0, 0), (1, 7, 7), (4, 100_000, 300_000), (3, 0, 70_000), (2, 40 << 20, 40 << 20)]
+            [(1, 0, 0), (1, 7, 7), (4, 100_000, 300_000), (3, 0, 70_000), (64, 3 << 20, 3 << 20)]
         {
             let bound = (AT_ONCE / size).max(most / ROUNDS).max(1);
             let to = |k: usize| k * 7 % size;

@@ -291,6 +291,36 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_several_pieces_are_the_file() {
+        const STATES: u32 = 60_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        let mut text = format!("@type: CTMC\n@nr_states: {STATES}\n@model\n");
+        for state in 0..STATES {
+            // One exit rate is wrong, far behind.
+            let exit = if state == STATES - 9 { 9 } else { 5 };
+            text += &format!("state {state} !{exit} [{state}] l{}\n\taction 0 // jump\n", state % 3);
+            text += &format!("\t\t{} : 2\n\t\t{} : 3\n", state / 2, (state + 7) % STATES);
+        }
+        assert!(text.len() > 3 << 20, "pieces have a MiB");
+        std::fs::write(&path, &text).unwrap();
+        let whole = read(&path).unwrap();
+        assert_eq!(whole.warnings.len(), 1);
+        for size in [1, 2] {
+            let parts = parts(&path, size);
+            let mut transitions = TransitionList::default();
+            parts.iter().for_each(|part| transitions.append(&part.transitions));
+            assert_eq!(transitions, whole.transitions, "{size} ranks");
+            let told: Vec<Told> = parts.iter().map(|part| part.told).collect();
+            let all = Told::together(&told, STATES.into()).expect("a whole file");
+            let said = warnings(&path, &all.mismatches, &parts[0].header, all.choices);
+            assert_eq!(said, whole.warnings, "{size} ranks");
+        }
+        let beside = part(&path, Ranks::ALONE).unwrap().unwrap().beside(&path, Ranks::ALONE).unwrap();
+        assert_eq!((beside.labels, beside.rewards), (whole.labels, whole.rewards));
+    }
+
+    #[test]
     fn a_part_alone_says_what_the_file_says() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.drn");
