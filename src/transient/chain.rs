@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+/// Takes a state and the transitions out of it.
+pub type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
+
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
 ///
 /// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates.
@@ -18,7 +21,7 @@ pub trait Transitions: Send + Sync {
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
     /// Gives `take` each of some states, ascending, with the transitions out of it.
-    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         let mut row = Vec::new();
         for state in states {
             row.clear();
@@ -304,7 +307,7 @@ impl Transitions for Absorbing {
         self.inner.arrivals_suffice();
     }
 
-    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         self.inner
             .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
     }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::chain::{TransitionList, Transitions};
+use super::chain::{Take, TransitionList, Transitions};
 use super::csr::{Duplicate, Rows};
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -224,7 +224,7 @@ impl Transitions for Shared {
         self.append_out(&read(&self.out), state, row);
     }
 
-    fn each_outgoing(&self, states: Range<usize>, take: &mut dyn FnMut(usize, &[(u32, f64)])) {
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         let (out, mut row) = (read(&self.out), Vec::new());
         for state in states {
             row.clear();
