@@ -260,7 +260,7 @@ proptest! {
 fn parts_of_several_pieces_are_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.tra");
-    let text: String = (0..200_000u32).map(|i| format!("{i} {} {}.5\n", i * 7 % 1000, i % 13)).collect();
+    let text: String = (0..300_000u32).map(|i| format!("{i} {} {}.5\n", i * 7 % 1000, i % 13)).collect();
     assert!(text.len() > 3 << 20, "pieces have a MiB");
     std::fs::write(&path, &text).unwrap();
     let whole = read(&path).unwrap();
