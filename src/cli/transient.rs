@@ -25,7 +25,7 @@ use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
 use crate::transient::rewards::at_home;
-use crate::transient::split::{Exchange, How, MOST_HOPS};
+use crate::transient::split::{Exchange, How, MOST_HOPS, bandwidths};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
 use crate::{Error, Result};
 
@@ -169,12 +169,18 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
-fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
+fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.hops.is_none_or(|hops| hops == 1)
         && args.ranks.is_none();
     match models::parse(&args.model) {
-        None if own => read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks),
+        None if own => {
+            // The arrays with which bandwidths are measured are not to lie beside the chain.
+            if ranks.several() {
+                bandwidths(lanes, ranks)?;
+            }
+            read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
+        }
         _ => ranks.agree(model(&args.model, args.labels.as_deref())),
     }
 }
@@ -323,7 +329,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let (lanes, precision) = args.common.open_on(ranks)?;
     super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.first());
-    let chain = model_on(args, &options, ranks)?;
+    let chain = model_on(args, &options, &lanes, ranks)?;
     let read = || {
         let mut chain = chain;
         interrupt::check()?;

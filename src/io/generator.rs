@@ -152,28 +152,53 @@ pub(crate) struct RowFacts {
     pub(crate) diagonal: bool,
 }
 
-/// Looks at some rows of a matrix; none if they are no chain's.
-pub(crate) fn row_facts(matrix: &MatrixEntries, rows: &Range<usize>) -> Option<RowFacts> {
-    let fits = matrix.rows == matrix.columns && matrix.rows > 0 && matrix.rows as u64 <= MOST_STATES;
-    let (mut sums, mut diagonals) = (vec![0.0f64; rows.len()], vec![0.0f64; rows.len()]);
-    let mut negative = false;
-    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
-        if !x.is_finite() || (x < 0.0 && i != j) {
-            return None;
-        }
-        negative |= x < 0.0;
-        sums[i as usize - rows.start] += x;
+/// Looks at some rows of a matrix, entry by entry.
+pub(crate) struct RowSums {
+    first: usize,
+    sums: Vec<f64>,
+    diagonals: Vec<f64>,
+    negative: bool,
+    /// Whether no entry is one that no chain has.
+    fits: bool,
+}
+
+impl RowSums {
+    /// Of a matrix with so many columns, which is to be square.
+    pub(crate) fn new(states: usize, columns: usize, rows: &Range<usize>) -> Self {
+        let fits = states == columns && states > 0 && states as u64 <= MOST_STATES;
+        let zeros = || vec![0.0f64; rows.len()];
+        Self { first: rows.start, sums: zeros(), diagonals: zeros(), negative: false, fits }
+    }
+
+    /// Adds an entry of these rows.
+    pub(crate) fn add(&mut self, i: u32, j: u32, x: f64) {
+        self.fits &= x.is_finite() && (x >= 0.0 || i == j);
+        self.negative |= x < 0.0;
+        self.sums[i as usize - self.first] += x;
         if i == j {
-            diagonals[i as usize - rows.start] += x;
+            self.diagonals[i as usize - self.first] += x;
         }
     }
-    let mut pairs = sums.iter().zip(&diagonals);
-    fits.then_some(RowFacts {
-        negative,
-        balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
-        stochastic: sums.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE),
-        diagonal: diagonals.iter().any(|&d| d > 0.0),
-    })
+
+    /// What they say; none if they are no chain's.
+    pub(crate) fn facts(&self) -> Option<RowFacts> {
+        let mut pairs = self.sums.iter().zip(&self.diagonals);
+        self.fits.then(|| RowFacts {
+            negative: self.negative,
+            balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
+            stochastic: self.sums.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE),
+            diagonal: self.diagonals.iter().any(|&d| d > 0.0),
+        })
+    }
+}
+
+/// Looks at some rows of a matrix; none if they are no chain's.
+pub(crate) fn row_facts(matrix: &MatrixEntries, rows: &Range<usize>) -> Option<RowFacts> {
+    let mut sums = RowSums::new(matrix.rows, matrix.columns, rows);
+    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        sums.add(i, j, x);
+    }
+    sums.facts()
 }
 
 /// What is said of a matrix that looks like that of another kind of chain.

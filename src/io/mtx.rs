@@ -10,11 +10,14 @@ use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
 use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions};
+use crate::transient::chain::{ChainFile, Transitions, returned};
 use crate::{Error, Result};
 
 /// Bytes that one thread parses at a time.
 const CHUNK: usize = 1 << 22;
+
+/// Bytes of a usual line, about.
+const LINE: u64 = 20;
 
 /// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
 ///
@@ -58,13 +61,24 @@ pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
         return Ok(None);
     }
     let body = parted.start.len() - body.len();
-    let Some(bytes) = parted.lines(body, ranks)? else { return Ok(None) };
-    let chunks: Vec<Chunk> = split(&bytes).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
-    if chunks.iter().any(|chunk| chunk.trouble.is_some()) {
-        return Ok(None);
+    let mut pieces = parted.lines(body, ranks)?;
+    drop(parted);
+    let mut matrix = entries_of(kind);
+    let about = pieces.about(LINE) * if symmetric { 2 } else { 1 };
+    (matrix.row, matrix.column, matrix.value) = (returned(about), returned(about), returned(about));
+    let (mut listed, mut bytes) = (0, Vec::new());
+    loop {
+        match pieces.next(&mut bytes)? {
+            Some(true) => {}
+            Some(false) => return Ok(Some(Share { matrix, listed, promised })),
+            None => return Ok(None),
+        }
+        let chunks: Vec<Chunk> = split(&bytes).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
+        if chunks.iter().any(|chunk| chunk.trouble.is_some()) {
+            return Ok(None);
+        }
+        listed += add(&mut matrix, chunks, symmetric) as u64;
     }
-    let listed = chunks.iter().map(|chunk| chunk.row.len() as u64).sum();
-    Ok(Some(Share { matrix: together(chunks, kind, symmetric), listed, promised }))
 }
 
 /// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
@@ -259,23 +273,35 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     Ok(together(chunks, kind, symmetric))
 }
 
+fn entries_of(kind: Kind) -> MatrixEntries {
+    MatrixEntries { rows: kind.rows as usize, columns: kind.columns as usize, ..MatrixEntries::default() }
+}
+
 /// The entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them.
 fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> MatrixEntries {
-    let (rows, columns) = (kind.rows as usize, kind.columns as usize);
-    let mut matrix = MatrixEntries { rows, columns, ..MatrixEntries::default() };
+    let mut matrix = entries_of(kind);
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
     let total = if symmetric { 2 * found } else { found };
     matrix.row.reserve_exact(total);
     matrix.column.reserve_exact(total);
     matrix.value.reserve_exact(total);
+    add(&mut matrix, chunks, symmetric);
+    matrix
+}
+
+/// Adds entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them; how many they
+/// were before that.
+fn add(matrix: &mut MatrixEntries, chunks: Vec<Chunk>, symmetric: bool) -> usize {
+    let first = matrix.row.len();
     // Each chunk is freed before the next is copied, so that the peak stays near one copy.
     for chunk in chunks {
         matrix.row.extend_from_slice(&chunk.row);
         matrix.column.extend_from_slice(&chunk.column);
         matrix.value.extend_from_slice(&chunk.value);
     }
+    let end = matrix.row.len();
     if symmetric {
-        for k in 0..found {
+        for k in first..end {
             if matrix.row[k] != matrix.column[k] {
                 matrix.row.push(matrix.column[k]);
                 matrix.column.push(matrix.row[k]);
@@ -283,7 +309,7 @@ fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> MatrixEntries {
             }
         }
     }
-    matrix
+    end - first
 }
 
 /// (pattern, symmetric) of the first line.
@@ -590,6 +616,13 @@ mod tests {
                 assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
             }
         }
+        // Of several pieces.
+        let mut text = String::from("%%MatrixMarket matrix coordinate real general\n1000 1000 300000\n");
+        (0..300_000).for_each(|k| text += &format!("{} {} {k}.5\n", k % 1000 + 1, k / 1000 + 1));
+        assert!(text.len() > 4 << 20, "pieces have a MiB");
+        fs::write(&path, text).unwrap();
+        let part = share(&path, Ranks::ALONE).unwrap().expect("a part");
+        assert_eq!((part.matrix, part.listed), (read_matrix(&path).unwrap(), 300_000));
         fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
         assert!(share(&path, Ranks::imagined(0, 2)).unwrap().is_none(), "more rows than bytes");
     }

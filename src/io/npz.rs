@@ -14,7 +14,7 @@ use super::npy::{self, Header};
 use super::write::write_in_blocks;
 use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions};
+use crate::transient::chain::{ChainFile, Transitions, returned};
 use crate::{Error, Result};
 
 /// Elements reserved before they are read; beyond that vectors grow with what is really there.
@@ -116,7 +116,8 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(MatrixEntries, Range<us
     }
     let entries = indptr[0] as u64..indptr[indptr.len() - 1] as u64;
     let count = (entries.end - entries.start) as usize;
-    let (mut column, mut value) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let room = count.min(RESERVED as usize);
+    let (mut column, mut value) = (returned(room), returned(room));
     let indices = elements(&mut archive, open()?, "indices", entries.clone(), |header, reader| {
         header.integers(reader, |j| match u64::try_from(j) {
             Ok(j) if j < columns => {
@@ -132,7 +133,7 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(MatrixEntries, Range<us
     if indices != data || (mine.end == n && entries.end != indices) {
         return Err("data".to_owned());
     }
-    let mut row = Vec::with_capacity(count);
+    let mut row = returned(column.len());
     for (i, ends) in (mine.start..).zip(indptr.windows(2)) {
         row.resize(row.len() + (ends[1] - ends[0]) as usize, i as u32);
     }

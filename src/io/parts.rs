@@ -1,13 +1,13 @@
 //! A chain's file read by ranks, each its part: `.tra`, `.mtx` and `.drn` by bytes, `.npz` and `.umb` by states.
 //!
-//! A rank holds the text or arrays of its part while it reads, and then the transitions into and out of its share of
+//! A rank holds a piece of the text of its part while it reads, and then the transitions into and out of its share of
 //! the states, and their rewards; sets of labelled states all hold whole. Labels, rewards and distributions in files of
 //! their own are read whole by all. What one rank cannot make sense of all read whole, as one process does, for the
 //! message that this has.
 
 use std::path::Path;
 
-use super::generator::{self, MatrixEntries};
+use super::generator::{self, MatrixEntries, RowSums};
 use super::model::{Format, dressed, twice};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
@@ -129,23 +129,20 @@ fn gathered(
     ranks: Ranks,
 ) -> Option<generator::RowFacts> {
     let share = |rank: usize| states * rank / ranks.size()..states * (rank + 1) / ranks.size();
-    let mut words: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
-    for ((&i, &j), &x) in list.from.iter().zip(&list.to).zip(&list.rate) {
+    let entries = list.from.iter().zip(&list.to).zip(&list.rate).map(|((&i, &j), &x)| {
         // The share that row i lies in, or the one before it.
         let mut rank = (i as usize * ranks.size() / states.max(1)).min(ranks.size() - 1);
         while share(rank).end <= i as usize {
             rank += 1;
         }
         let bits = x.to_bits();
-        words[rank].extend([i, j, bits as u32, (bits >> 32) as u32]);
-    }
-    let mut own = MatrixEntries { rows: states, columns, ..MatrixEntries::default() };
-    for &[i, j, low, high] in ranks.trade(words).iter().flat_map(|words| words.as_chunks().0) {
-        own.row.push(i);
-        own.column.push(j);
-        own.value.push(f64::from_bits(u64::from(high) << 32 | u64::from(low)));
-    }
-    let facts = generator::row_facts(&own, &share(ranks.rank()));
+        (rank, [i, j, bits as u32, (bits >> 32) as u32])
+    });
+    let mut sums = RowSums::new(states, columns, &share(ranks.rank()));
+    ranks.deliver(list.rate.len(), entries, |&[i, j, low, high]| {
+        sums.add(i, j, f64::from_bits(u64::from(high) << 32 | u64::from(low)));
+    });
+    let facts = sums.facts();
     (ranks.least(u64::from(facts.is_some())) == 1).then_some(facts).flatten()
 }
 
@@ -201,8 +198,8 @@ fn together(
         }
     };
     warnings.extend(more);
-    // The list, what travels, and both orders: of this rank's share.
-    let share = (states / ranks.size() as u64) * 48 + listed / ranks.size() as u64 * 56;
+    // Both orders of this rank's share. The list is there already.
+    let share = (states / ranks.size() as u64) * 16 + listed / ranks.size() as u64 * 24;
     ranks.agree(expect_memory(share, || {
         format!("{}: a part of a chain of {states} states and {listed} transitions", path.display())
     }))?;

@@ -186,7 +186,12 @@ pub struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// All lines of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, number: 0 }
+        Self::behind(0, bytes)
+    }
+
+    /// The same behind so many others.
+    pub fn behind(lines: u64, bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, number: lines }
     }
 
     /// Offset of the first byte that is not in a line given out yet.

@@ -18,6 +18,9 @@ pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// Fewest bytes of a line with a transition, its line end included: `0 0 0`.
 const SHORTEST: usize = 6;
 
+/// Bytes of a usual line, about.
+const LINE: u64 = 20;
+
 /// Reads a chain's transitions; labels and rewards stay empty.
 ///
 /// Three dialects are told apart by their first line: PRISM's (`n m`, then m lines `from to rate [action]`), Storm's
@@ -92,8 +95,19 @@ pub(crate) struct Lines {
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
     let Some(parted) = Parted::open(path)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
-    let Some(bytes) = parted.lines(head.body, ranks)? else { return Ok(None) };
-    let (transitions, highest) = parse_body(&bytes, &head, path)?;
+    let mut pieces = parted.lines(head.body, ranks)?;
+    let mut transitions = TransitionList::with_room(pieces.about(LINE));
+    let (mut highest, mut bytes) = (0, Vec::new());
+    loop {
+        match pieces.next(&mut bytes)? {
+            Some(true) => {}
+            Some(false) => break,
+            None => return Ok(None),
+        }
+        let (more, above) = parse_body(&bytes, &head, path)?;
+        transitions.append(&more);
+        highest = above.max(highest);
+    }
     Ok(Some(Lines { transitions, states: head.states, highest: highest as u64, promised: head.transitions }))
 }
 

@@ -3,12 +3,13 @@
 
 mod arrays;
 mod index;
+mod part;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
@@ -17,8 +18,8 @@ use tar::Archive;
 
 use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
+pub(super) use self::part::{Share, share};
 use super::generator::MOST_STATES;
-use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList};
 use crate::{Error, Result};
 
@@ -54,141 +55,6 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
             chain
         })
         .map_err(|reason| Error::File { path: path.into(), reason })
-}
-
-/// A rank's part of a model: the transitions of some states and their rewards, all labels.
-pub(crate) struct Share {
-    pub(crate) states: u64,
-    pub(crate) transitions: TransitionList,
-    pub(crate) labels: Labels,
-    /// Of the states from the first on.
-    pub(crate) rewards: Vec<Reward>,
-    pub(crate) first: u64,
-}
-
-/// Reads a rank's part of a model: the transitions out of its share of the states. None for an archive that has to be
-/// read whole: a compressed one, and one that there is something to say about.
-///
-/// # Errors
-/// Whatever [`read`] finds, though in other words.
-pub(crate) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>, String> {
-    let failed = |e: io::Error| e.to_string();
-    let mut file = File::open(path).map_err(failed)?;
-    let mut start = Vec::new();
-    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
-    if start.get(257..262) != Some(b"ustar") {
-        return Ok(None);
-    }
-    // Where members lie.
-    file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    let mut places: HashMap<String, Range<u64>> = HashMap::new();
-    for entry in Archive::new(&file).entries_with_seek().map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.header().entry_type().is_file() {
-            let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-            let name = name.trim_start_matches("./").trim_start_matches('/').to_owned();
-            let at = entry.raw_file_position();
-            places.insert(name, at..at + entry.size());
-        }
-    }
-    let mut input = &file;
-    let mut bytes_of = |place: Range<u64>| -> Result<Vec<u8>, String> {
-        let mut bytes = vec![0; (place.end - place.start) as usize];
-        input
-            .seek(SeekFrom::Start(place.start))
-            .and_then(|_| input.read_exact(&mut bytes))
-            .map_err(failed)?;
-        Ok(bytes)
-    };
-    let index = places.get("index.json").ok_or("no index.json")?.clone();
-    let index: Index = serde_json::from_slice(&bytes_of(index)?).map_err(|e| e.to_string())?;
-    let system = &index.system;
-    let known = (&system.time[..], system.players) == ("stochastic", 0);
-    if !known || system.states == 0 || system.states > MOST_STATES {
-        return Ok(None);
-    }
-    let mine = ranks.share(system.states);
-    let mut files = Files::new();
-    // Elements of 8 bytes of a member, if it is there; as many as `len` says it has.
-    let mut window = |name: &str, len: u64, range: Range<u64>| -> Result<Option<Vec<u64>>, String> {
-        let Some(place) = places.get(name) else { return Ok(None) };
-        if Some(place.end - place.start) != len.checked_mul(8) || range.start > range.end || range.end > len {
-            return Err(format!("{name} has another length"));
-        }
-        let bytes = bytes_of(place.start + 8 * range.start..place.start + 8 * range.end)?;
-        Ok(Some(bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()))
-    };
-    let little = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
-    // From states to choices, and from these to branches: each range counted from its first.
-    let mut range = mine.clone();
-    let mut entities = vec![("states", system.states, range.clone())];
-    for (name, count, all, behind) in [
-        ("state-to-choices.bin", system.states, system.choices, "choices"),
-        ("choice-to-branches.bin", system.choices, system.branches, "branches"),
-    ] {
-        let one_more = count.checked_add(1).ok_or("too many")?;
-        match window(name, one_more, range.start..range.end + 1)? {
-            None if count != all => return Err(format!("{name} is missing")),
-            None => {}
-            Some(offsets) => {
-                let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-                let begins = range.start > 0 || first == 0;
-                let ends = range.end < count || last == all;
-                if !offsets.is_sorted() || last > all || !begins || !ends {
-                    return Err(format!("{name} does not lead to {all} {behind}"));
-                }
-                files.insert(
-                    name.to_owned(),
-                    little(&offsets.iter().map(|at| at - first).collect::<Vec<_>>()),
-                );
-                range = first..last;
-            }
-        }
-        entities.push((behind, all, range.clone()));
-    }
-    for (id, annotation) in &index.annotations.rewards.0 {
-        for (entity, len, range) in &entities {
-            let name = format!("annotations/rewards/{id}/{entity}/values.bin");
-            if annotation.applies_to.iter().any(|applied| applied == entity)
-                && let Some(words) = window(&name, *len, range.clone())?
-            {
-                files.insert(name, little(&words));
-            }
-        }
-    }
-    let choices = match files.get("state-to-choices.bin") {
-        None => mine.end - mine.start,
-        Some(offsets) => offsets.last_chunk().map_or(0, |last| u64::from_le_bytes(*last)),
-    };
-    for (name, len, range) in [
-        ("state-to-exit-rate.bin", system.states, mine.clone()),
-        ("branch-to-target.bin", system.branches, range.clone()),
-        ("branch-to-probability.bin", system.branches, range.clone()),
-    ] {
-        if let Some(words) = window(name, len, range)? {
-            files.insert(name.to_owned(), little(&words));
-        }
-    }
-    // Labels are a bit a state: all of them.
-    for (name, place) in places
-        .iter()
-        .filter(|(name, _)| name.starts_with("annotations/aps/") || *name == "state-is-initial.bin")
-    {
-        files.insert(name.clone(), bytes_of(place.clone())?);
-    }
-    let mut warnings = Vec::new();
-    let labels = labels(&files, &index, &mut warnings)?;
-    let (all, annotations) = (system.states, index.annotations);
-    let part =
-        System { states: mine.end - mine.start, choices, branches: range.end - range.start, ..index.system };
-    let jumps = Jumps { all, first: mine.start as usize, ..Jumps::new(&files, &part)? };
-    let (transitions, more) = jumps.transitions()?;
-    let mut rewards = Vec::new();
-    for (id, annotation) in &annotations.rewards.0 {
-        rewards.push(jumps.named_reward(&files, id, annotation)?);
-    }
-    let share = Share { states: all, transitions, labels, rewards, first: mine.start };
-    Ok((warnings.is_empty() && more.is_empty()).then_some(share))
 }
 
 /// The members of an archive that matter here, by name.

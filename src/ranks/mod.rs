@@ -102,9 +102,21 @@ impl Ranks {
             return lists;
         }
         #[cfg(feature = "mpi")]
-        return mpi::trade(&lists);
+        return mpi::trade(lists);
         #[cfg(not(feature = "mpi"))]
         alone!()
+    }
+
+    /// Sends items of W words to ranks, a bounded number at once, and gives `take` those that come, in an order that their
+    /// number decides and not W. `count` is how many this rank has, or more.
+    pub fn deliver<const W: usize>(
+        self,
+        count: usize,
+        items: impl IntoIterator<Item = (usize, [u32; W])>,
+        take: impl FnMut(&[u32; W]),
+    ) {
+        let most = self.most(count as f64) as usize;
+        in_rounds(self.size, most, items.into_iter(), |lists| self.trade(lists), take);
     }
 
     /// Hands numbers from rank to rank, each of which changes them in turn, and then to all: a sum that is added up in
@@ -238,6 +250,39 @@ impl Ranks {
     }
 }
 
+/// Items that come to a rank in a round, if every rank has that many for it.
+const AT_ONCE: usize = 1 << 18;
+/// Rounds from which on these are more.
+const ROUNDS: usize = 256;
+/// How many they are at most: MPI counts words in `int`s.
+const MOST_AT_ONCE: usize = 1 << 26;
+
+/// Items that a rank sends in a round, where none has more than `most`.
+fn piece(size: usize, most: usize) -> usize {
+    (AT_ONCE / size).max(most / ROUNDS).min(MOST_AT_ONCE / size).max(1)
+}
+
+/// As many rounds as the rank with most items needs.
+fn in_rounds<const W: usize>(
+    size: usize,
+    most: usize,
+    mut items: impl Iterator<Item = (usize, [u32; W])>,
+    mut trade: impl FnMut(Vec<Vec<u32>>) -> Vec<Vec<u32>>,
+    mut take: impl FnMut(&[u32; W]),
+) {
+    let piece = piece(size, most);
+    for _ in 0..most.div_ceil(piece) {
+        let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); size];
+        for (to, words) in items.by_ref().take(piece) {
+            leaving[to].extend(words);
+        }
+        for arrived in trade(leaving) {
+            arrived.as_chunks().0.iter().for_each(&mut take);
+        }
+    }
+    assert!(items.next().is_none(), "a rank has more items than it said");
+}
+
 /// How long the others wait for rank 0 to say what is wrong.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
 
@@ -318,5 +363,39 @@ mod tests {
         assert_eq!(ranks.trade(vec![vec![7]]), [[7]]);
         assert_eq!((ranks.most(0.5), ranks.least(3), ranks.sum(4)), (0.5, 3, 4));
         assert!(matches!(ranks.agree::<()>(Err(Error::Interrupted)), Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn items_travel_a_bounded_number_at_once_and_in_one_order() {
+        for (size, count, most) in
+            [(1, 0, 0), (1, 7, 7), (4, 100_000, 300_000), (3, 0, 70_000), (64, 3 << 20, 3 << 20)]
+        {
+            let bound = (AT_ONCE / size).max(most / ROUNDS).max(1);
+            let to = |k: usize| k * 7 % size;
+            let (mut rounds, mut sent) = (0, Vec::new());
+            let echo = |words: usize, lists: Vec<Vec<u32>>| {
+                let held = lists.iter().map(Vec::len).sum::<usize>() / words;
+                assert!(held <= bound, "{held} items of {count} at once on {size} ranks");
+                lists
+            };
+
+            let narrow = (0..count).map(|k| (to(k), [k as u32]));
+            in_rounds(size, most, narrow, |lists| echo(1, lists), |&[k]| sent.push(k));
+            let wide = (0..count).map(|k| (to(k), [k as u32, !(k as u32), 5]));
+            let mut again = sent.iter();
+            let trade = |lists| {
+                rounds += 1;
+                echo(3, lists)
+            };
+            in_rounds(size, most, wide, trade, |&[k, inverse, five]| {
+                assert_eq!((Some(&k), inverse, five), (again.next(), !k, 5));
+            });
+
+            assert_eq!(rounds, most.div_ceil(bound), "{most} on {size} ranks");
+            sent.sort_unstable();
+            assert!(sent.iter().copied().eq(0..count as u32), "{count} on {size} ranks");
+        }
+        // However many there are, a round fits an MPI message.
+        assert!([1, 5, 4096].iter().all(|&size| piece(size, usize::MAX) * size <= MOST_AT_ONCE));
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn all(mine: &[u8]) -> Vec<Vec<u8>> {
     gather(&world(), mine)
 }
 
-pub(super) fn trade(lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
+pub(super) fn trade(lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     let world = world();
     let count = |list: &Vec<u32>| Count::try_from(list.len()).expect("a halo has fewer than 2^31 rows");
     let counts: Vec<Count> = lists.iter().map(count).collect();
@@ -91,11 +91,13 @@ pub(super) fn trade(lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
     world.all_to_all_into(&counts[..], &mut coming[..]);
     let (places, arriving) = (displacements(&counts), displacements(&coming));
     let mine = lists.concat();
+    drop(lists);
     let mut all = vec![0u32; coming.iter().map(|&c| c as usize).sum()];
     world.all_to_all_varcount_into(
         &Partition::new(&mine[..], &counts[..], &places[..]),
         &mut PartitionMut::new(&mut all[..], &coming[..], &arriving[..]),
     );
+    drop(mine);
     let list = |(&count, &place): (&Count, &Count)| all[place as usize..][..count as usize].to_vec();
     coming.iter().zip(&arriving).map(list).collect()
 }

@@ -14,6 +14,7 @@
 //! at most N max_j g_j.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
@@ -121,6 +122,57 @@ impl<T: Real> Survey<T> {
     }
 }
 
+/// Entries of rows of other ranks.
+struct Abroad {
+    /// Ascending.
+    states: Vec<u32>,
+    lengths: Vec<u32>,
+}
+
+impl Abroad {
+    /// Of the states that some rows' transitions lead to, of a chain of which each rank knows its rows alone. `lengths`
+    /// are those of this rank's. Every rank calls this at once.
+    fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
+        let marks: Vec<AtomicU64> =
+            (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        (0..rows.len().div_ceil(ROWS)).into_par_iter().for_each(|chunk| {
+            let first = rows.start + chunk * ROWS;
+            transitions.each_outgoing(first..(first + ROWS).min(rows.end), &mut |_, row| {
+                for &(to, _) in row.iter().filter(|&&(to, _)| !rows.contains(&(to as usize))) {
+                    let (mark, bit) = (&marks[to as usize / 64], 1 << (to % 64));
+                    // Most are met more than once.
+                    if mark.load(Ordering::Relaxed) & bit == 0 {
+                        mark.fetch_or(bit, Ordering::Relaxed);
+                    }
+                }
+            });
+        });
+        let mut states = Vec::new();
+        for (first, mark) in (0u32..).step_by(64).zip(&marks) {
+            let mut bits = mark.load(Ordering::Relaxed);
+            while bits != 0 {
+                states.push(first + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        let ends = ranks.all(&[rows.end as u64]).concat();
+        let mut wanted = vec![Vec::new(); ranks.size()];
+        states.iter().for_each(|&state| {
+            wanted[ends.partition_point(|&end| end <= u64::from(state))].push(state);
+        });
+        let answer = |asked: Vec<u32>| {
+            asked.into_iter().map(|state| lengths[state as usize - rows.start]).collect::<Vec<u32>>()
+        };
+        let lengths = ranks.trade(ranks.trade(wanted).into_iter().map(answer).collect()).concat();
+        Self { states, lengths }
+    }
+
+    fn length(&self, state: u32) -> u32 {
+        let place = self.states.binary_search(&state).expect("some row leads there");
+        self.lengths[place]
+    }
+}
+
 /// Surveys the transitions for a run in precision `T`.
 pub fn survey<T: Real>(transitions: &dyn Transitions) -> Survey<T> {
     survey_rows(transitions, 0..transitions.states(), Ranks::ALONE)
@@ -133,6 +185,10 @@ pub(super) fn survey_rows<T: Real>(
     ranks: Ranks,
 ) -> Survey<T> {
     let lengths = lengths(transitions, rows.clone());
+    let abroad = match ranks.several() && !transitions.whole() {
+        true => Some(Abroad::new(transitions, &rows, &lengths, ranks)),
+        false => None,
+    };
     let single = T::PRECISION == Precision::F32;
     let u = T::PRECISION.unit_roundoff();
     let mut exit = vec![T::ZERO; rows.len()];
@@ -140,38 +196,35 @@ pub(super) fn survey_rows<T: Real>(
     let (stored, exact, scaled, diagonal) = exit
         .par_chunks_mut(ROWS)
         .enumerate()
-        .map_init(
-            || (Vec::new(), Vec::new()),
-            |(row, other), (chunk, exit)| {
-                let mut length = |to: usize| match rows.contains(&to) {
-                    true => f64::from(lengths[to - rows.start]),
-                    false => {
-                        other.clear();
-                        transitions.incoming(to, other);
-                        other.len() as f64
-                    }
-                };
-                let (mut stored, mut exact_largest, mut scaled, mut diagonal) =
-                    (0.0f64, 0.0f64, 0.0f64, 0u64);
-                for (i, out) in exit.iter_mut().enumerate() {
-                    row.clear();
-                    transitions.outgoing(rows.start + chunk * ROWS + i, row);
-                    let exact = exit_rate(row.iter().map(|&(_, r)| r));
-                    *out = diagonal_of(row, exact);
-                    let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
-                    let storage: f64 = match single {
-                        true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
-                        false => 0.0,
-                    };
-                    let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
-                    stored = stored.max(out.wide());
-                    exact_largest = exact_largest.max(exact);
-                    scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
-                    diagonal += u64::from(exact > 0.0);
+        .map_init(Vec::new, |other, (chunk, exit)| {
+            let mut length = |to: usize| match (rows.contains(&to), &abroad) {
+                (true, _) => f64::from(lengths[to - rows.start]),
+                (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
+                (false, None) => {
+                    other.clear();
+                    transitions.incoming(to, other);
+                    other.len() as f64
                 }
-                (stored, exact_largest, scaled, diagonal)
-            },
-        )
+            };
+            let (mut stored, mut exact_largest, mut scaled, mut diagonal) = (0.0f64, 0.0f64, 0.0f64, 0u64);
+            let first = rows.start + chunk * ROWS;
+            transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+                let out = &mut exit[state - first];
+                let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                *out = diagonal_of(row, exact);
+                let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
+                let storage: f64 = match single {
+                    true => row.iter().map(|&(_, r)| (T::of(r).wide() - r).abs()).sum(),
+                    false => 0.0,
+                };
+                let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
+                stored = stored.max(out.wide());
+                exact_largest = exact_largest.max(exact);
+                scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
+                diagonal += u64::from(exact > 0.0);
+            });
+            (stored, exact_largest, scaled, diagonal)
+        })
         .reduce(|| (0.0, 0.0, 0.0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1), a.2.max(b.2), a.3 + b.3));
 
     let [stored, exact, scaled] = [stored, exact, scaled].map(|largest| ranks.most(largest));

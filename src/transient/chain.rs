@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
+/// Takes a state and the transitions out of it.
+pub type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
+
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
 ///
 /// A transition is (state, rate) with rate > 0; there are no self-loops and no duplicates.
@@ -17,14 +20,28 @@ pub trait Transitions: Send + Sync {
     /// Appends the transitions *out of* `state` to `row`, as (target, rate), targets ascending: row `state` of R.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
+    /// Gives `take` each of some states, ascending, with the transitions out of it.
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            self.outgoing(state, &mut row);
+            take(state, &row);
+        }
+    }
+
     /// Whether this process may ask for any state at once. If not, it is one of several ranks, which knows the blocks of
     /// 256 states that [`Ranks::share`](crate::ranks::Ranks::share) gives it, until it [settles](Self::settle).
     fn whole(&self) -> bool {
         true
     }
 
-    /// Gets to know `states`, and what leads into the states that these lead to. Every rank calls this at once.
+    /// Gets to know `states`. Every rank calls this at once.
     fn settle(&self, _states: &Range<usize>) {}
+
+    /// Says that nobody will ask for transitions out of states until it [settles](Self::settle) again: what is held for that
+    /// may go. Every rank calls this at once.
+    fn arrivals_suffice(&self) {}
 
     /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
@@ -88,6 +105,45 @@ pub struct TransitionList {
     pub to: Vec<u32>,
     /// Rate of each transition, finite and ≥ 0.
     pub rate: Vec<f64>,
+}
+
+/// From how many bytes on an array goes back to the system when it is dropped, whatever was dropped before: glibc keeps
+/// smaller ones once it has seen one go.
+const RETURNED: usize = (32 << 20) + 1;
+
+/// An empty array for about `count` values, of which nothing stays in memory when it is dropped; room beyond them is none
+/// until it is written.
+pub(crate) fn returned<V>(count: usize) -> Vec<V> {
+    let least = if count * size_of::<V>() < 1 << 20 { 0 } else { RETURNED.div_ceil(size_of::<V>()) };
+    Vec::with_capacity(count.max(least))
+}
+
+impl TransitionList {
+    /// An empty list for about so many transitions.
+    pub(crate) fn with_room(count: usize) -> Self {
+        Self { from: returned(count), to: returned(count), rate: returned(count) }
+    }
+
+    /// Removes self-loops and zero rates.
+    pub(crate) fn drop_still(&mut self) {
+        let mut kept = 0;
+        for k in 0..self.rate.len() {
+            if self.from[k] != self.to[k] && self.rate[k] != 0.0 {
+                (self.from[kept], self.to[kept], self.rate[kept]) = (self.from[k], self.to[k], self.rate[k]);
+                kept += 1;
+            }
+        }
+        self.from.truncate(kept);
+        self.to.truncate(kept);
+        self.rate.truncate(kept);
+    }
+
+    /// Adds another list's transitions behind its own.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.from.extend_from_slice(&other.from);
+        self.to.extend_from_slice(&other.to);
+        self.rate.extend_from_slice(&other.rate);
+    }
 }
 
 /// A chain as read from files.
@@ -245,6 +301,15 @@ impl Transitions for Absorbing {
 
     fn settle(&self, states: &Range<usize>) {
         self.inner.settle(states);
+    }
+
+    fn arrivals_suffice(&self) {
+        self.inner.arrivals_suffice();
+    }
+
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        self.inner
+            .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::chain::{TransitionList, Transitions};
+use super::chain::{TransitionList, Transitions, returned};
 use crate::{Error, Result};
 
 /// Transitions sorted by target, and by source when somebody asks.
@@ -49,31 +49,82 @@ impl Rows {
         (8 * self.starts.len() + 12 * self.columns.len()) as u64
     }
 
+    /// Rows of these lengths, which stand behind a 0, without columns and values.
+    pub(super) fn of_lengths(mut lengths: Vec<usize>) -> Self {
+        for i in 1..lengths.len() {
+            lengths[i] += lengths[i - 1];
+        }
+        Self { starts: lengths, columns: Vec::new(), values: Vec::new() }
+    }
+
+    /// Has `entries` call what it is given with a row and a column for each entry, in any order.
+    pub(super) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
+        let count = self.starts[self.starts.len() - 1];
+        self.columns = returned(count);
+        self.columns.resize(count, 0);
+        let (starts, columns) = (&mut self.starts, &mut self.columns);
+        entries(&mut |row, column| columns[next(starts, row)] = column);
+        self.rewind();
+    }
+
+    /// The same with values, in the order that the columns had.
+    pub(super) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
+        self.values = returned(self.columns.len());
+        self.values.resize(self.columns.len(), 0.0);
+        let (starts, values) = (&mut self.starts, &mut self.values);
+        entries(&mut |row, value| values[next(starts, row)] = value);
+        self.rewind();
+    }
+
+    /// Where each row ended the next one starts.
+    fn rewind(&mut self) {
+        let n = self.starts.len() - 1;
+        self.starts.copy_within(..n, 1);
+        self.starts[0] = 0;
+    }
+
+    /// Adds a row behind the others.
+    pub(super) fn push(&mut self, row: impl Iterator<Item = (u32, f64)>) {
+        if self.starts.is_empty() {
+            self.starts.push(0);
+        }
+        row.for_each(|(column, value)| {
+            self.columns.push(column);
+            self.values.push(value);
+        });
+        self.starts.push(self.columns.len());
+    }
+
+    /// How many entries there are.
+    pub(super) fn count(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// All entries: row, column, value.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u32, f64)> + Clone {
+        let rows = 0..self.starts.len().saturating_sub(1);
+        rows.flat_map(move |i| self.row(i).map(move |e| (i as u32, self.columns[e], self.values[e])))
+    }
+
     /// Sorts entries by `row`, keeping their order within one.
-    pub(super) fn sorted(n: usize, entries: impl Iterator<Item = (u32, u32, f64)> + Clone) -> Self {
-        let mut starts = vec![0usize; n + 1];
+    fn sorted(n: usize, entries: impl Iterator<Item = (u32, u32, f64)> + Clone) -> Self {
+        let mut lengths = vec![0usize; n + 1];
         for (row, _, _) in entries.clone() {
-            starts[row as usize + 1] += 1;
+            lengths[row as usize + 1] += 1;
         }
-        for i in 0..n {
-            starts[i + 1] += starts[i];
-        }
-        let (mut columns, mut values) = (vec![0; starts[n]], vec![0.0; starts[n]]);
-        let mut next = starts.clone();
+        let mut rows = Self::of_lengths(lengths);
+        (rows.columns, rows.values) = (vec![0; rows.starts[n]], vec![0.0; rows.starts[n]]);
         for (row, column, value) in entries {
-            let at = &mut next[row as usize];
-            columns[*at] = column;
-            values[*at] = value;
-            *at += 1;
+            let at = next(&mut rows.starts, row as usize);
+            rows.columns[at] = column;
+            rows.values[at] = value;
         }
-        Self { starts, columns, values }
+        rows.rewind();
+        rows
     }
 
     fn transposed(&self) -> Self {
-        let n = self.starts.len() - 1;
-        let entries =
-            (0..n).flat_map(|i| self.row(i).map(move |e| (self.columns[e], i as u32, self.values[e])));
-        Self::sorted(n, entries)
+        Self::sorted(self.starts.len() - 1, self.entries().map(|(i, column, value)| (column, i, value)))
     }
 
     /// Sorts each row by column and returns the first column that a row has twice.
@@ -98,6 +149,12 @@ impl Rows {
         }
         None
     }
+}
+
+/// The place of a row's next entry, which its start keeps until all are there.
+fn next(starts: &mut [usize], row: usize) -> usize {
+    starts[row] += 1;
+    starts[row] - 1
 }
 
 impl Csr {

@@ -2,20 +2,19 @@
 //!
 //! Whatever part of a file a rank has read, the transitions go to those who keep them: one into and out of a state to
 //! the rank whose share of blocks the state lies in, its home. When rows are shared out by what devices can do, ranks
-//! settle: they get from the homes what they lack of their rows, and what leads into the states behind the cuts.
+//! settle: they get from the homes what they lack of their rows.
 
 use std::ops::Range;
-use std::sync::RwLock;
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::chain::{TransitionList, Transitions};
+use super::chain::{Take, TransitionList, Transitions};
 use super::csr::{Duplicate, Rows};
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 
-/// Words of a transition under way: row, column, rate.
-const WORDS: usize = 4;
-/// Transitions that arrive at a rank at once, at most.
-const AT_ONCE: usize = 1 << 26;
+/// States whose rows a rank asks for at once, if all do; more where there are that many times as many.
+const AT_ONCE: usize = 1 << 14;
+const ROUNDS: usize = 64;
 
 /// A chain whose transitions lie on several ranks.
 #[derive(Debug)]
@@ -24,14 +23,15 @@ pub struct Shared {
     ranks: Ranks,
     homes: Vec<Range<usize>>,
     into: Rows,
-    out: Rows,
+    /// None while nobody needs it.
+    out: RwLock<Option<Rows>>,
     beyond: RwLock<Beyond>,
 }
 
-/// What a rank knows of others' states.
+/// What a rank has of states that are not at home: those of its rows.
 #[derive(Debug, Default)]
 struct Beyond {
-    /// Ascending; those that only lead somewhere have no entries in `out`.
+    /// Ascending.
     states: Vec<u32>,
     into: Rows,
     out: Rows,
@@ -40,78 +40,115 @@ struct Beyond {
 impl Shared {
     /// Brings the transitions that ranks have read to their homes; self-loops and zero rates are dropped. Every rank
     /// calls this at once. With what was found, the first pair of states that this rank has twice.
-    pub fn new(n: usize, list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
+    ///
+    /// Beside the list a rank holds the columns of what comes to it, without the list's sources the values too, and then,
+    /// without the list, the second order: never more than the two orders together, and pieces under way.
+    pub fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
         let blocks = n.div_ceil(BLOCK) as u64;
         let mine = ranks.share(blocks);
         let cuts = ranks.all(&[mine.start, mine.end]);
         let rows = |cut: &Vec<u64>| (cut[0] as usize * BLOCK).min(n)..(cut[1] as usize * BLOCK).min(n);
         let homes: Vec<Range<usize>> = cuts.iter().map(rows).collect();
         let home = homes[ranks.rank()].clone();
-        let (from, to, rate) = (&list.from, &list.to, &list.rate);
-        let kept = |&k: &usize| from[k] != to[k] && rate[k] != 0.0;
+        list.drop_still();
+        let TransitionList { from, to, rate } = list;
         let count = rate.len();
-        let into = brought(&homes, ranks, count, |k| kept(&k).then_some((to[k], from[k], rate[k])));
-        let mut into = sorted(&home, &into);
+        let mut into = Arriving::new(&homes, ranks, count, to.iter().copied());
+        into.columns(to.iter().copied().zip(from.iter().copied()));
+        drop(from);
+        into.values(to.iter().copied().zip(rate.iter().copied()));
+        drop((to, rate));
+        let mut into = into.rows;
         let duplicate = into.ascend().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
-        let out = brought(&homes, ranks, count, |k| kept(&k).then_some((from[k], to[k], rate[k])));
-        let mut out = sorted(&home, &out);
-        // The first of these is the same pair of states, met from its other end.
-        let _ = out.ascend();
+        let out = RwLock::new(Some(turned(&homes, ranks, &into)));
         (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
     }
 
     /// Bytes of the transitions that this rank holds.
     pub fn bytes(&self) -> u64 {
-        let beyond = self.beyond.read().unwrap_or_else(|e| e.into_inner());
+        let (out, beyond) = (read(&self.out), read(&self.beyond));
         let others = beyond.into.bytes() + beyond.out.bytes() + 4 * beyond.states.len() as u64;
-        self.into.bytes() + self.out.bytes() + others
+        self.into.bytes() + out.as_ref().map_or(0, Rows::bytes) + others
     }
 
     fn home(&self) -> &Range<usize> {
         &self.homes[self.ranks.rank()]
     }
 
-    fn append(&self, state: usize, row: &mut Vec<(u32, f64)>, into: bool) {
-        if self.home().contains(&state) {
-            let rows = if into { &self.into } else { &self.out };
-            return rows.append(state - self.home().start, row);
-        }
-        let beyond = self.beyond.read().unwrap_or_else(|e| e.into_inner());
+    /// The place of a state among others' that this rank knows.
+    fn place(&self, beyond: &Beyond, state: usize) -> usize {
         let place = beyond.states.binary_search(&(state as u32));
-        let place =
-            place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()));
-        if into { &beyond.into } else { &beyond.out }.append(place, row);
+        place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()))
+    }
+
+    fn append_out(&self, out: &Option<Rows>, state: usize, row: &mut Vec<(u32, f64)>) {
+        if self.home().contains(&state) {
+            let out = out.as_ref().expect("transitions out of states are asked for after they settle");
+            return out.append(state - self.home().start, row);
+        }
+        let beyond = read(&self.beyond);
+        beyond.out.append(self.place(&beyond, state), row);
     }
 
     /// Gets the rows of some states, ascending, from their homes.
     fn fetched(&self, states: &[u32], into: bool) -> Rows {
-        let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); self.ranks.size()];
-        states.iter().for_each(|&state| wanted[owner(&self.homes, state)].push(state));
-        let (mut lengths, mut words) = (Vec::new(), Vec::new());
-        for asked in self.ranks.trade(wanted) {
-            let (mut ends, mut entries, mut row) = (Vec::new(), Vec::new(), Vec::new());
-            for state in asked {
-                row.clear();
-                self.append(state as usize, &mut row, into);
-                ends.push(row.len() as u32);
-                for &(column, rate) in &row {
-                    entries.push(column);
-                    entries.extend(halves(rate));
+        let size = self.ranks.size();
+        let most = self.ranks.most(states.len() as f64) as usize;
+        let piece = (AT_ONCE / size).max(most / ROUNDS).max(1);
+        let mut rows = Rows::default();
+        for round in 0..most.div_ceil(piece) {
+            let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); size];
+            let states = &states[(round * piece).min(states.len())..((round + 1) * piece).min(states.len())];
+            states.iter().for_each(|&state| wanted[owner(&self.homes, state)].push(state));
+            let (mut lengths, mut words) = (Vec::new(), Vec::new());
+            for asked in self.ranks.trade(wanted) {
+                let (mut ends, mut entries, mut row) = (Vec::new(), Vec::new(), Vec::new());
+                for state in asked {
+                    row.clear();
+                    match into {
+                        true => self.incoming(state as usize, &mut row),
+                        false => self.outgoing(state as usize, &mut row),
+                    }
+                    ends.push(row.len() as u32);
+                    for &(column, rate) in &row {
+                        entries.push(column);
+                        entries.extend(halves(rate));
+                    }
                 }
+                lengths.push(ends);
+                words.push(entries);
             }
-            lengths.push(ends);
-            words.push(entries);
+            // Homes ascend as the states do.
+            let lengths = self.ranks.trade(lengths).concat();
+            let words = self.ranks.trade(words).concat();
+            let mut entries = words.as_chunks::<3>().0.iter();
+            for len in lengths {
+                let row = entries.by_ref().take(len as usize);
+                rows.push(row.map(|&[column, low, high]| (column, whole(low, high))));
+            }
         }
-        let lengths = self.ranks.trade(lengths).concat();
-        let words = self.ranks.trade(words).concat();
-        let rows =
-            lengths.iter().enumerate().flat_map(|(row, &len)| std::iter::repeat_n(row as u32, len as usize));
-        let entries: Vec<(u32, u32, f64)> = rows
-            .zip(words.as_chunks::<3>().0)
-            .map(|(row, &[column, low, high])| (row, column, whole(low, high)))
-            .collect();
-        Rows::sorted(states.len(), entries.iter().copied())
+        rows
     }
+}
+
+fn read<V>(lock: &RwLock<V>) -> RwLockReadGuard<'_, V> {
+    lock.read().unwrap_or_else(|e| e.into_inner())
+}
+
+fn write<V>(lock: &RwLock<V>) -> RwLockWriteGuard<'_, V> {
+    lock.write().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The transitions out of the states at home, of those into the states at everybody's.
+fn turned(homes: &[Range<usize>], ranks: Ranks, into: &Rows) -> Rows {
+    let (first, count) = (homes[ranks.rank()].start as u32, into.count());
+    let mut out = Arriving::new(homes, ranks, count, into.entries().map(|(_, from, _)| from));
+    out.columns(into.entries().map(|(to, from, _)| (from, first + to)));
+    out.values(into.entries().map(|(_, from, rate)| (from, rate)));
+    let mut out = out.rows;
+    // Pairs that occur twice were found from their other end.
+    let _ = out.ascend();
+    out
 }
 
 fn halves(rate: f64) -> [u32; 2] {
@@ -127,36 +164,47 @@ fn owner(homes: &[Range<usize>], state: u32) -> usize {
     homes.partition_point(|home| home.end <= state as usize)
 }
 
-fn sorted(home: &Range<usize>, entries: &[(u32, u32, f64)]) -> Rows {
-    let first = home.start as u32;
-    Rows::sorted(home.len(), entries.iter().map(|&(row, column, rate)| (row - first, column, rate)))
+/// Rows at home, and what all ranks bring to them, piece by piece.
+struct Arriving<'a> {
+    homes: &'a [Range<usize>],
+    ranks: Ranks,
+    /// Entries that this rank sends.
+    count: usize,
+    rows: Rows,
 }
 
-/// Sends entries (row, column, rate) to the homes of their rows, a bounded number at once.
-fn brought(
-    homes: &[Range<usize>],
-    ranks: Ranks,
-    count: usize,
-    entry: impl Fn(usize) -> Option<(u32, u32, f64)>,
-) -> Vec<(u32, u32, f64)> {
-    let piece = (AT_ONCE / ranks.size()).max(1);
-    let rounds = ranks.most(count.div_ceil(piece) as f64) as usize;
-    let mut arrived = Vec::new();
-    for round in 0..rounds {
-        let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];
-        for (row, column, rate) in
-            ((round * piece).min(count)..((round + 1) * piece).min(count)).filter_map(&entry)
-        {
-            let list = &mut leaving[owner(homes, row)];
-            list.extend([row, column]);
-            list.extend(halves(rate));
-        }
-        for words in ranks.trade(leaving) {
-            let entries = words.as_chunks::<WORDS>().0.iter();
-            arrived.extend(entries.map(|&[row, column, low, high]| (row, column, whole(low, high))));
-        }
+impl<'a> Arriving<'a> {
+    /// Counts the entries of each row.
+    fn new(homes: &'a [Range<usize>], ranks: Ranks, count: usize, rows: impl Iterator<Item = u32>) -> Self {
+        let home = &homes[ranks.rank()];
+        let mut lengths = vec![0; home.len() + 1];
+        let rows = rows.map(|row| (owner(homes, row), [row]));
+        ranks.deliver(count, rows, |&[row]| lengths[row as usize - home.start + 1] += 1);
+        Self { homes, ranks, count, rows: Rows::of_lengths(lengths) }
     }
-    arrived
+
+    /// Takes the columns of all entries, (row, column).
+    fn columns(&mut self, entries: impl Iterator<Item = (u32, u32)>) {
+        let (homes, first) = (self.homes, self.homes[self.ranks.rank()].start);
+        let entries = entries.map(|(row, column)| (owner(homes, row), [row, column]));
+        self.rows.fill_columns(|place| {
+            self.ranks.deliver(self.count, entries, |&[row, column]| place(row as usize - first, column));
+        });
+    }
+
+    /// Takes the values of all entries, (row, value), in the order in which their columns were given.
+    fn values(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
+        let (homes, first) = (self.homes, self.homes[self.ranks.rank()].start);
+        let entries = entries.map(|(row, value)| {
+            let [low, high] = halves(value);
+            (owner(homes, row), [row, low, high])
+        });
+        self.rows.fill_values(|place| {
+            self.ranks.deliver(self.count, entries, |&[row, low, high]| {
+                place(row as usize - first, whole(low, high));
+            });
+        });
+    }
 }
 
 impl Transitions for Shared {
@@ -165,50 +213,46 @@ impl Transitions for Shared {
     }
 
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.append(state, row, true);
+        if self.home().contains(&state) {
+            return self.into.append(state - self.home().start, row);
+        }
+        let beyond = read(&self.beyond);
+        beyond.into.append(self.place(&beyond, state), row);
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.append(state, row, false);
+        self.append_out(&read(&self.out), state, row);
+    }
+
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        let (out, mut row) = (read(&self.out), Vec::new());
+        for state in states {
+            row.clear();
+            self.append_out(&out, state, &mut row);
+            take(state, &row);
+        }
     }
 
     fn whole(&self) -> bool {
         false
     }
 
+    fn arrivals_suffice(&self) {
+        *write(&self.out) = None;
+        write(&self.beyond).out = Rows::default();
+    }
+
     fn settle(&self, states: &Range<usize>) {
+        // All ranks have it or none.
+        if read(&self.out).is_none() {
+            let out = turned(&self.homes, self.ranks, &self.into);
+            *write(&self.out) = Some(out);
+        }
         let home = self.home();
         let foreign = |state: &u32| !home.contains(&(*state as usize));
         let own: Vec<u32> = states.clone().map(|state| state as u32).filter(foreign).collect();
-        let out = self.fetched(&own, false);
-        // Where these lead to, and where those lead to that lie at home.
-        let mut known: Vec<u32> = own.clone();
-        let mut row = Vec::new();
-        let next = |known: &mut Vec<u32>, row: &mut Vec<(u32, f64)>| {
-            known.extend(row.iter().map(|&(state, _)| state).filter(foreign));
-            row.clear();
-        };
-        for place in 0..own.len() {
-            out.append(place, &mut row);
-            next(&mut known, &mut row);
-        }
-        for state in states.start.max(home.start)..states.end.min(home.end) {
-            self.append(state, &mut row, false);
-            next(&mut known, &mut row);
-        }
-        known.sort_unstable();
-        known.dedup();
-        let into = self.fetched(&known, true);
-        // In the order of all that are known.
-        let places = own.iter().map(|state| known.partition_point(|k| k < state) as u32);
-        let mut entries = Vec::new();
-        for (row_of, place) in places.enumerate() {
-            row.clear();
-            out.append(row_of, &mut row);
-            entries.extend(row.iter().map(|&(column, rate)| (place, column, rate)));
-        }
-        let out = Rows::sorted(known.len(), entries.iter().copied());
-        *self.beyond.write().unwrap_or_else(|e| e.into_inner()) = Beyond { states: known, into, out };
+        let (into, out) = (self.fetched(&own, true), self.fetched(&own, false));
+        *write(&self.beyond) = Beyond { states: own, into, out };
     }
 }
 
@@ -227,6 +271,8 @@ mod tests {
         let (chain, duplicate) = Shared::new(3, list, Ranks::ALONE);
 
         assert_eq!(duplicate, Some(Duplicate { from: 2, to: 0 }));
+        // Given up and made again.
+        chain.arrivals_suffice();
         chain.settle(&(0..3));
         let (mut into, mut out) = (Vec::new(), Vec::new());
         chain.incoming(1, &mut into);

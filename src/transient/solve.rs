@@ -234,6 +234,8 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = options.split.ranks;
     ranks.agree(check(problem, options))?;
+    // Of a chain that was solved before.
+    problem.transitions.settle(&rewards::home(problem.transitions.states(), ranks));
     let mut keeper = ranks.agree(Keeper::new(checkpoint, lanes, precision, problem, options))?;
     let options = Options { order: keeper.order().unwrap_or(options.order), ..*options };
     let solution = solve_kept(lanes, precision, problem, &options, observer, &mut keeper)?;
@@ -383,6 +385,10 @@ fn solve_in<T: Real>(
     // Lanes may have worked before.
     let (up_before, down_before) = transfers(lanes);
     if times.iter().any(Option::is_none) {
+        // Classes of states are looked for along transitions.
+        if problem.times.iter().all(|t| t.is_finite()) {
+            problem.transitions.arrivals_suffice();
+        }
         let (width, format, how) = (options.width, options.format, options.how());
         let parts = Parts::build(lanes, problem.transitions, &survey, width, format, how)?;
         solution.matrix = parts.matrix.clone();

@@ -274,8 +274,9 @@ fn peers(lanes: &[Lane]) -> bool {
     reach
 }
 
-/// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ.
-fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
+/// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
+/// once.
+pub(crate) fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
     let kinds = ranks.texts(&lanes.iter().map(kind).collect::<String>()).concat();
     let count = kinds.lines().count();

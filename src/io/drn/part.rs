@@ -14,6 +14,9 @@ use crate::transient::rewards::brought_home;
 /// States of a label that ranks tell one another at once, all of them together.
 const AT_ONCE: usize = 1 << 26;
 
+/// Bytes of a transition's line, about.
+const LINE: u64 = 16;
+
 /// What a rank's blocks say.
 pub(in crate::io) struct Part {
     pub(in crate::io) transitions: TransitionList,
@@ -117,19 +120,30 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let header = Header::read(&mut lines, path)?;
     let body = lines.offset();
     let above = count_lines(&parted.start[..body]) as u64;
-    let Some(bytes) = parted.blocks(body, ranks, begins)? else { return Ok(None) };
+    let mut pieces = parted.blocks(body, ranks, begins)?;
     drop(parted);
     let mut model = Model::new(&header, path, None);
-    for line in Lines::new(&bytes) {
-        model.line(line, |_, _, _| {})?;
+    model.list = TransitionList::with_room(pieces.about(LINE));
+    let (mut lines, mut bytes) = (0, Vec::new());
+    loop {
+        match pieces.next(&mut bytes)? {
+            Some(true) => {}
+            Some(false) => break,
+            None => return Ok(None),
+        }
+        for line in Lines::behind(lines, &bytes) {
+            model.line(line, |_, _, _| {})?;
+        }
+        lines += count_lines(&bytes) as u64;
     }
+    drop((pieces, bytes));
     model.end_state();
     let finite = model.rewards.iter().flatten().all(|value| value.is_finite());
     let told = Told {
         first: model.first.unwrap_or(0),
         states: model.begun(),
         choices: model.choices,
-        lines: count_lines(&bytes) as u64,
+        lines,
         above,
         rewards: model.rewards.len() as u64,
         unlisted: model.unlisted,
@@ -274,6 +288,36 @@ mod tests {
                 assert_eq!(values, reward.values, "{size} ranks");
             }
         }
+    }
+
+    #[test]
+    fn parts_of_several_pieces_are_the_file() {
+        const STATES: u32 = 60_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.drn");
+        let mut text = format!("@type: CTMC\n@nr_states: {STATES}\n@model\n");
+        for state in 0..STATES {
+            // One exit rate is wrong, far behind.
+            let exit = if state == STATES - 9 { 9 } else { 5 };
+            text += &format!("state {state} !{exit} [{state}] l{}\n\taction 0 // jump\n", state % 3);
+            text += &format!("\t\t{} : 2\n\t\t{} : 3\n", state / 2, (state + 7) % STATES);
+        }
+        assert!(text.len() > 3 << 20, "pieces have a MiB");
+        std::fs::write(&path, &text).unwrap();
+        let whole = read(&path).unwrap();
+        assert_eq!(whole.warnings.len(), 1);
+        for size in [1, 2] {
+            let parts = parts(&path, size);
+            let mut transitions = TransitionList::default();
+            parts.iter().for_each(|part| transitions.append(&part.transitions));
+            assert_eq!(transitions, whole.transitions, "{size} ranks");
+            let told: Vec<Told> = parts.iter().map(|part| part.told).collect();
+            let all = Told::together(&told, STATES.into()).expect("a whole file");
+            let said = warnings(&path, &all.mismatches, &parts[0].header, all.choices);
+            assert_eq!(said, whole.warnings, "{size} ranks");
+        }
+        let beside = part(&path, Ranks::ALONE).unwrap().unwrap().beside(&path, Ranks::ALONE).unwrap();
+        assert_eq!((beside.labels, beside.rewards), (whole.labels, whole.rewards));
     }
 
     #[test]

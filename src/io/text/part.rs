@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use super::{GZIP, MARK, binary};
+use super::{CHUNK, GZIP, MARK, binary};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
@@ -15,6 +15,12 @@ const HEAD: usize = 1 << 16;
 
 /// Bytes that are unpacked at once.
 const BUFFER: usize = 1 << 18;
+
+/// Least part of its share of a text that a rank holds, of shares of many chunks.
+const PIECES: u64 = 32;
+
+/// Chunks of a piece, at most.
+const MOST_CHUNKS: usize = 16;
 
 /// A text file and how it begins. What is compressed cannot be cut: every rank unpacks all of it, once to know how long
 /// the text is and once for its lines, and holds these alone.
@@ -73,18 +79,16 @@ impl<'a> Parted<'a> {
         Ok(Box::new(text))
     }
 
-    /// This rank's lines of those from byte `body` on: the ones whose first byte lies in its share. None where they hold
-    /// what no text has.
+    /// This rank's lines of those from byte `body` on: the ones whose first byte lies in its share.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(in crate::io) fn lines(&self, body: usize, ranks: Ranks) -> Result<Option<Vec<u8>>> {
+    pub(in crate::io) fn lines(&self, body: usize, ranks: Ranks) -> Result<Pieces<'a>> {
         self.blocks(body, ranks, |_| true)
     }
 
     /// This rank's blocks of lines from byte `body` on: the ones whose first line, which `begins` tells, begins in its
     /// share. What stands before all of them belongs to the first. The blocks of all ranks are the text from `body` on.
-    /// None where they hold what no text has.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -92,17 +96,18 @@ impl<'a> Parted<'a> {
         &self,
         body: usize,
         ranks: Ranks,
-        begins: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Vec<u8>>> {
+        begins: fn(&[u8]) -> bool,
+    ) -> Result<Pieces<'a>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
         let body = body as u64;
         let mine = ranks.share(self.length - body);
-        let mut bytes = Vec::new();
+        let (first, end) = (body + mine.start, body + mine.end);
+        let mut pieces =
+            Pieces { path: self.path, begins, text: None, before: Vec::new(), left: 0, piece: 0 };
         // An empty share has no line.
         if mine.is_empty() {
-            return Ok(Some(bytes));
+            return Ok(pieces);
         }
-        let (first, end) = (body + mine.start, body + mine.end);
         let mut at = first;
         let mut text;
         if mine.start == 0 {
@@ -110,33 +115,76 @@ impl<'a> Parted<'a> {
         } else {
             // From the byte before on, which may end a line.
             text = self.text(first - 1)?;
-            at += text.read_until(b'\n', &mut bytes).map_err(failed)? as u64 - 1;
+            at += text.read_until(b'\n', &mut pieces.before).map_err(failed)? as u64 - 1;
             loop {
-                bytes.clear();
+                pieces.before.clear();
                 if at >= end {
-                    return Ok(Some(bytes));
+                    return Ok(pieces);
                 }
-                let length = text.read_until(b'\n', &mut bytes).map_err(failed)?;
+                let length = text.read_until(b'\n', &mut pieces.before).map_err(failed)?;
                 at += length as u64;
-                if length == 0 || begins(&bytes) {
+                if length == 0 || begins(&pieces.before) {
                     break;
                 }
             }
         }
-        let left = end.saturating_sub(at);
-        bytes.reserve_exact(left as usize + 256);
-        text.by_ref().take(left).read_to_end(&mut bytes).map_err(failed)?;
+        pieces.left = end.saturating_sub(at);
+        let many = rayon::current_num_threads().clamp(1, MOST_CHUNKS) as u64 * CHUNK as u64;
+        pieces.piece = (pieces.left / PIECES).clamp(CHUNK as u64, many);
+        pieces.text = Some(text);
+        Ok(pieces)
+    }
+}
+
+/// A rank's part of a text, of which it holds a piece at a time: a part in thirty-two, and a chunk for each thread at most.
+pub(in crate::io) struct Pieces<'a> {
+    path: &'a Path,
+    begins: fn(&[u8]) -> bool,
+    /// What is not read yet; none at the end.
+    text: Option<Box<dyn BufRead>>,
+    /// The next piece's first line, if it is read.
+    before: Vec<u8>,
+    /// Bytes of the share that are left.
+    left: u64,
+    /// Bytes of a piece, but for the rest of its last line.
+    piece: u64,
+}
+
+impl Pieces<'_> {
+    /// How many lines of so many bytes are left, about.
+    pub(in crate::io) fn about(&self, line: u64) -> usize {
+        (self.left / line) as usize
+    }
+
+    /// Replaces `bytes` by the next lines, a piece of them; false where none are left. None where they hold what no text
+    /// has.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(in crate::io) fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>> {
+        let failed = |source| Error::Io { path: self.path.into(), source };
+        bytes.clear();
+        let Some(text) = &mut self.text else { return Ok(Some(false)) };
+        bytes.append(&mut self.before);
+        let now = self.left.min(self.piece);
+        bytes.reserve(now as usize + 256);
+        text.take(now).read_to_end(bytes).map_err(failed)?;
+        self.left -= now;
         if bytes.last().is_some_and(|&b| b != b'\n') {
-            text.read_until(b'\n', &mut bytes).map_err(failed)?;
+            let rest = text.read_until(b'\n', bytes).map_err(failed)?;
+            self.left = self.left.saturating_sub(rest as u64);
         }
-        loop {
+        // Lines behind the share up to the next block's: of a block that is longer than a piece, some of them.
+        while self.left == 0 && (bytes.len() as u64) < 2 * self.piece {
             let before = bytes.len();
-            text.read_until(b'\n', &mut bytes).map_err(failed)?;
-            if bytes.len() == before || begins(&bytes[before..]) {
+            text.read_until(b'\n', bytes).map_err(failed)?;
+            if bytes.len() == before || (self.begins)(&bytes[before..]) {
                 bytes.truncate(before);
-                return Ok((!bytes.contains(&0)).then_some(bytes));
+                self.text = None;
+                break;
             }
         }
+        Ok((!bytes.contains(&0)).then_some(!bytes.is_empty()))
     }
 }
 
@@ -149,10 +197,20 @@ mod tests {
 
     use super::*;
 
-    fn parts(path: &Path, size: usize, begins: impl Fn(&[u8]) -> bool + Copy) -> Vec<Vec<u8>> {
+    /// All pieces of each part, of so many bytes if that is said.
+    fn parts(path: &Path, size: usize, begins: fn(&[u8]) -> bool, piece: Option<u64>) -> Vec<Vec<u8>> {
         let part = |rank| {
             let parted = Parted::open(path).unwrap().expect("a text");
-            parted.blocks(5, Ranks::imagined(rank, size), begins).unwrap().expect("no NUL")
+            let mut pieces = parted.blocks(5, Ranks::imagined(rank, size), begins).unwrap();
+            pieces.piece = piece.unwrap_or(pieces.piece);
+            let (mut all, mut bytes) = (Vec::new(), Vec::new());
+            while pieces.next(&mut bytes).unwrap().expect("no NUL") {
+                // A piece, and the rest of the line that it ends in, once more where it is the last.
+                assert!(bytes.len() <= 2 * (pieces.piece as usize + 13), "{bytes:?}");
+                assert!(piece.is_none() || bytes.ends_with(b"\n") || rank + 1 == size || pieces.left == 0);
+                all.append(&mut bytes);
+            }
+            all
         };
         (0..size).map(part).collect()
     }
@@ -178,14 +236,19 @@ mod tests {
             std::fs::write(&packed, members.concat()).unwrap();
             // With as many ranks as bytes every byte is cut at, with more some have none.
             for size in 1..text.len() + 3 {
-                let blocks = parts(&path, size, |line| line.starts_with(b"<"));
+                let begins: fn(&[u8]) -> bool = |line| line.starts_with(b"<");
+                let blocks = parts(&path, size, begins, None);
 
                 assert_eq!(blocks.concat(), text.as_bytes()[5..], "{text:?} on {size} ranks");
                 for block in blocks.iter().filter(|block| !block.is_empty()).skip(1) {
                     assert!(block.starts_with(b"<"), "{text:?} on {size} ranks: {block:?}");
                 }
-                assert_eq!(parts(&packed, size, |line| line.starts_with(b"<")), blocks, "{text:?}");
-                let lines = parts(&path, size, |_| true);
+                assert_eq!(parts(&packed, size, begins, None), blocks, "{text:?}");
+                for piece in 1..9 {
+                    assert_eq!(parts(&path, size, begins, Some(piece)), blocks, "{text:?} in {piece}s");
+                }
+                let lines = parts(&path, size, |_| true, None);
+                assert_eq!(parts(&path, size, |_| true, Some(2)), lines, "{text:?}");
                 assert_eq!(lines.concat(), text.as_bytes()[5..], "{text:?} on {size} ranks");
                 assert!(
                     lines.iter().all(|part| part.is_empty() || text.len() < 12 || part.len() < text.len())
@@ -207,7 +270,16 @@ mod tests {
         std::fs::write(&path, late).unwrap();
         let parted = Parted::open(&path).unwrap().expect("a text as it begins");
         assert_eq!((parted.start.len(), parted.start.last()), (5 + 8 * (HEAD / 8 - 1), Some(&b'\n')));
-        let lines = |rank| parted.lines(5, Ranks::imagined(rank, 2)).unwrap().is_some();
+        let lines = |rank| {
+            let mut pieces = parted.lines(5, Ranks::imagined(rank, 2)).unwrap();
+            let mut bytes = Vec::new();
+            loop {
+                match pieces.next(&mut bytes).unwrap() {
+                    Some(true) => {}
+                    end => return end.is_some(),
+                }
+            }
+        };
         assert_eq!([lines(0), lines(1)], [true, false]);
         // A stream that ends early.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -15,7 +15,7 @@ pub(super) struct Index {
     pub(super) annotations: Annotations,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct System {
     pub(super) time: String,
     #[serde(rename = "#players")]
@@ -51,7 +51,7 @@ pub(super) struct Annotation {
     pub(super) probability: Option<Type>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Type {
     #[serde(rename = "type")]
     pub(super) name: String,

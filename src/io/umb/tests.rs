@@ -4,7 +4,9 @@ use std::io::Write;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::part::share_by;
 use super::*;
+use crate::ranks::Ranks;
 
 /// A model being put together: its index and its arrays.
 struct Model {
@@ -211,6 +213,12 @@ fn parts_have_the_rewards_of_their_states() {
         assert!(shares.windows(2).all(|s| s[0].first + s[0].rewards[0].values.len() as u64 == s[1].first));
         let from: Vec<u32> = shares.iter().flat_map(|s| s.transitions.from.clone()).collect();
         assert_eq!(from, whole.transitions.from, "{size} ranks");
+        let pieces = |rank| share_by(&path, Ranks::imagined(rank, size), 1).unwrap().expect("a part");
+        for (rank, share) in shares.iter().enumerate() {
+            let (pieces, of) = (pieces(rank), "in pieces of a state");
+            assert_eq!((&pieces.transitions, &pieces.labels), (&share.transitions, &share.labels), "{of}");
+            assert_eq!((pieces.rewards, pieces.first), (share.rewards.clone(), share.first), "{of}");
+        }
     }
     // What one process leaves out with a warning it has to look at by itself.
     model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0]));

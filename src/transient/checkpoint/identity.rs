@@ -153,16 +153,14 @@ fn entries(entries: impl IntoIterator<Item = (usize, f64)>) -> u128 {
 fn transitions(chain: &dyn Transitions, ranks: Ranks) -> u128 {
     let n = chain.states();
     let block = |block: usize| -> u128 {
-        let (mut row, mut bytes) = (Vec::new(), (block as u64).to_le_bytes().to_vec());
-        for state in block * BLOCK..((block + 1) * BLOCK).min(n) {
-            row.clear();
-            chain.outgoing(state, &mut row);
+        let mut bytes = (block as u64).to_le_bytes().to_vec();
+        chain.each_outgoing(block * BLOCK..((block + 1) * BLOCK).min(n), &mut |_, row| {
             bytes.extend((row.len() as u32).to_le_bytes());
-            for (to, rate) in &row {
+            for (to, rate) in row {
                 bytes.extend(to.to_le_bytes());
                 bytes.extend(rate.to_le_bytes());
             }
-        }
+        });
         XxHash3_128::oneshot(&bytes)
     };
     let mine = ranks.share(n.div_ceil(BLOCK) as u64);
