@@ -137,7 +137,7 @@ fn an_interruption_of_ranks_keeps_the_run() {
     }
     let place = Place::new();
     let line = "transient wlan:10,5 --time 30,40 --device cpu --order natural -o p.npy --checkpoint c --checkpoint-every";
-    let ended = until_kept(&place, 3, &format!("{line} 0.1"), "-INT", false);
+    let ended = until_kept(&place, 3, &format!("{line} 0"), "-INT", false);
     assert_ne!(ended.code, Some(0), "{ended:?}");
     assert_eq!(place.names(), ["c"], "{ended:?}");
 

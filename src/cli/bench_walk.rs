@@ -65,6 +65,8 @@ enum Case {
     Grids,
     /// Time to an interval, against Jacobi, conjugate gradients and a local push
     Interval,
+    /// What comes before the first step, against reads of the matrix
+    Setup,
 }
 
 pub(super) fn run(args: &Walk) -> Result<Outcome> {
@@ -81,7 +83,8 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         system.rhs = rhs.swap_remove(0);
         // Rates need no more than a check.
         let fine = args.case.iter().any(|c| matches!(c, Case::Accuracy | Case::Interval));
-        let reference = match args.case.iter().any(|c| *c != Case::Grids) {
+        let unasked = [Case::Grids, Case::Setup];
+        let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
             true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
             false => Vec::new(),
         };
@@ -151,6 +154,7 @@ fn measure(
                 records
                     .extend(bench::walk::intervals(lanes, precision, system, reference, shares, patience)?);
             }
+            Case::Setup => records.push(bench::walk::setup(lanes, precision, system, args.repeat)?),
         }
     }
     Ok(())
@@ -163,7 +167,14 @@ fn table(records: &[Record]) -> comfy_table::Table {
     for r in records {
         let first = records.iter().find(|f| f.case == r.case).unwrap_or(r);
         let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
+        let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
         let what = match (more("rmse"), more("bound")) {
+            (None, None) if more("reads").is_some() => format!(
+                "{:.1} reads of {}, {} sweeps",
+                number("reads"),
+                seconds(number("read_seconds")),
+                number("sweeps")
+            ),
             (Some(_), _) => format!(
                 "{} N={}: {:.2} x smaller than philox",
                 more("method").and_then(|m| m.as_str()).unwrap_or(""),

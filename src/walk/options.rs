@@ -1,6 +1,9 @@
 //! What is asked for, and what of it can be answered.
 
+use rayon::prelude::*;
+
 use super::control::Sweeps;
+use super::gate::Gate;
 use super::grid::Grid;
 use super::published::{Count, Length};
 use super::sequence::{Scramble, Sequence};
@@ -95,7 +98,7 @@ impl Default for Options {
 }
 
 /// Points of a replicate in the first round.
-pub(super) const PILOT: u64 = 1 << 10;
+pub(crate) const PILOT: u64 = 1 << 10;
 /// Points that a replicate can have.
 const MOST_POINTS: u64 = 1 << 31;
 /// Steps that a chain can have.
@@ -167,6 +170,15 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
         options.sequence
     ));
     (scramble, 1)
+}
+
+/// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
+pub(crate) fn default_epsilon<'f>(fs: impl IntoIterator<Item = &'f [f64]>, gate: &Gate) -> f64 {
+    let largest = |f: &[f64]| f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
+    let largest = fs.into_iter().map(largest).fold(0.0, f64::max);
+    let norm = if gate.norm < 1.0 { gate.norm } else { 0.0 };
+    // x = 0 has no scale of its own.
+    if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
 }
 
 /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.

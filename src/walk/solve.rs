@@ -2,14 +2,12 @@
 
 use std::time::Instant;
 
-use rayon::prelude::*;
-
 use super::chains::{Chains, Feed, Round, Task};
 use super::control::{Control, Goal};
 use super::gate::{Gate, gate};
 use super::growth::{Growing, Growth};
 use super::kernels::COLUMNS;
-use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, points, replicates};
+use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon, points, replicates};
 use super::published::{self, Length};
 use super::sequence::Scramble;
 use super::solution::{Bound, Component, Jacobi, Seconds, Solution, largest};
@@ -54,16 +52,9 @@ pub fn solve(
     }
     watch(0, 0)?;
 
-    let proved = gate.norm < 1.0;
     let mut warnings = Vec::new();
     let (scramble, replicates) = replicates(options, &mut warnings);
-    let epsilon = options.epsilon.unwrap_or_else(|| {
-        let largest =
-            fs.iter().map(|f| f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max)).fold(0.0, f64::max);
-        let norm = if proved { gate.norm } else { 0.0 };
-        // x = 0 has no scale of its own.
-        if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
-    });
+    let epsilon = options.epsilon.unwrap_or_else(|| default_epsilon(fs.iter().map(|f| &f[..]), &gate));
     let by_norm = |rows: bool| {
         let f = fs.iter().map(|f| gate.scaled_norm(f)).fold(0.0, f64::max);
         let row = |&m: &u32| split.row_sum(m as usize);

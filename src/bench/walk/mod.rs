@@ -5,6 +5,7 @@ mod competitors;
 mod grids;
 mod interval;
 mod rate;
+mod setup;
 mod sharing;
 
 pub use accuracy::accuracy;
@@ -12,6 +13,7 @@ pub(crate) use competitors::CSR_SWEEP;
 pub use grids::{grids, shapes};
 pub use interval::intervals;
 pub use rate::{Rate, rate};
+pub use setup::setup;
 pub use sharing::{Sharing, sharing};
 
 use serde_json::Value;
