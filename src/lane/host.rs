@@ -7,11 +7,15 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use rayon::prelude::*;
 
 #[cfg(feature = "cuda")]
 use super::cuda;
 use super::{Buffer, Lane, Launch, Queue, Store, cpu};
 use crate::Result;
+
+/// Large pages of an array of which threads at work all begin with the same ones.
+const FEW_PAGES: usize = 16;
 
 /// An array on the host: page-locked where a CUDA lane made it, so that copies run beside kernels and other copies; a CPU
 /// lane's own memory where that lane made it.
@@ -42,7 +46,14 @@ impl<T: Pod> HostArray<T> {
             Ok(memory) if len > 0 => Host::Own(Arc::new(memory)),
             _ => Host::Plain(vec![T::zeroed(); len]),
         };
-        Self { memory, element: PhantomData }
+        let mut array = Self { memory, element: PhantomData };
+        // Threads that begin to write the same large page each make one, and all but one are thrown away: of few pages each
+        // is touched by one thread first.
+        if size_of_val(&array[..]) <= FEW_PAGES * cpu::LARGE_PAGE {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut array);
+            bytes.par_chunks_mut(cpu::LARGE_PAGE).for_each(|page| page[0] = 0);
+        }
+        array
     }
 
     /// Whether it is page-locked.

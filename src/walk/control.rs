@@ -153,15 +153,14 @@ impl Control {
         h.sort_unstable_by_key(|&(m, _)| m);
         let mut control = Self {
             h,
-            r: HostArray::large(f.len()),
+            r: HostArray::large(0),
             sweeps: 0,
             norm: gate.scaled_norm(f),
             norms: 0.0,
             sweep_seconds: 0.0,
             rate: gate.norm,
         };
-        control.r.copy_from_slice(f);
-        let mut next = HostArray::large(if most > 0 { f.len() } else { 0 });
+        let mut next = HostArray::large(0);
         let from = Instant::now();
         // What walks have to find out is how much r differs from place to place: half the width of an interval, were
         // all that a walk collects independent, each weight at most the norm's share of the one before.
@@ -173,9 +172,12 @@ impl Control {
             if control.norm == 0.0 || (auto && left <= goal.error) {
                 break;
             }
-            control.h.iter_mut().for_each(|(m, h)| *h += control.r[*m as usize]);
+            if next.len() < f.len() {
+                next = HostArray::large(f.len());
+            }
+            let r = if control.sweeps > 0 { &control.r[..] } else { f };
+            control.h.iter_mut().for_each(|(m, h)| *h += r[*m as usize]);
             // One pass: what L makes of r, and the norm.
-            let r = &control.r;
             let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
                 dispatch(Sweep { split, gate, r, first: block * ROWS, next, moments: &mut here });
@@ -193,8 +195,12 @@ impl Control {
             let n = f.len() as f64;
             spread = (squares / n - (sum / n).powi(2)).max(0.0).sqrt();
         }
-        if control.sweeps > 0 {
-            control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(control.sweeps);
+        match control.sweeps {
+            0 => {
+                control.r = HostArray::large(f.len());
+                control.r.copy_from_slice(f);
+            }
+            sweeps => control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(sweeps),
         }
         control
     }

@@ -18,6 +18,8 @@ const ROWS: usize = 16;
 
 /// 2³², of which distribution functions are fractions.
 const ONE: f64 = 4_294_967_296.0;
+/// 2⁵², whose sum with a whole number has that number in its lowest bits.
+const WHOLE: f64 = 4_503_599_627_370_496.0;
 
 /// What a record needs to know of a row that it leads to.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -129,16 +131,16 @@ impl Records<'_> {
         }
         let sum: f64 = entries.iter().map(|e| e.1).sum();
         words[2..4].copy_from_slice(&pair(sum));
-        let (d, of_sum) = (entries.len(), ONE / sum);
+        let (d, of_sum) = (entries.len() as f64, ONE / sum);
         words[HEAD + 1] = d as u32;
         let (mut before, mut partial, mut error) = (0.0, 0.0, 0.0);
         for (k, (&(_, l, to), words)) in entries.iter().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate()
         {
             partial += l;
-            let behind = behind(partial * of_sum, before, k, d);
+            let behind = behind(partial * of_sum, before, k as f64, d);
             error += (l - (behind - before) * (sum / ONE)).abs();
             before = behind;
-            words.copy_from_slice(&[if k + 1 == d { CERTAIN } else { behind as u32 }, to]);
+            words.copy_from_slice(&[if behind >= ONE { CERTAIN } else { behind as u32 }, to]);
         }
         error
     }
@@ -148,10 +150,11 @@ impl Records<'_> {
 /// whole numbers up to 2³². Every entry keeps a share: a probability of 0 where l is not 0 would be a bias. The last one
 /// has two.
 #[inline(always)]
-fn behind(partial: f64, before: f64, k: usize, d: usize) -> f64 {
-    let rounded = (partial + 0.5).trunc();
-    let least = rounded.max(before + 1.0).min(ONE - (d as f64 - k as f64));
-    if k + 1 >= d { ONE } else { least }
+fn behind(partial: f64, before: f64, k: f64, d: f64) -> f64 {
+    let (rounded, least, most) = ((partial + 0.5).trunc(), before + 1.0, ONE - (d - k));
+    let at_least = if rounded > least { rounded } else { least };
+    let within = if at_least < most { at_least } else { most };
+    if k + 1.0 >= d { ONE } else { within }
 }
 
 /// Short rows side by side: entry k of row r is `[k][r]`.
@@ -259,16 +262,16 @@ impl Short {
         }
         // One division a row.
         let of_sum = self.sum.map(|sum| ONE / sum);
+        let count = self.count.map(f64::from);
         let mut before = [0.0; ROWS];
         self.error = [0.0; ROWS];
         for k in 0..most {
             for r in 0..ROWS {
-                let (sum, d) = (self.sum[r], self.count[r] as usize);
-                let behind = behind(partial[k][r] * of_sum[r], before[r], k, d);
-                let error = (value[k][r] - (behind - before[r]) * (sum / ONE)).abs();
-                self.error[r] += if k < d { error } else { 0.0 };
+                let behind = behind(partial[k][r] * of_sum[r], before[r], k as f64, count[r]);
+                let error = (value[k][r] - (behind - before[r]) * (self.sum[r] / ONE)).abs();
+                self.error[r] += if (k as f64) < count[r] { error } else { 0.0 };
                 before[r] = behind;
-                self.behind[k][r] = if k + 1 >= d { CERTAIN } else { behind as u32 };
+                self.behind[k][r] = if behind >= ONE { CERTAIN } else { (behind + WHOLE).to_bits() as u32 };
             }
         }
     }

@@ -114,7 +114,8 @@ impl Table {
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
 
-        let mut words = HostArray::large(units as usize * UNIT);
+        // A step asks for two units at once, whether the second is there or not.
+        let mut words = HostArray::large((units as usize + 1) * UNIT);
         // What is read of a target lies side by side: a row's targets are all over the place.
         let mut targets = HostArray::<Target>::large(n);
         targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(

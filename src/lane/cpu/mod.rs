@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub const PARALLEL_ITEMS: usize = 8192;
 
 /// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
-const LARGE_PAGE: usize = 2 << 20;
+pub(super) const LARGE_PAGE: usize = 2 << 20;
 
 /// A pool of threads with memory of its own.
 #[derive(Debug)]

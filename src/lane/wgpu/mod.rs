@@ -8,8 +8,9 @@ mod trace;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-use wgpu::{BufferUsages, Features, PollType, SubmissionIndex};
+use wgpu::{BufferUsages, Features, PollStatus, PollType, SubmissionIndex};
 
 #[cfg(feature = "cli")]
 pub(crate) use adapter::quiet;
@@ -22,6 +23,9 @@ use crate::{Error, Result};
 pub(super) use port::{Inbox, Outbox};
 use staging::Ring;
 use trace::Trace;
+
+/// How long work is waited for awake.
+const MOMENT: Duration = Duration::from_millis(6);
 
 /// A logical device and its queue.
 #[derive(Debug)]
@@ -129,20 +133,29 @@ impl WgpuLane {
 
     /// Waits for a submission, or for all.
     fn wait(&self, submission: Option<SubmissionIndex>, during: &str) -> Result<()> {
-        self.poll(PollType::Wait { submission_index: submission, timeout: None }, during)
+        // What takes a moment is looked for again and again: a thread that sleeps is woken up late. A software adapter works
+        // with the same threads.
+        let since = Instant::now();
+        while !self.device.software && since.elapsed() < MOMENT {
+            if self.poll(PollType::Poll, during)? == PollStatus::QueueEmpty {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        self.poll(PollType::Wait { submission_index: submission, timeout: None }, during).map(drop)
     }
 
     /// Runs the callbacks of what is done.
     fn look(&self, during: &str) -> Result<()> {
-        self.poll(PollType::Poll, during)
+        self.poll(PollType::Poll, during).map(drop)
     }
 
-    fn poll(&self, how: PollType, during: &str) -> Result<()> {
+    fn poll(&self, how: PollType, during: &str) -> Result<PollStatus> {
         // wgpu panics in poll when the device is lost; that is an error here.
         let polled = catch_unwind(AssertUnwindSafe(|| self.wgpu.poll(how)));
         self.alive(during)?;
         match polled {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(status)) => Ok(status),
             Ok(Err(_)) | Err(_) => Err(self.lost_error(during)),
         }
     }
