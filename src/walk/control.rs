@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::gate::Gate;
-use super::splitting::Split;
+use super::splitting::{AHEAD, Split};
 use crate::lane::HostArray;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::{Error, Result};
@@ -126,8 +126,12 @@ struct Sweep<'a> {
 impl Body for Sweep<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
+        let end = self.first + self.next.len();
         for (k, next) in self.next.iter_mut().enumerate() {
             let i = self.first + k;
+            if i + AHEAD < end {
+                self.split.ask(i + AHEAD, self.r);
+            }
             *next = self.split.times(i, self.r);
             let scaled = self.gate.vector.as_ref().map_or(*next, |v| *next / v[i]);
             self.moments.add(scaled);

@@ -52,6 +52,12 @@ impl Gate {
         if self.scaled { self.scale(i) } else { 1.0 }
     }
 
+    /// g_i / v_i where walks run on the scaled system, else g_i.
+    #[inline(always)]
+    pub fn on_walks(&self, i: usize, g: f64) -> f64 {
+        if self.scaled { g / self.scale(i) } else { g }
+    }
+
     /// max_i |g_i| / v_i.
     pub fn scaled_norm(&self, g: &[f64]) -> f64 {
         g.par_iter().enumerate().map(|(i, g)| g.abs() / self.scale(i)).reduce(|| 0.0, f64::max)

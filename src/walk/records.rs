@@ -6,12 +6,9 @@
 use std::ops::Range;
 
 use super::gate::Gate;
-use super::splitting::Split;
+use super::splitting::{AHEAD, Split};
 use super::table::{CERTAIN, HEAD, LONG, UNIT, pair};
-use crate::lane::cpu::simd::{Body, prefetch_line};
-
-/// Rows between asking for a target and using it.
-const AHEAD: usize = 6;
+use crate::lane::cpu::simd::Body;
 
 /// Rows that are written at once.
 const ROWS: usize = 16;
@@ -32,13 +29,19 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A number that ascends with the key, or with −key where the entry is negative; its lowest bits are for the entry's
-    /// place among others.
+    /// A number that ascends with the key, or with −key where the entry's [`sign`] is set; its lowest bits are for the
+    /// entry's place among others.
     #[inline(always)]
-    fn rank(self, negative: bool) -> i32 {
-        let bits = (self.key.to_bits() ^ (u32::from(negative) << 31)) as i32;
+    fn rank(self, sign: u32) -> i32 {
+        let bits = (self.key.to_bits() ^ sign) as i32;
         bits ^ ((bits >> 31) as u32 >> 1) as i32
     }
+}
+
+/// Bit 31 where an entry is negative.
+#[inline(always)]
+fn sign(l: f64) -> u32 {
+    (l.to_bits() >> 32) as u32 & 1 << 31
 }
 
 /// The records of some rows.
@@ -46,7 +49,8 @@ pub(super) struct Records<'a> {
     pub(super) split: &'a Split<'a>,
     pub(super) gate: &'a Gate,
     pub(super) g: &'a [&'a [f64]],
-    pub(super) factor: f64,
+    /// What g is stored times.
+    pub(super) unit: f64,
     pub(super) targets: &'a [Target],
     pub(super) ordered: bool,
     pub(super) rows: Range<usize>,
@@ -69,9 +73,12 @@ impl Body for Writing<'_> {
         let mut long = Vec::new();
         for first in of.rows.clone().step_by(ROWS) {
             let rows = first..of.rows.end.min(first + ROWS);
+            short.clear();
             for i in rows.clone() {
                 // Targets lie anywhere: they are asked for some rows ahead.
-                of.ask(i + AHEAD);
+                if i + AHEAD < of.rows.end {
+                    of.split.ask(i + AHEAD, of.targets);
+                }
                 if of.split.entries(i) <= LONG {
                     short.take(&of, i, i - first);
                 }
@@ -84,7 +91,7 @@ impl Body for Writing<'_> {
                 let own = of.targets[i].place;
                 let words = &mut words[(own as usize - base) * UNIT..];
                 words[..2].copy_from_slice(&match of.g {
-                    [g] => pair(g[i] / of.gate.walk_scale(i) / of.factor),
+                    [g] => pair(of.gate.on_walks(i, g[i]) * of.unit),
                     _ => [i as u32, 0],
                 });
                 let error = match of.split.entries(i) {
@@ -98,22 +105,12 @@ impl Body for Writing<'_> {
 }
 
 impl Records<'_> {
-    /// Asks for the targets of a row, if there is one.
-    #[inline(always)]
-    fn ask(&self, i: usize) {
-        if i < self.rows.end {
-            for &j in self.split.matrix().row(i).0.iter().take(LONG) {
-                prefetch_line(self.targets, j as usize);
-            }
-        }
-    }
-
     /// An entry l of column j in a row of scale `own`: its value on scaled walks, its target, and its rank.
     #[inline(always)]
     fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
         let target = self.targets[j as usize];
         let value = if self.gate.scaled { l * self.gate.scale(j as usize) / own } else { l };
-        (value, target, target.rank(l < 0.0))
+        (value, target, target.rank(sign(l)))
     }
 
     /// Writes the record of a long row behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
@@ -123,7 +120,7 @@ impl Records<'_> {
         entries.clear();
         entries.extend(self.split.row(i).map(|(j, l)| {
             let (value, target, rank) = self.entry(own, j, l);
-            (rank, value.abs(), target.place | u32::from(l < 0.0) << 31)
+            (rank, value.abs(), target.place | sign(l))
         }));
         if self.ordered {
             // Stable: entries of one rank stay in the order of their columns.
@@ -185,23 +182,32 @@ impl Short {
         }
     }
 
-    /// Takes row i of at most [`LONG`] entries as row r.
+    /// Rows without entries.
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.rank = [[i32::MAX; ROWS]; LONG];
+        self.count = [0; ROWS];
+    }
+
+    /// Takes row i of at most [`LONG`] entries as row r, which had none.
     #[inline(always)]
     fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
         let own = of.gate.walk_scale(i);
         let mut d = 0;
         for (j, l) in of.split.each(i) {
-            // One that became 0 is written over by the next, where there is room for one more.
+            // One that became 0 is written over by the next, where there is room for one more, or taken back.
             if d < LONG {
                 let (value, target, rank) = of.entry(own, j, l);
                 self.value[d][r] = value.abs();
-                self.to[d][r] = target.place | u32::from(l < 0.0) << 31;
+                self.to[d][r] = target.place | sign(l);
                 let rank = if of.ordered { rank & !(LONG as i32 - 1) } else { 0 };
                 self.rank[d][r] = rank | d as i32;
             }
             d += usize::from(l != 0.0);
         }
-        self.rank[d..].iter_mut().for_each(|rank| rank[r] = i32::MAX);
+        if let Some(rank) = self.rank.get_mut(d) {
+            rank[r] = i32::MAX;
+        }
         self.count[r] = d as u32;
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rayon::prelude::*;
 
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::{Body, dispatch};
+use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -15,6 +15,11 @@ pub const MOST_UNKNOWNS: usize = (1 << 31) - 1;
 
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
+
+/// Rows between asking for what a row's columns stand for and using it: about what the memory takes for it.
+pub(super) const AHEAD: usize = 6;
+/// Columns of a row that are asked for.
+const ASKED: usize = 16;
 
 /// How L and f come from A and b.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,16 +87,14 @@ enum Diagonal {
 }
 
 impl Diagonal {
-    /// l_ij of an entry a_ij, which is on the diagonal or not.
+    /// c and d of l_ii = c a_ii + d.
     #[inline(always)]
-    fn entry(self, own: bool, a: f64, factor: f64) -> f64 {
-        // The same for all entries, so that nothing is asked of each.
-        let (scale, plus) = match self {
+    fn line(self) -> (f64, f64) {
+        match self {
             Self::None => (0.0, 0.0),
             Self::Richardson(w) => (-w, 1.0),
             Self::Kept => (1.0, 0.0),
-        };
-        if own { scale * a + plus } else { factor * a }
+        }
     }
 }
 
@@ -252,8 +255,18 @@ impl<'a> Split<'a> {
     #[inline(always)]
     pub(super) fn each(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + '_ {
         let (columns, values) = self.matrix.row(i);
-        let (factor, diagonal) = (self.factor[i], self.diagonal);
-        columns.iter().zip(values).map(move |(&j, &a)| (j, diagonal.entry(j as usize == i, a, factor)))
+        let (factor, (scale, plus)) = (self.factor[i], self.diagonal.line());
+        // The same for all entries, so that nothing is asked of each.
+        let entry = move |own: bool, a: f64| if own { scale * a + plus } else { factor * a };
+        columns.iter().zip(values).map(move |(&j, &a)| (j, entry(j as usize == i, a)))
+    }
+
+    /// Asks the memory for x_j of the columns of row i, which may lie anywhere.
+    #[inline(always)]
+    pub(super) fn ask<T>(&self, i: usize, x: &[T]) {
+        for &j in self.matrix.row(i).0.iter().take(ASKED) {
+            prefetch_line(x, j as usize);
+        }
     }
 
     /// Σ_j l_ij x_j.
@@ -319,8 +332,12 @@ struct Sweep<'a> {
 impl Body for Sweep<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
+        let end = self.first + self.out.len();
         for (k, y) in self.out.iter_mut().enumerate() {
             let i = self.first + k;
+            if i + AHEAD < end {
+                self.split.ask(i + AHEAD, self.h);
+            }
             *y = self.f[i] + self.split.times(i, self.h);
         }
     }
@@ -342,6 +359,7 @@ impl Body for Look<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let mut seen = Seen::NOTHING;
+        let (scale, plus) = self.diagonal.line();
         for (k, (factor, count)) in self.factor.iter_mut().zip(self.counts).enumerate() {
             let i = self.first + k;
             let (columns, values) = self.matrix.row(i);
@@ -357,7 +375,7 @@ impl Body for Look<'_> {
             seen.sound &= (own.abs() + others).is_finite() && (self.diagonal == Diagonal::Kept || own != 0.0);
             seen.longest = seen.longest.max(columns.len());
             let by = self.constant.unwrap_or(-1.0 / own);
-            let corner = self.diagonal.entry(true, own, by).abs();
+            let corner = (scale * own + plus).abs();
             let sum = corner + if others > 0.0 { by.abs() * others } else { 0.0 };
             entries += u32::from(corner != 0.0);
             // Rounding of a sum of d terms, and of the terms.

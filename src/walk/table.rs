@@ -113,6 +113,8 @@ impl Table {
         let top = g.iter().map(|g| gate_norm(gate, g)).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
+        // A power of 2, as the factor.
+        let unit = 1.0 / factor;
 
         // A step asks for two units at once, whether the second is there or not.
         let mut words = HostArray::large((units as usize + 1) * UNIT);
@@ -123,7 +125,7 @@ impl Table {
                 for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
                     let j = block * ROWS + k;
                     *place += begins[block] as u32;
-                    let key = order_by.map_or(0.0, |h| h[j] / gate.walk_scale(j) * (1.0 / factor));
+                    let key = order_by.map_or(0.0, |h| gate.on_walks(j, h[j]) * unit);
                     *target = Target { key: key as f32, place: *place };
                 }
             },
@@ -142,15 +144,14 @@ impl Table {
                 let mut worst = 0.0f64;
                 let rows = first..n.min(first + ROWS);
                 let of =
-                    Records { split, gate, g, factor, targets: &targets, ordered: order_by.is_some(), rows };
+                    Records { split, gate, g, unit, targets: &targets, ordered: order_by.is_some(), rows };
                 dispatch(Writing { of, words, worst: &mut worst });
                 worst
             })
             .reduce(|| 0.0, f64::max);
         let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * n } else { 0 }];
         columns.par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
-            let v = gate.walk_scale(i);
-            row.iter_mut().zip(g).for_each(|(x, g)| *x = g[i] / v / factor);
+            row.iter_mut().zip(g).for_each(|(x, g)| *x = gate.on_walks(i, g[i]) * unit);
         });
         Ok(Self { words, place, columns, factor, probability_error, number_error: PAIR })
     }
@@ -158,7 +159,7 @@ impl Table {
 
 /// max_i |g_i| / v_i with the scale of walks.
 fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
-    g.par_iter().enumerate().map(|(i, g)| g.abs() / gate.walk_scale(i)).reduce(|| 0.0, f64::max)
+    g.par_iter().enumerate().map(|(i, g)| gate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
 }
 
 #[cfg(test)]
