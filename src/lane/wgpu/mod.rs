@@ -1,6 +1,8 @@
 //! The wgpu lane: one logical device of one adapter, with its queue.
 
 mod adapter;
+#[cfg(any(windows, target_os = "linux"))]
+mod dedicated;
 mod port;
 mod staging;
 mod trace;
@@ -26,6 +28,9 @@ use trace::Trace;
 
 /// How long work is waited for awake.
 const MOMENT: Duration = Duration::from_millis(6);
+
+/// What arrays are for.
+const ARRAY: BufferUsages = BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
 /// A logical device and its queue.
 #[derive(Debug)]
@@ -211,15 +216,17 @@ impl WgpuLane {
     }
 
     pub(super) fn alloc(&self, bytes: u64) -> Result<wgpu::Buffer> {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        self.create_buffer(bytes, usage, "an array")
+        #[cfg(any(windows, target_os = "linux"))]
+        if let Some(buffer) = self.alloc_dedicated(bytes)? {
+            return Ok(buffer);
+        }
+        self.create_buffer(bytes, ARRAY, "an array")
     }
 
     /// An array for what leaves the device: kernels store into the host's memory where the adapter can do that.
     pub(super) fn alloc_leaving(&self, bytes: u64) -> Result<wgpu::Buffer> {
-        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let mapped = self.wgpu.features().contains(port::FEATURES).then_some(BufferUsages::MAP_READ);
-        self.create_buffer(bytes, usage | mapped.unwrap_or(BufferUsages::empty()), "an array")
+        self.create_buffer(bytes, ARRAY | mapped.unwrap_or(BufferUsages::empty()), "an array")
     }
 
     pub(super) fn upload(&self, src: &[u8], dst: &wgpu::Buffer, offset: u64) -> Result<()> {
@@ -426,17 +433,20 @@ impl WgpuLane {
 mod tests {
     use super::*;
 
+    /// A lane on the first adapter. None, and a word about it, where there is none and none is required.
+    pub(super) fn first() -> Option<WgpuLane> {
+        let opened = WgpuLane::open(0, false);
+        if let Err(e) = &opened {
+            let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
+            assert!(!required.contains("wgpu:0"), "wgpu:0 is required and does not open: {e}");
+            println!("skipped: wgpu:0 does not open: {e}");
+        }
+        opened.ok()
+    }
+
     #[test]
     fn a_lost_device_is_an_error_that_names_it() {
-        let lane = match WgpuLane::open(0, false) {
-            Ok(lane) => lane,
-            Err(e) => {
-                let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-                assert!(!required.contains("wgpu:0"), "wgpu:0 is required and does not open: {e}");
-                println!("skipped: wgpu:0 does not open: {e}");
-                return;
-            }
-        };
+        let Some(lane) = first() else { return };
         let buffer = lane.alloc(1024).expect("a small array fits");
 
         lane.lose();
