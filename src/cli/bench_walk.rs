@@ -11,6 +11,7 @@ use crate::kernel::Precision;
 use crate::lane::{DeviceSpec, Lane, OpenOptions, open};
 use crate::models::System;
 use crate::report::seconds;
+use crate::walk::Sweeps;
 use crate::walk::sequence::Sequence;
 use crate::{Error, Result};
 
@@ -37,6 +38,9 @@ pub(super) struct Walk {
     /// Numbers of chains of the accuracy, as powers of 2
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
     exponents: Vec<u32>,
+    /// Sweeps of the accuracy, where auto takes eight, and of the setup, where it takes those of `kolmo walk`
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "auto")]
+    sweeps: Vec<Sweeps>,
     /// Components that share points
     #[arg(long, value_name = "N", default_value_t = 16)]
     components: u32,
@@ -133,8 +137,10 @@ fn measure(
                 }
             }
             Case::Accuracy => {
-                let exponents = &args.exponents;
-                records.extend(bench::walk::accuracy(lanes, precision, system, reference, exponents, None)?);
+                let (exponents, sweeps) = (&args.exponents, &args.sweeps);
+                records.extend(bench::walk::accuracy(
+                    lanes, precision, system, reference, exponents, sweeps, None,
+                )?);
             }
             Case::Sharing => {
                 let what = bench::walk::Sharing {
@@ -154,7 +160,11 @@ fn measure(
                 records
                     .extend(bench::walk::intervals(lanes, precision, system, reference, shares, patience)?);
             }
-            Case::Setup => records.push(bench::walk::setup(lanes, precision, system, args.repeat)?),
+            Case::Setup => {
+                for &sweeps in &args.sweeps {
+                    records.push(bench::walk::setup(lanes, precision, system, sweeps, args.repeat)?);
+                }
+            }
         }
     }
     Ok(())
@@ -176,8 +186,9 @@ fn table(records: &[Record]) -> comfy_table::Table {
                 number("sweeps")
             ),
             (Some(_), _) => format!(
-                "{} N={}: {:.2} x smaller than philox",
+                "{}{} N={}: {:.2} x smaller than philox",
                 more("method").and_then(|m| m.as_str()).unwrap_or(""),
+                if number("sweeps") > 0.0 { format!(" {}", number("sweeps")) } else { String::new() },
                 more("chains").map_or(String::new(), ToString::to_string),
                 more("times_smaller_than_philox").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
             ),

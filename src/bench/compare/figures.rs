@@ -16,6 +16,7 @@ use crate::transient::bound::survey;
 use crate::tridiagonal::lane_count::LANE_COUNTS;
 use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::overlap::gomez_luna;
+use crate::walk::Sweeps;
 use crate::walk::sequence::Sequence;
 
 /// Ways to walk whose errors are drawn: the paper's four, and two of this program.
@@ -87,7 +88,9 @@ impl Prepared {
             watch("Fig. 2 of 2015")?;
             let (_, exponents) = self.jobs.accuracy;
             let Known { system, x } = &self.accuracy;
-            for mut record in accuracy(&lanes, precision, system, x, exponents, Some(&ACCURACY))? {
+            for mut record in
+                accuracy(&lanes, precision, system, x, exponents, &[Sweeps::Auto], Some(&ACCURACY))?
+            {
                 record.copy_gb_per_s = copy;
                 lines.push(line(&record, json!({ "figure": FIGURE_2 })));
             }

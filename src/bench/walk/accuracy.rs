@@ -24,95 +24,94 @@ struct Method {
     scramble: Scramble,
     /// Whether rows are in value order.
     ordered: bool,
-    sweeps: Sweeps,
+    /// Whether walks are on what sweeps leave.
+    sweeps: bool,
 }
 
-const NONE: Sweeps = Sweeps::Fixed(0);
-
-const METHODS: [Method; 12] = [
+static METHODS: [Method; 12] = [
     Method {
         name: "philox",
         sequence: Sequence::Philox,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "mtgp32",
         sequence: Sequence::Mtgp32,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "halton",
         sequence: Sequence::Halton,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "faure",
         sequence: Sequence::Faure,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "sobol",
         sequence: Sequence::Sobol,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "halton shift",
         sequence: Sequence::Halton,
         scramble: Scramble::Shift,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "faure shift",
         sequence: Sequence::Faure,
         scramble: Scramble::Shift,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "sobol owen",
         sequence: Sequence::Sobol,
         scramble: Scramble::Owen,
         ordered: false,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "philox value",
         sequence: Sequence::Philox,
         scramble: Scramble::None,
         ordered: true,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "sobol owen value",
         sequence: Sequence::Sobol,
         scramble: Scramble::Owen,
         ordered: true,
-        sweeps: NONE,
+        sweeps: false,
     },
     Method {
         name: "philox sweeps",
         sequence: Sequence::Philox,
         scramble: Scramble::None,
         ordered: false,
-        sweeps: Sweeps::Auto,
+        sweeps: true,
     },
     Method {
         name: "sobol owen value sweeps",
         sequence: Sequence::Sobol,
         scramble: Scramble::Owen,
         ordered: true,
-        sweeps: Sweeps::Auto,
+        sweeps: true,
     },
 ];
 
@@ -122,7 +121,7 @@ const REPLICATES: u32 = 16;
 
 /// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
 /// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates. With `only`, the ways
-/// of these names alone.
+/// of these names alone. Those with sweeps are taken with each of `sweeps`, of which `auto` are as many as are ever taken.
 ///
 /// # Errors
 /// Those of the lanes.
@@ -132,17 +131,23 @@ pub fn accuracy(
     system: &System,
     reference: &[f64],
     exponents: &[u32],
+    sweeps: &[Sweeps],
     only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
     let (split, f, gate) = prepare(system)?;
     let n = split.unknowns();
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records: Vec<Record> = Vec::new();
-    for method in METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name))) {
+    let asked = METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name)));
+    let each = |m: &'static Method| {
+        let sweeps = if m.sweeps { sweeps } else { &[Sweeps::Fixed(0)] };
+        sweeps.iter().map(move |&sweeps| (m, sweeps))
+    };
+    for (method, sweeps) in asked.flat_map(each) {
         let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> =
             (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
-        let control = Control::new(&split, &gate, &f, &components, method.sweeps, Goal::EXACT);
+        let control = Control::new(&split, &gate, &f, &components, sweeps, Goal::EXACT);
         let order = method.ordered.then(|| control.values(&split));
         let table = Table::build(&split, &gate, &[&control.r], order.as_deref())?;
         // The truncation stays far below every error that is measured.

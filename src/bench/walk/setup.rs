@@ -35,14 +35,20 @@ fn read(matrix: &CsrMatrix) -> u64 {
     values.reduce(|| 0, add).wrapping_add(columns.reduce(|| 0, add)).wrapping_add(starts.reduce(|| 0, add))
 }
 
-/// Measures splitting, gate, sweeps, order and table as `kolmo walk` takes them by default, on the host threads of the
-/// first lane, each time next to a read of the matrix.
+/// Measures splitting, gate, sweeps, order and table as `kolmo walk` takes them by default but for the number of sweeps, on
+/// the host threads of the first lane, each time next to a read of the matrix.
 ///
 /// # Errors
 /// As of [`crate::walk::solve()`], of systems that cannot be walked on.
-pub fn setup(lanes: &[Lane], precision: Precision, system: &System, repeat: usize) -> Result<Record> {
+pub fn setup(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    sweeps: Sweeps,
+    repeat: usize,
+) -> Result<Record> {
     let matrix = &system.matrix;
-    let (mut sweeps, mut certificate) = (0, 0.0);
+    let (mut taken, mut certificate) = (0, 0.0);
     let mut once = || -> Result<f64> {
         let at = Instant::now();
         let split = Split::new(matrix, Splitting::Auto)?;
@@ -54,11 +60,11 @@ pub fn setup(lanes: &[Lane], precision: Precision, system: &System, repeat: usiz
         let error = 0.5 * default_epsilon([&f[..]], &gate);
         let chains = PILOT * u64::from(Options::default().replicates);
         let goal = Goal { error, chains: chains as f64 };
-        let control = Control::new(&split, &gate, &f, &[0], Sweeps::Auto, goal);
+        let control = Control::new(&split, &gate, &f, &[0], sweeps, goal);
         let order = control.values(&split);
         let table = Table::build(&split, &gate, &[&control.r], Some(&order))?;
         let seconds = at.elapsed().as_secs_f64() - certificate;
-        sweeps = control.sweeps;
+        taken = control.sweeps;
         std::hint::black_box(&table.words[0]);
         Ok(seconds)
     };
@@ -75,7 +81,7 @@ pub fn setup(lanes: &[Lane], precision: Precision, system: &System, repeat: usiz
     let bytes = 12 * matrix.nnz() + 8 * matrix.starts().len();
     let more = json!({
         "read_seconds": reads.median, "read_gb_per_s": bytes as f64 / reads.median / 1e9,
-        "reads": setups.median / reads.median, "certificate_seconds": certificate, "sweeps": sweeps,
+        "reads": setups.median / reads.median, "certificate_seconds": certificate, "sweeps": taken,
     });
     let case = format!("{} setup", system.name);
     Ok(Record {
