@@ -100,10 +100,10 @@ fn number(high: u32, low: u32) -> real {
     return real(bitcast<f32>(high)) + real(bitcast<f32>(low));
 }
 
-// The target of the entry of a row that the fraction u falls on; `two_first` are the row's first two entries, at `first`.
-fn choose(first: u32, two_first: vec4<u32>, u: u32) -> u32 {
-    var at = first;
-    var pair = two_first;
+// The target of the entry of a row that the fraction u falls on; `pairs` are the row's first two entries, at `first`, and
+// `third` and `fifth` what lies behind them, in the next unit.
+fn choose(first: u32, pairs: vec4<u32>, third: vec4<u32>, fifth: vec4<u32>, u: u32) -> u32 {
+    var pair = pairs;
     if pair.x == 0u {
         // A long row: its entries lie behind the pair (0, number of entries), two in 16 bytes.
         var low = 0u;
@@ -116,12 +116,17 @@ fn choose(first: u32, two_first: vec4<u32>, u: u32) -> u32 {
         let two = rows[first + ((low + 1u) >> 1u)];
         return select(two.y, two.w, (low & 1u) == 0u);
     }
-    // A unit at a time: both halves are on their way at once.
-    while u >= pair.z {
-        pair = rows[at + 1u];
-        let other = rows[at + 2u];
-        at += 2u;
-        if u >= pair.z { pair = other; }
+    if u >= pair.z {
+        pair = third;
+        if u >= pair.z { pair = fifth; }
+        // A unit at a time: both halves are on their way at once.
+        var at = first + 3u;
+        while u >= pair.z {
+            pair = rows[at];
+            let other = rows[at + 1u];
+            at += 2u;
+            if u >= pair.z { pair = other; }
+        }
     }
     return select(pair.w, pair.y, u < pair.x);
 }
@@ -134,9 +139,12 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> real {
     var weight = real(1);
     var theta = real(0);
     for (var j = 0u; ; j++) {
-        // Asked for before the point is made, which takes as long as they do.
+        // Two units, asked for before the point is made, which takes as long as they do: more often than not the second is
+        // needed, and then it is there.
         let head = rows[at];
-        let two_first = rows[at + 1u];
+        let pairs = rows[at + 1u];
+        let third = rows[at + 2u];
+        let fifth = rows[at + 3u];
         theta = fma(weight, number(head.x, head.y), theta);
         if j == p.length { break; }
         weight *= number(head.z, head.w);
@@ -154,7 +162,7 @@ fn walk_from(row: u32, point: u32, key: u32, stream: vec2<u32>) -> real {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];
         }
-        let next = choose(at + 1u, two_first, min(u, 0xfffffffeu));
+        let next = choose(at + 1u, pairs, third, fifth, min(u, 0xfffffffeu));
         if (next >> 31u) == 1u { weight = -weight; }
         at = (next & 0x7fffffffu) << 1u;
     }

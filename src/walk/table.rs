@@ -82,8 +82,9 @@ impl Table {
     pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
-        // Counted from the block's first record, and how many units all of it takes.
-        let mut place = HostArray::large(n);
+        // What is read of a target lies side by side: a row's targets are all over the place.
+        let (mut place, mut targets) = rayon::join(|| HostArray::large(n), || HostArray::<Target>::large(n));
+        // Places are counted from the block's first record; and how many units all of it takes.
         let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
             let mut before = 0u32;
             for (k, place) in place.iter_mut().enumerate() {
@@ -118,8 +119,6 @@ impl Table {
 
         // A step asks for two units at once, whether the second is there or not.
         let mut words = HostArray::large((units as usize + 1) * UNIT);
-        // What is read of a target lies side by side: a row's targets are all over the place.
-        let mut targets = HostArray::<Target>::large(n);
         targets.par_chunks_mut(ROWS).zip(place.par_chunks_mut(ROWS)).enumerate().for_each(
             |(block, (targets, place))| {
                 for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
