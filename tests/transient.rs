@@ -328,19 +328,22 @@ fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
     let chain = ragged(900);
     let rewards = [Reward { name: "number".to_owned(), values: (0..900).map(f64::from).collect() }];
     let initial = Initial::Uniform(vec![5, 600]);
-    let ask = |order: Order, times: &[f64], lanes: &str| {
+    let ask = |order: Order, times: &[f64], lanes: &[kolmo::lane::Lane]| {
         let problem =
             Problem { transitions: &chain, initial: &initial, times, rewards: &rewards, vectors: true };
         let (options, mut keep) = (Options { order, ..Options::default() }, Keep::default());
-        let lanes = lanes_of(lanes);
-        let solution = solve(&lanes, F64, &problem, &options, &mut keep).unwrap();
+        let solution = solve(lanes, F64, &problem, &options, &mut keep).unwrap();
         (keep.0, solution)
     };
     let times = [0.0, 3.0, f64::INFINITY];
-    let (wanted, natural) = ask(Order::Natural, &times, "cpu");
+    let opened = ["cpu", "cpu,cpu"].map(|spec| (spec, lanes_of(spec)));
+    let (wanted, natural) = ask(Order::Natural, &times, &opened[0].1);
     for order in [Order::Bfs, Order::Rcm, Order::Auto] {
-        for lanes in ["cpu", "cpu,cpu"] {
-            let (got, solution) = ask(order, &times, lanes);
+        for (lanes, opened) in &opened {
+            // The steady state takes long: two of these are asked for it.
+            let forever = matches!((order, *lanes), (Order::Bfs, "cpu") | (Order::Rcm, "cpu,cpu"));
+            let times = if forever { &times[..] } else { &times[..2] };
+            let (got, solution) = ask(order, times, opened);
 
             for i in 0..times.len() {
                 let bound = solution.times[i].bound.total() + natural.times[i].bound.total();
