@@ -101,8 +101,8 @@ fn the_tree_is_one<T: Number>(spec: &str) {
         let given = units::<T>(count);
         // Many units take long, and have no borders that some do not have.
         let (all_levels, shares): (&[u32], &[usize]) = match count {
-            ..1024 => (&[0, 1, 3, 4, 7, 8, 9], &[1, 2, 5]),
-            ..10_000 => (&[0, 4, 9, 11], &[1, 3, 7]),
+            0..1024 => (&[0, 1, 3, 4, 7, 8, 9], &[1, 2, 5]),
+            1024..10_000 => (&[0, 4, 9, 11], &[1, 3, 7]),
             _ => (&[0, 9], &[3]),
         };
         for ring in [false, true] {
