@@ -11,6 +11,8 @@ use crate::{Error, Result};
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// How long work has to stop by itself.
 const GRACE: Duration = Duration::from_millis(700);
+/// How long a rank keeps its outputs: once one has died `mpirun` kills the others a second after it asked them to end.
+const GRACE_OF_OUTPUTS: Duration = Duration::from_millis(200);
 
 /// Begins to listen. Where that is impossible the system's default, to end at once, stays. Of one of several ranks the
 /// launcher says why they end.
@@ -20,7 +22,11 @@ pub(super) fn listen(ranks: Ranks) {
             end(ranks);
         }
         std::thread::spawn(move || {
-            std::thread::sleep(GRACE);
+            std::thread::sleep(GRACE_OF_OUTPUTS);
+            if ranks.several() && !checkpoint::busy() {
+                crate::io::output::abandon();
+            }
+            std::thread::sleep(GRACE - GRACE_OF_OUTPUTS);
             // What is being kept for a run that resumes is worth a moment; asking twice ends it too.
             while checkpoint::busy() {
                 std::thread::sleep(GRACE / 10);
