@@ -2,7 +2,7 @@
 // One thread a walk, 256 walks of one task a workgroup, added as a tree that is the same on every lane. A step from a
 // row takes the first entry whose distribution function exceeds the point's next coordinate, and W times the row's sum
 // and the entry's sign (almost optimal walks). A walk ends after T steps, or once |W| <= cut, as in a row without entries.
-// Reads 64 bytes, and 32 for each 4 entries from the sixth up to the one that is taken, of one record a step; 16 bytes of
+// Reads 64 bytes, and 32 for each 4 entries from the seventh up to the one that is taken, of one record a step; 16 bytes of
 // the sequence's table for every 4 bits of the point's number, the same for all threads.
 alias real = f64;
 

@@ -15,7 +15,7 @@ use crate::lane::HostArray;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::{Error, Result};
 
-/// Sweeps that `auto` takes at most. Where columns are random a sweep costs about five reads of the matrix, a cache line
+/// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
 /// an entry, and divides the error of walks by three or four.
 pub const MOST_AUTO: u32 = 8;
 /// Sweeps that can be asked for.
