@@ -546,24 +546,3 @@ fn ranks_hold_their_share_and_their_halo() {
         }
     }
 }
-
-#[test]
-fn a_dry_run_predicts_more_states_than_can_be_numbered() {
-    if !launcher() {
-        return;
-    }
-    let place = Place::new();
-    let line = "transient wlan:10750,6 --time 60 --device cpu --dry-run --ranks 1000 --report x.json";
-
-    let ran = ranks(&place, 2, line);
-
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let said = place.json("x.json");
-    assert_eq!(said["n"], 99847548004_u64);
-    assert!(said["ranks"]["ranks"][1]["halo"].as_u64() > Some(1_000_000), "{said}");
-    assert!(said["ranks"]["step"].as_f64() > Some(0.0) && said["terms"].as_u64() > Some(3000), "{said}");
-    // Without a number of ranks the states have to be looked at.
-    let refused = place.kolmo("transient wlan:10750,6 --time 60 --device cpu --dry-run");
-    assert_eq!(refused.code, 2);
-    assert!(refused.stderr.contains("4294967294 states"), "{}", refused.stderr);
-}

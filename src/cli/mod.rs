@@ -14,7 +14,6 @@ mod interrupt;
 mod lanes;
 mod output;
 mod progress;
-mod scale;
 mod seed_table;
 mod shared_file;
 mod transient;

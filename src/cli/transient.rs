@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use super::curves::{self, Curves};
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say, scale};
+use super::{Common, Outcome, interrupt, say};
 use crate::io::output::OutputFile;
 use crate::io::{read_chain, read_chain_on, read_distribution, srew};
 use crate::kernel::Precision;
@@ -187,9 +187,6 @@ fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -
 
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    if let Some((family, count)) = scale::family(args) {
-        return scale::run(args, &family, count, ranks);
-    }
     let quiet = args.common.quiet || !ranks.first();
     // What every rank does by itself, before they work together.
     let Prepared {
@@ -348,7 +345,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
-pub(super) fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
+fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
     let times = times(args)?;
     let options = Options {
         epsilon: args.epsilon,

@@ -2,7 +2,6 @@
 
 mod birth_death;
 mod circulant;
-mod family;
 mod systems;
 mod tandem;
 mod tridiagonal;
@@ -10,7 +9,6 @@ mod wlan;
 
 use birth_death::BirthDeath;
 use circulant::Circulant;
-pub use family::{Family, family};
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, seconds};
 use crate::kernel::Precision;
 use crate::transient::capacity::{ManyRanks, Plan};
-use crate::transient::scale::Scale;
 use crate::transient::split::Path;
 
 /// What a run would take.
@@ -142,34 +141,4 @@ fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
         seconds(many.step()),
         many.hops
     );
-}
-
-/// The JSON object of `--report` for a chain that no process has seen.
-pub fn scale_json(scale: &Scale, precision: Precision) -> Value {
-    let many = &scale.ranks;
-    let mut value = json!(scale);
-    value["command"] = json!("transient");
-    value["version"] = json!(env!("CARGO_PKG_VERSION"));
-    value["dry_run"] = json!(true);
-    value["precision"] = json!(precision.to_string());
-    value["fits"] = json!(many.ranks.iter().all(|rank| rank.need.fits()));
-    value["seconds"] = json!(scale.terms.map(|terms| terms as f64 * many.step()));
-    value["ranks"]["step"] = json!(many.step());
-    value
-}
-
-/// The same for people.
-pub fn scale_text(scale: &Scale, precision: Precision) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "model    {}  n = {}  nnz = {}  alpha = {}  {precision}",
-        scale.model,
-        grouped(scale.n),
-        grouped(scale.nnz),
-        scale.alpha
-    );
-    let _ = writeln!(out, "known    from {}: no process looks at so many states", scale.from.join(", "));
-    ranks(&mut out, &scale.ranks, scale.terms);
-    out
 }

@@ -160,7 +160,7 @@ fn many_in<T: Real>(
 }
 
 /// An error where there is nobody to measure an exchange with.
-pub(super) fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
+fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
     if ranks.several() || lanes.len() > 1 {
         return Ok(());
     }
@@ -173,18 +173,18 @@ pub(super) fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
 
 /// What a rank with some rows has to do.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
-    pub(super) need: Need,
+struct Look {
+    need: Need,
     /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
-    pub(super) halo: usize,
-    pub(super) reach: usize,
+    halo: usize,
+    reach: usize,
     /// Bytes of a step.
-    pub(super) bytes: f64,
+    bytes: f64,
 }
 
 impl Look {
     /// What that is to a lane.
-    pub(super) fn work(&self, bandwidth: f64, real: u64) -> Work {
+    fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
         let share = self.reach as f64 / self.need.rows.max(1) as f64;
         Work {
@@ -199,7 +199,7 @@ impl Look {
 }
 
 /// Looks at the rows of one of many ranks.
-pub(super) fn look<T: Real>(
+fn look<T: Real>(
     lane: &Lane,
     transitions: &dyn Transitions,
     rows: Range<usize>,
@@ -218,7 +218,7 @@ pub(super) fn look<T: Real>(
 }
 
 /// The run of `count` ranks of which some were looked at.
-pub(super) fn predicted(
+fn predicted(
     looked: Vec<(usize, Look, Work)>,
     count: usize,
     swap: Swap,
@@ -330,7 +330,7 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     })
 }
 
-pub(super) fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Option<u64> {
+fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Option<u64> {
     if survey.alpha == 0.0 {
         return Some(0);
     }

@@ -118,7 +118,6 @@ pub mod poisson;
 mod push;
 pub mod region;
 pub(crate) mod rewards;
-pub mod scale;
 pub mod shared;
 pub(crate) mod solve;
 pub mod split;
