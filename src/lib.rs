@@ -131,6 +131,7 @@ pub mod io;
 pub mod kernel;
 pub mod lane;
 pub mod models;
+mod number;
 #[cfg(feature = "cli")]
 pub mod plot;
 pub mod ranks;

@@ -182,7 +182,7 @@ impl<'a> Row<'a> {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that.
     pub fn new(lanes: &[Lane], case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
         expect_room::<f64>(lanes, transitions, Ranks::ALONE)?;
-        let survey = lanes[0].host(|| survey::<f64>(transitions));
+        let survey = lanes[0].host(|| survey::<f64>(transitions))?;
         Ok(Self { case, k, transitions, survey })
     }
 
@@ -198,7 +198,7 @@ impl<'a> Row<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Vec<Cell>> {
         let (n, initial) = (self.transitions.states(), Initial::State(0));
-        let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.survey.inverse_alpha).collect();
+        let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.survey.mean_holding()).collect();
         times.extend(wanted.times);
         let problem = Problem {
             transitions: self.transitions,
@@ -226,7 +226,8 @@ impl<'a> Row<'a> {
         )?;
         let survey = Survey { lengths: Vec::new(), exit: Vec::new(), ..self.survey.clone() };
         let initial = initial.probabilities(n)?;
-        let mut built = Built { lanes, problem: &problem, options: &options, survey, parts, initial };
+        let mut built =
+            Built { lanes, problem: &problem, options: &options, survey, parts, initial, initial_error: 0.0 };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
         let mut run = |built: &Built<'_, f64>, time: usize| {
@@ -261,7 +262,9 @@ impl<'a> Row<'a> {
         };
         for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
             let planned = match column.subdivided() {
-                true => subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.lambda(t)),
+                true => {
+                    subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.survey.lambda(t)?)?
+                }
                 false => 0,
             };
             let scaled = before + product * planned as f64;
@@ -274,7 +277,7 @@ impl<'a> Row<'a> {
                 bench: "seed-table",
                 case: self.case.clone(),
                 t,
-                alpha_t: built.lambda(t),
+                alpha_t: built.survey.lambda(t)?,
                 column,
                 device: devices.join(" + "),
                 backend: lanes[0].device().backend,

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::transient::Options;
-use crate::transient::bound::{Survey, expect_room, survey};
+use crate::transient::bound::{Survey, expect_room, scale_rates, survey};
 use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
@@ -42,7 +42,7 @@ fn measure<T: Real>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     expect_room::<T>(lanes, transitions, options.split.ranks)?;
-    let survey = lanes[0].host(|| survey::<T>(transitions));
+    let survey = lanes[0].host(|| survey::<T>(transitions))?;
     let mut parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
@@ -121,6 +121,7 @@ fn error<T: Real>(transitions: &dyn Transitions, survey: &Survey<T>, x: &[f64], 
         .map_init(Vec::new, |row, (i, y)| {
             row.clear();
             transitions.incoming(i, row);
+            scale_rates(row, survey.scale);
             let s: f64 = row.iter().map(|&(j, r)| r * x[j as usize]).sum();
             let exact = x[i] + (s - survey.exit[i].wide() * x[i]) * inverse;
             ((exact - y).abs(), exact.abs())

@@ -199,7 +199,10 @@ impl Sink {
                     field(&mut text, &reward.name);
                     for value in [reward.instantaneous, reward.cumulative] {
                         text.push(b',');
-                        write::push_number(&mut text, value);
+                        // What is not known is left empty.
+                        if !value.is_nan() {
+                            write::push_number(&mut text, value);
+                        }
                     }
                     text.push(b'\n');
                 }

@@ -27,7 +27,7 @@ use crate::transient::order::Order;
 use crate::transient::rewards::at_home;
 use crate::transient::split::{Exchange, How, MOST_HOPS, bandwidths};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
@@ -470,7 +470,10 @@ impl Observer for Watch {
 fn times(args: &Transient) -> Result<Vec<f64>> {
     let number = |s: &str| match s.trim().parse::<f64>() {
         // A negative zero becomes 0.
-        Ok(t) if t >= 0.0 => Ok(t + 0.0),
+        Ok(t) if t >= 0.0 => match number::out_of_range(s.trim().as_bytes()) {
+            None => Ok(t + 0.0),
+            Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
+        },
         _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
     };
     let mut times = Vec::new();

@@ -10,7 +10,7 @@ use self::header::Header;
 pub(super) use self::part::{Beside, Part, part};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 /// Significant digits that Storm writes unless told otherwise.
 const DIGITS: u32 = 6;
@@ -214,7 +214,7 @@ impl<'a> Model<'a> {
                     b"" => {
                         format!("{} lacks a rate: the file is truncated; export it again", quote(line.bytes))
                     }
-                    _ => format!("rate {} is not a finite number ≥ 0", quote(text)),
+                    _ => format!("rate {} {}; give a rate ≥ 0", quote(text), number::fault(text)),
                 },
             ));
         };
@@ -261,7 +261,8 @@ impl<'a> Model<'a> {
         if scanner.byte(b'!') {
             let word = scanner.word();
             let Some(exit) = text::number(word).filter(|exit| *exit >= 0.0) else {
-                return Err(self.error(line, format!("exit rate {} is not a finite number ≥ 0", quote(word))));
+                let fault = number::fault(word);
+                return Err(self.error(line, format!("exit rate {} {fault}; give a rate ≥ 0", quote(word))));
             };
             self.state.exit = Some((line.number, exit));
             self.state.digits = significant_digits(word);

@@ -11,7 +11,7 @@ use super::write::{count_transitions, push_integer, push_number, write_in_blocks
 use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions, returned};
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 /// Bytes that one thread parses at a time.
 const CHUNK: usize = 1 << 22;
@@ -133,7 +133,11 @@ fn parse_array(bytes: &[u8], banner: &[String]) -> Result<Vec<Vec<f64>>, Trouble
             Some(_) => match text::number(line.bytes) {
                 Some(value) => values.push(value),
                 None => {
-                    return Err((line.number, format!("{}: expected one finite number", quoted(line.bytes))));
+                    let fault = number::fault(line.bytes);
+                    return Err((
+                        line.number,
+                        format!("{} {fault}; expected one a line", quoted(line.bytes)),
+                    ));
                 }
             },
         }
@@ -406,6 +410,7 @@ enum Fault {
 
 impl Fault {
     fn reason(&self, line: &[u8], kind: Kind) -> String {
+        let last = words(line).last().unwrap_or(line);
         let line = quoted(line);
         let outside = |what, index, most| {
             if index == 0 {
@@ -417,7 +422,7 @@ impl Fault {
         match *self {
             Self::Form if kind.pattern => format!("{line}: expected `row column`"),
             Self::Form => format!("{line}: expected `row column value`"),
-            Self::Value => format!("{line}: the value is not a finite number"),
+            Self::Value => format!("{line}: the value {}", number::fault(last)),
             Self::Row(index) => outside("row", index, kind.rows),
             Self::Column(index) => outside("column", index, kind.columns),
         }
@@ -434,6 +439,9 @@ fn entry(text: &mut &[u8], kind: Kind) -> Result<(u32, u32, f64), Fault> {
     } else {
         skip_blanks(text);
         let (x, len) = fast_float2::parse_partial::<f64, _>(*text).map_err(|_| Fault::Form)?;
+        if x == 0.0 && number::is_not_zero(&text[..len]) {
+            return Err(Fault::Value);
+        }
         *text = &text[len..];
         x
     };

@@ -125,7 +125,7 @@ fn assign(values: &mut [f64], line: Line, path: &Path) -> Result<usize> {
     let reward = scanner.number().filter(|_| scanner.rest().is_empty());
     let (Some(state), Some(reward)) = (state, reward) else {
         return wrong(format!(
-            "{} is not of the form `state reward`, with a finite reward",
+            "{} is not of the form `state reward`, with a finite reward above the smallest double or 0",
             quote(line.bytes)
         ));
     };

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 pub(super) use self::part::Parted;
 use crate::lane::cpu::expect_memory;
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 /// What gzip files start with.
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -316,9 +316,10 @@ impl<'a> Scanner<'a> {
         (self.at > start && self.at - start <= 18).then_some(value)
     }
 
-    /// A finite number: decimal, with or without exponent, or a quotient of two such (`1/4000`).
+    /// A finite number that is not rounded to 0: decimal, with or without exponent, or a quotient of two such (`1/4000`).
     #[inline]
     pub fn number(&mut self) -> Option<f64> {
+        let from = self.at;
         let (mut value, length) = fast_float2::parse_partial::<f64, _>(self.rest()).ok()?;
         self.at += length;
         if self.byte(b'/') {
@@ -326,7 +327,8 @@ impl<'a> Scanner<'a> {
             self.at += length;
             value /= divisor;
         }
-        value.is_finite().then_some(value)
+        (value.is_finite() && !(value == 0.0 && number::is_not_zero(&self.bytes[from..self.at])))
+            .then_some(value)
     }
 
     /// The bytes up to the next blank or line end; empty before one.
@@ -370,7 +372,7 @@ pub fn parse_vector(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
             return Err(error(
                 path,
                 line.number,
-                format!("{} is not one finite number; write one number a line", quote(line.bytes)),
+                format!("{} {}; write one number a line", quote(line.bytes), number::fault(line.bytes)),
             ));
         };
         values.push(value);

@@ -10,7 +10,7 @@ use self::dialect::Head;
 use crate::io::text::{self, Parted, Scanner, error, quote};
 use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, Labels, TransitionList};
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 /// States a chain may have: indices are `u32`, and the highest one is kept free.
 pub(crate) const MOST_STATES: u64 = u32::MAX as u64 - 1;
@@ -308,8 +308,8 @@ fn describe(fault: Fault, line: &[u8], head: &Head) -> String {
                 quote(line)
             ),
         },
-        Fault::Rate => match field(2) {
-            Some(field) => format!("rate {field} is not a finite number; give a rate ≥ 0"),
+        Fault::Rate => match fields.get(2) {
+            Some(field) => format!("rate {} {}; give a rate ≥ 0", quote(field), number::fault(field)),
             None => format!("{} lacks a rate: the file is truncated, or no .tra; {form}", quote(line)),
         },
         Fault::Negative => format!(

@@ -11,7 +11,7 @@ use super::write::{push_integer, push_number, write_in_blocks, write_text};
 use super::{mtx, npz, text};
 use crate::tridiagonal::System;
 use crate::tridiagonal::layout::transpose;
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 mod rows;
 
@@ -292,7 +292,13 @@ fn read_csv(path: &Path) -> Result<Arrays> {
             let Some(at) = at else { continue };
             let cell = row.get(at).map_or("", |c| c.as_str());
             let value = match cell.parse::<f64>() {
-                Ok(value) => value,
+                Ok(value) => match number::out_of_range(cell.as_bytes()) {
+                    None => value,
+                    Some(fault) => {
+                        let column = &names[at];
+                        return Err(wrong(line.number, format!("'{cell}' in column {column} {fault}")));
+                    }
+                },
                 // The ends that nothing uses; whether this is one is found when all rows are known.
                 Err(_) if cell.is_empty() && (k == 0 || k == 2) => f64::NAN,
                 Err(_) => {

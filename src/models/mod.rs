@@ -15,7 +15,7 @@ pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::chain::Transitions;
-use crate::{Error, Result};
+use crate::{Error, Result, number};
 
 /// A built-in chain, ready for the solver.
 pub struct Model {
@@ -166,8 +166,14 @@ impl Parameters<'_> {
     fn rate(&self, place: usize, what: &str, example: &str) -> Result<f64> {
         match self.values[place].parse::<f64>() {
             // A negative zero is taken as zero, so that no rate carries a sign.
-            Ok(rate) if rate.is_finite() && rate >= 0.0 => Ok(rate.abs()),
-            _ => Err(self.refuse(what, "a finite number that is not negative", example)),
+            Ok(rate)
+                if rate.is_finite()
+                    && rate >= 0.0
+                    && number::out_of_range(self.values[place].as_bytes()).is_none() =>
+            {
+                Ok(rate.abs())
+            }
+            _ => Err(self.refuse(what, "a finite number, 0 or at least 4.9e-324", example)),
         }
     }
 

@@ -45,6 +45,7 @@ impl Run<'_> {
             "alpha": s.alpha,
             "times": s.times.iter().map(|t| t.time).collect::<Vec<_>>(),
             "terms": s.terms,
+            "eliminated": s.eliminated,
             "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             "format": s.matrix.format,
             "passed_over": s.matrix.passed_over,
@@ -127,7 +128,11 @@ impl Run<'_> {
             );
         }
         out.push_str(&self.exchange());
-        let _ = writeln!(out, "terms    {} multiplications", grouped(s.terms));
+        let eliminated = match s.eliminated {
+            0 => String::new(),
+            n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
+        };
+        let _ = writeln!(out, "terms    {} multiplications{eliminated}", grouped(s.terms));
         for t in worst(&s.times) {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
             let _ = writeln!(
@@ -201,6 +206,13 @@ impl Run<'_> {
 
     /// Why the bound is not met, and the remedy.
     fn reason(&self) -> String {
+        if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
+            let (t, what) = (time.time, time.contradiction.as_deref().unwrap_or_default());
+            return format!(
+                "at time {t:e} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
+                time.bound.total()
+            );
+        }
         let b = self.solution.bound;
         let f32 = self.devices.iter().any(|d| d.precision == "f32");
         if b.rounding > 0.5 * self.epsilon {

@@ -1,6 +1,8 @@
 //! What rounding can do to a step, proved.
 //!
-//! A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit
+//! Rates are multiplied by a power of two c that brings α into [1, 2), and times divided by it, which is exact; so
+//! neither sums of rates nor products of rates and probabilities leave the range of the numbers, in whatever unit
+//! rates are given. In what follows they are those in that unit. A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit
 //! roundoff, the standard model of rounding gives for each row i
 //!
 //! |ŷ − y| ≤ u (k + 1) Σ_j r_ji |x_j| / α + u (Σ_j r_ji |x_j| + E_i |x_i|) / α + u |y|
@@ -10,8 +12,9 @@
 //!
 //! g_j = u (Σ_i r_ji (k_i + 3) / α + 6 E_j / α + 3) + |Ê_j − E_j| / α + Σ_i |r̂_ji − r_ji| / α,
 //!
-//! hats marking stored numbers. Since P is an l1 contraction, errors of different steps add, and N steps err by
-//! at most N max_j g_j.
+//! hats marking stored numbers. What underflows, flushed to zero or not, and what the CPU takes for 0 errs by less than
+//! [`Real::NEGLIGIBLE`] in each of at most 2 nnz + 6 n operations and stored numbers. Since P is an l1 contraction, errors
+//! of different steps add, and N steps err by at most N times max_j g_j and that.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,11 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::chain::{Transitions, exit_rate};
-use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
+use crate::{Error, Result};
 
 /// What the solver must know of the transitions before it can build them: one pass over all of them.
 #[derive(Debug, Clone)]
@@ -32,33 +35,54 @@ pub struct Survey<T> {
     pub rows: Range<usize>,
     /// Entries of each of them in Rᵀ.
     pub lengths: Vec<u32>,
-    /// Their stored exit rates.
+    /// Their stored exit rates, in the unit of `scale`.
     pub exit: Vec<T>,
     /// Rows of every lane of all ranks; empty for a rank alone, which shares them out by the lengths.
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, its diagonal included.
     pub nnz: u64,
-    /// Largest exit rate.
+    /// Largest exit rate, as given.
     pub alpha: f64,
-    /// 1/α as stored: at most the exact quotient, and then taken as exact, so that α is its inverse.
+    /// Factor of all rates that are stored, a power of two: it brings α into [1, 2), unless 1/α overflows.
+    pub scale: f64,
+    /// 1/α in that unit as stored: at most the exact quotient, and then taken as exact, so that α is its inverse.
     pub inverse_alpha: T,
     /// Bound on the l1 error of one step.
     pub step: f64,
 }
 
 impl<T: Real> Survey<T> {
-    /// αt, α being the inverse of the stored 1/α.
-    pub(super) fn lambda(&self, t: f64) -> f64 {
-        t / self.inverse_alpha.wide()
+    /// αt of a finite time, α being the inverse of the stored 1/α.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where that is more than a window is made for: one is some ten square roots wide, and its
+    /// weights are held.
+    pub(crate) fn lambda(&self, t: f64) -> Result<f64> {
+        let lambda = t / self.scale / self.inverse_alpha.wide();
+        if lambda > MOST_ALPHA_T {
+            return Err(Error::Invalid(format!(
+                "time {t:e} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
+            )));
+        }
+        Ok(lambda)
     }
 
-    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside.
-    pub(super) fn rounding(&self, lambda: f64, len: u64) -> f64 {
+    /// The inverse of the largest stored exit rate, in the unit of time.
+    pub fn mean_holding(&self) -> f64 {
+        self.inverse_alpha.wide() * self.scale
+    }
+
+    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
+    /// the last iterate is the one after `steps` steps.
+    pub(super) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
         let u = T::PRECISION.unit_roundoff();
         // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
         // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
-        let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt();
-        self.step * lambda + 2.0 * u + u * len as f64 + drift
+        // What underflows of λ is less than the smallest normal number.
+        let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt()
+            + 2.0 * f64::MIN_POSITIVE;
+        // E min(N, steps) ≤ min(λ, steps).
+        self.step * lambda.min(steps as f64) + 2.0 * u + u * len as f64 + drift
     }
 }
 
@@ -76,6 +100,9 @@ pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions, ranks
     }
     expect_memory(n * (4 + 8 + number), || what)
 }
+
+/// Largest αt: a window's weights take some hundreds of megabytes there.
+const MOST_ALPHA_T: f64 = 1e13;
 
 /// Rows that a thread looks at in one go.
 const ROWS: usize = 4096;
@@ -105,10 +132,12 @@ fn diagonal_of<T: Real>(row: &[(u32, f64)], exact: f64) -> T {
 impl<T: Real> Survey<T> {
     /// Gets to know all rows of `hull`, which includes those that are known.
     pub(super) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
+        let scale = self.scale;
         let exits = |rows: Range<usize>| -> Vec<T> {
             let one = |row: &mut Vec<(u32, f64)>, state: usize| {
                 row.clear();
                 transitions.outgoing(state, row);
+                scale_rates(row, scale);
                 diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r)))
             };
             rows.into_par_iter().with_min_len(ROWS).map_init(Vec::new, one).collect()
@@ -173,8 +202,28 @@ impl Abroad {
     }
 }
 
+/// Multiplies rates by a power of two.
+pub(crate) fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
+    row.iter_mut().for_each(|(_, rate)| *rate *= scale);
+}
+
+/// The power of two that brings a number above 0 into [1, 2); 2¹⁰²² for what is smaller than 2⁻¹⁰²², 1 for 0.
+pub(super) fn scale_of(alpha: f64) -> f64 {
+    // Exponents of doubles are biased by 1023; that of a power of two's inverse lies as far on the other side.
+    let exponent = (alpha.to_bits() >> 52).max(1);
+    match alpha > 0.0 {
+        // 2⁻¹⁰²³ is subnormal.
+        true if exponent == 2046 => f64::from_bits(1 << 51),
+        true => f64::from_bits((2046 - exponent) << 52),
+        false => 1.0,
+    }
+}
+
 /// Surveys the transitions for a run in precision `T`.
-pub fn survey<T: Real>(transitions: &dyn Transitions) -> Survey<T> {
+///
+/// # Errors
+/// [`Error::Invalid`] for an exit rate that is no double.
+pub fn survey<T: Real>(transitions: &dyn Transitions) -> Result<Survey<T>> {
     survey_rows(transitions, 0..transitions.states(), Ranks::ALONE)
 }
 
@@ -183,21 +232,93 @@ pub(super) fn survey_rows<T: Real>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
     ranks: Ranks,
-) -> Survey<T> {
+) -> Result<Survey<T>> {
     let lengths = lengths(transitions, rows.clone());
     let abroad = match ranks.several() && !transitions.whole() {
         true => Some(Abroad::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };
+    let mut exit = vec![T::ZERO; rows.len()];
+    let mut look =
+        |scale: f64| look::<T>(transitions, &rows, &lengths, abroad.as_ref(), &mut exit, scale).over(ranks);
+    let mut found = look(1.0);
+    let alpha = found.exact;
+    if !alpha.is_finite() {
+        return Err(Error::Invalid(format!(
+            "a state's rates add up to more than {:e}, the largest double; give rates per a shorter unit of time",
+            f64::MAX
+        )));
+    }
+    let scale = scale_of(alpha);
+    // Scaling is exact where what is stored stays clear of the ends of the range: the rule, and no second look is needed.
+    let low = T::NEGLIGIBLE.wide();
+    match alpha == 0.0 || (alpha * low <= 1.0 && found.least >= low && found.least * scale >= low) {
+        true => {
+            exit.par_iter_mut().for_each(|rate| *rate = T::of(rate.wide() * scale));
+            (found.stored, found.scaled) = (found.stored * scale, found.scaled * scale);
+        }
+        false => found = look(scale),
+    }
+    let inverse_alpha = inverse_below::<T>(found.stored);
+    let nnz = ranks.sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + found.diagonal);
+    let u = T::PRECISION.unit_roundoff();
+    // Rates that vanish beside α in that unit are among what underflows.
+    let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;
+    // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
+    let step = 1.001 * (found.scaled * inverse_alpha.wide() + 3.0 * u) + underflow;
+    Ok(Survey { rows, lengths, exit, shares: Vec::new(), nnz, alpha, scale, inverse_alpha, step })
+}
+
+/// What a look at all transitions finds.
+#[derive(Clone, Copy)]
+struct Look {
+    /// Largest exit rate as stored, and exact.
+    stored: f64,
+    exact: f64,
+    /// Smallest rate; infinity if there is none.
+    least: f64,
+    /// Largest u·(…)·α + errors of storage: the parts of g_j that 1/α multiplies.
+    scaled: f64,
+    /// States that can be left.
+    diagonal: u64,
+}
+
+impl Look {
+    const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0, diagonal: 0 };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            stored: self.stored.max(other.stored),
+            exact: self.exact.max(other.exact),
+            least: self.least.min(other.least),
+            scaled: self.scaled.max(other.scaled),
+            diagonal: self.diagonal + other.diagonal,
+        }
+    }
+
+    /// Of all ranks, but for the number of states.
+    fn over(self, ranks: Ranks) -> Self {
+        let [stored, exact, scaled] =
+            [self.stored, self.exact, self.scaled].map(|largest| ranks.most(largest));
+        Self { stored, exact, scaled, least: -ranks.most(-self.least), ..self }
+    }
+}
+
+/// Looks at the transitions out of `rows`, their rates multiplied by `scale`, and notes exit rates.
+fn look<T: Real>(
+    transitions: &dyn Transitions,
+    rows: &Range<usize>,
+    lengths: &[u32],
+    abroad: Option<&Abroad>,
+    exit: &mut [T],
+    scale: f64,
+) -> Look {
     let single = T::PRECISION == Precision::F32;
     let u = T::PRECISION.unit_roundoff();
-    let mut exit = vec![T::ZERO; rows.len()];
-    // (largest exit rate, largest u·(…)·α + errors of storage): the parts of g_j that 1/α multiplies.
-    let (stored, exact, scaled, diagonal) = exit
-        .par_chunks_mut(ROWS)
+    exit.par_chunks_mut(ROWS)
         .enumerate()
-        .map_init(Vec::new, |other, (chunk, exit)| {
-            let mut length = |to: usize| match (rows.contains(&to), &abroad) {
+        .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (chunk, exit)| {
+            let mut length = |to: usize| match (rows.contains(&to), abroad) {
                 (true, _) => f64::from(lengths[to - rows.start]),
                 (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
                 (false, None) => {
@@ -206,11 +327,22 @@ pub(super) fn survey_rows<T: Real>(
                     other.len() as f64
                 }
             };
-            let (mut stored, mut exact_largest, mut scaled, mut diagonal) = (0.0f64, 0.0f64, 0.0f64, 0u64);
+            let mut found = Look::NOTHING;
             let first = rows.start + chunk * ROWS;
             transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+                let row = match scale == 1.0 {
+                    true => row,
+                    false => {
+                        scaled.clear();
+                        scaled.extend_from_slice(row);
+                        scale_rates(scaled, scale);
+                        &scaled[..]
+                    }
+                };
                 let out = &mut exit[state - first];
                 let exact = exit_rate(row.iter().map(|&(_, r)| r));
+                // Where the sum overflows its compensation is no number.
+                let exact = if exact.is_nan() { f64::INFINITY } else { exact };
                 *out = diagonal_of(row, exact);
                 let rows: f64 = row.iter().map(|&(to, r)| r * (length(to as usize) + 3.0)).sum();
                 let storage: f64 = match single {
@@ -218,24 +350,20 @@ pub(super) fn survey_rows<T: Real>(
                     false => 0.0,
                 };
                 let own = (out.wide() - exact).abs() + 2.0 * f64::EPSILON * exact;
-                stored = stored.max(out.wide());
-                exact_largest = exact_largest.max(exact);
-                scaled = scaled.max(u * (rows + 6.0 * exact) + storage + own);
-                diagonal += u64::from(exact > 0.0);
+                found = found.and(Look {
+                    stored: out.wide(),
+                    exact,
+                    least: row.iter().fold(f64::INFINITY, |least, &(_, r)| least.min(r)),
+                    scaled: u * (rows + 6.0 * exact) + storage + own,
+                    diagonal: u64::from(exact > 0.0),
+                });
             });
-            (stored, exact_largest, scaled, diagonal)
+            found
         })
-        .reduce(|| (0.0, 0.0, 0.0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1), a.2.max(b.2), a.3 + b.3));
-
-    let [stored, exact, scaled] = [stored, exact, scaled].map(|largest| ranks.most(largest));
-    let inverse_alpha = inverse_below::<T>(stored);
-    let nnz = ranks.sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + diagonal);
-    // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
-    let step = 1.001 * (scaled * inverse_alpha.wide() + 3.0 * u);
-    Survey { rows, lengths, exit, shares: Vec::new(), nnz, alpha: exact, inverse_alpha, step }
+        .reduce(|| Look::NOTHING, Look::and)
 }
 
-/// The largest number of the precision that is at most 1/rate; 0 for a rate of 0.
+/// The largest number of the precision that is at most 1/rate, for a rate in [2⁻⁵², 4]; 0 for a rate of 0.
 fn inverse_below<T: Real>(rate: f64) -> T {
     if rate == 0.0 {
         return T::ZERO;
@@ -254,7 +382,7 @@ mod tests {
 
     #[test]
     fn the_stored_inverse_never_exceeds_the_exact_one() {
-        for rate in [3.0, 26.0, 53.8, 49.0, 1e-300, 7e100, 0.1, 201.0] {
+        for rate in [1.0, 1.3, 1.9999999999999998, 2.0 / 3.0, 1e-15] {
             let inverse = inverse_below::<f64>(rate);
 
             assert!(inverse.mul_add(rate, -1.0) <= 0.0, "{rate}");

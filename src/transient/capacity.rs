@@ -207,7 +207,7 @@ fn look<T: Real>(
 ) -> Result<Look> {
     let real = T::PRECISION.bytes();
     let region = lane.host(|| Region::new(transitions, 0, rows));
-    let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE));
+    let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
     let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
     let alone = std::slice::from_ref(&region);
     let need = with_source(lane, transitions, &survey, &layout, &region, (alone, 1), |source| {
@@ -218,12 +218,7 @@ fn look<T: Real>(
 }
 
 /// The run of `count` ranks of which some were looked at.
-fn predicted(
-    looked: Vec<(usize, Look, Work)>,
-    count: usize,
-    swap: Swap,
-    options: &Options,
-) -> ManyRanks {
+fn predicted(looked: Vec<(usize, Look, Work)>, count: usize, swap: Swap, options: &Options) -> ManyRanks {
     let hops = match options.how().hops {
         Some(hops) => hops,
         None => hops::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), swap),
@@ -325,24 +320,22 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
         plan: split.plan,
         hops: split.hops,
         exchange: split.path,
-        terms: terms(&survey, problem, options),
+        terms: terms(&survey, problem, options)?,
         step,
     })
 }
 
-fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Option<u64> {
-    if survey.alpha == 0.0 {
-        return Some(0);
+fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Result<Option<u64>> {
+    if problem.times.iter().any(|t| t.is_infinite()) && survey.alpha > 0.0 {
+        return Ok(None);
     }
-    let lambdas = problem.times.iter().map(|&t| survey.lambda(t));
-    match options.method {
-        _ if problem.times.iter().any(|t| t.is_infinite()) => None,
-        Method::Subdivided { theta } => {
-            Some(lambdas.map(|lambda| subdivided::terms(survey, options.epsilon, theta, lambda)).sum())
-        }
-        Method::Sweep => {
-            let last = |lambda: f64| windows(survey, options.epsilon, lambda).0;
-            lambdas.map(|lambda| if lambda > 0.0 { last(lambda).right } else { 0 }).max()
+    let (mut sum, mut last) = (0, 0);
+    for &t in problem.times.iter().filter(|&&t| t > 0.0 && survey.alpha > 0.0) {
+        let lambda = survey.lambda(t)?;
+        match options.method {
+            Method::Subdivided { theta } => sum += subdivided::terms(survey, options.epsilon, theta, lambda)?,
+            Method::Sweep => last = windows(survey, options.epsilon, lambda).0.right.max(last),
         }
     }
+    Ok(Some(sum + last))
 }

@@ -179,6 +179,14 @@ impl Initial {
         self.probabilities_of(0..n, n)
     }
 
+    /// Bound on the l1 error of the probabilities as numbers: a third is none.
+    pub(crate) fn rounding(&self) -> f64 {
+        match self {
+            Self::Uniform(among) if !among.len().is_power_of_two() => 0.5 * f64::EPSILON,
+            _ => 0.0,
+        }
+    }
+
     /// Those of some states; all are checked.
     pub(crate) fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {

@@ -24,6 +24,32 @@ pub(super) struct Classes {
     pub(super) reached: Vec<bool>,
 }
 
+impl Classes {
+    /// Those of a chain whose transitions are all known here.
+    pub(super) fn new(transitions: &dyn Transitions, initial: &[f64], probable: &[f64]) -> Self {
+        let reached = reachable(transitions, initial);
+        let representatives = tarjan(transitions, &reached, probable);
+        Self { representatives, reached }
+    }
+
+    /// The class of each state that lies in one, by its place among the representatives.
+    pub(super) fn of_states(&self, transitions: &dyn Transitions) -> Vec<Option<usize>> {
+        let mut class = vec![None; transitions.states()];
+        let mut row = Vec::new();
+        for (place, &representative) in self.representatives.iter().enumerate() {
+            let mut open = vec![representative];
+            while let Some(state) = open.pop() {
+                if class[state].replace(place).is_none() {
+                    row.clear();
+                    transitions.outgoing(state, &mut row);
+                    open.extend(row.iter().map(|&(to, _)| to as usize));
+                }
+            }
+        }
+        class
+    }
+}
+
 /// Which way transitions are followed.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -52,9 +78,7 @@ impl<'a> Known<'a> {
     /// which state stands for a class.
     pub(super) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
         if !self.ranks.several() {
-            let reached = reachable(self.transitions, initial);
-            let representatives = tarjan(self.transitions, &reached, probable);
-            return Classes { representatives, reached };
+            return Classes::new(self.transitions, initial, probable);
         }
         let mut reached = vec![false; self.rows.len()];
         let begin = (0..initial.len()).filter(|&i| initial[i] > 0.0);
@@ -276,6 +300,10 @@ mod tests {
         let mut found = tarjan(&chain, &[true; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
         found.sort_unstable();
         assert_eq!(found, [3, 4, 6], "the more probable of 2 and 3");
+        let classes = Classes::new(&chain, &[1.0 / 7.0; 7], &[0.0, 0.0, 0.1, 0.2, 0.0, 0.0, 0.0]);
+        let class = classes.of_states(&chain);
+        assert_eq!((0..7).filter(|&s| class[s].is_some()).collect::<Vec<_>>(), [2, 3, 4, 6]);
+        assert!(class[2] == class[3] && class[4] != class[2] && class[6] != class[4]);
 
         let reached = reachable(&chain, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(tarjan(&chain, &reached, &[0.5; 7]).len(), 1, "4 and 6 are not reached from 2");

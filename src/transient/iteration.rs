@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Steps of one launch of the kernel for small chains: long against a launch, short against [`crate::lane::PIECE`].
 const SMALL_STEPS: u64 = 512;
 /// Steps are numbered in 32 bits on a device.
-const MOST_STEPS: u64 = u32::MAX as u64 - 1;
+pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
 /// Elements of the rewards' partial sums that are held on a device.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
@@ -70,18 +70,19 @@ pub(crate) struct Iteration<'a, T> {
 }
 
 impl<'a, T: Real> Iteration<'a, T> {
+    /// Of each reward the values, and the power of two that they are multiplied by.
     pub(crate) fn new(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
         inverse_alpha: T,
-        rewards: &[&[f64]],
+        rewards: &[(&[f64], f64)],
         progress: (u64, u64),
     ) -> Result<Self> {
         let mut vectors = Vec::new();
-        for reward in rewards {
+        for (reward, scale) in rewards {
             let mut own = Vec::new();
             for part in &parts.parts {
-                let values: Vec<T> = reward[parts.own(part)].iter().map(|&r| T::of(r)).collect();
+                let values: Vec<T> = reward[parts.own(part)].iter().map(|&r| T::of(r * scale)).collect();
                 own.push(lanes[part.lane].alloc_with("a reward", &values)?);
             }
             vectors.push(own);

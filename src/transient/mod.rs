@@ -104,6 +104,7 @@ pub mod chain;
 pub mod checkpoint;
 mod classes;
 pub mod csr;
+mod elimination;
 mod exchange;
 mod hops;
 pub(crate) mod iteration;

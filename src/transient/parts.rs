@@ -11,7 +11,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::bound::Survey;
+use super::bound::{Survey, scale_rates};
 use super::chain::Transitions;
 use super::kernels::{GATHER, SWEEP_ROWS};
 use super::matrix::{Chunk, MatrixInfo, Source};
@@ -409,6 +409,7 @@ pub(super) fn with_source<T: Real, R>(
         Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
         transitions.incoming(region.computed.start + row, entries);
+        scale_rates(entries, survey.scale);
         if region.len() > region.rows.len() {
             for (column, _) in entries {
                 *column = region.local(*column);

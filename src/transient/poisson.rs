@@ -188,6 +188,12 @@ impl Window {
 }
 
 impl Weights {
+    /// P(N > right), and a bound of the error of that.
+    pub fn above(&self) -> (f64, f64) {
+        // A relative excess of some 10⁻¹³, which the module's head derives; what has underflowed is not known so well.
+        (self.above, 1e-11 * self.above + f64::MIN_POSITIVE)
+    }
+
     /// P(N > k) for k = left−1, left, …, right: one value more than there are weights. Cumulative rewards are
     /// (1/α) Σ_k P(N > k) c_k over the terms' rewards c_k; terms before `left` have a P(N > k) between the first value
     /// and 1.

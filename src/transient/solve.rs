@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::bound::{Survey, expect_room, survey, survey_rows};
+use super::bound::{Survey, expect_room, scale_of, survey, survey_rows};
 use super::chain::{Initial, Reward, Transitions, add_rates};
 use super::checkpoint::{Checkpoint, Keeper};
 use super::iteration::Iteration;
@@ -126,6 +126,14 @@ impl Bound {
     pub fn total(&self) -> f64 {
         self.truncation + self.steady_state + self.rounding
     }
+
+    /// The same with a sum of at most 2: no two distributions differ by more.
+    fn capped(self) -> Self {
+        // A bound that is no number is none.
+        let truncation = self.truncation.min(2.0);
+        let steady_state = self.steady_state.min(2.0 - truncation);
+        Self { truncation, steady_state, rounding: self.rounding.min(2.0 - truncation - steady_state) }
+    }
 }
 
 /// A reward's expectations at one time.
@@ -141,7 +149,7 @@ pub struct RewardValue {
 }
 
 /// What is known of one time.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct TimeResult {
     /// The time; `null` in JSON where it is infinite.
     pub time: f64,
@@ -153,6 +161,8 @@ pub struct TimeResult {
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
+    /// How the probabilities contradict the bound, if they do; it is then not met.
+    pub contradiction: Option<String>,
     /// Expectations of rewards.
     pub rewards: Vec<RewardValue>,
 }
@@ -189,6 +199,8 @@ pub struct Solution {
     pub alpha: f64,
     /// Multiplications.
     pub terms: u64,
+    /// States that were eliminated for the steady state; 0 where it was iterated.
+    pub eliminated: usize,
     /// The matrix as stored.
     pub matrix: MatrixInfo,
     /// Order of the states inside.
@@ -289,9 +301,6 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Largest αt: a window's weights take some hundreds of megabytes there.
-const MOST_ALPHA_T: f64 = 1e13;
-
 /// A chain built on its lane, and what the methods share.
 pub(crate) struct Built<'a, T> {
     pub(crate) lanes: &'a [Lane],
@@ -302,18 +311,8 @@ pub(crate) struct Built<'a, T> {
     pub(crate) parts: Parts<T>,
     /// Of this rank's rows.
     pub(crate) initial: Vec<f64>,
-}
-
-impl<T: Real> Built<'_, T> {
-    /// αt, α being the inverse of the stored 1/α.
-    pub(crate) fn lambda(&self, t: f64) -> f64 {
-        self.survey.lambda(t)
-    }
-
-    /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside.
-    pub(super) fn rounding(&self, lambda: f64, len: u64) -> f64 {
-        self.survey.rounding(lambda, len)
-    }
+    /// Error of the initial probabilities as numbers.
+    pub(crate) initial_error: f64,
 }
 
 fn solve_in<T: Real>(
@@ -355,20 +354,22 @@ fn solve_in<T: Real>(
         nnz: survey.nnz,
         alpha: survey.alpha,
         terms: 0,
+        eliminated: 0,
         matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
         order: Order::Natural,
         times: Vec::new(),
         device_bytes: 0,
         seconds,
     };
-    let mut mass = vec![None; problem.times.len()];
+    let (initial_error, initial_mass) = (problem.initial.rounding(), total(&initial, ranks));
+    let mut seen = vec![None; problem.times.len()];
     let mut handed_over = Duration::ZERO;
-    let mut observer = Masses { ranks, inner: observer, mass: &mut mass, spent: &mut handed_over };
+    let mut observer = LastLook { ranks, inner: observer, seen: &mut seen, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
     let mut times: Vec<Option<TimeResult>> =
-        problem.times.iter().map(|&t| still(t).then(|| at_rest(t))).collect();
+        problem.times.iter().map(|&t| still(t).then(|| at_rest(t, initial_error))).collect();
     for (i, time) in times.iter_mut().enumerate() {
         if let Some(time) = time {
             time.rewards = rest_rewards(problem, &initial, ranks, problem.times[i]);
@@ -394,7 +395,7 @@ fn solve_in<T: Real>(
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut built = Built { lanes, problem, options, survey, parts, initial };
+        let mut built = Built { lanes, problem, options, survey, parts, initial, initial_error };
         built.survey.lengths = Vec::new();
         built.survey.exit = Vec::new();
         let at = Instant::now();
@@ -412,9 +413,10 @@ fn solve_in<T: Real>(
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            let terms = stationary::run(&built, &infinite, &mut times, &mut observer, keeper)?;
+            let (terms, eliminated) = stationary::run(&built, &infinite, &mut times, &mut observer, keeper)?;
             keeper.ended(terms);
             solution.terms += terms;
+            solution.eliminated = eliminated;
         }
         let (up, down) = transfers(lanes);
         (seconds.upload, seconds.download) = (up - up_before, down - down_before);
@@ -425,13 +427,18 @@ fn solve_in<T: Real>(
     }
     solution.times = times.into_iter().flatten().collect();
     assert_eq!(solution.times.len(), problem.times.len(), "every time was served");
-    for (time, mass) in solution.times.iter_mut().zip(mass) {
-        time.mass = mass;
+    for (time, seen) in solution.times.iter_mut().zip(seen) {
+        expect_numbers(time)?;
+        time.bound = time.bound.capped();
+        if let Some(Seen { mass, least }) = seen {
+            time.mass = Some(mass);
+            time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
+        }
         let (worst, bound) = (&mut solution.bound, &time.bound);
         worst.truncation = worst.truncation.max(bound.truncation);
         worst.steady_state = worst.steady_state.max(bound.steady_state);
         worst.rounding = worst.rounding.max(bound.rounding);
-        if bound.total() > options.epsilon || bound.total().is_nan() {
+        if bound.total() > options.epsilon || time.contradiction.is_some() {
             solution.status = Status::NotMet;
         }
     }
@@ -448,7 +455,7 @@ pub(super) fn surveyed<T: Real>(
     ranks: Ranks,
 ) -> Result<Survey<T>> {
     if !ranks.several() {
-        let mut survey = lanes[0].host(|| survey::<T>(transitions));
+        let mut survey = lanes[0].host(|| survey::<T>(transitions))?;
         survey.shares = share(lanes, transitions, Some(&survey.lengths), T::PRECISION.bytes(), ranks)?;
         return Ok(survey);
     }
@@ -458,7 +465,7 @@ pub(super) fn surveyed<T: Real>(
     let rows = rows_of(&shares, before, lanes.len());
     transitions.settle(&rows);
     // Sums over ranks are made by the thread that asked, not in a lane's.
-    Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks) })
+    Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks)? })
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.
@@ -467,44 +474,88 @@ fn transfers(lanes: &[Lane]) -> (f64, f64) {
     all.fold((0.0, 0.0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
 }
 
-/// Notes the mass of each result on its way to the observer.
-struct Masses<'a> {
+/// What was seen of a result.
+#[derive(Clone, Copy)]
+struct Seen {
+    mass: f64,
+    /// Its smallest element, before it was made one of at least 0.
+    least: f64,
+}
+
+/// Looks at each result on its way to the observer.
+struct LastLook<'a> {
     ranks: Ranks,
     inner: &'a mut dyn Observer,
-    mass: &'a mut [Option<f64>],
+    seen: &'a mut [Option<Seen>],
     /// Time that this took.
     spent: &'a mut Duration,
 }
 
-impl Observer for Masses<'_> {
+impl Observer for LastLook<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         self.inner.progress(done, all)
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
-        let mut sum = [0.0; 2];
-        self.ranks.relay(&mut sum, |sum| {
-            let mut state = [sum[0], sum[1]];
-            add_rates(&mut state, probabilities.iter().copied());
-            sum.copy_from_slice(&state);
-        });
-        self.mass[index] = Some(sum[0] + sum[1]);
-        self.inner.result(index, probabilities)?;
+        let here = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
+        // Rounding can take a probability below 0; 0 is nearer to what it should be.
+        let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
+        let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
+        self.seen[index] = Some(Seen { mass, least: -self.ranks.most(-here) });
+        self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
         *self.spent += from.elapsed();
         Ok(())
     }
 }
 
-fn at_rest(time: f64) -> TimeResult {
-    TimeResult {
-        time,
-        alpha_t: 0.0,
-        window: (0, 0),
-        bound: Bound::default(),
-        mass: None,
-        rewards: Vec::new(),
+/// The sum of all ranks' values, in the order of states.
+pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
+    let mut sum = [0.0; 2];
+    ranks.relay(&mut sum, |sum| {
+        let mut state = [sum[0], sum[1]];
+        add_rates(&mut state, values.iter().copied());
+        sum.copy_from_slice(&state);
+    });
+    sum[0] + sum[1]
+}
+
+/// How probabilities contradict a bound on their l1 error, if they do: what they add up to is that of the beginning, and
+/// none is below 0.
+fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> Option<String> {
+    // What sums round by.
+    let bound = bound + 4.0 * f64::EPSILON;
+    if !mass.is_finite() {
+        Some("a probability is no number".to_owned())
+    } else if (mass - initial).abs() > bound {
+        Some(format!("the probabilities add up to {mass}, at the beginning to {initial}"))
+    } else if -least > bound {
+        Some(format!("a probability is {least:e}"))
+    } else {
+        None
     }
+}
+
+/// An error where a reward at a finite time is no double.
+fn expect_numbers(time: &TimeResult) -> Result<()> {
+    for reward in time.rewards.iter().filter(|_| time.time.is_finite()) {
+        for (what, value) in [("expected", reward.instantaneous), ("accumulated", reward.cumulative)] {
+            if !value.is_finite() {
+                return Err(Error::Invalid(format!(
+                    "the {what} reward '{}' at time {:e} is above {:e}, the largest double; give its values in a larger \
+                     unit",
+                    reward.name,
+                    time.time,
+                    f64::MAX
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn at_rest(time: f64, rounding: f64) -> TimeResult {
+    TimeResult { time, bound: Bound { rounding, ..Bound::default() }, ..TimeResult::default() }
 }
 
 fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) -> Vec<RewardValue> {
@@ -526,7 +577,7 @@ pub(super) fn windows<T: Real>(survey: &Survey<T>, epsilon: f64, lambda: f64) ->
     // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
     // nothing the bound cannot be met, and half of ε is as good as any share.
     let len = 12.0 * lambda.sqrt() + 64.0;
-    let left = epsilon - survey.rounding(lambda, len as u64);
+    let left = epsilon - survey.rounding(lambda, len as u64, u64::MAX);
     let left = if left > 0.0 { left } else { 0.5 * epsilon };
     let share = if lambda > 256.0 { 0.8 } else { 0.999 };
     (Window::new(lambda, share * left), (1.0 - share) * left)
@@ -543,20 +594,15 @@ pub(crate) fn sweep<T: Real>(
     let (problem, epsilon) = (built.problem, built.options.epsilon);
     let mut planned = Vec::with_capacity(which.len());
     for &index in which {
-        let t = problem.times[index];
-        let lambda = built.lambda(t);
-        // A window is some ten square roots wide, and its weights are held.
-        if lambda > MOST_ALPHA_T {
-            return Err(Error::Invalid(format!(
-                "time {t} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
-            )));
-        }
+        let lambda = built.survey.lambda(problem.times[index])?;
         let (window, steady_allowance) = windows(&built.survey, epsilon, lambda);
         let weights = window.weights();
         planned.push(Planned {
             index,
             lambda,
             tails: if problem.rewards.is_empty() { Vec::new() } else { weights.tails() },
+            steps: weights.left + weights.values.len() as u64,
+            truncation: weights.truncation,
             weights,
             steady_allowance,
             steady_state: 0.0,
@@ -568,7 +614,12 @@ pub(crate) fn sweep<T: Real>(
     planned.sort_by_key(|time| time.weights.left);
     let mut resumed = keeper.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
-    let rewards: Vec<&[f64]> = problem.rewards.iter().map(|r| &r.values[..]).collect();
+    // Scaled by powers of two, as rates are.
+    let scale =
+        |r: &Reward| scale_of(built.parts.ranks.most(r.values.iter().fold(0.0, |most, v| v.abs().max(most))));
+    let scales: Vec<f64> = problem.rewards.iter().map(scale).collect();
+    let rewards: Vec<(&[f64], f64)> =
+        problem.rewards.iter().zip(&scales).map(|(r, &scale)| (&r.values[..], scale)).collect();
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
@@ -603,7 +654,7 @@ pub(crate) fn sweep<T: Real>(
                     ..time
                 });
             } else {
-                let result = finish(built, &time);
+                let result = finish(built, &time, &scales);
                 keeper.finished(time.index, &result);
                 times[time.index] = Some(result);
             }
@@ -613,27 +664,34 @@ pub(crate) fn sweep<T: Real>(
     Ok(terms)
 }
 
-fn finish<T: Real>(built: &Built<'_, T>, time: &Planned) -> TimeResult {
-    let inverse_alpha = built.survey.inverse_alpha.wide();
+fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
+    let holding = built.survey.mean_holding();
     let (left, len) = (time.weights.left, time.weights.values.len() as u64);
     // Masses that weights were divided by are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 => 0.0,
     };
-    let rewards = built.problem.rewards.iter().zip(&time.rewards).map(|(r, &(instantaneous, cumulative))| {
-        RewardValue { name: r.name.clone(), instantaneous, cumulative: cumulative * inverse_alpha }
-    });
+    let rewards = built.problem.rewards.iter().zip(&time.rewards).zip(scales).map(
+        |((r, &(instantaneous, cumulative)), scale)| RewardValue {
+            name: r.name.clone(),
+            instantaneous: instantaneous / scale,
+            cumulative: cumulative * holding / scale,
+        },
+    );
     TimeResult {
         time: built.problem.times[time.index],
         alpha_t: time.lambda,
         window: (left, left + len - 1),
         bound: Bound {
-            truncation: time.weights.truncation,
+            truncation: time.truncation,
             steady_state: time.steady_state,
-            rounding: built.rounding(time.lambda, len) + time.weights.rounding + measured,
+            rounding: built.survey.rounding(time.lambda, len, time.steps)
+                + time.weights.rounding
+                + measured
+                + built.initial_error,
         },
-        mass: None,
         rewards: rewards.collect(),
+        ..TimeResult::default()
     }
 }

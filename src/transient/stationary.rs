@@ -12,16 +12,19 @@
 //! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
 //! soon; the empty state of a saturated queue is not in a lifetime.
 //!
+//! A small chain is not iterated for long: its states are [eliminated](super::elimination) before more multiplications are
+//! done than that costs, at once where these are fewer than the first sweep takes.
+//!
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
 use serde::{Deserialize, Serialize};
 
-use super::chain::add_rates;
 use super::checkpoint::{Keeper, Phase};
 use super::classes::{Classes, Known};
+use super::elimination;
 use super::iteration::Iteration;
 use super::meeting::expected_steps;
-use super::solve::{Bound, Built, Observer, RewardValue, TimeResult};
+use super::solve::{Bound, Built, Observer, RewardValue, TimeResult, total};
 use crate::Result;
 use crate::kernel::Real;
 
@@ -86,13 +89,89 @@ impl StationaryState {
     }
 }
 
+/// Serves the infinite times; returns the number of multiplications and of states that were eliminated.
 pub(super) fn run<T: Real>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     keeper: &mut Keeper<'_>,
-) -> Result<u64> {
+) -> Result<(u64, usize)> {
+    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let n = transitions.states();
+    // Multiplications beyond which elimination is cheaper.
+    let worth = elimination::worth(n, built.survey.nnz);
+    let mut found = (Vec::new(), Bound::default(), 0);
+    let mut eliminated = 0;
+    let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
+    if !first {
+        found = iterate(built, worth.unwrap_or(MOST_STEPS), observer, keeper)?;
+    }
+    if first || (worth.is_some() && found.1.total() > built.options.epsilon) {
+        if let Some((limit, bound)) = eliminate(built, observer)? {
+            (found.0, found.1, eliminated) = (limit, bound, n);
+        } else if first {
+            found = iterate(built, MOST_STEPS, observer, keeper)?;
+        }
+    }
+    let (limit, bound, terms) = found;
+    for &index in which {
+        let rewards = built.problem.rewards.iter().map(|r| {
+            let mut sum = [0.0];
+            ranks.relay(&mut sum, |sum| r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
+            let [instantaneous] = sum;
+            // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
+            // and which, the limit does not tell.
+            let most = ranks.most(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
+            let error = bound.total() * most;
+            let cumulative =
+                if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
+            RewardValue { name: r.name.clone(), instantaneous, cumulative }
+        });
+        let result = TimeResult {
+            time: built.problem.times[index],
+            alpha_t: f64::INFINITY,
+            window: (0, terms),
+            bound,
+            rewards: rewards.collect(),
+            ..TimeResult::default()
+        };
+        keeper.finished(index, &result);
+        times[index] = Some(result);
+        if built.problem.vectors {
+            observer.result(index, &limit)?;
+            keeper.delivered(index, &limit);
+        }
+    }
+    Ok((terms, eliminated))
+}
+
+/// The limit of this rank's states by elimination, which every rank does by itself.
+fn eliminate<T: Real>(
+    built: &Built<'_, T>,
+    observer: &mut dyn Observer,
+) -> Result<Option<(Vec<f64>, Bound)>> {
+    let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
+    let n = transitions.states();
+    transitions.settle(&(0..n));
+    let initial: Vec<f64> = ranks.all(&built.initial).concat();
+    let classes = Classes::new(transitions, &initial, &initial);
+    let mut check = || ranks.agree(observer.progress(0, 0));
+    let found = elimination::limit(transitions, built.survey.scale, &initial, &classes, &mut check)?;
+    transitions.settle(rows);
+    Ok(found.map(|(limit, rounding)| {
+        let rounding = rounding + built.initial_error;
+        (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
+    }))
+}
+
+/// The last iterate of a sweep that ends at the steady state or after `most` multiplications, its bound, and their number.
+fn iterate<T: Real>(
+    built: &Built<'_, T>,
+    most: u64,
+    observer: &mut dyn Observer,
+    keeper: &mut Keeper<'_>,
+) -> Result<(Vec<f64>, Bound, u64)> {
     let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
@@ -129,7 +208,8 @@ pub(super) fn run<T: Real>(
             let known = Known::new(transitions, ranks, built.parts.rows.clone());
             let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
             let (targets, observed) = (&representatives, &mut *observer);
-            let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16);
+            let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16).min(most);
+            let alpha = alpha / built.survey.scale;
             let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
             // Sums over ranks are made by the thread that asked, not in a lane's.
             let meeting = if ranks.several() { bound() } else { built.lanes[0].host(bound) };
@@ -145,59 +225,30 @@ pub(super) fn run<T: Real>(
     // What a step's own rounding does to the residual cannot be iterated away.
     let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.survey.step);
     let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
-    // A distance that no longer falls has reached rounding.
-    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < MOST_STEPS) {
+    // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
+    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < most) {
         keeper.offer(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, keeper)?;
-        s.stalled = if s.distance < 0.999 * s.best { 0 } else { s.stalled + 1 };
+        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.survey.step;
+        s.stalled = if falls { 0 } else { s.stalled + 1 };
         s.best = s.best.min(s.distance);
     }
     let steady_state = bound_of(s.distance);
     let terms = iteration.steps();
     let mut limit = iteration.newest()?;
-    // The mass has drifted with rounding by a measured amount; the limit's is 1.
-    let mut mass = [0.0; 2];
-    ranks.relay(&mut mass, |mass| {
-        let mut state = [mass[0], mass[1]];
-        add_rates(&mut state, limit.iter().copied());
-        mass.copy_from_slice(&state);
-    });
-    let mass = mass[0] + mass[1];
-    limit.iter_mut().for_each(|p| *p /= mass);
+    // The mass has drifted with rounding by a measured amount; the limit's is that of the beginning.
+    let (mass, initial) = (total(&limit, ranks), total(&built.initial, ranks));
+    limit.iter_mut().for_each(|p| *p = *p / mass * initial);
     // One closed class: the limit does not depend on the way there, only on the last residual. Several: rounding
     // on the way shifted mass between them.
     let on_the_way = match classes {
         1 => 0.0,
         _ => (built.survey.step * terms as f64).min(2.0),
     };
-    let rounding = floor + on_the_way + 2.0 * (mass - 1.0).abs() + 4.0 * T::PRECISION.unit_roundoff();
-    for &index in which {
-        let rewards = built.problem.rewards.iter().map(|r| {
-            let mut sum = [0.0];
-            ranks.relay(&mut sum, |sum| r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
-            let [instantaneous] = sum;
-            // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
-            // and which, the limit does not tell.
-            let most = ranks.most(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
-            let error = (steady_state + rounding) * most;
-            let cumulative =
-                if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
-            RewardValue { name: r.name.clone(), instantaneous, cumulative }
-        });
-        let result = TimeResult {
-            time: built.problem.times[index],
-            alpha_t: f64::INFINITY,
-            window: (0, terms),
-            bound: Bound { truncation: 0.0, steady_state, rounding },
-            mass: None,
-            rewards: rewards.collect(),
-        };
-        keeper.finished(index, &result);
-        times[index] = Some(result);
-        if built.problem.vectors {
-            observer.result(index, &limit)?;
-            keeper.delivered(index, &limit);
-        }
-    }
-    Ok(terms)
+    let rounding = floor
+        + on_the_way
+        + 2.0 * (mass - initial).abs()
+        + 4.0 * T::PRECISION.unit_roundoff()
+        + built.initial_error;
+    Ok((limit, Bound { truncation: 0.0, steady_state, rounding }, terms))
 }

@@ -8,7 +8,7 @@
 use super::bound::Survey;
 use super::checkpoint::{Keeper, Phase};
 use super::exchange::Stage;
-use super::iteration::Sum;
+use super::iteration::{MOST_STEPS, Sum};
 use super::kernels::{ADD, SCALE};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
@@ -28,7 +28,7 @@ fn largest_theta(precision: Precision) -> f64 {
 /// The number of intervals, and the terms of each.
 fn intervals<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> (f64, Window) {
     let intervals = (lambda / theta).ceil().max(1.0);
-    let share = (epsilon - survey.rounding(lambda, 3 * lambda as u64)).max(0.5 * epsilon);
+    let share = (epsilon - survey.rounding(lambda, 3 * lambda as u64, u64::MAX)).max(0.5 * epsilon);
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
 }
 
@@ -43,9 +43,19 @@ pub(super) struct SubdividedState {
 }
 
 /// Multiplications for one time.
-pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> u64 {
+///
+/// # Errors
+/// [`Error::Invalid`] for more than a sweep would take: nothing ends this method early.
+pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> Result<u64> {
     let (intervals, window) = intervals(survey, epsilon, theta, lambda);
-    intervals as u64 * window.right
+    let terms = intervals * window.right as f64;
+    if terms > MOST_STEPS as f64 {
+        return Err(Error::Invalid(format!(
+            "the subdivided method would take {terms:.1e} multiplications, at most {MOST_STEPS} are done; use --method \
+             sweep or a shorter time"
+        )));
+    }
+    Ok(terms as u64)
 }
 
 pub(crate) fn run<T: Real>(
@@ -67,6 +77,9 @@ pub(crate) fn run<T: Real>(
         return Err(Error::Invalid(
             "the subdivided method computes no rewards; use --method sweep".to_owned(),
         ));
+    }
+    for &index in which {
+        terms(&built.survey, built.options.epsilon, theta, built.survey.lambda(built.problem.times[index])?)?;
     }
     let (lanes, parts, precision) = (built.lanes, &built.parts, T::PRECISION);
     let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
@@ -99,7 +112,7 @@ pub(crate) fn run<T: Real>(
     };
     for &index in which {
         let t = built.problem.times[index];
-        let lambda = built.lambda(t);
+        let lambda = built.survey.lambda(t)?;
         let (intervals, window) = intervals(&built.survey, built.options.epsilon, theta, lambda);
         let each = lambda / intervals;
         let last = window.right;
@@ -165,14 +178,14 @@ pub(crate) fn run<T: Real>(
         keeper.delivered(index, &result);
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
         let u = precision.unit_roundoff();
-        let rounding = built.rounding(lambda, 0) + u * intervals * (3.0 * last as f64 + 4.0);
+        let rounding = built.survey.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
         let result = TimeResult {
             time: t,
             alpha_t: lambda,
             window: (0, last),
             bound: Bound { truncation: intervals * window.truncation(), steady_state: 0.0, rounding },
-            mass: None,
             rewards: Vec::new(),
+            ..TimeResult::default()
         };
         keeper.finished(index, &result);
         times[index] = Some(result);

@@ -32,6 +32,10 @@ pub(super) struct Planned {
     pub(super) steady_allowance: f64,
     /// Bound of the steady-state stop, if one happened.
     pub(super) steady_state: f64,
+    /// Steps that its iterates took, at most.
+    pub(super) steps: u64,
+    /// Bound of the mass that is left out.
+    pub(super) truncation: f64,
     /// Σ w_k |m_k − 1| of the masses that weights were divided by.
     pub(super) normalisation: f64,
     /// (instantaneous, cumulative·α) of each reward.
@@ -82,6 +86,8 @@ pub(super) struct SweepState {
 struct Changed {
     index: usize,
     steady_state: f64,
+    steps: u64,
+    truncation: f64,
     normalisation: f64,
     rewards: Vec<(f64, f64)>,
 }
@@ -182,6 +188,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         iteration.resume(state.steps, &values[0])?;
         for (time, kept) in planned.iter_mut().zip(state.planned) {
             time.steady_state = kept.steady_state;
+            (time.steps, time.truncation) = (kept.steps, kept.truncation);
             time.normalisation = kept.normalisation;
             time.rewards = kept.rewards;
         }
@@ -213,6 +220,8 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         let kept = |time: &Planned| Changed {
             index: time.index,
             steady_state: time.steady_state,
+            steps: time.steps,
+            truncation: time.truncation,
             normalisation: time.normalisation,
             rewards: time.rewards.clone(),
         };
@@ -457,8 +466,12 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             };
             let time = &mut self.planned[o.place];
             time.steady_state = distance * expected_excess(time.lambda, k - 1);
+            time.steps = k;
             let ahead = k.saturating_sub(time.weights.left) as usize;
-            let rest: f64 = time.weights.values[ahead..].iter().rev().sum();
+            // What lies beyond the window belongs to this iterate, too.
+            let (beyond, doubt) = time.weights.above();
+            let rest = time.weights.values[ahead..].iter().rev().fold(beyond, |sum, weight| sum + weight);
+            time.truncation = (time.truncation - beyond).max(0.0) + doubt;
             time.normalisation += rest * (mass - 1.0).abs();
             if !rewards.is_empty() {
                 // P(N > j) summed over j ≥ k: 1 each up to the window, then the tails.

@@ -52,7 +52,7 @@ impl Prepared {
         for &k in jobs.seed_chains {
             let chain = built_in(&format!("wlan:{k},6"))?;
             watch(&format!("{}: what others are held against", chain.name))?;
-            let inverse = cpu[0].host(|| survey::<f64>(&*chain.transitions)).inverse_alpha;
+            let inverse = cpu[0].host(|| survey::<f64>(&*chain.transitions))?.mean_holding();
             // Those of the short runs of a `Row`, and the table's own.
             let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
             seeds.push(Seed { chain, k, reference });

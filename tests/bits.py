@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Hashes of what kolmo prints for some hundred commands, to see that a change moves no bit.
+
+usage: bits.py [--kolmo PATH] [--devices cpu,wgpu:0] [--mpirun] > FILE    # before and after; then compare the files
+
+A line is the first 16 digits of a SHA-256 of stdout and of the exit code, and the command. Needs only the standard library.
+"""
+import argparse, hashlib, os, shutil, subprocess, sys, tempfile
+
+p = argparse.ArgumentParser()
+p.add_argument("--kolmo", default="target/release/kolmo")
+p.add_argument("--devices", default="cpu,wgpu:0", help="devices that commands are run on, each by itself")
+p.add_argument("--mpirun", action="store_true", help="ranks, too; kolmo must be built with the feature mpi")
+a = p.parse_args()
+kolmo = os.path.abspath(a.kolmo)
+
+commands = []
+
+
+def both(line, devices=None):
+    for device in devices or a.devices.split(","):
+        commands.append(f"{line} --device {device}")
+
+
+# Chains: formats, precisions, orders, lanes, methods, times, questions.
+for precision in ("f64", "f32"):
+    for form in ("hyb", "packed", "pair", "pattern", "auto"):
+        both(f"transient wlan:6,4 --time 0.5,3 --matrix-format {form} --precision {precision} -o out.csv")
+        commands.append(f"transient wlan:6,4 --time 2 --matrix-format {form} --precision {precision} --device cpu,cpu -o out.csv")
+    for method in ("sweep", "subdivided --theta 10"):
+        both(f"transient tandem:12 --time 0,1,7 --method {method} --precision {precision} -o out.csv")
+    both(f"transient birth-death:5000,1,1.1 --time inf --epsilon 1e-3 --precision {precision} -o out.csv")
+    both(f"transient tandem:30 --time 40 --precision {precision} --checked -o out.csv")
+    both(f"transient tandem:8 --times 0:0.25:4 --top 5 --precision {precision}")
+for order in ("natural", "bfs", "rcm"):
+    commands.append(f"transient tandem:40 --time 2 --order {order} --device cpu,cpu -o out.csv")
+for width in ("auto", "cusp", "mean", "max", "3"):
+    both(f"transient wlan:3,3 --time 2 --matrix-format hyb --ell-width {width} -o out.csv")
+for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
+    if all(l in a.devices for l in lanes.split(",")):
+        for rest in ("", " --exchange full", " --hops 3"):
+            commands.append(f"transient wlan:8,4 --time 1{rest} --device {lanes} -o out.csv")
+both("transient wlan:8,4 --time 1e6 --epsilon 1e-4 --top 3")
+both("transient wlan:2,2 --time 1,2,4,8,16 --states 0,5-9")
+
+# Walks: sequences, precisions, orders of rows, sweeps, lazy ones, groups, right-hand sides.
+for sequence in ("sobol", "halton", "faure", "philox", "mtgp32"):
+    for precision in ("f64", "f32"):
+        both(f"walk poisson2d:12,0.9 --component 3,77 --sequence {sequence} --chains 4096 --precision {precision}")
+for rest in ("--scramble none", "--row-order index", "--sweeps 0", "--sweeps 4", "--lazy", "--shared-sequence",
+             "--splitting richardson:0.1", "--splitting scaled-jacobi", "--replicates 4", "--length 30", "--lazy --sequence philox"):
+    both(f"walk random-dominant:300,6,0.8,signed --component 0,9-11 --chains 8192 --seed 5 {rest}")
+commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device cpu,cpu")
+
+# Tridiagonal systems: sizes about tiles and blocks, pivoting, rings, batches, refinement, layouts.
+for n in (1, 2, 7, 127, 128, 129, 2048, 5001, 100000):
+    both(f"tridiagonal random:{n} -o out.csv")
+for rest in ("--precision f32", "--pivot scaled", "--pivot none --refine 0", "--cyclic", "--block 7 --interface device",
+             "--block 10 --interface host", "--lanes 3", "--refine 2"):
+    both(f"tridiagonal random:20011 {rest} -o out.csv")
+both("tridiagonal laplace:4096 -o out.csv")
+both("tridiagonal toeplitz:3000,-1,2.5,-1 -o out.csv")
+both("tridiagonal random:200,16 -o out.csv")
+commands.append("tridiagonal random:300001 --device cpu,cpu -o out.csv")
+
+if a.mpirun:
+    for count in (2, 3):
+        for line in ("transient wlan:9,4 --time 1 -o out.csv", "tridiagonal random:50000 -o out.csv",
+                     "walk poisson2d:12,0.9 --component 3,77 --chains 4096"):
+            commands.append(f"mpirun {count}: {line} --device cpu")
+
+for line in commands:
+    count, _, rest = line.partition(": ") if line.startswith("mpirun") else ("", "", line)
+    words = [kolmo, *rest.split(), "--quiet"]
+    if count:
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count.split()[1], *words]
+    folder = tempfile.mkdtemp()
+    ran = subprocess.run(words, cwd=folder, capture_output=True)
+    digest = hashlib.sha256(ran.stdout + bytes([ran.returncode & 255]))
+    if os.path.exists(out := os.path.join(folder, "out.csv")):
+        digest.update(open(out, "rb").read())
+    shutil.rmtree(folder)
+    print(digest.hexdigest()[:16], f"exit {ran.returncode}", line)
+    if ran.returncode == 2:
+        print(f"{line}: {ran.stderr.decode().strip()}", file=sys.stderr)
+print(f"{len(commands)} commands", file=sys.stderr)
