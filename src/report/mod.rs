@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::io::write::push_number;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -106,6 +107,13 @@ pub fn grouped(count: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A number with the fewest digits that read back exactly, with an exponent where that is shorter.
+pub fn number(value: f64) -> String {
+    let mut text = Vec::new();
+    push_number(&mut text, value);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// What an exchange through the host was measured to cost.

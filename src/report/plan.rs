@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{bytes, grouped, seconds};
+use super::{bytes, grouped, number, seconds};
 use crate::kernel::Precision;
 use crate::transient::capacity::{ManyRanks, Plan};
 use crate::transient::split::Path;
@@ -50,7 +50,7 @@ impl Run<'_> {
             self.model,
             grouped(p.n as u64),
             grouped(p.nnz),
-            p.alpha,
+            number(p.alpha),
             self.precision
         );
         for need in &p.lanes {

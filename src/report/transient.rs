@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, RankMemory, bytes, grouped, seconds};
+use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
 use crate::transient::split::Path;
@@ -82,7 +82,7 @@ impl Run<'_> {
             self.model,
             grouped(s.n as u64),
             grouped(s.nnz),
-            s.alpha
+            number(s.alpha)
         );
         for d in &self.devices {
             let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
@@ -137,10 +137,14 @@ impl Run<'_> {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
             let _ = writeln!(
                 out,
-                "t = {}   alpha t = {:.6}, terms {} to {}{mass}\n         bound {:.1e} = truncation {:.1e} + steady \
+                "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {:.1e} = truncation {:.1e} + steady \
                  state {:.1e} + rounding {:.1e}",
-                t.time,
-                t.alpha_t,
+                number(t.time),
+                match t.alpha_t {
+                    // Digits as people read them.
+                    x if (1e-3..1e9).contains(&x) => format!("{x:.6}"),
+                    x => number(x),
+                },
                 t.window.0,
                 t.window.1,
                 t.bound.total(),
@@ -207,9 +211,9 @@ impl Run<'_> {
     /// Why the bound is not met, and the remedy.
     fn reason(&self) -> String {
         if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
-            let (t, what) = (time.time, time.contradiction.as_deref().unwrap_or_default());
+            let (t, what) = (number(time.time), time.contradiction.as_deref().unwrap_or_default());
             return format!(
-                "at time {t:e} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
+                "at time {t} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
                 time.bound.total()
             );
         }

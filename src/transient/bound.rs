@@ -52,13 +52,14 @@ pub struct Survey<T> {
 }
 
 impl<T: Real> Survey<T> {
-    /// αt of a finite time, α being the inverse of the stored 1/α.
+    /// αt of a finite time above 0, α being the inverse of the stored 1/α.
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is more than a window is made for: one is some ten square roots wide, and its
     /// weights are held.
     pub(crate) fn lambda(&self, t: f64) -> Result<f64> {
-        let lambda = t / self.scale / self.inverse_alpha.wide();
+        // No Poisson probability is computed of less; the difference is in the bound on rounding.
+        let lambda = (t / self.scale / self.inverse_alpha.wide()).max(f64::MIN_POSITIVE);
         if lambda > MOST_ALPHA_T {
             return Err(Error::Invalid(format!(
                 "time {t:e} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
@@ -78,7 +79,7 @@ impl<T: Real> Survey<T> {
         let u = T::PRECISION.unit_roundoff();
         // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
         // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
-        // What underflows of λ is less than the smallest normal number.
+        // And λ is at least the smallest normal number.
         let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt()
             + 2.0 * f64::MIN_POSITIVE;
         // E min(N, steps) ≤ min(λ, steps).

@@ -17,7 +17,7 @@
 //! E ρ(t) = Σ_k P(N = k) ρ·x_k, and ∫ E ρ(s) ds from 0 to t = (1/α) Σ_k P(N > k) ρ·x_k.
 //!
 //! The limit π(∞) is the last x_k of a sweep whose distance to it is certified, by bounds of the expected time until one
-//! state of each closed class is met.
+//! state of each closed class is met; or that of a small chain whose states were eliminated one by one.
 //!
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|
@@ -33,14 +33,17 @@
 //! of time, `f64::INFINITY` is the steady state. Probabilities come to an [`Observer`], one time after the other, n values
 //! in the chain's own order.
 //!
-//! A run has at most 2³² − 2 states and αt < 4.25·10⁹. It takes about αt + 5√(αt) multiplications, each of 12·nnz + 32·n
+//! A run has at most 2³² − 2 states and 2³² − 2 multiplications; rates, times and rewards may have any size that f64 holds,
+//! in either precision. It takes about αt + 5√(αt) multiplications, each of 12·nnz + 32·n
 //! useful bytes in f64 and 8·nnz + 16·n in f32, where nnz counts the diagonal.
 //!
 //! # Bounds and errors
 //! Every answer comes with a [`Bound`] on its l1 error, a sum of proved terms: the Poisson mass left out, the price of a
 //! steady-state stop, and rounding ([`bound`]). The [`Status`] says whether it is at most [`Options::epsilon`].
+//! A result that contradicts its bound (probabilities that are no numbers, or do not add up) has a
+//! [`contradiction`](TimeResult::contradiction), and its bound is not met.
 //! [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for input without an answer (a distribution that does
-//! not sum to 1, a time below 0), with [`Error::OutOfMemory`](crate::Error::OutOfMemory) before the work begins where
+//! not sum to 1, a time below 0, an exit rate above the largest double), with [`Error::OutOfMemory`](crate::Error::OutOfMemory) before the work begins where
 //! that is known, with [`Error::DeviceLost`](crate::Error::DeviceLost), and with whatever the observer returns.
 //!
 //! # Example
