@@ -74,6 +74,7 @@ mod leaving;
 pub mod partition;
 pub mod pivot;
 pub mod plan;
+mod range;
 mod residual;
 mod rows;
 mod solve;
