@@ -40,6 +40,12 @@ impl Residual {
         self.normwise <= tolerance && self.componentwise <= Self::componentwise_limit(tolerance)
     }
 
+    /// Whether unknowns of a right-hand side lie below 2⁻¹⁰²², where doubles have fewer digits: nothing else makes the
+    /// normwise error the larger one.
+    pub fn underflows(self) -> bool {
+        self.normwise > 2.0 * self.componentwise.max(NORMWISE)
+    }
+
     /// Whether no correction is expected to lower it.
     pub(super) fn settled(self) -> bool {
         self.normwise <= NORMWISE && self.componentwise <= COMPONENTWISE

@@ -108,13 +108,12 @@ pub enum Method {
 pub struct Solution {
     /// Unknowns, for each right-hand side as many as rows.
     pub x: Vec<Vec<f64>>,
-    /// Whether the residual is within the tolerance.
+    /// Whether the residual is within the tolerance, see [`Residual::within`].
     pub status: Status,
     /// Residual of x.
     pub residual: Residual,
-    /// max |x|; infinite where an unknown is beyond the range of doubles.
-    pub largest: f64,
-    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double.
+    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
+    /// where an unknown is beyond that.
     pub growth: f64,
     /// Whether every row is dominant.
     pub dominant: bool,
@@ -149,8 +148,8 @@ const MOST_CORRECTIONS: u32 = 12;
 /// Solves systems on lanes of one precision.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular is an
-/// outcome.
+/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular, and unknowns
+/// beyond the range of doubles, are outcomes.
 pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
@@ -361,7 +360,6 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     Ok(Solution {
         status: if met { Status::Met } else { Status::NotMet },
         residual: done.residual,
-        largest: xs,
         growth: if bs > 0.0 { growth } else { 0.0 },
         dominant: done.flags & NOT_DOMINANT == 0,
         small_pivots: done.flags & !NOT_DOMINANT,
