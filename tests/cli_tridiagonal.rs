@@ -273,6 +273,24 @@ fn a_singular_matrix_is_an_outcome() {
 }
 
 #[test]
+fn componentwise_residuals_decide_and_are_reported() {
+    let place = Place::new();
+    place.put("s.csv", "dl,d,du,b\n,1e-20,0.5,-1.3\n-0.8,1,-0.7,-0.3\n-0.2,1e-20,,-2.1\n");
+    solved(&place, "s.csv -o x.npy --report r.json");
+    let report = place.json("r.json");
+    assert!(report["componentwise"].as_f64().unwrap() <= 8.0 * f64::EPSILON, "{report:#}");
+    assert_eq!(report["componentwise_tolerance"], 1e-8);
+    let x = npy(&place.get("x.npy")).1;
+    assert!((x[0] / 3.5269e20 - 1.0).abs() < 1e-4 && (x[2] / -4.0308e20 - 1.0).abs() < 1e-4, "{x:?}");
+    for (row, word) in [("1e-200,1e200", "1.8e308"), ("3e160,1e-160", "2.2e-308")] {
+        place.put("s.csv", format!("d,b,dl,du\n{row},,\n"));
+        let run = place.kolmo("tridiagonal s.csv --device cpu -o x.npy");
+        assert_eq!(run.code, 1, "{row}: {}", run.stderr);
+        assert!(run.stderr.contains("NOT met") && run.stderr.contains(word), "{row}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn rows_that_are_not_dominant_are_exchanged() {
     let place = Place::new();
     let run = solved(&place, "toeplitz:5000,1,0.25,1 -o x.npy --report r.json");

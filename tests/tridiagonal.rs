@@ -487,6 +487,163 @@ fn singular_matrices_are_reported_and_give_no_number() {
     }
 }
 
+/// Whether a matrix with a zero diagonal was seen to be singular, as it is for odd orders, or x at least solves its rows.
+#[track_caller]
+fn singular_or_solved(name: &str, system: &System) {
+    let solution = sound(&cpu(), F64, system, &Options::default());
+    let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
+    match solution.status {
+        Status::Met => assert!(residual.componentwise <= 1e-8, "{name}: met with {residual:?}"),
+        Status::NotMet => assert!(solution.singular.is_some(), "{name}: {residual:?}"),
+    }
+}
+
+#[test]
+fn zero_diagonals_of_odd_order_are_not_passed_off_as_solved() {
+    for (n, seeds) in [(129, 0..40), (2001, 0..12), (2047, 0..12), (5001, 0..6)] {
+        for seed in seeds {
+            let mut r = Numbers(0x5851_f42d_4c95_7f2d ^ (seed << 20) ^ n as u64);
+            let mut column = || (0..n).map(|_| r.signed()).collect::<Vec<f64>>();
+            let system = System::new(column(), vec![0.0; n], column(), column()).unwrap();
+            singular_or_solved(&format!("random, n = {n}, seed {seed}"), &system);
+        }
+    }
+    for n in [33, 129, 2047] {
+        let system = clement(n, 0.0);
+        let solution = sound(&cpu(), F64, &system, &Options::default());
+        assert_eq!(
+            (solution.status, solution.singular),
+            (Status::NotMet, Some((0, n - 1))),
+            "Clement, n = {n}"
+        );
+    }
+}
+
+/// Clement's matrix (1959) with this diagonal.
+fn clement(n: usize, d: f64) -> System {
+    let (dl, du) = ((0..n).map(|i| i as f64).collect(), (0..n).map(|i| (n - 1 - i) as f64).collect());
+    let mut r = Numbers(0x2545_f491_4f6c_dd1d ^ n as u64);
+    System::new(dl, vec![d; n], du, (0..n).map(|_| r.signed()).collect()).unwrap()
+}
+
+#[test]
+fn rows_with_small_numbers_are_solved_too() {
+    // Three rows whose normwise residual says nothing of the first and the last one; unknowns by rational arithmetic.
+    let system = System::new(
+        vec![f64::NAN, -0.8, -0.2],
+        vec![1e-20, 1.0, 1e-20],
+        vec![0.5, -0.7, f64::NAN],
+        vec![-1.3, -0.3, -2.1],
+    );
+    let exact = [3.526923076923077e20, -9.653846153846153, -4.030769230769231e20];
+    let systems = [("three rows", system.unwrap(), Some(exact)), ("n = 33", clement(33, 1e-8), None)];
+    for (name, system, exact) in systems.into_iter().chain([("n = 129", clement(129, 1e-8), None)]) {
+        for precision in [F64, F32] {
+            let solution = sound(&cpu(), precision, &system, &Options::default());
+            let x = &solution.x[0];
+            assert_eq!(solution.status, Status::Met, "{name}: {:?}", solution.residual);
+            assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{name}: {:?}", solution.residual);
+            let exact = exact.map(|x: [f64; 3]| x.to_vec());
+            let exact = exact.or_else(|| eliminate(dense(&system, 0), &system.b[0])).expect("regular");
+            // A change of each element by a share of 8 ε leaves the zero diagonal's eigenvalue 0, and so changes the one that
+            // the diagonal makes of it, 1e-8, by that share; n rows on either side add up n of them, for both solutions.
+            let tolerance = 16.0 * f64::EPSILON * (system.n * system.n) as f64;
+            let largest = exact.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+            for (x, exact) in x.iter().zip(&exact) {
+                assert!((x - exact).abs() <= tolerance * largest, "{name}: {x} for {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn graded_rows_in_single_precision_have_all_digits_of_double() {
+    for orders in [20.0, 200.0] {
+        let n = 300;
+        let mut r = Numbers(0x9e6c_63d0_676a_9a99);
+        let size = |i: usize| 10f64.powf(orders * (i as f64 / n as f64 - 0.5));
+        let mut column = || (0..n).map(|i| r.signed() * size(i)).collect::<Vec<f64>>();
+        let (dl, du, b) = (column(), column(), column());
+        let d = dl.iter().zip(&du).map(|(a, c)| 1.1 * (a.abs() + c.abs())).collect();
+        let system = System::new(dl, d, du, b).unwrap();
+        let solution = sound(&cpu(), F32, &system, &Options::default());
+        let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
+        assert!(residual.componentwise <= 8.0 * f64::EPSILON, "{orders} orders: {residual:?}");
+        assert_eq!((solution.status, solution.residual), (Status::Met, residual));
+    }
+}
+
+#[test]
+fn right_hand_sides_of_any_size_are_solved() {
+    for precision in [F64, F32] {
+        let system = dominant(3000, 1, 17);
+        let x = sound(&cpu(), precision, &system, &Options::default()).x;
+        for power in [-900, -200, 200, 900] {
+            let scale = 2f64.powi(power);
+            let b = system.b[0].iter().map(|b| b * scale).collect();
+            let scaled = System { b: vec![b], ..system.clone() };
+            let solution = sound(&cpu(), precision, &scaled, &Options::default());
+            let back: Vec<f64> = solution.x[0].iter().map(|x| x / scale).collect();
+            assert!(back == x[0], "times 2^{power} in {precision}: the same bits");
+            assert_eq!((solution.status, solution.method), (Status::Met, Method::Partition));
+        }
+    }
+}
+
+#[test]
+fn unknowns_that_no_double_holds_are_not_met() {
+    let one = |d: f64, b: f64| System::new(vec![0.0], vec![d], vec![0.0], vec![b]).unwrap();
+    let beyond = sound(&cpu(), F64, &one(1e-200, 1e200), &Options::default());
+    assert_eq!((beyond.status, beyond.growth), (Status::NotMet, f64::INFINITY));
+    // 1e-320 has four digits.
+    let below = sound(&cpu(), F64, &one(3e160, 1e-160), &Options::default());
+    assert!(below.status == Status::NotMet && below.residual.underflows(), "{:?}", below.residual);
+    // Quotients of finite numbers that are beyond are said to be the largest.
+    let grown = sound(&cpu(), F64, &one(5e-324, 1e-310), &Options::default());
+    assert_eq!((grown.status, grown.growth), (Status::Met, f64::MAX));
+}
+
+#[test]
+fn a_decaying_solution_may_end_below_the_range() {
+    let mut b = vec![0.0; 5000];
+    b[0] = 1.0;
+    let system = System::new(vec![-1.0; 5000], vec![10.0; 5000], vec![-1.0; 5000], b).unwrap();
+    for precision in [F64, F32] {
+        let solution = sound(&cpu(), precision, &system, &Options::default());
+        assert_eq!(solution.status, Status::Met, "{:?}", solution.residual);
+        assert!(solution.x[0][300] > 0.0 && solution.x[0][4999] == 0.0);
+    }
+}
+
+#[test]
+fn each_system_of_a_batch_decides_for_itself() {
+    let (n, batch) = (101, 7);
+    let mut system = dominant(n, batch, 18);
+    // System 2 is singular, system 4 asks for exchanges that blocks do not make.
+    let singular = 2 * n..3 * n;
+    system.d[singular.clone()].fill(0.0);
+    let graded = clement(n, 1e-8);
+    let here = 4 * n..5 * n;
+    system.dl[here.clone()].copy_from_slice(&graded.dl);
+    system.d[here.clone()].copy_from_slice(&graded.d);
+    system.du[here].copy_from_slice(&graded.du);
+    let solution = sound(&cpu(), F64, &system, &Options::default());
+    assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((2, n - 1))));
+    for (s, x) in solution.x[0].chunks(n).enumerate() {
+        assert!(x.iter().all(|x| x.is_nan() == (s == 2)), "system {s}");
+    }
+    let others = System::batched(
+        batch - 1,
+        [&system.dl[..singular.start], &system.dl[singular.end..]].concat(),
+        [&system.d[..singular.start], &system.d[singular.end..]].concat(),
+        [&system.du[..singular.start], &system.du[singular.end..]].concat(),
+        vec![[&system.b[0][..singular.start], &system.b[0][singular.end..]].concat()],
+    );
+    let others = others.unwrap();
+    let x = [&solution.x[0][..singular.start], &solution.x[0][singular.end..]].concat();
+    assert!(others.residual(&others.b[0], &x, &mut []).componentwise <= 8.0 * f64::EPSILON);
+}
+
 #[test]
 fn pivots_of_zero_are_counted_and_do_not_reach_the_answer() {
     let system = System::new(vec![1.0; 100], vec![0.0; 100], vec![1.0; 100], vec![1.0; 100]).unwrap();

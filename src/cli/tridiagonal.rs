@@ -41,7 +41,7 @@ pub(super) struct Tridiagonal {
     /// Corrections by the residual: auto or a number
     #[arg(long, value_name = "K", default_value = "auto")]
     refine: RefineArg,
-    /// Relative residual that counts as met
+    /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
     #[arg(long, value_name = "E", default_value_t = 1e-12, allow_hyphen_values = true)]
     tolerance: f64,
     /// The first and the last unknown are neighbours: dl[0] and du[n-1] count

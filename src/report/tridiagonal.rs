@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
-use crate::tridiagonal::{Method, Solution, Span, Status};
+use crate::tridiagonal::{Method, Residual, Solution, Span, Status};
 
 /// Seconds of a run's phases.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,6 +73,7 @@ impl Run<'_> {
             "chunks": s.chunks,
             "residual": s.residual.normwise,
             "componentwise": s.residual.componentwise,
+            "componentwise_tolerance": Residual::componentwise_limit(self.tolerance),
             "growth": s.growth,
             "method": s.method,
             "dominant": s.dominant,
@@ -143,38 +144,58 @@ impl Run<'_> {
             }
             (Status::NotMet, Some((number, row))) => {
                 let of = if span.batch > 1 { format!(" of system {number}") } else { String::new() };
+                let whose = if span.batch > 1 { "unknowns of singular systems" } else { "its unknowns" };
                 let _ = writeln!(
                     out,
                     "status   the matrix is singular: elimination with pivoting meets a pivot of 0 in row {row}{of}; \
-                     its unknowns are written as NaN"
+                     {whose} are written as NaN"
                 );
             }
             (Status::NotMet, None) if s.unproved => {
                 let _ = writeln!(
                     out,
-                    "status   residual {:e} {}; what is left, elimination with pivoting, takes all rows at rank 0, whose \
-                     host lacks the memory: start rank 0 where there is more",
-                    self.tolerance,
-                    match s.residual.normwise <= self.tolerance {
-                        true =>
-                            "met, but pivots were next to nothing: whether the matrix is singular is not known",
-                        false => "NOT met",
+                    "status   {}; what is left, elimination with pivoting, takes all rows at rank 0, whose host lacks the \
+                     memory: start rank 0 where there is more",
+                    match s.residual.within(self.tolerance) {
+                        true => format!(
+                            "residual {:e} met, but pivots were next to nothing: whether the matrix is singular is not known",
+                            self.tolerance
+                        ),
+                        false => self.missed(),
                     }
                 );
             }
             (Status::NotMet, None) => {
                 let _ = writeln!(
                     out,
-                    "status   residual {:e} NOT met: {:.1e}; {}",
-                    self.tolerance,
-                    s.residual.normwise,
-                    match s.method {
-                        Method::Host => "the matrix is singular, or as close to it as rounding can tell",
-                        _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
+                    "status   {}; {}",
+                    self.missed(),
+                    if s.growth.is_infinite() {
+                        "an unknown is larger than 1.8e308, the largest double: divide the right-hand side by a power of two"
+                    } else if s.residual.underflows() {
+                        "unknowns are smaller than 2.2e-308, where doubles have fewer digits: multiply the right-hand \
+                         side by a power of two"
+                    } else {
+                        match s.method {
+                            Method::Host => "the matrix is singular, or as close to it as rounding can tell",
+                            _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
+                        }
                     }
                 );
             }
         }
         out
+    }
+
+    /// Which of the two residuals is too large.
+    fn missed(&self) -> String {
+        let Residual { normwise, componentwise } = self.solution.residual;
+        match normwise <= self.tolerance {
+            true => format!(
+                "componentwise residual {:e} NOT met: {componentwise:.1e}",
+                Residual::componentwise_limit(self.tolerance)
+            ),
+            false => format!("residual {:e} NOT met: {normwise:.1e}", self.tolerance),
+        }
     }
 }

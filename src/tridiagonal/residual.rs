@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::range::{exponent, scaled};
 use super::rows::{Span, View};
 use super::system::System;
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -15,11 +16,51 @@ pub struct Residual {
     /// max ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) over systems and right-hand sides, in the maximum norm: the normwise backward
     /// error (Rigal, Gaches 1967).
     pub normwise: f64,
-    /// max_i |b − A·x|_i / (|A|·|x| + |b|)_i: the componentwise backward error (Oettli, Prager 1964).
+    /// max_i |b − A·x|_i / (|A|·|x| + |b|)_i: the componentwise backward error (Oettli, Prager 1964). Unknowns below 2⁻¹⁰²²
+    /// are taken for what they are up to 2⁻¹⁰⁷⁴, the distance of doubles there. It is never below the normwise one, but for
+    /// such unknowns.
     pub componentwise: f64,
 }
 
+/// The normwise error that another correction is not expected to lower.
+const NORMWISE: f64 = 2.0 * f64::EPSILON;
+/// The componentwise error that another correction is not expected to lower: three roundings of unknowns, each of its own
+/// product, and four of the residual are 3.5 ε.
+const COMPONENTWISE: f64 = 8.0 * f64::EPSILON;
+
 impl Residual {
+    /// The largest componentwise error that counts as met, beside this normwise one.
+    pub fn componentwise_limit(tolerance: f64) -> f64 {
+        tolerance.max(1e-8)
+    }
+
+    /// Whether the normwise error is at most `tolerance` and the componentwise one at most
+    /// [`Residual::componentwise_limit`].
+    pub fn within(self, tolerance: f64) -> bool {
+        self.normwise <= tolerance && self.componentwise <= Self::componentwise_limit(tolerance)
+    }
+
+    /// Whether unknowns of a right-hand side lie below 2⁻¹⁰²², where doubles have fewer digits: nothing else makes the
+    /// normwise error the larger one.
+    pub fn underflows(self) -> bool {
+        self.normwise > 2.0 * self.componentwise.max(NORMWISE)
+    }
+
+    /// Whether no correction is expected to lower it.
+    pub(super) fn settled(self) -> bool {
+        self.normwise <= NORMWISE && self.componentwise <= COMPONENTWISE
+    }
+
+    /// Whether the componentwise error is what elimination with pivoting and corrections leave.
+    pub(super) fn fine(self) -> bool {
+        self.componentwise <= COMPONENTWISE
+    }
+
+    /// What corrections are to lower: both errors, as far as they can.
+    pub(super) fn excess(self) -> f64 {
+        self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
+    }
+
     /// The larger of both errors of two.
     pub fn max(self, other: Self) -> Self {
         // A residual that is no number is the worst there is.
@@ -59,9 +100,29 @@ impl Norms {
         }
     }
 
+    /// Whether something may have over- or underflowed in rows with these unknowns.
+    fn unsure(&self, x: &[f64]) -> bool {
+        let all = self.a * self.x + self.b;
+        let tiny = || x.iter().any(|x| x.abs() < TINY);
+        all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
+    }
+
     fn residual(self) -> Residual {
         let all = self.a * self.x + self.b;
-        let normwise = if self.r == 0.0 { 0.0 } else { self.r / all };
+        let normwise = if self.r == 0.0 {
+            0.0
+        } else if all > TINY && all < HUGE {
+            self.r / all
+        } else {
+            let [a, x, b] = [self.a, self.x, self.b].map(exponent);
+            let largest = match (self.a.min(self.x) > 0.0, self.b > 0.0) {
+                (true, true) => b.max(a + x),
+                (true, false) => a + x,
+                _ => b,
+            };
+            let product = scaled(self.a, -a) * scaled(self.x, a - largest);
+            scaled(self.r, -largest) / (product + scaled(self.b, -largest))
+        };
         let bad = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
         Residual { normwise: bad(normwise), componentwise: bad(self.component) }
     }
@@ -73,8 +134,39 @@ fn row([a, d, c]: [f64; 3], b: f64, [left, own, right]: [f64; 3]) -> (f64, Norms
     // Products are exact but for one rounding each; the sum's rounding is within the measure.
     let r = (-d).mul_add(own, (-c).mul_add(right, (-a).mul_add(left, b)));
     let scale = (a * left).abs() + (d * own).abs() + (c * right).abs() + b.abs();
-    let component = if r == 0.0 { 0.0 } else { r.abs() / scale };
+    // Smaller products may have lost digits; what is no number asks for a closer look.
+    let component = if scale < TINY { f64::NAN } else { r.abs() / scale };
     (r, Norms { r: r.abs(), a: a.abs() + d.abs() + c.abs(), x: own.abs(), b: b.abs(), component })
+}
+
+/// Sums of products of this size have all digits of theirs, and larger ones; less than [`HUGE`] none of theirs overflows.
+const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
+const HUGE: f64 = f64::MAX / 16.0;
+
+/// The same where products may leave the range of doubles: it is computed in units of the largest one.
+fn row_in_range(coefficients: [f64; 3], b: f64, x: [f64; 3]) -> (f64, Norms) {
+    let (r, norms) = row(coefficients, b, x);
+    let reach = x.iter().fold(0.0f64, |m, x| larger(m, x.abs()));
+    if !reach.is_finite() || (!Norms { x: reach, ..norms }.unsure(&x)) {
+        return (r, norms);
+    }
+    // b belongs to an unknown of 1.
+    let factors =
+        || coefficients.into_iter().zip(x).chain([(-b, 1.0)]).filter(|&(c, x)| c != 0.0 && x != 0.0);
+    let Some(largest) = factors().map(|(c, x)| exponent(c) + exponent(x)).max() else {
+        return (0.0, Norms { component: 0.0, ..norms });
+    };
+    let (mut sum, mut scale) = (0.0f64, 0.0);
+    for (c, x) in factors().collect::<Vec<_>>().into_iter().rev() {
+        let (c, x) = (scaled(c, exponent(x) - largest), scaled(x, -exponent(x)));
+        sum = (-c).mul_add(x, sum);
+        scale += (c * x).abs();
+    }
+    let coarse = coefficients.iter().zip(x).filter(|(_, x)| x.abs() < f64::MIN_POSITIVE);
+    let coarse: f64 = coarse.map(|(c, _)| scaled(c.abs(), -1074 - largest)).sum();
+    let r = scaled(sum, largest);
+    let norms = Norms { r: r.abs(), a: norms.a.min(f64::MAX), ..norms };
+    (r, Norms { component: (sum.abs() - coarse).max(0.0) / scale, ..norms })
 }
 
 /// Rows side by side.
@@ -190,27 +282,32 @@ impl View<'_> {
         let Span { n, cyclic, first, .. } = self.span;
         let whole = rows.len() == n;
         let (start, last) = (rows.start, rows.end - 1);
+        // Coefficients of a row and its three unknowns.
+        let given = |i: usize| {
+            let place = (first + i) % n;
+            let left = if i > start {
+                x[i - 1]
+            } else if whole {
+                x[last]
+            } else {
+                before
+            };
+            let right = if i < last {
+                x[i + 1]
+            } else if whole {
+                x[start]
+            } else {
+                behind
+            };
+            let (dl, left) = if place > 0 || cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
+            let (du, right) = if place + 1 < n || cyclic { (self.du[i], right) } else { (0.0, 0.0) };
+            ([dl, self.d[i], du], [left, x[i], right])
+        };
         let block = |from: usize, to: usize, r: &mut [f64]| {
             let mut norms = Norms::default();
             let mut end = |i: usize, r: &mut [f64]| {
-                let place = (first + i) % n;
-                let left = if i > start {
-                    x[i - 1]
-                } else if whole {
-                    x[last]
-                } else {
-                    before
-                };
-                let right = if i < last {
-                    x[i + 1]
-                } else if whole {
-                    x[start]
-                } else {
-                    behind
-                };
-                let dl = if place > 0 || cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
-                let du = if place + 1 < n || cyclic { (self.du[i], right) } else { (0.0, 0.0) };
-                let (own, row) = row([dl.0, self.d[i], du.0], b[i], [dl.1, x[i], du.1]);
+                let (coefficients, x) = given(i);
+                let (own, row) = row(coefficients, b[i], x);
                 norms = norms.join(row);
                 if let Some(r) = r.first_mut() {
                     *r = own;
@@ -237,6 +334,17 @@ impl View<'_> {
                     r: &mut r[kept],
                     norms: &mut norms,
                 });
+            }
+            if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
+                norms = Norms::default();
+                for i in from..to {
+                    let (coefficients, x) = given(i);
+                    let (own, row) = row_in_range(coefficients, b[i], x);
+                    norms = norms.join(row);
+                    if kept {
+                        r[i - from] = own;
+                    }
+                }
             }
             norms
         };

@@ -5,8 +5,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::kernels::{NOT_DOMINANT, both};
-use super::pivot;
+use super::pivot::{self, Improved};
 use super::plan::{Plan, PlanOptions, Send, Stages, convert};
+use super::range::{self, exponent, scaled};
 use super::residual::Residual;
 use super::rows::{Rows, Span, View};
 use super::system::System;
@@ -31,7 +32,8 @@ pub enum Pivot {
 /// How many corrections follow a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refine {
-    /// While the residual is above what double precision can hold, and falls.
+    /// While the residual, normwise (2 ε) or componentwise (8 ε), is above what double precision can hold, and falls;
+    /// where it ends above, elimination with pivoting on the host takes over.
     #[default]
     Auto,
     /// So many.
@@ -62,7 +64,8 @@ pub struct Options {
     pub pivot: Pivot,
     /// Corrections.
     pub refine: Refine,
-    /// Relative residual that counts as met.
+    /// Normwise relative residual that counts as met. The componentwise one may be as large, or 1e-8 where that is more:
+    /// [`Residual::within`].
     pub tolerance: f64,
 }
 
@@ -82,7 +85,7 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The relative residual is within the tolerance.
+    /// The relative residual is within the tolerance, and the componentwise one within its own.
     Met,
     /// It is not.
     NotMet,
@@ -105,11 +108,12 @@ pub enum Method {
 pub struct Solution {
     /// Unknowns, for each right-hand side as many as rows.
     pub x: Vec<Vec<f64>>,
-    /// Whether the residual is within the tolerance.
+    /// Whether the residual is within the tolerance, see [`Residual::within`].
     pub status: Status,
     /// Residual of x.
     pub residual: Residual,
-    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides.
+    /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
+    /// where an unknown is beyond that.
     pub growth: f64,
     /// Whether every row is dominant.
     pub dominant: bool,
@@ -144,8 +148,8 @@ const MOST_CORRECTIONS: u32 = 12;
 /// Solves systems on lanes of one precision.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular is an
-/// outcome.
+/// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular, and unknowns
+/// beyond the range of doubles, are outcomes.
 pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
@@ -260,7 +264,9 @@ fn solve_part<T: Number>(
     convert(view.d, inputs.d);
     convert(view.du, inputs.du);
     for (k, &b) in view.b.iter().enumerate() {
-        convert(b, plan.inputs().b);
+        let largest = view.span.ranks.most(range::largest(b));
+        let shift = range::shift(largest, range::roomy(T::PRECISION));
+        range::convert(b, plan.inputs().b, shift);
         let at = Instant::now();
         let stages = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
         *seconds += at.elapsed().as_secs_f64();
@@ -274,7 +280,7 @@ fn solve_part<T: Number>(
             }
         }
         let x = &mut done.x[k][here.clone()];
-        convert(plan.x(), x);
+        range::convert(plan.x(), x, -shift);
         let (found, steps) = refine(plan, view, b, x, &mut r, options, seconds)?;
         done.residual = done.residual.max(found);
         done.refinements = done.refinements.max(steps);
@@ -304,9 +310,6 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         )));
     }
     let exchange = !cyclic;
-    // A residual is a number or infinite.
-    let bad = |done: &Pass| done.residual.normwise > options.tolerance;
-
     let (mut method, mut used) = (Method::Partition, plain);
     let mut done = if options.pivot == Pivot::Scaled && exchange {
         (method, used) = (Method::Pivoted, pivoted);
@@ -323,38 +326,41 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
             done
         }
     };
-    let mut singular = None;
-    // A matrix that is singular may still have an x with a small residual: a pivot that was replaced asks for proof.
-    let asked = bad(&done) || done.flags & !NOT_DOMINANT != 0;
+    let proof = done.flags & !NOT_DOMINANT != 0;
+    let needed = proof || !done.residual.within(options.tolerance);
+    let mut host = Improved::default();
     let mut unproved = false;
-    if asked {
+    // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
+    if needed || (options.refine == Refine::Auto && !done.residual.fine()) {
+        let asked = |residual: Residual| match options.refine {
+            _ if proof => true,
+            Refine::Auto => !residual.fine(),
+            Refine::Steps(_) => !residual.within(options.tolerance),
+        };
         let at = Instant::now();
-        match last_resort(&lanes[0], view) {
-            Some(Ok(x)) => {
-                let residuals = || view.b.iter().zip(&x).map(|(b, x)| view.residual(b, x, &mut []));
-                let residual = residuals().fold(Residual::default(), Residual::max);
-                if residual.normwise < done.residual.normwise || bad(&done) {
-                    method = Method::Host;
-                    (done.x, done.residual, done.refinements) = (x, residual, 0);
-                }
-            }
-            Some(Err(place)) => {
-                singular = Some(place);
-                method = Method::Host;
-                done.x.iter_mut().for_each(|x| x.fill(f64::NAN));
-                done.residual = Residual { normwise: f64::INFINITY, componentwise: f64::INFINITY };
-            }
-            None => unproved = true,
+        match last_resort(&lanes[0], view, &mut done.x, asked) {
+            Some(improved) => host = improved,
+            None => unproved = needed,
+        }
+        if host.changed {
+            let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
+            done.residual = residuals.fold(Residual::default(), Residual::max);
+            (method, done.refinements) = (Method::Host, host.corrections);
         }
         seconds += at.elapsed().as_secs_f64();
     }
-    let largest = |v: &[f64]| v.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
-    let xs = ranks.most(done.x.iter().map(|x| largest(x)).fold(0.0, f64::max));
-    let bs = ranks.most(view.b.iter().map(|b| largest(b)).fold(0.0, f64::max));
+    let singular = host.singular;
+    let largest =
+        |all: &mut dyn Iterator<Item = &[f64]>| ranks.most(all.map(range::largest).fold(0.0, f64::max));
+    let xs = largest(&mut done.x.iter().map(|x| &x[..]));
+    let bs = largest(&mut view.b.iter().copied());
+    let met = done.residual.within(options.tolerance) && singular.is_none() && !unproved;
+    // Of finite numbers the quotient may not be.
+    let growth = if xs.is_finite() { (xs / bs).min(f64::MAX) } else { xs };
     Ok(Solution {
-        status: if bad(&done) || singular.is_some() || unproved { Status::NotMet } else { Status::Met },
+        status: if met { Status::Met } else { Status::NotMet },
         residual: done.residual,
-        growth: if bs > 0.0 { xs / bs } else { 0.0 },
+        growth: if bs > 0.0 { growth } else { 0.0 },
         dominant: done.flags & NOT_DOMINANT == 0,
         small_pivots: done.flags & !NOT_DOMINANT,
         singular,
@@ -371,44 +377,57 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     })
 }
 
-/// Numbers a row that elimination with pivoting holds beside its right-hand sides: the matrix, and what becomes of it.
-const PIVOTING: usize = 3 + 3;
+/// Numbers a row that elimination with pivoting holds beside what it has of each right-hand side: the matrix as given and
+/// with rows and columns of size 1, what becomes of it, and the exponents of these factors.
+const PIVOTING: usize = 3 + 3 + 3 + 1;
+/// Numbers a row of each right-hand side: b, x as given and as eliminated twice, the residual, and a correction.
+const PIVOTING_EACH: usize = 8;
 
-/// Elimination with pivoting on the host, of ranks on that of rank 0, which is sent all rows. None where that host has no
-/// memory for them.
-fn last_resort(lane: &Lane, view: &View<'_>) -> Option<pivot::Eliminated> {
+/// Elimination with pivoting on the host of the systems whose residual is `asked` for; of ranks on that of rank 0, which
+/// is sent all rows. None where that host has no memory for them.
+fn last_resort(
+    lane: &Lane,
+    view: &View<'_>,
+    x: &mut [Vec<f64>],
+    asked: impl Fn(Residual) -> bool + Sync + std::marker::Send,
+) -> Option<Improved> {
     let Span { n, batch, cyclic, first, rows, ranks } = view.span;
     if !ranks.several() {
-        return Some(lane.host(|| pivot::eliminate(view)));
+        return Some(lane.host(|| pivot::improve(view, x, asked)));
     }
-    // Gathered, and solved beside what was given.
-    let numbers = (PIVOTING + 3 * view.b.len()) as u64 * view.span.all() as u64;
+    let numbers = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64 * view.span.all() as u64;
     let room = ranks.all(&[crate::lane::cpu::available_memory()])[0][0];
     if 8 * numbers > room {
         return None;
     }
     let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.to_first(own));
     let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.to_first(b)).collect();
-    let solved = ranks.first().then(|| {
+    let mut all: Vec<Vec<f64>> = x.iter().map(|x| ranks.to_first(x)).collect();
+    let improved = ranks.first().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
-        lane.host(|| pivot::eliminate(&whole))
+        lane.host(|| pivot::improve(&whole, &mut all, asked))
     });
-    // Whether it is singular, and where.
-    let place = match &solved {
-        Some(Err((system, row))) => [1, *system as u64, *row as u64],
-        _ => [0; 3],
+    // What the first rank knows.
+    let Improved { changed, singular, corrections } = improved.unwrap_or_default();
+    let (system, row) = singular.unwrap_or_default();
+    let told =
+        [u64::from(changed), u64::from(singular.is_some()), system as u64, row as u64, corrections.into()];
+    let told = &ranks.all(&told)[0];
+    let improved = Improved {
+        changed: told[0] == 1,
+        singular: (told[1] == 1).then_some((told[2] as usize, told[3] as usize)),
+        corrections: told[4] as u32,
     };
-    if let [1, system, row] = ranks.all(&place)[0][..] {
-        return Some(Err((system as usize, row as usize)));
-    }
-    let x = solved.and_then(pivot::Eliminated::ok).unwrap_or_default();
     let shares = ranks.all(&[first as u64, rows as u64]);
     let of = |x: &[f64], rank: usize| {
         let [first, rows] = [shares[rank][0], shares[rank][1]].map(|number| number as usize);
         x[first..first + rows].to_vec()
     };
-    Some(Ok((0..view.b.len()).map(|k| ranks.from_first(rows, |rank| of(&x[k], rank))).collect()))
+    for (x, all) in x.iter_mut().zip(&all).filter(|_| improved.changed) {
+        *x = ranks.from_first(rows, |rank| of(all, rank));
+    }
+    Some(improved)
 }
 
 /// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.
@@ -422,31 +441,33 @@ fn refine<T: Number>(
     seconds: &mut f64,
 ) -> Result<(Residual, u32)> {
     let mut residual = view.residual(b, x, r);
-    let (most, goal) = match options.refine {
-        Refine::Auto => (MOST_CORRECTIONS, 2.0 * f64::EPSILON),
-        Refine::Steps(steps) => (steps, 0.0),
+    let most = match options.refine {
+        Refine::Auto => MOST_CORRECTIONS,
+        Refine::Steps(steps) => steps,
+    };
+    let done = |residual: Residual| match options.refine {
+        Refine::Auto => residual.settled(),
+        Refine::Steps(_) => residual.componentwise == 0.0,
     };
     let mut steps = 0;
     let mut better = vec![];
-    while steps < most && residual.normwise > goal {
+    while steps < most && !done(residual) {
         // A power of two brings the residual into the range of single precision, without rounding.
-        let largest = r.iter().fold(0.0f64, |m, v| if v.abs() > m { v.abs() } else { m });
-        let largest = view.span.ranks.most(largest);
+        let largest = view.span.ranks.most(range::largest(r));
         if !(largest > 0.0 && largest.is_finite()) {
             break;
         }
-        let scale = (-largest.log2().floor()).exp2();
-        r.iter_mut().for_each(|r| *r *= scale);
-        convert(r, plan.inputs().b);
+        let scale = -exponent(largest);
+        range::convert(r, plan.inputs().b, scale);
         let at = Instant::now();
         plan.solve(Send::RightHandSide)?;
         *seconds += at.elapsed().as_secs_f64();
         better.clear();
-        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + e.wide() / scale));
+        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + scaled(e.wide(), -scale)));
         let next = view.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
-        if options.refine == Refine::Auto && next.normwise >= 0.5 * residual.normwise {
-            if next.normwise < residual.normwise {
+        if options.refine == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
+            if next.excess() < residual.excess() {
                 x.copy_from_slice(&better);
                 residual = next;
                 steps += 1;
