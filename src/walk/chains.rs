@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::grid::Grid;
-use super::kernels::{BLOCK, BUFFER, COLUMNS, WALK, WALK_COLUMNS};
+use super::kernels::{BLOCK, BUFFER, COLUMNS, WALK, WALK_COLUMNS, number};
 use super::sequence::mtgp32::{Mtgp32, SETS};
 use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
-use super::table::Table;
+use super::table::{Table, UNIT};
 use crate::kernel::{Kernel, Precision, Real};
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::ranks::Ranks;
@@ -220,7 +220,11 @@ impl<'a> Chains<'a> {
         if tasks.is_empty() || per_task == 0 {
             return Ok(vec![0.0; tasks.len() * self.columns()]);
         }
-        let mut sums = if (self.feed.buffered || self.grid.is_some()) && round.length > 0 {
+        if round.length == 0 {
+            // Chains of no step need no lane, and no points.
+            return Ok(tasks.iter().flat_map(|task| self.standing::<T>(task, walks)).collect());
+        }
+        let mut sums = if self.feed.buffered || self.grid.is_some() {
             self.streams::<T>(tasks, round, watch)?
         } else {
             // Where tasks are very many they come in batches, for the sake of the sums' memory.
@@ -238,6 +242,19 @@ impl<'a> Chains<'a> {
         };
         sums.iter_mut().for_each(|s| *s *= self.table.factor);
         Ok(sums)
+    }
+
+    /// What chains of no step add up: g of their row, each of them.
+    fn standing<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
+        let row = task.row as usize;
+        let all = self.table.factor * f64::from(walks);
+        match &self.table.columns[..] {
+            [] => {
+                let record = &self.table.words[self.table.place[row] as usize * UNIT..];
+                vec![number::<T>(record[0], record[1]).wide() * all]
+            }
+            g => g[row * COLUMNS..][..COLUMNS].iter().map(|&g| T::of(g).wide() * all).collect(),
+        }
     }
 
     fn words(&self, task: &Task) -> [u32; 4] {

@@ -82,6 +82,7 @@ pub mod kernels;
 pub mod lazy;
 mod options;
 pub mod published;
+mod reach;
 mod records;
 pub mod sequence;
 mod solution;
