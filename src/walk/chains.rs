@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::grid::Grid;
-use super::kernels::{BLOCK, BUFFER, COLUMNS, WALK, WALK_COLUMNS, number};
+use super::kernels::{BLOCK, BUFFER, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number};
 use super::sequence::mtgp32::{Mtgp32, SETS};
 use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
 use super::table::{Table, UNIT};
 use crate::kernel::{Kernel, Precision, Real};
+use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::ranks::Ranks;
 use crate::transient::kernels::BLOCK_SUM;
@@ -575,6 +576,47 @@ impl<'a> Chains<'a> {
             }),
         }
     }
+}
+
+/// Walks whose spread is looked at.
+const LOOKED_AT: usize = 64;
+
+/// How far apart a few walks from a row lie in what they add up, column by column: the largest less the smallest.
+pub(super) fn spread(table: &Table, row: u32, seed: u64, length: u32, cut: f32) -> [f64; COLUMNS] {
+    let spread = match &table.columns[..] {
+        [] => [spreads::<1>(table, &[], row, seed, length, cut)[0]; COLUMNS],
+        columns => spreads(table, bytemuck::cast_slice(columns), row, seed, length, cut),
+    };
+    spread.map(|s| s * table.factor)
+}
+
+fn spreads<const C: usize>(
+    table: &Table,
+    columns: &[[f64; C]],
+    row: u32,
+    seed: u64,
+    length: u32,
+    cut: f32,
+) -> [f64; C] {
+    let points =
+        Points::new(Sequence::Philox, Scramble::None, length, seed).expect("philox has random access");
+    let mut theta = [[0.0; C]; BLOCK];
+    dispatch(Block {
+        rows: &table.words,
+        columns,
+        // No run has so many replicates.
+        source: Source::Access(&points, Stream::new(seed, row, u32::MAX)),
+        row: table.place[row as usize],
+        first_point: 0,
+        walks: LOOKED_AT,
+        length,
+        cut: f64::from(cut),
+        theta: &mut theta,
+    });
+    std::array::from_fn(|column| {
+        let all = theta[..LOOKED_AT].iter().map(|theta| theta[column]);
+        all.clone().fold(f64::NEG_INFINITY, f64::max) - all.fold(f64::INFINITY, f64::min)
+    })
 }
 
 /// Sums of `per_task` blocks each, column by column.

@@ -10,8 +10,10 @@
 //!
 //! Here the half-width is the larger of Student's and of [`unseen`], D · 4/3 · ln(2/(1 − confidence)) / N. The distribution
 //! that is worst for Student, two values D apart, has then 93.6 % or more at 16 replicates and 95 % (hits are Poisson
-//! distributed; 0 % without it), since Student's interval is the larger one from some five hits on. Where points are
-//! well spread and N is as small as in a first round, both are of one size; with N the second one falls faster.
+//! distributed; 0 % without it), since Student's interval is the larger one from some five hits on.
+//!
+//! A certified range is seldom reached. Where a few walks of their own lie up to 1/[`SHOWN`] of it apart, what N chains may
+//! have missed is left to Student's interval.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -28,6 +30,11 @@ pub fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     let deviation = (squares / (count - 1.0) / count).sqrt();
     (mean, quantile(count - 1.0, confidence) * deviation)
 }
+
+/// A certified range of at most so many spreads of 64 walks is taken to be shown. Such a spread is 4.7 standard deviations σ of
+/// a normal distribution; what N = 2¹⁴ chains of a first round may miss, 3 D / N, is then no more than the half-width of as
+/// many independent ones, 2 σ / √N, where D is at most 18 spreads, and with N it falls faster.
+pub const SHOWN: f64 = 16.0;
 
 /// The half-width below which a mean of so many samples, each within `range` of it, does not fall: what none of them has
 /// shown may move it as far.

@@ -1,12 +1,14 @@
 //! Components of x with their intervals.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::chains::{Chains, Feed, Round, Task};
+use super::chains::{Chains, Feed, Round, Task, spread};
 use super::control::{Control, Goal};
 use super::gate::{Gate, gate};
 use super::growth::{Growing, Growth};
-use super::interval::unseen;
+use super::interval::{SHOWN, unseen};
 use super::kernels::{BLOCK, COLUMNS};
 use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon, points, replicates};
 use super::published::{self, Length};
@@ -251,8 +253,16 @@ impl Sides<'_> {
             steps += u64::from(points.1 - points.0) * tasks.len() as u64 * u64::from(length);
             chains.sums(tasks, Round { points, length, cut }, watch)
         };
+        // Walked once for a component, if ever.
+        let spreads = RefCell::new(BTreeMap::new());
+        let spread = |row: u32, column: usize| {
+            let mut spreads = spreads.borrow_mut();
+            let walk = || spread(&table, row, options.seed, length, cut);
+            spreads.entry(row).or_insert_with(walk)[column] * gate.walk_scale(row as usize)
+        };
         let of = |column: usize, growing: &Growing| {
-            self.result(column, growing, &controls[column], &table, length, cut)
+            let spread = || spread(growing.component, column);
+            self.result(column, growing, &controls[column], &table, length, cut, spread)
         };
         let columns = 0..controls.len();
         // A component is done with where its interval is short enough, and where no number of chains makes it so.
@@ -261,9 +271,10 @@ impl Sides<'_> {
             let hopeless = |column: usize| {
                 let (c, epsilon) = (of(column, growing), self.sides[column].epsilon);
                 let chains = (self.per_replicate.1 * u64::from(self.replicates)) as f64;
-                let range = self.range(&c, &controls[column], length);
                 let left = epsilon - c.bound.truncation - c.bound.rounding;
-                left < 0.0 || (c.bound.statistical > 0.0 && unseen(range, chains, options.confidence) > left)
+                let range = self.range(&c, &controls[column], length);
+                let spread = || spread(c.component, column);
+                left < 0.0 || c.bound.statistical > 0.0 && self.floor(range, chains, spread) > left
             };
             columns.clone().all(|column| met(column) || hopeless(column))
         };
@@ -349,6 +360,7 @@ impl Sides<'_> {
     }
 
     /// A component of the scaled system.
+    #[expect(clippy::too_many_arguments, reason = "all that an interval depends on")]
     fn result(
         &self,
         column: usize,
@@ -357,6 +369,7 @@ impl Sides<'_> {
         table: &Table,
         length: u32,
         cut: f32,
+        spread: impl Fn() -> f64,
     ) -> Component {
         let m = growing.component as usize;
         let scale = self.gate.walk_scale(m);
@@ -376,7 +389,9 @@ impl Sides<'_> {
         // Walks without a choice are all the same.
         if control.norm > 0.0 && length > 0 && self.split.branches() {
             let range = self.range(&c, control, length);
-            c.bound.statistical = student.max(unseen(range, chains as f64, self.options.confidence));
+            let more = unseen(range, chains as f64, self.options.confidence) > student;
+            c.bound.statistical =
+                if more { student.max(self.floor(range, chains as f64, spread)) } else { student };
         }
         c.half_width = c.bound.total();
         c
@@ -400,6 +415,12 @@ impl Sides<'_> {
     /// How far what a walk adds up lies from its mean at most.
     fn range(&self, c: &Component, control: &Control, length: u32) -> f64 {
         self.most(c.component as usize, control, length) + (c.estimate - control.h(c.component)).abs()
+    }
+
+    /// The half-width that what no chain has shown asks for, where a few walks do not show most of their range.
+    fn floor(&self, range: f64, chains: f64, spread: impl Fn() -> f64) -> f64 {
+        let unseen = unseen(range, chains, self.options.confidence);
+        if range > SHOWN * spread() { unseen } else { 0.0 }
     }
 
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.
@@ -438,7 +459,8 @@ impl Sides<'_> {
         // h, the mean over replicates, and their sum.
         let adding = (sweeps + f64::from(self.replicates) + 8.0) * u64 * (control.norms + sum);
         if control.norm == 0.0 {
-            return (0.0, v * (host + adding));
+            // f = 0 is exact.
+            return (0.0, if all == 0.0 { 0.0 } else { v * (host + adding) });
         }
 
         let u = self.precision.unit_roundoff();
