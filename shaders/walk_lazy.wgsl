@@ -1,5 +1,5 @@
-// out_b = (sum over the walks i of block b of theta_i, largest row sum of |L|, largest |f| that they met), the walks
-// of walk.wgsl straight from A in compressed rows: no table is made, and only rows that a walk meets are read. One thread a walk, 256
+// out_b = (sum over the walks i of block b of theta_i, largest row sum of |L|, largest |f|, entries of the longest row
+// that they met), the walks of walk.wgsl straight from A in compressed rows: no table is made, and only rows that a walk meets are read. One thread a walk, 256
 // walks of one task a workgroup, added as a tree. A step reads its row twice, first for the diagonal entry and the sum of
 // the others, then up to the entry that it takes: 12 bytes an entry for the sum, 12 for each that is passed.
 alias real = f64;
@@ -98,7 +98,10 @@ fn owen_reversed(bits: u32, seed: u32) -> u32 {
     return x;
 }
 
-// theta of a walk, the largest row sum and the largest |f| that it met.
+// More than a row can have, for one without a diagonal entry.
+const NO_DIAGONAL = 8589934592.0;
+
+// theta of a walk, the largest row sum, the largest |f| and the most entries of a row that it met.
 fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> {
     let cut = real(bitcast<f32>(p.cut));
     let seed = vec2(p.seed_low, p.seed_high);
@@ -108,6 +111,7 @@ fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> 
     var theta = real(0);
     var worst = real(0);
     var largest = real(0);
+    var longest = real(0);
     for (var j = 0u; ; j++) {
         let begin = starts[row];
         let end = starts[row + 1u];
@@ -117,8 +121,8 @@ fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> 
             let a = values[e];
             if p.given == 0u && columns[e] == row { diagonal = a; } else { sum += abs(a); }
         }
-        // A row without a diagonal entry has an infinite sum, which is how the host hears of it.
-        if diagonal == real(0) { return vec4(theta, real(1e30), largest, real(0)); }
+        if diagonal == real(0) { return vec4(theta, worst, largest, real(NO_DIAGONAL)); }
+        longest = max(longest, real(end - begin));
         let f = rhs[row] / diagonal;
         largest = max(largest, abs(f));
         theta = fma(weight, f, theta);
@@ -138,7 +142,7 @@ fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> 
             u = words[j & 3u];
         }
         // In the middle of the fraction's cell, so that no rounding meets an end.
-        let aim = (real(u) + real(0.5)) * (sum * real(2.3283064365386963e-10));
+        let aim = ((real(u) + real(0.5)) * real(2.3283064365386963e-10)) * sum;
         var reached = real(0);
         var next = row;
         var positive = true;
@@ -155,7 +159,7 @@ fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> 
         if positive != (p.given == 1u || diagonal < real(0)) { weight = -weight; }
         row = next;
     }
-    return vec4(theta, worst, largest, real(0));
+    return vec4(theta, worst, largest, longest);
 }
 
 @compute @workgroup_size(256)
@@ -177,7 +181,7 @@ fn walk_lazy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         if local < half {
             let a = sums[local];
             let b = sums[local + half];
-            sums[local] = vec4(a.x + b.x, max(a.y, b.y), max(a.z, b.z), real(0));
+            sums[local] = vec4(a.x + b.x, max(a.y, b.y), max(a.z, b.z), max(a.w, b.w));
         }
     }
     if local == 0u { out[block] = sums[0]; }

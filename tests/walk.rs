@@ -521,3 +521,231 @@ fn lazy_walks_refuse_what_they_cannot_do() {
         CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 4.0), (1, if i == 0 { 1.0 } else { f64::NAN })]));
     assert!(ask(&nan, steps).contains("finite"));
 }
+
+fn ask_for(matrix: &CsrMatrix, rhs: &[f64], components: &[u32], options: &Options) -> Solution {
+    let rhs = [rhs.to_vec()];
+    let problem = Problem { matrix, rhs: &rhs, components };
+    solve(&cpu(), F64, &problem, options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+}
+
+/// Where sweeps alone solve a system, rounding is all that is left, and it is bounded.
+#[test]
+fn what_sweeps_alone_solve_has_a_certain_interval() {
+    let matrix = CsrMatrix::from_rows(2, 2, |i, row| match i {
+        0 => row.push((0, 7.0)),
+        _ => row.extend([(0, 1.0), (1, 7.0)]),
+    });
+    let options = Options { sweeps: Sweeps::Fixed(5), ..Options::default() };
+    let c = ask_for(&matrix, &[1.0, 3.0], &[1], &options).components[0].clone();
+    // x₁ = 20/49; the product is exact.
+    let error = c.estimate.mul_add(49.0, -20.0).abs() / 49.0;
+    assert!(error > 0.0 && error <= c.half_width && c.half_width < 1e-14, "{error:e} {c:?}");
+
+    // x_i = l x_{i−1} + f_i, in numbers of twice the length.
+    let (n, l) = (3000, 0.9995);
+    let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
+    let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
+    let options = Options { splitting: Splitting::Given, sweeps: Sweeps::Fixed(3000), ..Options::default() };
+    let solution = ask_for(&matrix, &f, &components, &options);
+    let (mut x, mut low, mut exact) = (0.0f64, 0.0f64, Vec::new());
+    for f in f {
+        let product = l * x;
+        let sum = product + f;
+        let rounded = sum - product;
+        low = l * low + l.mul_add(x, -product) + ((product - (sum - rounded)) + (f - rounded));
+        x = sum;
+        exact.push((x, low));
+    }
+    for c in &solution.components {
+        let (x, low) = exact[c.component as usize];
+        let error = ((c.estimate - x) - low).abs();
+        assert!(error <= c.half_width && c.bound.statistical == 0.0, "{error:e} {c:?}");
+    }
+}
+
+#[test]
+fn chains_of_no_step_need_no_points() {
+    let one = CsrMatrix::from_rows(1, 1, |_, row| row.push((0, 4.0)));
+    let triangle = CsrMatrix::from_rows(3, 3, |i, row| row.extend((0..=i as u32).map(|j| (j, 1.0))));
+    let poisson = built_in("poisson2d:10,0.5");
+    let zeros = CsrMatrix::from_rows(2, 2, |_, _| {});
+    let given = Splitting::Given;
+    for (matrix, rhs, x, sweeps, splitting) in [
+        (&one, &[3.0][..], 0.75, Sweeps::Auto, Splitting::Auto),
+        (&one, &[3.0], 0.75, Sweeps::Fixed(0), Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, Sweeps::Auto, Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, Sweeps::Fixed(3), Splitting::Auto),
+        (&poisson.matrix, &poisson.rhs[..], poisson.x[0], Sweeps::Fixed(300), Splitting::Auto),
+        (&zeros, &[5.0, 1.0], 5.0, Sweeps::Fixed(0), given),
+    ] {
+        for sequence in
+            [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32]
+        {
+            for (ahead, grid, shared) in
+                [(false, None, false), (true, None, true), (false, Some(Grid::PUBLISHED), false)]
+            {
+                let max_chains = 1 << 12;
+                let options = Options {
+                    sequence,
+                    sweeps,
+                    splitting,
+                    ahead,
+                    grid,
+                    shared,
+                    max_chains,
+                    ..Options::default()
+                };
+                let c = ask_for(matrix, rhs, &[0], &options).components[0].clone();
+                assert!((c.estimate - x).abs() <= c.half_width + 1e-12, "{sequence} {sweeps}: {c:?} {x}");
+            }
+        }
+        if let Sweeps::Auto = sweeps {
+            let options = Options { lazy: true, ..Options::default() };
+            let c = ask_for(&one, &[3.0], &[0], &options).components[0].clone();
+            assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
+        }
+    }
+}
+
+#[test]
+fn the_size_of_the_right_hand_side_changes_no_digit() {
+    let case = built_in("random-dominant:60,5,0.8,signed");
+    for lazy in [false, true] {
+        let options =
+            Options { sweeps: Sweeps::Fixed(0), chains: Count::Number(1 << 12), lazy, ..Options::default() };
+        let of = |factor: f64| {
+            let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
+            ask_for(&case.matrix, &rhs, &[7], &options)
+        };
+        let plain = of(1.0).components[0].clone();
+        for e in [-900, -563, 563, 900] {
+            let factor = 2f64.powi(e);
+            let c = of(factor).components[0].clone();
+            assert_eq!(
+                (c.estimate, c.half_width),
+                (plain.estimate * factor, plain.half_width * factor),
+                "2^{e}"
+            );
+        }
+        for factor in [1e-170, 1e160] {
+            let solution = of(factor);
+            let c = &solution.components[0];
+            let error = (c.estimate - case.x[7] * factor).abs();
+            assert!(error <= c.half_width && c.half_width < 0.2 * factor, "{factor:e}: {c:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_is_an_error_with_its_name() {
+    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.push((i as u32, if i == 0 { 1.0 } else { 1e-200 })));
+    let rhs = [vec![1.0, 1e200]];
+    for lazy in [false, true] {
+        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0, 1] };
+        let options = Options { lazy, ..Options::default() };
+        let error = solve(&cpu(), F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("component 1") && error.contains("no f64"), "{error}");
+    }
+    // What f32 rounds to 0 is refused where walks read the matrix itself.
+    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
+    let lanes = lanes("cpu", F32, false).expect("the CPU opens");
+    let rhs = [vec![1.0, 1.0]];
+    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[1] };
+    let options = Options { lazy: true, ..Options::default() };
+    let error = solve(&lanes, F32, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("1e-50") && error.contains("f64"), "{error}");
+}
+
+/// 28 states: back to the first or one on, each with probability 1/2; what the last one has makes up for it.
+#[test]
+fn rare_values_that_no_chain_meets_are_in_the_interval() {
+    let n = 28;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| match i {
+        0 => row.extend([(0, 0.7), (1, -0.3)]),
+        _ if i + 1 < n => row.extend([(0, -0.3), (i as u32, 1.0), (i as u32 + 1, -0.3)]),
+        _ => row.push((i as u32, 1.0)),
+    });
+    let mut rhs = vec![0.1; n];
+    rhs[n - 1] = 0.3f64.powi(1 - n as i32);
+    let x = eliminate(&matrix, &rhs, false)[0];
+    let mut covered = 0;
+    for seed in 0..40 {
+        let options = Options { sweeps: Sweeps::Fixed(0), seed, ..Options::default() };
+        let solution = ask_for(&matrix, &rhs, &[0], &options);
+        let c = &solution.components[0];
+        covered += u32::from((c.estimate - x).abs() <= c.half_width);
+        assert!(c.half_width <= solution.epsilon || solution.status == Status::NotMet);
+    }
+    assert!(covered >= 38, "{covered} of 40 intervals hold {x}");
+    // An interval that would need 2⁶⁴ chains is not walked for.
+    let options = Options { sweeps: Sweeps::Fixed(0), epsilon: Some(1e-2), ..Options::default() };
+    let solution = ask_for(&matrix, &rhs, &[0], &options);
+    assert!(solution.status == Status::NotMet && solution.components[0].chains == 1 << 14);
+}
+
+#[test]
+fn what_the_components_do_not_depend_on_may_diverge() {
+    let rows: [&[(u32, f64)]; 4] =
+        [&[(2, 1.0), (0, 1.0)], &[(1, 1.0), (3, 0.1)], &[(0, 2.0), (2, 1.0)], &[(1, 0.1), (3, 1.0)]];
+    let matrix = CsrMatrix::from_rows(4, 4, |i, row| {
+        row.extend_from_slice(rows[i]);
+        row.sort_by_key(|e| e.0);
+    });
+    let solution = ask_for(&matrix, &[1.0; 4], &[3, 1], &Options::default());
+    assert_eq!(solution.components.iter().map(|c| c.component).collect::<Vec<_>>(), [3, 1]);
+    for c in &solution.components {
+        assert!((c.estimate - 1.0 / 1.1).abs() <= c.half_width, "{c:?}");
+    }
+    assert!(
+        solution.n == 4 && solution.warnings.iter().any(|w| w.contains("2 of them")),
+        "{:?}",
+        solution.warnings
+    );
+    let rhs = [vec![1.0; 4]];
+    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
+    let error = solve(&cpu(), F64, &problem, &Options::default(), &mut |_, _| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Divergent { row: 2, .. }), "{error}");
+}
+
+#[test]
+fn an_epsilon_that_rounding_excludes_ends_the_walks() {
+    let case = built_in("poisson2d:7,1");
+    for lazy in [false, true] {
+        let length = if lazy { Length::Steps(40) } else { Length::Bound };
+        let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), length, lazy, ..Options::default() };
+        let solution = ask(&cpu(), F64, &case, &[3], &options);
+        assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, 1 << 14));
+    }
+}
+
+#[test]
+fn lazy_walks_count_the_rounding_of_their_longest_row() {
+    // One row of 1500 entries, whose walks end one step on.
+    let n = 1501;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| match i {
+        0 => row.extend((0..n as u32).map(|j| (j, if j == 0 { 1.0 } else { 0.5 / 1500.0 }))),
+        _ => row.push((i as u32, 1.0)),
+    });
+    let rhs: Vec<f64> = (0..n).map(|i| (i % 7) as f64 - 3.0).collect();
+    let x = rhs[0] - rhs[1..].iter().sum::<f64>() * 0.5 / 1500.0;
+    let rhs = [rhs];
+    let lanes = lanes("cpu", F32, false).expect("the CPU opens");
+    let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
+    let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
+    let solution = solve(&lanes, F32, &problem, &options, &mut |_, _| Ok(())).expect("rows are sound");
+    let c = &solution.components[0];
+    // An end of each of 1500 probabilities is off by up to 1500 units of roundoff.
+    let least = 1500.0 * 1500.0 * F32.unit_roundoff();
+    assert!(c.bound.rounding > least && (c.estimate - x).abs() <= c.half_width, "{c:?} {x}");
+}
+
+#[test]
+fn lazy_walks_take_a_row_sum_of_any_size() {
+    let rows: [&[(u32, f64)]; 2] = [&[(1, 2e30)], &[]];
+    let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
+    let options =
+        Options { lazy: true, splitting: Splitting::Given, length: Length::Steps(1), ..Options::default() };
+    let c = ask_for(&matrix, &[1.0, 1.0], &[0], &options).components[0].clone();
+    assert!((c.estimate / 2e30 - 1.0).abs() < 1e-15 && c.half_width == f64::INFINITY, "{c:?}");
+}

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::grid::Grid;
-use super::kernels::{BLOCK, BUFFER, COLUMNS, WALK, WALK_COLUMNS};
+use super::kernels::{BLOCK, BUFFER, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number};
 use super::sequence::mtgp32::{Mtgp32, SETS};
 use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
-use super::table::Table;
+use super::table::{Table, UNIT};
 use crate::kernel::{Kernel, Precision, Real};
+use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::ranks::Ranks;
 use crate::transient::kernels::BLOCK_SUM;
@@ -220,7 +221,11 @@ impl<'a> Chains<'a> {
         if tasks.is_empty() || per_task == 0 {
             return Ok(vec![0.0; tasks.len() * self.columns()]);
         }
-        let mut sums = if (self.feed.buffered || self.grid.is_some()) && round.length > 0 {
+        if round.length == 0 {
+            // Chains of no step need no lane, and no points.
+            return Ok(tasks.iter().flat_map(|task| self.standing::<T>(task, walks)).collect());
+        }
+        let mut sums = if self.feed.buffered || self.grid.is_some() {
             self.streams::<T>(tasks, round, watch)?
         } else {
             // Where tasks are very many they come in batches, for the sake of the sums' memory.
@@ -238,6 +243,19 @@ impl<'a> Chains<'a> {
         };
         sums.iter_mut().for_each(|s| *s *= self.table.factor);
         Ok(sums)
+    }
+
+    /// What chains of no step add up: g of their row, each of them.
+    fn standing<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
+        let row = task.row as usize;
+        let all = self.table.factor * f64::from(walks);
+        match &self.table.columns[..] {
+            [] => {
+                let record = &self.table.words[self.table.place[row] as usize * UNIT..];
+                vec![number::<T>(record[0], record[1]).wide() * all]
+            }
+            g => g[row * COLUMNS..][..COLUMNS].iter().map(|&g| T::of(g).wide() * all).collect(),
+        }
     }
 
     fn words(&self, task: &Task) -> [u32; 4] {
@@ -558,6 +576,47 @@ impl<'a> Chains<'a> {
             }),
         }
     }
+}
+
+/// Walks whose spread is looked at.
+const LOOKED_AT: usize = 64;
+
+/// How far apart a few walks from a row lie in what they add up, column by column: the largest less the smallest.
+pub(super) fn spread(table: &Table, row: u32, seed: u64, length: u32, cut: f32) -> [f64; COLUMNS] {
+    let spread = match &table.columns[..] {
+        [] => [spreads::<1>(table, &[], row, seed, length, cut)[0]; COLUMNS],
+        columns => spreads(table, bytemuck::cast_slice(columns), row, seed, length, cut),
+    };
+    spread.map(|s| s * table.factor)
+}
+
+fn spreads<const C: usize>(
+    table: &Table,
+    columns: &[[f64; C]],
+    row: u32,
+    seed: u64,
+    length: u32,
+    cut: f32,
+) -> [f64; C] {
+    let points =
+        Points::new(Sequence::Philox, Scramble::None, length, seed).expect("philox has random access");
+    let mut theta = [[0.0; C]; BLOCK];
+    dispatch(Block {
+        rows: &table.words,
+        columns,
+        // No run has so many replicates.
+        source: Source::Access(&points, Stream::new(seed, row, u32::MAX)),
+        row: table.place[row as usize],
+        first_point: 0,
+        walks: LOOKED_AT,
+        length,
+        cut: f64::from(cut),
+        theta: &mut theta,
+    });
+    std::array::from_fn(|column| {
+        let all = theta[..LOOKED_AT].iter().map(|theta| theta[column]);
+        all.clone().fold(f64::NEG_INFINITY, f64::max) - all.fold(f64::INFINITY, f64::min)
+    })
 }
 
 /// Sums of `per_task` blocks each, column by column.

@@ -37,12 +37,12 @@ pub(super) struct Growth<'a> {
 }
 
 impl Growth<'_> {
-    /// Walks for all components, and again as much for those that `met` does not let go. `sums` gets tasks and points;
-    /// `seen` every component after each of its rounds.
+    /// Walks for all components, and again as much for those that are not `done`. `sums` gets tasks and points; `seen`
+    /// every component after each of its rounds.
     pub(super) fn run(
         &self,
         mut sums: impl FnMut(&[Task], (u32, u32)) -> Result<Vec<f64>>,
-        met: impl Fn(&Growing) -> bool,
+        done: impl Fn(&Growing) -> bool,
         mut seen: impl FnMut(&Growing),
     ) -> Result<Vec<Growing>> {
         let each = self.replicates as usize * self.columns;
@@ -68,7 +68,7 @@ impl Growth<'_> {
             if end >= most {
                 break;
             }
-            active.retain(|&k| !met(&growing[k]));
+            active.retain(|&k| !done(&growing[k]));
             end = (2 * end).min(most);
         }
         Ok(growing)

@@ -53,7 +53,7 @@ pub(super) fn choose(record: &[u32], u: u32) -> u32 {
 
 /// The sum of two f32.
 #[inline(always)]
-fn number<T: Real>(high: u32, low: u32) -> T {
+pub(super) fn number<T: Real>(high: u32, low: u32) -> T {
     T::of(f64::from(f32::from_bits(high))).plus(T::of(f64::from(f32::from_bits(low))))
 }
 

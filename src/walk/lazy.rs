@@ -10,6 +10,7 @@ use super::chains::{Round, Task, Watch};
 use super::kernels::BLOCK;
 use super::sequence::philox::philox;
 use super::sequence::{Points, Sequence, Stream};
+use super::splitting::{exponent, times_power_of_two};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
@@ -18,11 +19,11 @@ use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
-/// Sums of walks over blocks, and the largest row sum that they met.
+/// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
 pub static WALK_LAZY: Kernel = kernel!(walk_lazy);
 
-/// The sum of |l_ij| that stands for a row without a diagonal entry.
-pub(super) const NO_DIAGONAL: f64 = 1e30;
+/// The number of entries that stands for a row without a diagonal entry: columns are counted in 32 bits.
+const NO_DIAGONAL: f64 = 8_589_934_592.0;
 
 /// Compressed rows, wherever they lie.
 pub(super) trait Rows: Sync {
@@ -59,7 +60,7 @@ impl<T: Real> Rows for Launched<'_, T> {
     }
 }
 
-/// The walks of one block: θ, the largest row sum and the largest |f| of each.
+/// The walks of one block: θ, the largest row sum, the largest |f| and the most entries of a row of each.
 pub(super) struct LazyBlock<'a, T, R> {
     pub(super) rows: &'a R,
     pub(super) given: bool,
@@ -113,10 +114,14 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                         sum = sum.plus(size(a));
                     }
                 }
-                let [theta, worst, largest, _] = &mut self.out[i];
+                let [theta, worst, largest, longest] = &mut self.out[i];
                 if diagonal == T::ZERO {
-                    *worst = T::of(NO_DIAGONAL);
+                    *longest = T::of(NO_DIAGONAL);
                     continue;
+                }
+                let entries = T::of(range.len() as f64);
+                if entries > *longest {
+                    *longest = entries;
                 }
                 // The quotients of f32 numbers in f64 round to those in f32.
                 let over = |a: T, b: T| T::of(a.wide() / b.wide());
@@ -137,8 +142,8 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                     continue;
                 }
                 let u = coordinates[place * self.walks + i];
-                let aim =
-                    T::of(f64::from(u)).plus(T::of(0.5)).times(sum.times(T::of(2.328_306_436_538_696_3e-10)));
+                let fraction = T::of(f64::from(u)).plus(T::of(0.5)).times(T::of(2.328_306_436_538_696_3e-10));
+                let aim = fraction.times(sum);
                 let (mut reached, mut next, mut positive) = (T::ZERO, row, true);
                 for e in range {
                     let (column, a) = self.rows.entry(e);
@@ -172,7 +177,7 @@ pub(super) fn fold<T: Real>(values: &mut [[T; 4]; BLOCK]) -> [T; 4] {
     while half > 0 {
         let (low, high) = values.split_at_mut(half);
         for (l, h) in low.iter_mut().zip(high) {
-            *l = [l[0].plus(h[0]), larger(l[1], h[1]), larger(l[2], h[2]), T::ZERO];
+            *l = [l[0].plus(h[0]), larger(l[1], h[1]), larger(l[2], h[2]), larger(l[3], h[3])];
         }
         half /= 2;
     }
@@ -231,6 +236,22 @@ pub struct Rough<'a> {
     pub rhs: &'a [f64],
     /// Whether they are L and f.
     pub given: bool,
+    /// The right-hand side is walked on over 2^exponent.
+    pub exponent: i32,
+}
+
+impl Rough<'_> {
+    /// a_ii, or 1 where the matrix is L, and Σ_j |a_ij| of the others.
+    fn sums(&self, i: usize) -> (f64, f64) {
+        let (mut diagonal, mut sum) = (f64::from(u8::from(self.given)), 0.0);
+        for (j, a) in self.range(i).map(|e| self.entry(e)) {
+            match !self.given && j as usize == i {
+                true => diagonal = a,
+                false => sum += a.abs(),
+            }
+        }
+        (diagonal, sum)
+    }
 }
 
 impl Rows for Rough<'_> {
@@ -246,7 +267,7 @@ impl Rows for Rough<'_> {
 
     #[inline(always)]
     fn rhs(&self, i: usize) -> f64 {
-        self.rhs[i]
+        times_power_of_two(self.rhs[i], -self.exponent)
     }
 }
 
@@ -257,17 +278,25 @@ pub struct Met {
     pub norm: f64,
     /// Largest |f|.
     pub f: f64,
+    /// Entries of the longest row, the diagonal's among them.
+    pub longest: f64,
 }
 
 impl Met {
+    pub(super) const NOTHING: Self = Self { norm: 0.0, f: 0.0, longest: 0.0 };
+
     pub(super) fn and(self, other: Self) -> Self {
-        Self { norm: self.norm.max(other.norm), f: self.f.max(other.f) }
+        Self {
+            norm: self.norm.max(other.norm),
+            f: self.f.max(other.f),
+            longest: self.longest.max(other.longest),
+        }
     }
 
     /// An error if walks met what they cannot walk on.
     fn check(self) -> Result<Self> {
         let fail = |reason: &str| Err(Error::Invalid(format!("a row that walks met {reason}")));
-        if self.norm >= NO_DIAGONAL {
+        if self.longest >= NO_DIAGONAL {
             return fail("has no diagonal entry, or 0 there; without --lazy the message names it");
         }
         if !(self.norm.is_finite() && self.f.is_finite()) {
@@ -277,35 +306,33 @@ impl Met {
     }
 }
 
-/// A few short walks from each of some rows, to see what they meet.
-pub(super) fn scout(rough: &Rough<'_>, rows: &[u32], seed: u64) -> Result<Met> {
+/// A few short walks from each of some rows; `see` gets the rows that they meet, with their diagonal entries and the sums
+/// of the others.
+fn scout(
+    rough: &Rough<'_>,
+    rows: &[u32],
+    seed: u64,
+    mut see: impl FnMut(usize, f64, f64) -> Result<()>,
+) -> Result<()> {
     const WALKS: u32 = 16;
     const STEPS: u32 = 64;
     const MOST: usize = 64;
-    let mut met = Met { norm: 0.0, f: 0.0 };
     let key = [seed as u32, (seed >> 32) as u32];
     for &first in rows.iter().take(MOST) {
         for walk in 0..WALKS {
             let mut row = first;
             for step in 0..STEPS {
                 let i = row as usize;
-                let entries = || {
-                    rough
-                        .range(i)
-                        .map(|e| rough.entry(e))
-                        .filter(|&(j, a)| (rough.given || j != row) && a != 0.0)
-                };
-                let own = rough.range(i).map(|e| rough.entry(e)).find(|e| e.0 == row);
-                let diagonal = if rough.given { 1.0 } else { own.map_or(0.0, |e| e.1) };
-                let sum: f64 = entries().map(|e| e.1.abs()).sum();
-                let norm = if diagonal == 0.0 { NO_DIAGONAL } else { sum / diagonal.abs() };
-                // Not the greater of the two: a NaN has to stay.
-                let here = Met { norm, f: (rough.rhs[i] / diagonal).abs() }.check()?;
-                met = met.and(here);
+                let entries = rough
+                    .range(i)
+                    .map(|e| rough.entry(e))
+                    .filter(|&(j, a)| (rough.given || j != row) && a != 0.0);
+                let (diagonal, sum) = rough.sums(i);
+                see(i, diagonal, sum)?;
                 let word = philox([walk, step, first, 0x7363_6f75], key)[0];
                 let mut left = f64::from(word) / 4_294_967_296.0 * sum;
                 let mut next = None;
-                for (j, a) in entries() {
+                for (j, a) in entries {
                     next = Some(j);
                     left -= a.abs();
                     if left < 0.0 {
@@ -319,7 +346,48 @@ pub(super) fn scout(rough: &Rough<'_>, rows: &[u32], seed: u64) -> Result<Met> {
             }
         }
     }
+    Ok(())
+}
+
+/// The exponent of the largest |f| that a few walks meet, 0 where they meet none.
+pub(super) fn size(rough: &Rough<'_>, rows: &[u32], seed: u64) -> Result<i32> {
+    let mut largest = None;
+    scout(rough, rows, seed, |i, diagonal, _| {
+        let b = rough.rhs[i];
+        if b != 0.0 && diagonal != 0.0 {
+            largest = largest.max(Some(exponent(b) - exponent(diagonal)));
+        }
+        Ok(())
+    })?;
+    Ok(largest.unwrap_or(0))
+}
+
+/// What a few walks meet.
+pub(super) fn first_look(rough: &Rough<'_>, rows: &[u32], seed: u64) -> Result<Met> {
+    let mut met = Met::NOTHING;
+    scout(rough, rows, seed, |i, diagonal, sum| {
+        let longest = if diagonal == 0.0 { NO_DIAGONAL } else { rough.range(i).len() as f64 };
+        // Not the greater of the two: a NaN has to stay.
+        let here = Met { norm: sum / diagonal.abs(), f: (rough.rhs(i) / diagonal).abs(), longest }.check()?;
+        met = met.and(here);
+        Ok(())
+    })?;
     Ok(met)
+}
+
+/// The least |a| that is not 0.
+///
+/// # Errors
+/// [`Error::Invalid`] for one that f32 does not hold to its 24 bits.
+pub(super) fn least_in_f32(matrix: &CsrMatrix) -> Result<f64> {
+    let normal = |a: f64| a == 0.0 || (a.abs() as f32).is_normal();
+    if let Some(a) = matrix.value().par_iter().find_first(|&&a| !normal(a)) {
+        return Err(Error::Invalid(format!(
+            "the matrix has an entry {a:e}, which is none of f32's numbers; use --precision f64, or leave out --lazy"
+        )));
+    }
+    let size = |&a: &f64| if a == 0.0 { f64::INFINITY } else { a.abs() };
+    Ok(matrix.value().par_iter().map(size).reduce(|| f64::INFINITY, f64::min))
 }
 
 /// Lanes that walk on the compressed rows. CPUs walk on those of the host, devices on a copy.
@@ -370,7 +438,8 @@ impl<'a> LazyChains<'a> {
             if nnz > u32::MAX as usize {
                 return Err(Error::Invalid(format!("--lazy: {nnz} entries, more than 2^32 − 1 on a device")));
             }
-            let (values, rhs) = (rough.matrix.value(), rough.rhs);
+            let values = rough.matrix.value();
+            let rhs: Vec<f64> = (0..rough.rhs.len()).into_par_iter().map(|i| rough.rhs(i)).collect();
             let single = |all: &[f64]| all.par_iter().map(|&x| x as f32).collect::<Vec<f32>>();
             Ok(Some(Copy {
                 starts: lane.alloc_with("starts of rows", &starts)?,
@@ -378,11 +447,11 @@ impl<'a> LazyChains<'a> {
                 numbers: match precision {
                     Precision::F32 => Numbers::Single(
                         lane.alloc_with("entries", &single(values))?,
-                        lane.alloc_with("a right-hand side", &single(rhs))?,
+                        lane.alloc_with("a right-hand side", &single(&rhs))?,
                     ),
                     Precision::F64 => Numbers::Double(
                         lane.alloc_with("entries", values)?,
-                        lane.alloc_with("a right-hand side", rhs)?,
+                        lane.alloc_with("a right-hand side", &rhs)?,
                     ),
                 },
                 table: points.upload(lane)?,
@@ -413,17 +482,17 @@ impl<'a> LazyChains<'a> {
             all.into_iter().map(|t| t.join().expect("walks do not panic")).collect()
         });
         let per_task = ((round.points.1 - round.points.0) as usize).div_ceil(BLOCK);
-        let (mut sums, mut met) = (Vec::with_capacity(tasks.len()), Met { norm: 0.0, f: 0.0 });
+        let (mut sums, mut met) = (Vec::with_capacity(tasks.len()), Met::NOTHING);
         for part in parts {
             for blocks in part?.chunks(per_task) {
                 sums.push(blocks.iter().map(|b| b[0]).sum());
-                met = blocks.iter().fold(met, |m, b| m.and(Met { norm: b[1], f: b[2] }));
+                met = blocks.iter().fold(met, |m, b| m.and(Met { norm: b[1], f: b[2], longest: b[3] }));
             }
         }
         let sums = self.ranks.all(&sums).concat();
         // Not the greatest: a NaN has to stay.
-        for [norm, f] in self.ranks.all(&[[met.norm, met.f]]).concat() {
-            met = met.and(Met { norm, f });
+        for [norm, f, longest] in self.ranks.all(&[[met.norm, met.f, met.longest]]).concat() {
+            met = met.and(Met { norm, f, longest });
         }
         if let Some(sum) = sums.iter().find(|s: &&f64| !s.is_finite()) {
             return Err(Error::Invalid(format!(

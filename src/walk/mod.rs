@@ -12,8 +12,8 @@
 //!
 //! Here walks start from points of a low-discrepancy sequence ([`sequence`]), one coordinate a step, and rows list their
 //! entries in the order of what they lead to ([`table`]); they tally the residual r of some sweeps in the place of f
-//! ([`control`]). R independently scrambled replicates give a Student interval ([`interval`]), to which certain bounds
-//! of truncation and rounding are added. Before the first step [`gate`] proves that walks converge and have a variance,
+//! ([`control`]). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
+//! may matter more ([`interval`]); certain bounds of truncation and rounding are added. Before the first step [`gate`] proves that walks converge and have a variance,
 //! or says why not.
 //!
 //! | paper | here |
@@ -82,6 +82,7 @@ pub mod kernels;
 pub mod lazy;
 mod options;
 pub mod published;
+mod reach;
 mod records;
 pub mod sequence;
 mod solution;

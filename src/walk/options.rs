@@ -173,9 +173,8 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
 }
 
 /// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
-pub(crate) fn default_epsilon<'f>(fs: impl IntoIterator<Item = &'f [f64]>, gate: &Gate) -> f64 {
-    let largest = |f: &[f64]| f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
-    let largest = fs.into_iter().map(largest).fold(0.0, f64::max);
+pub(crate) fn default_epsilon(f: &[f64], gate: &Gate) -> f64 {
+    let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     let norm = if gate.norm < 1.0 { gate.norm } else { 0.0 };
     // x = 0 has no scale of its own.
     if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }

@@ -3,13 +3,15 @@
 use serde::Serialize;
 
 use super::sequence::{Scramble, Sequence};
-use super::splitting::Splitting;
+use super::splitting::{Splitting, times_power_of_two};
 use crate::transient::Status;
+use crate::{Error, Result};
 
 /// Parts of a half-width; they add up.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bound {
-    /// Student interval of the replicates, of the probability asked for.
+    /// Interval of the probability asked for: Student's of the replicates, or what no chain can have shown where that is
+    /// more ([`interval`](super::interval)).
     pub statistical: f64,
     /// What chains leave out by ending, certain.
     pub truncation: f64,
@@ -41,6 +43,31 @@ pub struct Component {
     pub chains: u64,
     /// Steps of a chain at most.
     pub length: u32,
+}
+
+impl Component {
+    /// The component of a system whose right-hand side is 2^e times as large.
+    pub(super) fn times_power_of_two(self, e: i32) -> Result<Self> {
+        let times = |x: f64| times_power_of_two(x, e);
+        let Bound { statistical, truncation, rounding } = self.bound;
+        let estimate = times(self.estimate);
+        if !estimate.is_finite() {
+            return Err(Error::Invalid(format!(
+                "component {} is {:e} times 2^{e}, which is no f64; divide the right-hand side by a large number",
+                self.component, self.estimate
+            )));
+        }
+        // Numbers below 2^−1022 are rounded to multiples of 2^−1074, of which there are four.
+        let exact = |x: f64| x == 0.0 || times(x).abs() >= f64::MIN_POSITIVE;
+        let all = [self.estimate, statistical, truncation, rounding];
+        let lost = if all.into_iter().all(exact) { 0.0 } else { 4.0 * f64::from_bits(1) };
+        let bound = Bound {
+            statistical: times(statistical),
+            truncation: times(truncation),
+            rounding: times(rounding) + lost,
+        };
+        Ok(Self { estimate, half_width: bound.total(), bound, ..self })
+    }
 }
 
 /// Seconds of a run's phases.
@@ -114,6 +141,14 @@ pub struct Solution {
     pub warnings: Vec<String>,
     /// Times.
     pub seconds: Seconds,
+}
+
+/// Whether all of them are finite, with half-widths of at most ε.
+pub(super) fn met(components: &[Component], epsilon: f64) -> Status {
+    match components.iter().all(|c| c.estimate.is_finite() && c.half_width <= epsilon) {
+        true => Status::Met,
+        false => Status::NotMet,
+    }
 }
 
 /// The bound of the component with the largest half-width.

@@ -1,22 +1,25 @@
 //! Components of x with their intervals.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::chains::{Chains, Feed, Round, Task};
+use super::chains::{Chains, Feed, Round, Task, spread};
 use super::control::{Control, Goal};
 use super::gate::{Gate, gate};
 use super::growth::{Growing, Growth};
-use super::kernels::COLUMNS;
+use super::interval::{SHOWN, unseen};
+use super::kernels::{BLOCK, COLUMNS};
 use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon, points, replicates};
 use super::published::{self, Length};
+use super::reach::Reached;
 use super::sequence::Scramble;
-use super::solution::{Bound, Component, Jacobi, Seconds, Solution, largest};
-use super::splitting::Split;
+use super::solution::{Bound, Component, Jacobi, Seconds, Solution, largest, met};
+use super::splitting::{Split, times_power_of_two, up};
 use super::table::{RowOrder, Table};
 use super::unprepared::unprepared;
 use crate::kernel::Precision;
 use crate::lane::{HostArray, Lane};
-use crate::transient::Status;
 use crate::{Error, Result};
 
 /// Estimates components of x with intervals; `watch` gets the steps of a round done and to do, 0 where not known.
@@ -31,20 +34,64 @@ pub fn solve(
     options: &Options,
     watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
 ) -> Result<Solution> {
-    let started = Instant::now();
-    let Some(first_lane) = lanes.first() else {
+    if lanes.is_empty() {
         return Err(Error::Invalid("no lane to walk on; name a device".to_owned()));
-    };
+    }
     check(problem, options)?;
     if options.lazy {
         return unprepared(lanes, precision, problem, options, watch);
     }
+    match prepared(lanes, precision, problem, options, watch) {
+        // What the components do not depend on is no reason to refuse them.
+        Err(Error::Divergent { .. }) if let Some(part) = Reached::of(problem) => {
+            part.back(problem, prepared(lanes, precision, &part.problem(), options, watch))
+        }
+        answer => answer,
+    }
+}
+
+/// One right-hand side.
+struct Side {
+    /// f over 2^exponent.
+    f: HostArray<f64>,
+    exponent: i32,
+    /// ε and δ over 2^exponent.
+    epsilon: f64,
+    delta: f64,
+}
+
+impl Side {
+    /// A number of the scaled system.
+    fn scaled(&self, x: f64) -> f64 {
+        times_power_of_two(x, -self.exponent).clamp(f64::MIN_POSITIVE, f64::MAX)
+    }
+
+    /// A component of the scaled system as one of the original.
+    fn original(&self, c: Component, rhs: usize) -> Result<Component> {
+        c.times_power_of_two(self.exponent).map(|c| Component { rhs, ..c })
+    }
+}
+
+/// Walks on all of the system.
+fn prepared(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
+) -> Result<Solution> {
+    let started = Instant::now();
+    let first_lane = &lanes[0];
     let mut seconds = Seconds::default();
     // Lanes may have worked before.
     let downloads = || -> f64 { lanes.iter().map(|lane| lane.transfer_seconds().1).sum() };
     let before = downloads();
     let split = first_lane.host(|| Split::new(problem.matrix, options.splitting))?;
-    let fs: Vec<HostArray<f64>> = problem.rhs.iter().map(|b| split.constant(b)).collect::<Result<_>>()?;
+    let side = |b: &Vec<f64>| {
+        let (f, exponent) = split.scaled_constant(b)?;
+        Ok(Side { f, exponent, epsilon: 0.0, delta: 0.0 })
+    };
+    let mut sides: Vec<Side> = problem.rhs.iter().map(side).collect::<Result<_>>()?;
     let at = Instant::now();
     let gate = first_lane.host(|| gate(&split, options.splitting, options.force))?;
     if gate.products > 0 {
@@ -54,34 +101,45 @@ pub fn solve(
 
     let mut warnings = Vec::new();
     let (scramble, replicates) = replicates(options, &mut warnings);
-    let epsilon = options.epsilon.unwrap_or_else(|| default_epsilon(fs.iter().map(|f| &f[..]), &gate));
+    let epsilon = options.epsilon.unwrap_or_else(|| {
+        let of = |s: &Side| times_power_of_two(default_epsilon(&s.f, &gate), s.exponent);
+        // b = 0 has no scale of its own.
+        let zero = |s: &&Side| s.f.iter().all(|&f| f == 0.0);
+        match sides.iter().filter(|s| !zero(s)).map(of).reduce(f64::max) {
+            Some(largest) => largest,
+            None => of(&sides[0]),
+        }
+    });
+    for side in &mut sides {
+        side.epsilon = side.scaled(epsilon);
+        side.delta = options.delta.map_or(0.1 * side.epsilon, |delta| side.scaled(delta));
+    }
     let by_norm = |rows: bool| {
-        let f = fs.iter().map(|f| gate.scaled_norm(f)).fold(0.0, f64::max);
         let row = |&m: &u32| split.row_sum(m as usize);
         let norm = if rows { problem.components.iter().map(row).fold(0.0, f64::max) } else { gate.norm };
         let scale = problem.components.iter().map(|&m| gate.scale(m as usize)).fold(0.0, f64::max);
-        published::chains(epsilon, f * scale, norm)
+        let chains = |s: &Side| published::chains(s.epsilon, gate.scaled_norm(&s.f) * scale, norm);
+        sides.iter().map(chains).fold(0.0, f64::max)
     };
     let per_replicate = points(options, replicates, by_norm, &mut warnings)?;
 
     let (mut all, mut rounds) = (Vec::new(), Vec::new());
     let (mut sweeps, mut steps, mut table_bytes, mut tabled) = (0, 0, 0, 0);
     let mut jacobi: Option<Jacobi> = None;
-    for (batch, fs) in fs.chunks(COLUMNS).enumerate() {
-        let side = Sides {
+    for (batch, sides) in sides.chunks(COLUMNS).enumerate() {
+        let together = Sides {
             lanes,
             precision,
             split: &split,
             gate: &gate,
             components: problem.components,
             options,
-            epsilon,
-            delta: options.delta.unwrap_or(0.1 * epsilon),
+            sides,
             scramble,
             replicates,
             per_replicate,
         };
-        let done = side.solve(batch * COLUMNS, fs, &mut seconds, watch)?;
+        let done = together.solve(batch * COLUMNS, &mut seconds, watch)?;
         all.extend(done.components);
         rounds.extend(done.rounds);
         sweeps = sweeps.max(done.sweeps);
@@ -98,7 +156,7 @@ pub fn solve(
     seconds.total = started.elapsed().as_secs_f64();
     seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
     Ok(Solution {
-        status: if worst.total() <= epsilon { Status::Met } else { Status::NotMet },
+        status: met(&all, epsilon),
         components: all,
         rounds,
         bound: worst,
@@ -129,8 +187,7 @@ struct Sides<'a> {
     gate: &'a Gate,
     components: &'a [u32],
     options: &'a Options,
-    epsilon: f64,
-    delta: f64,
+    sides: &'a [Side],
     scramble: Scramble,
     replicates: u32,
     per_replicate: (u64, u64),
@@ -150,7 +207,6 @@ impl Sides<'_> {
     fn solve(
         &self,
         first_rhs: usize,
-        fs: &[HostArray<f64>],
         seconds: &mut Seconds,
         watch: &mut (dyn FnMut(u64, u64) -> Result<()> + Send),
     ) -> Result<Done> {
@@ -158,11 +214,11 @@ impl Sides<'_> {
         let (controls, table) = self.lanes[0].host(|| {
             // Half of it, since what a walk collects hangs together more or less.
             let chains = self.per_replicate.0.min(PILOT) * u64::from(self.replicates);
-            let goal = Goal { error: 0.5 * self.epsilon, chains: chains as f64 };
-            let controls: Vec<Control> = fs
-                .iter()
-                .map(|f| Control::new(split, gate, f, self.components, options.sweeps, goal))
-                .collect();
+            let control = |side: &Side| {
+                let goal = Goal { error: 0.5 * side.epsilon, chains: chains as f64 };
+                Control::new(split, gate, &side.f, self.components, options.sweeps, goal)
+            };
+            let controls: Vec<Control> = self.sides.iter().map(control).collect();
             // Several columns have one order: the first one's.
             let order = match options.order {
                 RowOrder::Value => Some(controls[0].values(split)),
@@ -197,29 +253,54 @@ impl Sides<'_> {
             steps += u64::from(points.1 - points.0) * tasks.len() as u64 * u64::from(length);
             chains.sums(tasks, Round { points, length, cut }, watch)
         };
-        let met = |growing: &Growing| {
-            let met = |(column, control): (usize, &Control)| {
-                let c = self.result(first_rhs, column, growing, control, &table, length, cut);
-                c.half_width <= self.epsilon
-            };
-            controls.iter().enumerate().all(met)
+        // Walked once for a component, if ever.
+        let spreads = RefCell::new(BTreeMap::new());
+        let spread = |row: u32, column: usize| {
+            let mut spreads = spreads.borrow_mut();
+            let walk = || spread(&table, row, options.seed, length, cut);
+            spreads.entry(row).or_insert_with(walk)[column] * gate.walk_scale(row as usize)
         };
-        let mut rounds = Vec::new();
+        let of = |column: usize, growing: &Growing| {
+            let spread = || spread(growing.component, column);
+            self.result(column, growing, &controls[column], &table, length, cut, spread)
+        };
+        let columns = 0..controls.len();
+        // A component is done with where its interval is short enough, and where no number of chains makes it so.
+        let done = |growing: &Growing| {
+            let met = |column: usize| of(column, growing).half_width <= self.sides[column].epsilon;
+            let hopeless = |column: usize| {
+                let (c, epsilon) = (of(column, growing), self.sides[column].epsilon);
+                let chains = (self.per_replicate.1 * u64::from(self.replicates)) as f64;
+                let left = epsilon - c.bound.truncation - c.bound.rounding;
+                let range = self.range(&c, &controls[column], length);
+                let spread = || spread(c.component, column);
+                left < 0.0 || c.bound.statistical > 0.0 && self.floor(range, chains, spread) > left
+            };
+            columns.clone().all(|column| met(column) || hopeless(column))
+        };
+        let original = |column: usize, c: Component| self.sides[column].original(c, first_rhs + column);
+        let (mut rounds, mut failed) = (Vec::new(), Ok(()));
         let seen = |growing: &Growing| {
-            for (column, control) in controls.iter().enumerate() {
-                rounds.push(self.result(first_rhs, column, growing, control, &table, length, cut));
+            for column in columns.clone() {
+                match original(column, of(column, growing)) {
+                    Ok(c) => rounds.push(c),
+                    Err(error) => failed = Err(error),
+                }
             }
         };
-        let growing = growth.run(sums, met, seen)?;
+        let growing = growth.run(sums, done, seen)?;
+        failed?;
         seconds.solve += at.elapsed().as_secs_f64();
 
         let mut components = Vec::with_capacity(growing.len() * controls.len());
-        for (column, control) in controls.iter().enumerate() {
-            let of = |g: &Growing| self.result(first_rhs, column, g, control, &table, length, cut);
-            components.extend(growing.iter().map(of));
+        for column in columns.clone() {
+            for growing in &growing {
+                components.push(original(column, of(column, growing))?);
+            }
         }
 
-        let jacobi: Option<Vec<Jacobi>> = controls.iter().map(|c| self.jacobi(c)).collect();
+        let jacobi: Option<Vec<Jacobi>> =
+            controls.iter().zip(self.sides).map(|(c, side)| self.jacobi(c, side.epsilon)).collect();
         Ok(Done {
             components,
             rounds,
@@ -236,13 +317,21 @@ impl Sides<'_> {
 
     /// T and the weight at which chains are cut, so that the truncation is at most δ for every component.
     fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
-        let rho = self.gate.norm;
-        let norm = controls.iter().map(|c| c.norm).fold(0.0, f64::max);
+        let all = controls.iter().zip(self.sides).map(|(control, side)| self.length_of(control, side));
+        all.reduce(|a, b| {
+            let (a, b) = (a?, b?);
+            Ok((a.0.max(b.0), a.1.min(b.1)))
+        })
+        .expect("at least one right-hand side")
+    }
+
+    fn length_of(&self, control: &Control, side: &Side) -> Result<(u32, f32)> {
+        let (rho, norm, delta) = (self.gate.norm, control.norm, side.delta);
         if let Length::Steps(length) = self.options.length {
             return Ok((length, 0.0));
         }
         if norm == 0.0 {
-            return Ok((0, 0.0));
+            return Ok((0, f32::INFINITY));
         }
         if rho >= 1.0 {
             return Err(Error::Invalid(format!(
@@ -253,53 +342,91 @@ impl Sides<'_> {
         let scale = self.components.iter().map(|&m| self.gate.scale(m as usize)).fold(0.0, f64::max);
         let printed = self.options.length == Length::Printed;
         let length = match printed {
-            true => published::length_as_printed(self.delta, scale * norm, rho),
-            false => published::length(self.delta, scale * norm, rho),
+            true => published::length_as_printed(delta, scale * norm, rho),
+            false => published::length(delta, scale * norm, rho),
         };
         if length > f64::from(MOST_LENGTH) {
             return Err(Error::Invalid(format!(
                 "chains of {length} steps, more than {MOST_LENGTH}, would be needed for a truncation of {:e} at the norm \
                  {rho}; give a larger --epsilon or --delta, or a --length, or solve the whole system",
-                self.delta
+                times_power_of_two(delta, side.exponent)
             )));
         }
         // |W| v_s ‖r‖ / (1 − ρ) ≤ δ, where scaled walks carry v_m in the place of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };
-        let cut = self.delta * left / (norm * if self.gate.scaled { scale } else { 1.0 });
+        let cut = delta * left / (norm * if self.gate.scaled { scale } else { 1.0 });
         // Rounded down, and never as large as the weight 1 that chains begin with.
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }
 
+    /// A component of the scaled system.
     #[expect(clippy::too_many_arguments, reason = "all that an interval depends on")]
     fn result(
         &self,
-        first_rhs: usize,
         column: usize,
         growing: &Growing,
         control: &Control,
         table: &Table,
         length: u32,
         cut: f32,
+        spread: impl Fn() -> f64,
     ) -> Component {
         let m = growing.component as usize;
         let scale = self.gate.walk_scale(m);
-        let (estimate, statistical) =
+        let (estimate, student) =
             growing.interval(column, control.h(growing.component), scale, self.options.confidence);
-        let statistical = if control.norm == 0.0 { 0.0 } else { statistical };
         let (truncation, rounding) = self.certain(m, control, table, length, cut, growing.points);
-        let bound = Bound { statistical, truncation, rounding };
-        Component {
+        let chains = growing.points * u64::from(self.replicates);
+        let mut c = Component {
             component: growing.component,
-            rhs: first_rhs + column,
+            rhs: 0,
             estimate,
-            half_width: bound.total(),
-            bound,
-            chains: growing.points * u64::from(self.replicates),
+            half_width: 0.0,
+            bound: Bound { statistical: 0.0, truncation, rounding },
+            chains,
             length,
+        };
+        // Walks without a choice are all the same.
+        if control.norm > 0.0 && length > 0 && self.split.branches() {
+            let range = self.range(&c, control, length);
+            let more = unseen(range, chains as f64, self.options.confidence) > student;
+            c.bound.statistical =
+                if more { student.max(self.floor(range, chains as f64, spread)) } else { student };
         }
+        c.half_width = c.bound.total();
+        c
+    }
+
+    /// Whether |W_k| ≤ ρ^k, in the scaling of walks: else that holds in the mean alone.
+    fn sure(&self) -> bool {
+        self.gate.scaled || self.gate.vector.is_none() && self.gate.norm < 1.0
+    }
+
+    /// The most that a walk adds up, in absolute value.
+    fn most(&self, m: usize, control: &Control, length: u32) -> f64 {
+        if self.sure() {
+            return self.gate.scale(m) * control.norm / (1.0 - self.gate.norm);
+        }
+        // |W_k| ≤ s^k, and |r_i| ≤ v_i ‖r‖ ≤ ‖r‖.
+        let (s, terms) = (self.gate.row_norm, f64::from(length) + 1.0);
+        control.norm * if s < 1.0 { terms.min(1.0 / (1.0 - s)) } else { terms * s.powf(terms) }
+    }
+
+    /// How far what a walk adds up lies from its mean at most.
+    fn range(&self, c: &Component, control: &Control, length: u32) -> f64 {
+        self.most(c.component as usize, control, length) + (c.estimate - control.h(c.component)).abs()
+    }
+
+    /// The half-width that what no chain has shown asks for, where a few walks do not show most of their range.
+    fn floor(&self, range: f64, chains: f64, spread: impl Fn() -> f64) -> f64 {
+        let unseen = unseen(range, chains, self.options.confidence);
+        if range > SHOWN * spread() { unseen } else { 0.0 }
     }
 
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.
+    ///
+    /// Sweeps leave ĥ and r̂ with r̂_k = L r̂_{k−1} + e_k, so that ĥ + (I − L)⁻¹ r̂ is the solution of a system with the
+    /// right-hand side f̂ + Σ e_k: what is off is ‖f̂ − f‖ + Σ ‖e_k‖ over 1 − ρ, whatever cancels in h.
     fn certain(
         &self,
         m: usize,
@@ -310,45 +437,73 @@ impl Sides<'_> {
         points: u64,
     ) -> (f64, f64) {
         let (rho, v) = (self.gate.norm, self.gate.scale(m));
+        let u64 = Precision::F64.unit_roundoff();
+        let longest = self.split.longest_row() as f64;
+        let least = match &self.gate.vector {
+            Some(v) => v.iter().copied().fold(f64::INFINITY, f64::min),
+            None => 1.0,
+        };
+        // Of a row's product: an entry of L has a division (which may end below 2^−1022, where it is four times as coarse),
+        // a product and a sum of 1; then come products and their sum.
+        let row = (longest + 8.0) * u64;
+        // What underflows is off by 2^−1075.
+        let tiny = (longest + 2.0) * f64::from_bits(1) / least;
+        let gap = 1.0 - rho - row - tiny;
+        if gap <= 0.0 || gap.is_nan() {
+            return (if control.norm == 0.0 { 0.0 } else { f64::INFINITY }, f64::INFINITY);
+        }
+        let sum = control.norm / gap;
+        let all = control.norms + control.norm;
+        let sweeps = f64::from(control.sweeps);
+        let host = (8.0 * u64 * all + row * control.norms + tiny * (sweeps + 1.0 + all)) / gap;
+        // h, the mean over replicates, and their sum.
+        let adding = (sweeps + f64::from(self.replicates) + 8.0) * u64 * (control.norms + sum);
         if control.norm == 0.0 {
-            return (0.0, v * f64::EPSILON * control.norms);
+            // f = 0 is exact.
+            return (0.0, if all == 0.0 { 0.0 } else { v * (host + adding) });
         }
-        if rho >= 1.0 {
-            return (f64::INFINITY, f64::INFINITY);
-        }
-        let sum = control.norm / (1.0 - rho);
-        let tail = v * rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32);
-        let truncation = sum * tail.max(f64::from(cut) * if self.gate.scaled { v } else { 1.0 });
 
         let u = self.precision.unit_roundoff();
-        let u64 = Precision::F64.unit_roundoff();
+        let steps = f64::from(length);
         // g and row sums as pairs of f32, added in the run's precision.
         let number = table.number_error + u;
-        // Additions of a chain, of a block, and of blocks on the host.
-        let additions = (f64::from(length) + 9.0) * u + (points as f64 / 256.0 + 2.0) * u64;
+        // Additions of a chain, of a block or of a thread and its group on a grid, and of blocks on the host.
+        let in_turn = self.options.grid.map_or(0.0, |grid| {
+            (points as f64 / (f64::from(grid.groups) * f64::from(grid.size))).ceil() + 10.0
+        });
+        let additions = (steps + 9.0 + in_turn) * u + (points as f64 / BLOCK as f64 + 4.0) * u64;
         // After k steps a weight is off by k (number + u); Σ k ρ^k = ρ / (1 − ρ)².
-        let weights = (number + u) * rho / (1.0 - rho);
-        // Probabilities that are multiples of 2⁻³² walk on another L; |x̃ − x| ≤ ‖δL‖ ‖x‖ / (1 − ρ).
-        let spread = match (&self.gate.vector, self.gate.scaled) {
-            (Some(v), false) => 1.0 / v.iter().copied().fold(f64::INFINITY, f64::min),
-            _ => 1.0,
+        let (size, weights) = match self.sure() {
+            true => (sum, (number + u) * rho / gap),
+            false => (self.most(m, control, length) / v, (number + u) * steps),
         };
-        let probabilities = table.probability_error * spread / (1.0 - rho);
-        let walks = sum * (number + additions + weights + probabilities);
-        // L and f themselves, and the sweeps: at most three roundings a number, and those of a row's sum.
-        let longest = 8.0 + (self.split.longest_row() as f64);
-        let f = control.norms + control.norm;
-        let host = (longest * u64 * f / (1.0 - rho)) * (1.0 + 1.0 / (1.0 - rho));
-        (truncation, v * (walks + host))
+        // Probabilities that are multiples of 2⁻³² walk on another L; |x̃ − x| ≤ ‖δL‖ ‖x‖ / (1 − ρ).
+        let spread = if self.gate.scaled { 1.0 } else { 1.0 / least };
+        let other = table.probability_error * spread + row + 4.0 * u64 + tiny;
+        // Columns share a power of 2, beside which a small one underflows.
+        let columns = table.factor * f64::from(f32::from_bits(1)) / least;
+        let walks = size * (number + additions + weights) + (sum * other + columns) / gap;
+
+        // Rounding of a power of ρ, and of the weights that are cut.
+        let slack = |x: f64| up(x * (1.0 + (number + u) * steps), 2 * length as usize + 16);
+        let tail = sum * v * rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32);
+        let of_cut = sum * f64::from(cut) * if self.gate.scaled { v } else { 1.0 };
+        let truncation = match (length, self.sure()) {
+            // No chain comes as far as a cut.
+            (0, _) => slack(tail),
+            (_, true) => slack(tail.max(of_cut)),
+            (_, false) => slack(tail + of_cut),
+        };
+        (truncation, v * (walks + host + adding))
     }
 
     /// What the sweeps that were run say of a solution by sweeps alone.
-    fn jacobi(&self, control: &Control) -> Option<Jacobi> {
+    fn jacobi(&self, control: &Control, epsilon: f64) -> Option<Jacobi> {
         if control.sweeps < 2 || control.norm == 0.0 || self.gate.norm >= 1.0 {
             return None;
         }
         let rate = control.rate.min(self.gate.norm);
-        let left = (self.epsilon * (1.0 - self.gate.norm) / control.norm).ln() / rate.ln();
+        let left = (epsilon * (1.0 - self.gate.norm) / control.norm).ln() / rate.ln();
         let sweeps = (f64::from(control.sweeps) + left.ceil()).max(1.0);
         Some(Jacobi { sweeps, seconds: sweeps * control.sweep_seconds })
     }

@@ -75,6 +75,26 @@ impl fmt::Display for Splitting {
     }
 }
 
+/// e of 2^e ≤ |x| < 2^(e+1); of an infinite or undefined number 1024.
+pub(super) fn exponent(x: f64) -> i32 {
+    let of = |x: f64| (x.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    // Numbers below 2^−1022 have no exponent of their own.
+    if x.abs() < f64::MIN_POSITIVE { of(times_power_of_two(x, 60)) - 60 } else { of(x) }
+}
+
+/// x · 2^e, rounded only where it is no normal number, for |e| ≤ 3000: 2^e itself need not be a number.
+pub(super) fn times_power_of_two(x: f64, e: i32) -> f64 {
+    powers_of_two(e).into_iter().fold(x, |x, power| x * power)
+}
+
+/// Three powers of 2 whose product is 2^e.
+fn powers_of_two(e: i32) -> [f64; 3] {
+    let of = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
+    let first = e.clamp(-1000, 1000);
+    let second = (e - first).clamp(-1000, 1000);
+    [of(first), of(second), of(e - first - second)]
+}
+
 /// What becomes of the diagonal of A.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Diagonal {
@@ -117,18 +137,22 @@ struct Seen {
     sound: bool,
     /// The most entries of a row of A.
     longest: usize,
+    /// The most entries of a row of L.
+    branches: u32,
     /// The row of the largest Σ_j |l_ij|, the first of several, and what that is at most.
     worst: (usize, f64),
 }
 
 impl Seen {
-    const NOTHING: Self = Self { sound: true, longest: 0, worst: (usize::MAX, f64::NEG_INFINITY) };
+    const NOTHING: Self =
+        Self { sound: true, longest: 0, branches: 0, worst: (usize::MAX, f64::NEG_INFINITY) };
 
     fn with(self, other: Self) -> Self {
         let (a, b) = (self.worst, other.worst);
         Self {
             sound: self.sound && other.sound,
             longest: self.longest.max(other.longest),
+            branches: self.branches.max(other.branches),
             worst: if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a },
         }
     }
@@ -210,6 +234,27 @@ impl<'a> Split<'a> {
     /// # Errors
     /// [`Error::Invalid`] for another length than that of x and for what is not finite.
     pub fn constant(&self, b: &[f64]) -> Result<HostArray<f64>> {
+        self.constant_over(b, 0)
+    }
+
+    /// f of a right-hand side b over 2^e, and e: max |f| lies between 1 and 4 then, whatever the size of b, so that
+    /// squares of what walks add up neither over- nor underflow. Only what is far below max |f| is rounded by it.
+    ///
+    /// # Errors
+    /// As [`Self::constant`].
+    pub fn scaled_constant(&self, b: &[f64]) -> Result<(HostArray<f64>, i32)> {
+        let size = |(b, factor): (&f64, &f64)| match *b {
+            0.0 => i32::MIN,
+            b => exponent(b) + if self.diagonal == Diagonal::Kept { 0 } else { exponent(*factor) },
+        };
+        let largest =
+            b.par_iter().zip(&self.factor[..]).with_min_len(ROWS).map(size).reduce(|| i32::MIN, i32::max);
+        let e = if largest == i32::MIN { 0 } else { largest };
+        Ok((self.constant_over(b, e)?, e))
+    }
+
+    /// f over 2^e.
+    fn constant_over(&self, b: &[f64], e: i32) -> Result<HostArray<f64>> {
         if b.len() != self.unknowns() {
             return Err(Error::Invalid(format!(
                 "the right-hand side has {} entries and the matrix {} rows; give as many",
@@ -219,12 +264,14 @@ impl<'a> Split<'a> {
         }
         let mut f = HostArray::<f64>::large(b.len());
         let (diagonal, factor) = (self.diagonal, &self.factor);
+        let [one, two, three] = powers_of_two(-e);
         let finite = |(block, f): (usize, &mut [f64])| {
             let here = block * ROWS..block * ROWS + f.len();
             let mut finite = true;
             for ((f, b), factor) in f.iter_mut().zip(&b[here.clone()]).zip(&factor[here]) {
+                let b = b * one * two * three;
                 *f = match diagonal {
-                    Diagonal::Kept => *b,
+                    Diagonal::Kept => b,
                     Diagonal::Richardson(w) => w * b,
                     Diagonal::None => -factor * b,
                 };
@@ -278,6 +325,11 @@ impl<'a> Split<'a> {
     /// Entries of the longest row of A.
     pub fn longest_row(&self) -> usize {
         self.seen.longest
+    }
+
+    /// Whether a walk has a choice anywhere: all walks from a row are the same where no row of L has two entries.
+    pub fn branches(&self) -> bool {
+        self.seen.branches > 1
     }
 
     /// Σ_j |l_ij|.
@@ -378,6 +430,7 @@ impl Body for Look<'_> {
             let corner = (scale * own + plus).abs();
             let sum = corner + if others > 0.0 { by.abs() * others } else { 0.0 };
             entries += u32::from(corner != 0.0);
+            seen.branches = seen.branches.max(entries);
             // Rounding of a sum of d terms, and of the terms.
             let sum = up(sum, entries as usize + 3);
             seen.worst = if sum > seen.worst.1 { (i, sum) } else { seen.worst };

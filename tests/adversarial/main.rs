@@ -6,6 +6,7 @@
 mod double_word;
 mod transient;
 mod tridiagonal;
+mod walk;
 
 /// The seeds of each kind: `usual` of them, unless the environment asks for another number.
 fn seeds(usual: u64) -> std::ops::Range<u64> {

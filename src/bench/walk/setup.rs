@@ -52,12 +52,12 @@ pub fn setup(
     let mut once = || -> Result<f64> {
         let at = Instant::now();
         let split = Split::new(matrix, Splitting::Auto)?;
-        let f = split.constant(&system.rhs)?;
+        let (f, _) = split.scaled_constant(&system.rhs)?;
         let before = Instant::now();
         let gate = gate(&split, Splitting::Auto, false)?;
         // Its time is its own.
         certificate = if gate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
-        let error = 0.5 * default_epsilon([&f[..]], &gate);
+        let error = 0.5 * default_epsilon(&f, &gate);
         let chains = PILOT * u64::from(Options::default().replicates);
         let goal = Goal { error, chains: chains as f64 };
         let control = Control::new(&split, &gate, &f, &[0], sweeps, goal);

@@ -1,0 +1,459 @@
+//! Walks against elimination in double-word arithmetic.
+//!
+//! An interval is asserted to hold its component when its statistical part, 5.24 standard errors of 16 replicates at a
+//! confidence of 0.9999, counts five times: |t| > 26 has the probability 10⁻¹³ at 15 degrees of freedom, and a value that
+//! no chain shows would have to be missed where 66 chains are expected to meet it, e⁻⁶⁶. Of the half million intervals of
+//! 5000 seeds none is a false alarm then. Where the statistical part is 0, the certain part holds alone.
+
+use std::sync::OnceLock;
+
+use kolmo::Error;
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::sparse::CsrMatrix;
+use kolmo::transient::Status;
+use kolmo::walk::sequence::Sequence;
+use kolmo::walk::sequence::philox::philox;
+use kolmo::walk::{Count, Options, Problem, Solution, Splitting, Sweeps, solve};
+
+use super::double_word::DoubleWord;
+use super::run_all;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Positive,
+    Signed,
+    NearOne,
+    Triangular,
+    Chain,
+    Nilpotent,
+    One,
+    Diagonal,
+    PermutedRows,
+    BadScales,
+    DivergentBlock,
+    NegativeDiagonal,
+    MMatrix,
+    Poisson,
+    WideRows,
+    RareValues,
+    RightHandSide,
+}
+
+use Kind::*;
+
+const KINDS: [Kind; 17] = [
+    Positive,
+    Signed,
+    NearOne,
+    Triangular,
+    Chain,
+    Nilpotent,
+    One,
+    Diagonal,
+    PermutedRows,
+    BadScales,
+    DivergentBlock,
+    NegativeDiagonal,
+    MMatrix,
+    Poisson,
+    WideRows,
+    RareValues,
+    RightHandSide,
+];
+
+/// Numbers that depend on kind and seed alone.
+struct Random {
+    key: [u32; 2],
+    drawn: u32,
+}
+
+impl Random {
+    /// In (0, 1).
+    fn unit(&mut self) -> f64 {
+        self.drawn += 1;
+        let [a, b, ..] = philox([self.drawn, 0, 0, 0], self.key);
+        (f64::from(a) + f64::from(b) / 4_294_967_296.0 + 1e-10) / 4_294_967_296.5
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((self.unit() * n as f64) as usize).min(n - 1)
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    fn sign(&mut self) -> f64 {
+        if self.unit() < 0.5 { -1.0 } else { 1.0 }
+    }
+}
+
+/// x · 2^e, without an intermediate overflow.
+fn shifted(x: f64, e: i32) -> f64 {
+    x * 2f64.powi(e / 2) * 2f64.powi(e - e / 2)
+}
+
+/// R B C x = 2^s R c with the powers of two R, C: x = 2^s C⁻¹ y of B y = c.
+struct Case {
+    /// B, row by row; I − B where L is given.
+    entries: Vec<f64>,
+    c: Vec<f64>,
+    /// Exponents of R, C and s.
+    rows: Vec<i32>,
+    columns: Vec<i32>,
+    rhs: i32,
+    given: bool,
+}
+
+impl Case {
+    fn new(kind: Kind, seed: u64) -> Self {
+        let key = [seed as u32, KINDS.iter().position(|&k| k == kind).expect("one of them") as u32 + 1];
+        let mut random = Random { key, drawn: 0 };
+        let random = &mut random;
+        let large = if seed % 200 == 199 { 150 } else { 24 };
+        let n = match kind {
+            One => 1,
+            Poisson => (1 + random.below(5)).pow(2),
+            WideRows => 258 + random.below(20),
+            DivergentBlock => 4 + random.below(20),
+            RareValues => 8 + random.below(40),
+            _ => 1 + random.below(large),
+        };
+        let mut a = vec![0.0; n * n];
+        let mut c: Vec<f64> = (0..n).map(|_| random.between(-1.0, 1.0)).collect();
+        let rho = match kind {
+            NearOne => 1.0 - 10f64.powf(-random.between(1.5, 3.0)),
+            _ => random.between(0.05, 0.95),
+        };
+        let per_row = 1 + random.below(6);
+        for i in 0..n {
+            // Two wide rows; the others lead to their neighbours, so that elimination has little to do.
+            let (wide, narrow) = (kind == WideRows && (i == n / 2 || i == n - 1), kind == WideRows);
+            for k in 0..if wide { n } else { per_row } {
+                let j = match (wide, narrow) {
+                    (true, _) => k,
+                    (_, true) => (i + random.below(3)).clamp(1, n) - 1,
+                    _ => random.below(n),
+                };
+                let signed = !matches!(kind, Positive | MMatrix);
+                a[i * n + j] = random.between(0.01, 1.0) * if signed { random.sign() } else { -1.0 };
+            }
+            a[i * n + i] = 0.0;
+            let sum: f64 = a[i * n..][..n].iter().map(|x| x.abs()).sum();
+            a[i * n + i] = if sum > 0.0 { sum / rho } else { random.between(0.1, 3.0) };
+        }
+        let mut given = false;
+        let (mut rows, mut columns, mut rhs) = (vec![0; n], vec![0; n], 0);
+        match kind {
+            Triangular => {
+                for i in 0..n {
+                    for j in i + 1..n {
+                        a[i * n + j] = 0.0;
+                    }
+                    for j in 0..i {
+                        a[i * n + j] *= 10f64.powf(random.between(-1.0, 1.0));
+                    }
+                }
+            }
+            Chain => {
+                a.fill(0.0);
+                for i in 0..n {
+                    a[i * n + i] = random.between(0.1, 7.0);
+                    if i > 0 {
+                        a[i * n + i - 1] = a[i * n + i] * random.between(-1.5, 1.5);
+                    }
+                }
+            }
+            Nilpotent => {
+                given = true;
+                a.fill(0.0);
+                for i in 1..n {
+                    for _ in 0..per_row {
+                        a[i * n + random.below(i)] = random.between(-1.5, 1.5) / per_row as f64;
+                    }
+                }
+            }
+            Diagonal => {
+                for i in 0..n {
+                    for j in 0..n {
+                        a[i * n + j] = if i == j { random.between(-3.0, 3.0) } else { 0.0 };
+                    }
+                }
+            }
+            PermutedRows => {
+                for i in (1..n).rev() {
+                    let k = random.below(i + 1);
+                    for j in 0..n {
+                        a.swap(i * n + j, k * n + j);
+                    }
+                }
+            }
+            BadScales => {
+                for e in rows.iter_mut().chain(&mut columns) {
+                    *e = random.between(-490.0, 490.0) as i32;
+                }
+                // Of columns, which are those of x, the walks see all at once.
+                let narrow = random.unit() < 0.5;
+                columns.iter_mut().for_each(|e| *e = if narrow { *e / 20 } else { *e });
+            }
+            DivergentBlock => {
+                let half = n / 2;
+                for i in 0..n {
+                    for j in 0..n {
+                        if (i < half) != (j < half) {
+                            a[i * n + j] = 0.0;
+                        } else if i >= half {
+                            a[i * n + j] =
+                                if i == j { 1.0 } else { random.between(1.0, 2.0) * random.sign() };
+                        }
+                    }
+                }
+            }
+            NegativeDiagonal => {
+                for i in 0..n {
+                    a[i * n + i] *= random.sign();
+                }
+            }
+            MMatrix => {
+                // Columns times positive numbers: rows are not dominant, and |L| has the same spectral radius.
+                let scale: Vec<f64> = (0..n).map(|_| 10f64.powf(random.between(-2.0, 2.0))).collect();
+                for (k, a) in a.iter_mut().enumerate() {
+                    *a *= scale[k % n];
+                }
+            }
+            Poisson => {
+                let side = n.isqrt();
+                a.fill(0.0);
+                let diagonal = 4.0 / random.between(0.5, 1.0);
+                for i in 0..n {
+                    a[i * n + i] = diagonal;
+                    for (j, near) in [(i + 1, i % side + 1 < side), (i + side, i + side < n)] {
+                        if near {
+                            (a[i * n + j], a[j * n + i]) = (-1.0, -1.0);
+                        }
+                    }
+                }
+            }
+            RareValues => {
+                // Back to the start or one on, and at the end what makes up for its probability.
+                a.fill(0.0);
+                let step = random.between(0.1, 0.49);
+                for i in 0..n {
+                    a[i * n + i] = 1.0;
+                    if i + 1 < n {
+                        a[i * n] -= step;
+                        a[i * n + i + 1] -= step;
+                    }
+                }
+                c.iter_mut().for_each(|c| *c = 0.1);
+                c[n - 1] = step.powi(1 - n as i32);
+            }
+            RightHandSide => {
+                rhs = random.between(-900.0, 900.0) as i32;
+                let kept = random.unit();
+                c.iter_mut().for_each(|c| *c *= if random.unit() < kept { 1.0 } else { 0.0 });
+            }
+            Positive | Signed | NearOne | One | WideRows => {}
+        }
+        Self { entries: a, c, rows, columns, rhs, given }
+    }
+
+    fn n(&self) -> usize {
+        self.c.len()
+    }
+
+    fn matrix(&self) -> CsrMatrix {
+        let n = self.n();
+        CsrMatrix::from_rows(n, n, |i, row| {
+            let entry = |j: usize| shifted(self.entries[i * n + j], self.rows[i] + self.columns[j]);
+            row.extend((0..n).map(|j| (j as u32, entry(j))).filter(|e| e.1 != 0.0));
+        })
+    }
+
+    /// y by elimination with partial pivoting; none where a pivot is 0.
+    fn reference(&self) -> Option<Vec<DoubleWord>> {
+        let n = self.n();
+        let mut a: Vec<Vec<DoubleWord>> = (0..n)
+            .map(|i| {
+                let entry = |j: usize| match (self.given, i == j) {
+                    (true, true) => DoubleWord::ONE - DoubleWord::from(self.entries[i * n + j]),
+                    (true, false) => -DoubleWord::from(self.entries[i * n + j]),
+                    _ => DoubleWord::from(self.entries[i * n + j]),
+                };
+                (0..n).map(entry).chain([DoubleWord::from(self.c[i])]).collect()
+            })
+            .collect();
+        for k in 0..n {
+            let size = |i: &usize| a[*i][k].hi.abs();
+            let pivot = (k..n).max_by(|p, q| size(p).total_cmp(&size(q))).expect("a row");
+            a.swap(k, pivot);
+            let (done, rest) = a.split_at_mut(k + 1);
+            let row = &done[k];
+            if row[k].hi == 0.0 {
+                return None;
+            }
+            for other in rest {
+                if other[k].hi != 0.0 {
+                    let factor = other[k] / row[k];
+                    for j in k..=n {
+                        if row[j].hi != 0.0 {
+                            other[j] = other[j] - factor * row[j];
+                        }
+                    }
+                }
+            }
+        }
+        let mut y = vec![DoubleWord::ZERO; n];
+        for k in (0..n).rev() {
+            let rest: DoubleWord = (k + 1..n).map(|j| a[k][j] * y[j]).sum();
+            y[k] = (a[k][n] - rest) / a[k][k];
+        }
+        Some(y)
+    }
+}
+
+/// The same lanes for all cases.
+fn lanes(spec: &str, precision: Precision) -> &'static [Lane] {
+    static OPEN: [OnceLock<Vec<Lane>>; 3] = [const { OnceLock::new() }; 3];
+    let place = match (spec, precision) {
+        ("cpu", F64) => 0,
+        ("cpu,cpu", F64) => 1,
+        _ => 2,
+    };
+    OPEN[place].get_or_init(|| {
+        let devices: Vec<DeviceSpec> = spec.split(',').map(|d| d.parse().expect("a device")).collect();
+        let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
+        open(&devices, &options).expect("the CPU opens").0
+    })
+}
+
+/// Whether a refusal of the kind is an answer.
+fn may_refuse(kind: Kind, options: &Options, precision: Precision) -> bool {
+    // What a sum of |l_ij| above 1 in a row that it meets says is all that a lazy walk knows, and some numbers of bad
+    // scales are none of f32's.
+    kind == PermutedRows || options.lazy || (kind == BadScales && precision == F32)
+}
+
+fn check(kind: Kind, seed: u64) -> Result<(), String> {
+    let case = Case::new(kind, seed);
+    let n = case.n();
+    let Some(y) = case.reference() else { return Ok(()) };
+    let matrix = case.matrix();
+    let rhs = vec![(0..n).map(|i| shifted(case.c[i], case.rows[i] + case.rhs)).collect::<Vec<f64>>()];
+    let mut components = match kind {
+        DivergentBlock => vec![0, n as u32 / 2 - 1],
+        _ => vec![0, n as u32 / 2, n as u32 - 1],
+    };
+    components.dedup();
+    let base = Options {
+        splitting: if case.given { Splitting::Given } else { Splitting::Auto },
+        confidence: 0.9999,
+        max_chains: if kind == NearOne { 16 << 3 } else { 16 << 5 },
+        seed,
+        ..Options::default()
+    };
+    let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
+    // Every seed has the default, and one of the others.
+    let other = match seed % 5 {
+        0 => ("cpu", F64, Options { sweeps: Sweeps::Fixed(0), ..base.clone() }),
+        1 => {
+            let (sequence, sweeps) = (sequences[seed as usize / 5 % 4], Sweeps::Fixed(seed as u32 / 5 % 3));
+            let chains = Count::Number(16 * 24);
+            ("cpu", F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
+        }
+        2 => ("cpu", F32, base.clone()),
+        3 => ("cpu", if seed % 2 == 0 { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
+        _ => ("cpu,cpu", F64, base.clone()),
+    };
+    let modes = [("cpu", F64, base), other];
+    let mut first: Option<Result<Solution, Error>> = None;
+    for (spec, precision, options) in modes {
+        let say = |what: String| {
+            let (lazy, sequence, sweeps) = (options.lazy, options.sequence, options.sweeps);
+            format!("{spec} {precision} lazy {lazy} {sequence} sweeps {sweeps}: {what}")
+        };
+        let components: &[u32] = if options.lazy { &components[..1] } else { &components };
+        let problem = Problem { matrix: &matrix, rhs: &rhs, components };
+        let answer = solve(lanes(spec, precision), precision, &problem, &options, &mut |_, _| Ok(()));
+        match &answer {
+            Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy).map_err(say)?,
+            Err(Error::Divergent { .. } | Error::Invalid(_)) if may_refuse(kind, &options, precision) => {}
+            Err(error) => return Err(say(error.to_string())),
+        }
+        if spec == "cpu,cpu" {
+            let bits = |answer: &Result<Solution, Error>| {
+                let of = |s: &Solution| {
+                    let bits = |c: &kolmo::walk::Component| (c.estimate.to_bits(), c.half_width.to_bits());
+                    s.components.iter().map(bits).collect::<Vec<_>>()
+                };
+                answer.as_ref().map(of).map_err(ToString::to_string)
+            };
+            let single = first.as_ref().map(bits);
+            if single != Some(bits(&answer)) {
+                return Err(format!("{single:?} on one lane, {:?} on two", bits(&answer)));
+            }
+        }
+        first.get_or_insert(answer);
+    }
+    Ok(())
+}
+
+/// Asserts what is said of a solution.
+fn holds(
+    case: &Case,
+    matrix: &CsrMatrix,
+    y: &[DoubleWord],
+    solution: &Solution,
+    lazy: bool,
+) -> Result<(), String> {
+    let met = solution.components.iter().all(|c| c.half_width <= solution.epsilon && c.estimate.is_finite());
+    if met != (solution.status == Status::Met) {
+        return Err(format!("{:?} at {:e}: {:?}", solution.status, solution.epsilon, solution.components));
+    }
+    let largest = y.iter().fold(0.0f64, |m, y| m.max(y.hi.abs()));
+    for c in &solution.components {
+        let (m, bound) = (c.component as usize, c.bound);
+        if !c.estimate.is_finite() || c.half_width.is_nan() || c.half_width < 0.0 {
+            return Err(format!("no number: {c:?}"));
+        }
+        if lazy && !met_all(case, matrix, m, solution.norm) {
+            continue;
+        }
+        let scaled = |x: f64| shifted(x, case.columns[m] - case.rhs);
+        let error = (DoubleWord::from(scaled(c.estimate)) - y[m]).abs().to_f64();
+        let certain = scaled(bound.truncation + bound.rounding);
+        // The reference's own error: 2⁻¹⁰¹ an operation, times what elimination and the condition make of it.
+        let allowed = certain + 5.0 * scaled(bound.statistical) + largest * (-80f64).exp2();
+        if error > allowed {
+            return Err(format!("x_{m} = {:e} is off by {error:e}, {:e} allowed: {c:?}", y[m].hi, allowed));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a lazy walk from row m is sure to have met the largest |f| and the largest row sum of all.
+fn met_all(case: &Case, matrix: &CsrMatrix, m: usize, norm: f64) -> bool {
+    let n = case.n();
+    let row = |i: usize| {
+        let (columns, values) = matrix.row(i);
+        let (mut own, mut others) = (if case.given { 1.0 } else { 0.0 }, 0.0);
+        for (&j, &a) in columns.iter().zip(values) {
+            if j as usize == i && !case.given { own = a } else { others += a.abs() }
+        }
+        (shifted(case.c[i], case.rows[i]).abs() / own.abs(), others / own.abs())
+    };
+    let here = row(m).0;
+    (0..n).map(row).all(|(f, sum)| f <= here && sum <= norm * (1.0 + 1e-6))
+}
+
+#[test]
+fn no_interval_is_wrong() {
+    // Lanes are opened before there are threads that wait for each other.
+    for (spec, precision) in [("cpu", F64), ("cpu,cpu", F64), ("cpu", F32)] {
+        lanes(spec, precision);
+    }
+    // A thread that waits for its lane's takes up another case in the meantime, on the same stack.
+    let pool = rayon::ThreadPoolBuilder::new().stack_size(1 << 30).build().expect("threads");
+    pool.install(|| run_all(&KINDS, 40, check));
+}
