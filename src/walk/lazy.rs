@@ -10,7 +10,7 @@ use super::chains::{Round, Task, Watch};
 use super::kernels::BLOCK;
 use super::sequence::philox::philox;
 use super::sequence::{Points, Sequence, Stream};
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::{Buffer, Lane, Program};
@@ -18,8 +18,16 @@ use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
-/// Sums of walks over blocks, and the largest row sum that they met.
-pub static WALK_LAZY: Kernel = kernel!(walk_lazy);
+kernel! {
+    /// Sums of walks over blocks, and the largest row sum that they met.
+    pub static WALK_LAZY = walk_lazy(
+        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
+        tabled, seed_low, seed_high, given,
+    )(
+        starts: &[u32], columns: &[u32], values: &[T], rhs: &[T], tasks: &[[u32; 4]], table: &[u32],
+        out: &mut [[T; 4]],
+    );
+}
 
 /// The sum of |l_ij| that stands for a row without a diagonal entry.
 pub(super) const NO_DIAGONAL: f64 = 1e30;

@@ -25,7 +25,8 @@ fn run_all<K: Copy + Send + Sync + std::fmt::Debug>(
     use rayon::prelude::*;
 
     let all: Vec<(K, u64)> = kinds.iter().flat_map(|&kind| seeds(usual).map(move |s| (kind, s))).collect();
-    let one = |&(kind, seed): &(K, u64)| case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}"));
+    let one =
+        |&(kind, seed): &(K, u64)| case(kind, seed).err().map(|e| format!("{kind:?}, seed {seed}: {e}"));
     let failures: Vec<String> = all.par_iter().filter_map(one).collect();
     let shown: Vec<&str> = failures.iter().take(10).map(String::as_str).collect();
     assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), all.len(), shown.join("\n"));
