@@ -6,16 +6,17 @@ use rayon::prelude::*;
 
 use super::Spread;
 use crate::Result;
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::cpu::{Call, blocks};
 use crate::lane::{Lane, Program};
 
-/// The triad of STREAM.
-pub(crate) static TRIAD: Kernel = kernel!(triad);
-
-/// A copy, two numbers at a time.
-pub(crate) static COPY: Kernel = kernel!(copy);
+kernel! {
+    /// The triad of STREAM.
+    pub(crate) static TRIAD = triad(items)(b: &[T], c: &[T], a: &mut [T]);
+    /// A copy, two numbers at a time.
+    pub(crate) static COPY = copy(items)(b: &[T], a: &mut [T]);
+}
 
 struct Triad<'a, T> {
     a: &'a mut [T],
@@ -58,7 +59,8 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     let src = lane.alloc_with("the source of a copy", &words)?;
     let dst = lane.alloc::<u32>("the target of a copy", words.len())?;
     let precision = if single { Precision::F32 } else { Precision::F64 };
-    let launch = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[src.arg(), dst.arg()])?;
+    let args = [src.arg().untyped(), dst.arg().untyped()];
+    let launch = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)?;
     let program = Program { cycle: vec![vec![&launch]] };
     const TIMES: u32 = 16;
     let mut best = 0.0f64;

@@ -87,7 +87,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
             match windows {
                 Some([own, other]) if through_windows => {
                     post.expect(*from, here);
-                    own.slot(number).copy_from_slice(bytemuck::cast_slice(out));
+                    own.slot(number, |slot| slot.copy_from_slice(bytemuck::cast_slice(out)));
                     post.send(*to, there);
                     full.push(Some((other, back)));
                 }
@@ -101,7 +101,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
         for (k, full) in full.into_iter().enumerate() {
             post.arrived(k, &wait)?;
             if let Some((window, back)) = full {
-                bytemuck::cast_slice_mut(back).copy_from_slice(window.slot(number));
+                window.slot(number, |slot| bytemuck::cast_slice_mut(back).copy_from_slice(slot));
             }
         }
         Ok(())

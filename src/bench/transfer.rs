@@ -111,7 +111,8 @@ pub fn transfer(
         let (mut source, target) = (host()?, host()?);
         source.par_iter_mut().enumerate().for_each(|(i, w)| *w = word(from + i));
         let pairs = len / words;
-        let copy = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[first.arg(), second.arg()])?;
+        let args = [first.arg().untyped(), second.arg().untyped()];
+        let copy = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)?;
         shares.push(Share { lane, source, target, first, second, copy });
     }
 
@@ -252,7 +253,7 @@ mod tests {
         let (lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
         let array = || lanes[0].alloc::<u32>("a test", 4).unwrap();
         let (first, second) = (array(), array());
-        let args = [first.arg(), second.arg()];
+        let args = [first.arg().untyped(), second.arg().untyped()];
         let copy = lanes[0].bind(&COPY, Precision::F64, 1, &[0, 1], &args).unwrap();
         let (mut source, mut target) = (HostArray::plain(4), HostArray::plain(4));
         source.copy_from_slice(&[5, 6, 0, 1]);

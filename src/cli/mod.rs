@@ -79,7 +79,7 @@ struct Common {
     /// Lanes per device
     #[arg(long, value_name = "N", default_value = "auto")]
     lanes: Lanes,
-    /// Check every index in the kernels at run time
+    /// Check every index in the kernels at run time (not available on CUDA)
     #[arg(long)]
     checked: bool,
     /// Memory that a device may take, such as 3GiB

@@ -7,10 +7,12 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod interface;
 mod real;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
 
+pub use interface::{Binding, Interface, Scalar, View};
 pub use real::{Precision, Real};
 
 use crate::lane::cpu::Call;
@@ -29,6 +31,8 @@ pub struct Kernel {
     pub cpu_f32: fn(&Call<'_>),
     /// The CPU twin in double precision.
     pub cpu_f64: fn(&Call<'_>),
+    /// What a launch gives it.
+    pub interface: Interface,
     /// Threads in a workgroup.
     pub group: u32,
     /// Whether its text's `SOME` is true.
@@ -107,18 +111,44 @@ pub fn variants() -> Vec<&'static Kernel> {
     crate::transient::kernels::SOME.into_iter().chain(crate::walk::grid::sizes()).collect()
 }
 
-/// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin.
+/// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin:
+///
+/// ```text
+/// kernel! {
+///     /// A vector times a number.
+///     pub static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
+/// }
+/// ```
+///
+/// The parameters behind `step` and the bindings have the names and the order of the text; what the kernel writes is
+/// `&mut`. `T` is the type of real numbers.
 macro_rules! kernel {
-    ($name:ident) => {
-        $crate::kernel::Kernel {
+    ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident($($param:ident),* $(,)?)(
+        $($binding:ident: & $($access:ident)? [$element:ty]),* $(,)?
+    ) $(.$with:ident($value:expr))?;)+) => {$(
+        $(#[$doc])*
+        $visibility static $constant: $crate::kernel::Kernel = $crate::kernel::Kernel {
             name: stringify!($name),
             wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
             cuda_groups: 0,
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,
+            interface: $crate::kernel::Interface {
+                params: &["step", $(stringify!($param)),*],
+                single: {
+                    #[allow(dead_code, reason = "some kernels have no real numbers")]
+                    type T = f32;
+                    &[$($crate::kernel::Binding::of::<& $($access)? [$element]>(stringify!($binding))),*]
+                },
+                double: {
+                    #[allow(dead_code, reason = "some kernels have no real numbers")]
+                    type T = f64;
+                    &[$($crate::kernel::Binding::of::<& $($access)? [$element]>(stringify!($binding))),*]
+                },
+            },
             group: $crate::kernel::Kernel::GROUP,
             some: false,
-        }
-    };
+        }$(.$with($value))?;
+    )+};
 }
 pub(crate) use kernel;

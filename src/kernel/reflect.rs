@@ -1,18 +1,33 @@
-//! What a kernel's text says of itself, read by naga: bindings, their access, the size of the parameters.
+//! What a kernel's text says of itself, read by naga, against what is declared beside its twin.
 
-use naga::{AddressSpace, StorageAccess, TypeInner};
+use naga::{AddressSpace, Module, StorageAccess, TypeInner};
 
-use super::{Kernel, Precision};
+use super::{Kernel, Precision, Scalar};
 
-/// A kernel's interface.
+/// A kernel's interface as its text has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// One entry a binding, in order: whether the kernel only reads it.
-    pub read_only: Vec<bool>,
+    /// One entry a binding, in order: its name, whether the kernel writes it, its numbers if all are of one type.
+    pub bindings: Vec<(String, bool, Option<Scalar>)>,
     /// Members of the parameters, in order; all are `u32`.
     pub params: Vec<String>,
-    /// Bytes of the parameters.
-    pub param_bytes: u32,
+}
+
+/// Numbers that a type is made of.
+fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
+    match inner {
+        TypeInner::Array { base, .. } => scalar(module, &module.types[*base].inner),
+        TypeInner::Scalar(naga::Scalar::U32) | TypeInner::Vector { scalar: naga::Scalar::U32, .. } => {
+            Some(Scalar::U32)
+        }
+        TypeInner::Scalar(naga::Scalar::F32) | TypeInner::Vector { scalar: naga::Scalar::F32, .. } => {
+            Some(Scalar::F32)
+        }
+        TypeInner::Scalar(naga::Scalar::F64) | TypeInner::Vector { scalar: naga::Scalar::F64, .. } => {
+            Some(Scalar::F64)
+        }
+        _ => None,
+    }
 }
 
 /// Parses a kernel's text and reads its interface.
@@ -29,34 +44,64 @@ pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
     assert_eq!(entry.name, name, "a kernel's entry point is its file's stem");
     assert_eq!(entry.workgroup_size, [kernel.group, 1, 1], "groups of kernel {name}");
 
-    let mut bindings = Vec::new();
-    let (mut params, mut param_bytes) = (Vec::new(), 0);
+    let (mut bindings, mut params) = (Vec::new(), Vec::new());
     for (_, variable) in module.global_variables.iter() {
+        let inner = &module.types[variable.ty].inner;
         match (variable.space, &variable.binding) {
             (AddressSpace::Storage { access }, Some(binding)) => {
                 assert_eq!(binding.group, 0, "shaders/{name}.wgsl binds in group 0 alone");
-                bindings.push((binding.binding, !access.contains(StorageAccess::STORE)));
+                let named = variable.name.clone().unwrap_or_default();
+                let written = access.contains(StorageAccess::STORE);
+                bindings.push((binding.binding, (named, written, scalar(&module, inner))));
             }
             (AddressSpace::Immediate, _) => {
-                let TypeInner::Struct { members, span } = &module.types[variable.ty].inner else {
+                let TypeInner::Struct { members, .. } = inner else {
                     panic!("shaders/{name}.wgsl: the parameters are a struct");
                 };
                 params = members.iter().map(|m| m.name.clone().unwrap_or_default()).collect();
-                param_bytes = *span;
-                let word = members.iter().all(|m| {
-                    matches!(
-                        module.types[m.ty].inner,
-                        TypeInner::Scalar(naga::Scalar { kind: naga::ScalarKind::Uint, width: 4 })
-                    )
-                });
-                assert!(word, "shaders/{name}.wgsl: parameters are u32s");
+                let word = |ty| module.types[ty].inner == TypeInner::Scalar(naga::Scalar::U32);
+                assert!(members.iter().all(|m| word(m.ty)), "shaders/{name}.wgsl: parameters are u32s");
             }
             _ => {}
         }
     }
-    bindings.sort_unstable();
-    for (i, (binding, _)) in bindings.iter().enumerate() {
-        assert_eq!(*binding, i as u32, "shaders/{name}.wgsl numbers its bindings without gaps");
+    bindings.sort_unstable_by_key(|(number, _)| *number);
+    for (i, (number, _)) in bindings.iter().enumerate() {
+        assert_eq!(*number, i as u32, "shaders/{name}.wgsl numbers its bindings without gaps");
     }
-    Interface { read_only: bindings.into_iter().map(|(_, r)| r).collect(), params, param_bytes }
+    Interface { bindings: bindings.into_iter().map(|(_, binding)| binding).collect(), params }
+}
+
+/// What differs between the interface that is declared beside a kernel's twin and the one of its text.
+///
+/// # Errors
+/// The difference, by names.
+pub fn declared(kernel: &Kernel, precision: Precision) -> Result<(), String> {
+    let text = interface(kernel, precision);
+    if kernel.interface.params != text.params {
+        return Err(format!(
+            "parameters are declared as {:?}, the text has {:?}",
+            kernel.interface.params, text.params
+        ));
+    }
+    let bindings = kernel.interface.bindings(precision);
+    if bindings.len() != text.bindings.len() {
+        return Err(format!(
+            "{} bindings are declared, the text has {}",
+            bindings.len(),
+            text.bindings.len()
+        ));
+    }
+    for (i, (binding, (name, written, scalar))) in bindings.iter().zip(&text.bindings).enumerate() {
+        // Twins may see words as bytes.
+        let numbers = (binding.scalar)().or(Some(Scalar::U32));
+        if (binding.name, binding.written, numbers) != (name, *written, *scalar) {
+            let declared = (binding.name, binding.written, numbers);
+            return Err(format!(
+                "binding {i} is declared as {declared:?}, the text has {:?}",
+                (name, written, scalar)
+            ));
+        }
+    }
+    Ok(())
 }

@@ -44,13 +44,13 @@ pub(crate) use spec::{of_place, quiet_drivers};
 pub(crate) use window::Window;
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-use crate::kernel::{Kernel, Precision};
+use crate::kernel::{Kernel, Precision, Scalar};
 use crate::sparse::MatrixFormat;
 use crate::{Error, Result};
 
@@ -93,6 +93,8 @@ pub struct Limits {
 /// Bytes in use on a lane, against the limit set by the user or the device; and time spent on transfers.
 #[derive(Debug)]
 struct Budget {
+    /// Number of the lane, which no other has.
+    lane: u32,
     used: AtomicU64,
     peak: AtomicU64,
     limit: Option<u64>,
@@ -146,6 +148,21 @@ struct Charge {
     budget: Arc<Budget>,
 }
 
+impl Store {
+    /// Whether both are the same memory. Arrays never share a part of it.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Cpu(a), Self::Cpu(b)) => Arc::ptr_eq(a, b),
+            #[cfg(feature = "wgpu")]
+            (Self::Wgpu(a), Self::Wgpu(b)) => a == b,
+            #[cfg(feature = "cuda")]
+            (Self::Cuda(a), Self::Cuda(b)) => Arc::ptr_eq(a, b),
+            #[cfg(any(feature = "wgpu", feature = "cuda"))]
+            _ => false,
+        }
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -176,6 +193,17 @@ pub struct Arg<'a> {
     store: &'a Store,
     #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only devices have a limit to check"))]
     bytes: u64,
+    /// Number of the lane that it belongs to.
+    lane: u32,
+    /// Its numbers, if they are known.
+    scalar: Option<Scalar>,
+}
+
+impl Arg<'_> {
+    /// The same memory, whatever numbers the kernel takes it for.
+    pub fn untyped(self) -> Self {
+        Self { scalar: None, ..self }
+    }
 }
 
 /// An error that names what there is no memory for.
@@ -206,13 +234,18 @@ impl<T: Pod> Buffer<T> {
 
     /// This array as an argument of a kernel.
     pub fn arg(&self) -> Arg<'_> {
-        Arg { store: &self.store, bytes: self.bytes() }
+        let scalar = Scalar::of::<T>();
+        Arg { store: &self.store, bytes: self.bytes(), lane: self.charge.budget.lane, scalar }
     }
 }
 
 /// A kernel with its arguments, ready to run any number of times on the lane that made it.
 #[derive(Debug)]
-pub struct Launch(Prepared);
+pub struct Launch {
+    prepared: Prepared,
+    /// Number of that lane.
+    lane: u32,
+}
 
 #[derive(Debug)]
 enum Prepared {
@@ -226,7 +259,7 @@ enum Prepared {
 impl Launch {
     /// Changes member `index` of the parameters.
     pub fn set(&mut self, index: usize, value: u32) {
-        match &mut self.0 {
+        match &mut self.prepared {
             Prepared::Cpu(launch) => launch.params[index] = value,
             #[cfg(feature = "wgpu")]
             Prepared::Wgpu(launch) => launch.params[index] = value,
@@ -236,7 +269,7 @@ impl Launch {
     }
 
     fn cpu(&self) -> &cpu::CpuLaunch {
-        match &self.0 {
+        match &self.prepared {
             Prepared::Cpu(launch) => launch,
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("a launch runs on the lane that made it"),
@@ -245,7 +278,7 @@ impl Launch {
 
     #[cfg(feature = "wgpu")]
     fn wgpu(&self) -> &wgpu::WgpuLaunch {
-        match &self.0 {
+        match &self.prepared {
             Prepared::Wgpu(launch) => launch,
             _ => unreachable!("a launch runs on the lane that made it"),
         }
@@ -253,7 +286,7 @@ impl Launch {
 
     #[cfg(feature = "cuda")]
     fn cuda(&self) -> &cuda::CudaLaunch {
-        match &self.0 {
+        match &self.prepared {
             Prepared::Cuda(launch) => launch,
             _ => unreachable!("a launch runs on the lane that made it"),
         }
@@ -284,9 +317,11 @@ impl<'a> Program<'a> {
 
 impl Lane {
     fn new(queue: Queue, memory_limit: Option<u64>) -> Self {
+        static LANES: AtomicU32 = AtomicU32::new(0);
         Self {
             queue,
             budget: Arc::new(Budget {
+                lane: LANES.fetch_add(1, Ordering::Relaxed),
                 used: AtomicU64::new(0),
                 peak: AtomicU64::new(0),
                 limit: memory_limit,
@@ -296,6 +331,13 @@ impl Lane {
             bandwidth: OnceLock::new(),
             slow: OnceLock::new(),
         }
+    }
+
+    /// Asserts that something was made by this lane: another would use its memory without this one's queue.
+    #[track_caller]
+    fn assert_own(&self, what: &str, lane: u32) {
+        let (own, spec) = (self.budget.lane, &self.device().spec);
+        assert!(lane == own, "{what} of lane {lane} is used on lane {own} ({spec})");
     }
 
     /// Does what is no part of a run: neither its arrays nor its copies count.
@@ -423,6 +465,7 @@ impl Lane {
     /// Copies host elements into `dst`, from its element `offset` on.
     pub fn upload<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         fault::copy(self.device())?;
+        self.assert_own("an array", dst.charge.budget.lane);
         let _timed = Timed::new(&self.budget.up);
         assert!(offset + src.len() <= dst.len, "{} elements at {offset} of {}", src.len(), dst.len);
         let (bytes, at) = (bytemuck::cast_slice(src), offset * size_of::<T>());
@@ -441,6 +484,7 @@ impl Lane {
     /// Copies elements of `src`, from its element `offset` on, to the host.
     pub fn download<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         fault::copy(self.device())?;
+        self.assert_own("an array", src.charge.budget.lane);
         let _timed = Timed::new(&self.budget.down);
         assert!(offset + dst.len() <= src.len, "{} elements at {offset} of {}", dst.len(), src.len);
         let (bytes, at) = (bytemuck::cast_slice_mut(dst), offset * size_of::<T>());
@@ -458,6 +502,7 @@ impl Lane {
 
     /// Sets every element to zero.
     pub fn clear<T: Pod>(&self, dst: &Buffer<T>) -> Result<()> {
+        self.assert_own("an array", dst.charge.budget.lane);
         match (&self.queue, &dst.store) {
             (Queue::Cpu(lane), Store::Cpu(memory)) => lane.clear(memory),
             #[cfg(feature = "wgpu")]
@@ -474,10 +519,11 @@ impl Lane {
     /// for measuring.
     pub fn copy<T: Pod>(&self, src: &Buffer<T>, dst: &Buffer<T>, offset: usize, times: u32) -> Result<()> {
         assert!(offset + src.len <= dst.len, "{} elements at {offset} of {}", src.len, dst.len);
+        [src, dst].iter().for_each(|array| self.assert_own("an array", array.charge.budget.lane));
+        assert!(!src.store.is(&dst.store), "a copy has two different sides");
         let at = offset * size_of::<T>();
         match (&self.queue, &src.store, &dst.store) {
             (Queue::Cpu(lane), Store::Cpu(src), Store::Cpu(dst)) => {
-                assert!(!Arc::ptr_eq(src, dst), "a copy has two different sides");
                 (0..times).for_each(|_| lane.copy(src, dst, at));
             }
             #[cfg(feature = "wgpu")]
@@ -497,6 +543,10 @@ impl Lane {
     /// Prepares a launch of `kernel` on a problem of `items` rows or elements. `params` are the members of the
     /// kernel's parameters (the first, the step, is set by each run); `args` its bindings in order, those that
     /// the kernel writes different from all others.
+    ///
+    /// # Panics
+    /// If parameters and arguments are not those of the kernel's interface: their number, the type of an argument's
+    /// numbers, memory that is written and bound twice, memory of a lane that this one does not reach.
     pub fn bind(
         &self,
         kernel: &'static Kernel,
@@ -505,7 +555,8 @@ impl Lane {
         params: &[u32],
         args: &[Arg<'_>],
     ) -> Result<Launch> {
-        Ok(Launch(match &self.queue {
+        self.assert_interface(kernel, precision, params, args);
+        let prepared = match &self.queue {
             Queue::Cpu(lane) => {
                 let args = args.iter().map(|arg| match arg.store {
                     Store::Cpu(memory) => memory.clone(),
@@ -531,7 +582,46 @@ impl Lane {
                 });
                 Prepared::Cuda(lane.bind(kernel, precision, items, params, args.collect())?)
             }
-        }))
+        };
+        Ok(Launch { prepared, lane: self.budget.lane })
+    }
+
+    /// Asserts what the lanes' unsafe code relies on: see [`Lane::bind`].
+    #[track_caller]
+    fn assert_interface(&self, kernel: &Kernel, precision: Precision, params: &[u32], args: &[Arg<'_>]) {
+        let (name, interface) = (kernel.name, &kernel.interface);
+        let (bindings, own) = (interface.bindings(precision), self.budget.lane);
+        assert_eq!(params.len(), interface.params.len(), "parameters of kernel '{name}'");
+        assert_eq!(args.len(), bindings.len(), "arguments of kernel '{name}'");
+        for (i, (arg, binding)) in args.iter().zip(bindings).enumerate() {
+            let what = || format!("argument {i} of kernel '{name}', {}", binding.name);
+            assert!(
+                arg.lane == own || self.reaches(arg.store),
+                "{}, is memory of lane {}, bound on lane {own} ({})",
+                what(),
+                arg.lane,
+                self.device().spec
+            );
+            let (given, wanted) = (arg.scalar, (binding.scalar)());
+            assert!(
+                given.is_none() || wanted.is_none() || given == wanted,
+                "{}, holds {given:?}, not {wanted:?}",
+                what()
+            );
+            let twice = (0..args.len()).find(|&k| k != i && args[k].store.is(arg.store));
+            if let Some(k) = twice.filter(|_| binding.written) {
+                panic!("{}, is written and is argument {k}, {}, as well", what(), bindings[k].name);
+            }
+        }
+    }
+
+    /// Whether kernels of this lane may be given memory of another: CUDA devices reach each other's.
+    fn reaches(&self, store: &Store) -> bool {
+        match (&self.queue, store) {
+            #[cfg(feature = "cuda")]
+            (Queue::Cuda(lane), Store::Cuda(memory)) => lane.reaches_memory(memory),
+            _ => false,
+        }
     }
 
     /// Runs steps `first .. first + count` of a program and waits for them. Every [`PIECE`], and at the end,
@@ -544,6 +634,7 @@ impl Lane {
         watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
     ) -> Result<()> {
         assert!(first + count <= u64::from(u32::MAX), "steps are counted in 32 bits: {first} + {count}");
+        program.cycle.iter().flatten().for_each(|launch| self.assert_own("a launch", launch.lane));
         if let Some((before, lost)) = fault::steps(self.device(), count) {
             return self.queued(program, first, before, watch).and(Err(lost));
         }
@@ -598,8 +689,11 @@ impl Lane {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(all(test, any(feature = "wgpu", feature = "cuda")))]
-mod tests {
+mod grids {
     use super::fold;
 
     #[test]

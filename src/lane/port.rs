@@ -12,7 +12,11 @@ use crate::Result;
 
 /// Where the elements of an array arrive on the host.
 #[derive(Debug)]
-pub(crate) struct Outbox(Out);
+pub(crate) struct Outbox {
+    staging: Out,
+    /// Number of the lane that made it.
+    lane: u32,
+}
 
 #[derive(Debug)]
 enum Out {
@@ -26,7 +30,11 @@ enum Out {
 
 /// Where elements of the host wait for their place in an array.
 #[derive(Debug)]
-pub(crate) struct Inbox(In);
+pub(crate) struct Inbox {
+    staging: In,
+    /// Number of the lane that made it.
+    lane: u32,
+}
 
 #[derive(Debug)]
 enum In {
@@ -66,7 +74,8 @@ impl Lane {
 
     /// A box for all elements of `source`.
     pub(crate) fn outbox<T: Pod>(&self, source: &Buffer<T>) -> Result<Outbox> {
-        Ok(Outbox(match (&self.queue, &source.store) {
+        self.assert_own("an array", source.charge.budget.lane);
+        let staging = match (&self.queue, &source.store) {
             (Queue::Cpu(_), Store::Cpu(memory)) => Out::Cpu(memory.clone()),
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(buffer)) => {
@@ -78,7 +87,8 @@ impl Lane {
             }
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
-        }))
+        };
+        Ok(Outbox { staging, lane: self.budget.lane })
     }
 
     /// A box for all elements of `source`, from which another process takes them in a window.
@@ -87,7 +97,8 @@ impl Lane {
         if let (Queue::Cuda(lane), Store::Cuda(memory)) = (&self.queue, &source.store)
             && let Some(outbox) = super::cuda::Outbox::over(lane, memory, window)?
         {
-            return Ok(Outbox(Out::Cuda(outbox)));
+            self.assert_own("an array", source.charge.budget.lane);
+            return Ok(Outbox { staging: Out::Cuda(outbox), lane: self.budget.lane });
         }
         let _ = window;
         self.outbox(source)
@@ -106,7 +117,8 @@ impl Lane {
             assert!(first + len <= target.len, "{len} elements at {first} of {}", target.len);
             let at = (first * size_of::<T>()) as u64;
             if let Some(inbox) = super::cuda::Inbox::over(lane, memory, at, window)? {
-                return Ok(Inbox(In::Cuda(inbox)));
+                self.assert_own("an array", target.charge.budget.lane);
+                return Ok(Inbox { staging: In::Cuda(inbox), lane: self.budget.lane });
             }
         }
         let _ = window;
@@ -115,24 +127,26 @@ impl Lane {
 
     /// Waits for the batch that filled a box for the exchange of that number, whose values then lie in the window.
     pub(crate) fn collect_in(&self, outbox: &Outbox, window: &Window, exchange: u64) -> Result<()> {
+        self.assert_own("a box", outbox.lane);
         #[cfg(feature = "cuda")]
-        if let (Queue::Cuda(lane), Out::Cuda(outbox)) = (&self.queue, &outbox.0)
+        if let (Queue::Cuda(lane), Out::Cuda(outbox)) = (&self.queue, &outbox.staging)
             && outbox.is_over()
         {
             return outbox.reached(lane);
         }
-        self.collect::<u8>(outbox, window.slot(exchange))
+        window.slot(exchange, |slot| self.collect::<u8>(outbox, slot))
     }
 
     /// Fills a box with what the window has of the exchange of that number.
     pub(crate) fn fill_from(&self, inbox: &Inbox, window: &Window, exchange: u64) -> Result<()> {
+        self.assert_own("a box", inbox.lane);
         #[cfg(feature = "cuda")]
-        if let (Queue::Cuda(lane), In::Cuda(inbox)) = (&self.queue, &inbox.0)
+        if let (Queue::Cuda(lane), In::Cuda(inbox)) = (&self.queue, &inbox.staging)
             && inbox.is_over()
         {
             return inbox.take(lane, exchange);
         }
-        self.fill::<u8>(inbox, window.slot(exchange))
+        window.slot(exchange, |slot| self.fill::<u8>(inbox, slot))
     }
 
     /// A box for `len` elements of `target` from element `first` on.
@@ -141,7 +155,8 @@ impl Lane {
         let at = first * size_of::<T>();
         #[cfg(any(feature = "wgpu", feature = "cuda"))]
         let bytes = (len * size_of::<T>()) as u64;
-        Ok(Inbox(match (&self.queue, &target.store) {
+        self.assert_own("an array", target.charge.budget.lane);
+        let staging = match (&self.queue, &target.store) {
             (Queue::Cpu(_), Store::Cpu(memory)) => In::Cpu(memory.clone(), at),
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Store::Wgpu(buffer)) => {
@@ -153,12 +168,16 @@ impl Lane {
             }
             #[cfg(any(feature = "wgpu", feature = "cuda"))]
             _ => unreachable!("an array is used on the lane that allocated it"),
-        }))
+        };
+        Ok(Inbox { staging, lane: self.budget.lane })
     }
 
     /// Gives the lane a batch whose first step is `first`. A device works on it while the host goes on; the CPU has done
     /// it on return.
     pub(crate) fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        let boxes = batch.arrivals.iter().map(|inbox| inbox.lane);
+        boxes.chain(batch.departures.iter().map(|o| o.lane)).for_each(|lane| self.assert_own("a box", lane));
+        batch.launches.iter().for_each(|(_, launch)| self.assert_own("a launch", launch.lane));
         if let Some((_, lost)) = fault::steps(self.device(), 1) {
             return Err(lost);
         }
@@ -174,15 +193,15 @@ impl Lane {
             }
             #[cfg(feature = "wgpu")]
             Queue::Wgpu(lane) => {
-                let arrivals = batch.arrivals.iter().map(|inbox| match &inbox.0 {
+                let arrivals = batch.arrivals.iter().map(|inbox| match &inbox.staging {
                     In::Wgpu(inbox) => inbox,
                     _ => unreachable!("a box is used on the lane that made it"),
                 });
-                let launches = batch.launches.iter().map(|&(step, launch)| match &launch.0 {
+                let launches = batch.launches.iter().map(|&(step, launch)| match &launch.prepared {
                     Prepared::Wgpu(launch) => (first + step, launch),
                     _ => unreachable!("a launch runs on the lane that made it"),
                 });
-                let departures = batch.departures.iter().map(|outbox| match &outbox.0 {
+                let departures = batch.departures.iter().map(|outbox| match &outbox.staging {
                     Out::Wgpu(outbox) => outbox,
                     _ => unreachable!("a box is used on the lane that made it"),
                 });
@@ -191,7 +210,7 @@ impl Lane {
             #[cfg(feature = "cuda")]
             Queue::Cuda(lane) => {
                 for inbox in &batch.arrivals {
-                    match &inbox.0 {
+                    match &inbox.staging {
                         In::Cuda(inbox) => inbox.deliver(lane)?,
                         _ => unreachable!("a box is used on the lane that made it"),
                     }
@@ -203,7 +222,7 @@ impl Lane {
                     lane.fence()?;
                 }
                 for outbox in &batch.departures {
-                    match &outbox.0 {
+                    match &outbox.staging {
                         Out::Cuda(outbox) => outbox.send(lane)?,
                         _ => unreachable!("a box is used on the lane that made it"),
                     }
@@ -215,8 +234,9 @@ impl Lane {
 
     /// Waits for the batch that filled a box, and empties it into `values`.
     pub(crate) fn collect<T: Pod>(&self, outbox: &Outbox, values: &mut [T]) -> Result<()> {
+        self.assert_own("a box", outbox.lane);
         let values = bytemuck::cast_slice_mut(values);
-        match (&self.queue, &outbox.0) {
+        match (&self.queue, &outbox.staging) {
             (Queue::Cpu(lane), Out::Cpu(memory)) => {
                 lane.download(memory, 0, values);
                 Ok(())
@@ -241,7 +261,9 @@ impl Lane {
 
     /// Waits for the batch that filled a box, and fills one of another lane from it, which that lane has emptied.
     pub(crate) fn hand_over(&self, outbox: &Outbox, reader: &Self, inbox: &Inbox) -> Result<()> {
-        match (&self.queue, &outbox.0, &reader.queue, &inbox.0) {
+        self.assert_own("a box", outbox.lane);
+        reader.assert_own("a box", inbox.lane);
+        match (&self.queue, &outbox.staging, &reader.queue, &inbox.staging) {
             #[cfg(feature = "wgpu")]
             (Queue::Wgpu(lane), Out::Wgpu(outbox), Queue::Wgpu(reader), In::Wgpu(inbox)) => {
                 outbox.hand_over(lane, reader, inbox)
@@ -252,8 +274,9 @@ impl Lane {
 
     /// Fills a box, for a later batch to empty.
     pub(crate) fn fill<T: Pod>(&self, inbox: &Inbox, values: &[T]) -> Result<()> {
+        self.assert_own("a box", inbox.lane);
         let values = bytemuck::cast_slice(values);
-        match (&self.queue, &inbox.0) {
+        match (&self.queue, &inbox.staging) {
             (Queue::Cpu(lane), In::Cpu(memory, at)) => {
                 lane.upload(values, memory, *at);
                 Ok(())

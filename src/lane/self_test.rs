@@ -3,11 +3,13 @@
 use super::Lane;
 use super::cpu::Call;
 use super::cpu::simd::{Body, dispatch, fused};
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::kernel::{Precision, Real, kernel};
 use crate::{Error, Result};
 
-/// The kernel of this file.
-pub(crate) static SELF_TEST: Kernel = kernel!(self_test);
+kernel! {
+    /// The kernel of this file.
+    pub(crate) static SELF_TEST = self_test(items)(index: &[u32], a: &[T], b: &[T], y: &mut [T]);
+}
 
 struct SelfTest<'a, T> {
     index: &'a [u32],

@@ -62,7 +62,7 @@ pub struct OpenOptions {
     pub precision: Option<Precision>,
     /// Lanes per device.
     pub lanes: usize,
-    /// Whether kernels check their indices at run time.
+    /// Whether kernels check their indices at run time; CUDA lanes, which cannot, refuse it.
     pub checked: bool,
     /// Bytes a device may take.
     pub memory_limit: Option<u64>,
@@ -156,7 +156,7 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
     let mut wanted = Vec::new();
     for spec in specs {
         match spec {
-            DeviceSpec::Auto => wanted.push(automatic(options.precision.unwrap_or(Precision::F64))),
+            DeviceSpec::Auto => wanted.push(automatic(options)),
             #[cfg(feature = "wgpu")]
             DeviceSpec::WgpuAll => {
                 let all = super::wgpu::hardware();
@@ -187,6 +187,14 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
                     Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?),
                     options.memory_limit,
                 ),
+                // Bounds are no part of what a CUDA kernel is told: it has pointers alone.
+                #[cfg(feature = "cuda")]
+                DeviceSpec::Cuda(n) if options.checked => {
+                    return Err(Error::Device(format!(
+                        "cuda:{n}: --checked is not available on CUDA lanes, whose kernels do not know the lengths of \
+                         arrays; use --device wgpu:N or cpu"
+                    )));
+                }
                 #[cfg(feature = "cuda")]
                 DeviceSpec::Cuda(n) => {
                     Lane::new(Queue::Cuda(super::cuda::CudaLane::open(*n)?), options.memory_limit)
@@ -222,16 +230,16 @@ fn common<'a>(wanted: Option<Precision>, mut devices: impl Iterator<Item = &'a D
 }
 
 /// The device that `auto` stands for.
-fn automatic(precision: Precision) -> DeviceSpec {
+fn automatic(options: &OpenOptions) -> DeviceSpec {
     #[cfg(feature = "cuda")]
-    if let Some(n) = super::cuda::best() {
+    if let Some(n) = super::cuda::best().filter(|_| !options.checked) {
         return DeviceSpec::Cuda(n);
     }
     #[cfg(feature = "wgpu")]
-    if let Some(n) = super::wgpu::best(precision) {
+    if let Some(n) = super::wgpu::best(options.precision.unwrap_or(Precision::F64)) {
         return DeviceSpec::Wgpu(n);
     }
-    let _ = precision;
+    let _ = options;
     DeviceSpec::Cpu
 }
 
@@ -246,6 +254,16 @@ pub(super) fn known() -> String {
 mod tests {
     use super::super::Limits;
     use super::*;
+
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn a_cuda_lane_refuses_checks_that_it_would_not_make() {
+        let options = OpenOptions { checked: true, ..OpenOptions::default() };
+
+        let refused = open(&[DeviceSpec::Cuda(0)], &options).unwrap_err().to_string();
+
+        assert!(refused.contains("--checked is not available") && refused.contains("wgpu:N"), "{refused}");
+    }
 
     fn device(spec: &str, f64: bool) -> Device {
         Device {

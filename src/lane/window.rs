@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use memmap2::MmapRaw;
 
@@ -12,6 +13,8 @@ use memmap2::MmapRaw;
 #[derive(Debug)]
 pub(crate) struct Window {
     map: MmapRaw,
+    /// Held by the one thread of this process that has a slot.
+    turn: Mutex<()>,
     /// Bytes of a slot that are used, and from one slot to the next.
     bytes: usize,
     stride: usize,
@@ -47,7 +50,12 @@ impl Window {
     }
 
     fn map(file: &File, bytes: usize) -> io::Result<Self> {
-        Ok(Self { map: MmapRaw::map_raw(file)?, bytes, stride: bytes.next_multiple_of(PAGE) })
+        Ok(Self {
+            map: MmapRaw::map_raw(file)?,
+            turn: Mutex::default(),
+            bytes,
+            stride: bytes.next_multiple_of(PAGE),
+        })
     }
 
     /// All of it: where it lies, and how many bytes it has.
@@ -56,16 +64,16 @@ impl Window {
         (self.map.as_mut_ptr(), 2 * self.stride)
     }
 
-    /// The slot of an exchange, counted from the first.
+    /// Works on the slot of an exchange, counted from the first.
     ///
     /// Its writer is done with it before it tells the reader, and takes it again when the reader has told that it is done
     /// with it.
-    #[expect(clippy::mut_from_ref, reason = "two processes take turns")]
-    pub(crate) fn slot(&self, exchange: u64) -> &mut [u8] {
+    pub(crate) fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let place = (exchange % 2) as usize * self.stride;
-        // SAFETY: within the mapping, whose pages stay. The exchange's protocol lets one of the two processes at a time
-        // use a slot, and one thread in it.
-        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(place), self.bytes) }
+        // SAFETY: within the mapping, whose pages stay. The lock leaves a slot to one thread of this process, and messages
+        // between the two processes leave it to one of them.
+        work(unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(place), self.bytes) })
     }
 }
 
@@ -82,10 +90,10 @@ mod tests {
         assert!(Window::open(&path, 5000).is_err());
 
         for exchange in 0..4u8 {
-            mine.slot(exchange.into()).fill(exchange + 1);
-            assert!(other.slot(exchange.into()).iter().all(|&b| b == exchange + 1));
+            mine.slot(exchange.into(), |slot| slot.fill(exchange + 1));
+            assert!(other.slot(exchange.into(), |slot| slot.iter().all(|&b| b == exchange + 1)));
         }
 
-        assert!(other.slot(2).iter().all(|&b| b == 3), "the slot before is left alone");
+        assert!(other.slot(2, |slot| slot.iter().all(|&b| b == 3)), "the slot before is left alone");
     }
 }

@@ -57,9 +57,10 @@ pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<Dev
     if !ranks.several() {
         return own;
     }
-    let all = ranks.texts(&serde_json::to_string(&own).unwrap_or_default());
+    let all = ranks.texts(&serde_json::to_string(&own).expect("devices are written as JSON"));
     let one = |(rank, text): (usize, &String)| {
-        let mut devices: Vec<DeviceReport> = serde_json::from_str(text).unwrap_or_default();
+        let mut devices: Vec<DeviceReport> =
+            serde_json::from_str(text).expect("a rank's devices are read back");
         devices.iter_mut().for_each(|d| d.name = format!("{} (rank {rank})", d.name));
         devices
     };

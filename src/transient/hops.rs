@@ -159,7 +159,8 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
     let pairs = source.len() / if lane.device().f64 { 2 } else { 1 };
     let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
     let copy = |to: &Buffer<f64>| -> Result<Launch> {
-        lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &[from.arg(), to.arg()])
+        let args = [from.arg().untyped(), to.arg().untyped()];
+        lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)
     };
     let (rows, pack) = (copy(&to)?, copy(&source)?);
     let mut values = vec![0.0f64; source.len()];

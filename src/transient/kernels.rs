@@ -9,22 +9,31 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::cpu::{Call, blocks};
 
-/// Many steps of a small chain.
-pub static SWEEP: Kernel = kernel!(sweep);
-/// Terms of one more time point.
-pub static ACCUMULATE: Kernel = kernel!(accumulate);
-/// A vector added to another.
-pub static ADD: Kernel = kernel!(add);
-/// A vector times a number.
-pub static SCALE: Kernel = kernel!(scale);
-/// One part's halo from another part.
-pub static GATHER: Kernel = kernel!(gather);
-/// Mass by blocks.
-pub static BLOCK_SUM: Kernel = kernel!(block_sum);
-/// Rewards by blocks.
-pub static BLOCK_DOT: Kernel = kernel!(block_dot);
-/// Distances of two vectors by blocks.
-pub static BLOCK_DISTANCE: Kernel = kernel!(block_distance);
+kernel! {
+    /// Many steps of a small chain.
+    pub static SWEEP = sweep(first, count, end, window_first, window_end, rows)(
+        slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
+        before: &mut [T], acc: &mut [T],
+    );
+    /// Terms of one more time point.
+    pub static ACCUMULATE = accumulate(window_first, window_end, weights, rows, own)(
+        scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
+    );
+    /// A vector added to another.
+    pub static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
+    /// A vector times a number.
+    pub static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
+    /// One part's halo from another part.
+    pub static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
+    /// Mass by blocks.
+    pub static BLOCK_SUM = block_sum(rows, own, out, out_step, first_step)(x: &[T], out: &mut [T]);
+    /// Rewards by blocks.
+    pub static BLOCK_DOT = block_dot(rows, own, out, out_step, first_step)(r: &[T], x: &[T], out: &mut [T]);
+    /// Distances of two vectors by blocks.
+    pub static BLOCK_DISTANCE = block_distance(rows, own, out, out_step, first_step)(
+        x: &[T], y: &[T], out: &mut [T],
+    );
+}
 
 /// Every kernel of this engine.
 pub static ALL: [&Kernel; 12] = [

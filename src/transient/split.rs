@@ -217,9 +217,9 @@ pub(super) fn split(
     let plan = match all.several() {
         false => mine,
         true => {
-            let plans = all.texts(&serde_json::to_string(&mine).unwrap_or_default());
-            let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text).unwrap_or_default();
-            plans.iter().flat_map(read).collect()
+            let plans = all.texts(&serde_json::to_string(&mine).expect("a plan is written as JSON"));
+            let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
+            plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
         }
     };
     Ok(Split { regions, own, first, ranks, plan, hops, path })

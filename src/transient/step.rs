@@ -19,14 +19,35 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
 use crate::sparse::HEADER;
 
-/// One step with a matrix in HYB.
-pub static STEP: Kernel = kernel!(step).with_cuda_groups(6);
-/// One step with a packed matrix.
-pub static STEP_PACKED: Kernel = kernel!(step_packed);
-/// One step with a matrix of pairs.
-pub static STEP_PAIR: Kernel = kernel!(step_pair).with_cuda_groups(8);
-/// One step with a matrix of row patterns.
-pub static STEP_PATTERN: Kernel = kernel!(step_pattern).with_cuda_groups(6);
+/// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a
+/// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
+/// part's first row in x, the chunk's first row that is computed, and where rows are listed, if only these are.
+macro_rules! steps {
+    ($($(#[$doc:meta])* static $constant:ident = $name:ident($($param:ident),*)($($matrix:tt)*)
+        $(.$with:ident($value:expr))?;)+) => {
+        kernel! {$(
+            $(#[$doc])*
+            pub static $constant = $name(
+                window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
+            )(
+                $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
+            )$(.$with($value))?;
+        )+}
+    };
+}
+
+steps! {
+    /// One step with a matrix in HYB.
+    static STEP = step()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    /// One step with a packed matrix.
+    static STEP_PACKED = step_packed(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    /// One step with a matrix of pairs.
+    static STEP_PAIR = step_pair(offsets)(slices: &[u32], entries: &[u8], values: &[T]).with_cuda_groups(8);
+    /// One step with a matrix of row patterns.
+    static STEP_PATTERN = step_pattern(
+        ids_log, pointers, groups, value_bits, least, dictionary, exit_apart
+    )(ids: &[u8], patterns: &[u32], values: &[T]).with_cuda_groups(6);
+}
 
 /// They for some rows of a chunk.
 pub(super) static STEP_SOME: Kernel = STEP.some("step_some");

@@ -11,8 +11,12 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane, Launch};
 
-/// Whole systems of a tile.
-pub(super) static BATCH: Kernel = kernel!(tridiagonal_batch);
+kernel! {
+    /// Whole systems of a tile.
+    pub(super) static BATCH = tridiagonal_batch(rows, n, tile, span, small)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
+    );
+}
 
 /// Rows of a thread on a device.
 const ROWS: usize = 8;

@@ -7,10 +7,20 @@ use super::unit::Number;
 use crate::kernel::{Kernel, kernel};
 use crate::lane::cpu::Call;
 
-/// Blocks become rows of the interface system.
-pub static BLOCK_REDUCE: Kernel = kernel!(tridiagonal_block_reduce);
-/// The unknowns inside of blocks.
-pub static BLOCK_SOLVE: Kernel = kernel!(tridiagonal_block_solve);
+kernel! {
+    /// Blocks become rows of the interface system.
+    pub static BLOCK_REDUCE = tridiagonal_block_reduce(
+        rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
+    )(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &mut [T], flags: &mut [u32],
+    );
+    /// The unknowns inside of blocks.
+    pub static BLOCK_SOLVE = tridiagonal_block_solve(
+        rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
+    )(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &[T], kept: &mut [T], x: &mut [T],
+    );
+}
 
 /// A row a, b, c | d, and the running row of a block.
 type Row<T> = [T; 4];

@@ -10,8 +10,15 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::dispatch;
 use crate::{Error, Result};
 
-/// Walks from one row shared out over a grid, or one thread an unknown.
-pub static WALK_GRID: Kernel = kernel!(walk_grid);
+kernel! {
+    /// Walks from one row shared out over a grid, or one thread an unknown.
+    pub static WALK_GRID = walk_grid(
+        groups, unknowns, first_point, end_point, length, cut, sequence, scramble, tabled,
+        seed_low, seed_high, stride, group_size,
+    )(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
+    );
+}
 
 /// The same in groups of other sizes.
 static SIZED: [Kernel; 5] = [

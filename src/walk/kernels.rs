@@ -8,11 +8,22 @@ use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
 
-/// Sums of walks over blocks.
-pub static WALK: Kernel = kernel!(walk);
-
-/// The same for [`COLUMNS`] right-hand sides.
-pub static WALK_COLUMNS: Kernel = kernel!(walk_columns);
+kernel! {
+    /// Sums of walks over blocks.
+    pub static WALK = walk(
+        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
+        tabled, seed_low, seed_high, stride,
+    )(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
+    );
+    /// The same for [`COLUMNS`] right-hand sides.
+    pub static WALK_COLUMNS = walk_columns(
+        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
+        tabled, seed_low, seed_high, stride,
+    )(
+        rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
+    );
+}
 
 /// Every kernel of this engine, those of its sequences aside.
 pub static ALL: [&Kernel; 4] = [&WALK, &WALK_COLUMNS, &super::grid::WALK_GRID, &super::lazy::WALK_LAZY];

@@ -11,7 +11,7 @@ use super::kernels::BLOCK;
 use super::sequence::philox::philox;
 use super::sequence::{Points, Sequence, Stream};
 use super::splitting::{exponent, times_power_of_two};
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::{Buffer, Lane, Program};
@@ -19,8 +19,16 @@ use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
-/// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
-pub static WALK_LAZY: Kernel = kernel!(walk_lazy);
+kernel! {
+    /// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
+    pub static WALK_LAZY = walk_lazy(
+        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
+        tabled, seed_low, seed_high, given,
+    )(
+        starts: &[u32], columns: &[u32], values: &[T], rhs: &[T], tasks: &[[u32; 4]], table: &[u32],
+        out: &mut [[T; 4]],
+    );
+}
 
 /// The number of entries that stands for a row without a diagonal entry: columns are counted in 32 bits.
 const NO_DIAGONAL: f64 = 8_589_934_592.0;

@@ -6,14 +6,18 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::{Buffer, Lane};
 use crate::transient::kernels::{ACCUMULATE, ADD, BLOCK_DOT, SCALE};
 use crate::walk::splitting::Split;
 
-/// One sweep x → f + L x over compressed rows.
-pub(crate) static CSR_SWEEP: Kernel = kernel!(csr_sweep);
+kernel! {
+    /// One sweep x → f + L x over compressed rows.
+    pub(crate) static CSR_SWEEP = csr_sweep(rows)(
+        starts: &[u32], columns: &[u32], values: &[T], f: &[T], x: &[T], y: &mut [T], changes: &mut [T],
+    );
+}
 
 fn csr_sweep<T: Real>(call: &Call<'_>) {
     let (starts, columns, values) = (call.read::<u32>(0), call.read::<u32>(1), call.read::<T>(2));
@@ -208,10 +212,12 @@ pub(super) fn conjugate_gradients<T: Real>(
         lane.bind(&BLOCK_DOT, T::PRECISION, n, &[0, size, 0, 0, 0, 0], &[a.arg(), b.arg(), sums.arg()])
     };
     let (dq, rr) = (dot(&d, &q)?, dot(&r, &r)?);
-    let add = |a: &Buffer<T>, b: &Buffer<T>| {
-        lane.bind(&ACCUMULATE, T::PRECISION, n, &[0, 0, size, 0], &[scalars.arg(), a.arg(), b.arg()])
+    // As the one term of a window: the step chooses the scalar.
+    let add = |step: u32, a: &Buffer<T>, b: &Buffer<T>| {
+        let args = [scalars.arg(), a.arg(), a.arg(), b.arg()];
+        lane.bind(&ACCUMULATE, T::PRECISION, n, &[0, step, step + 1, 0, size, 0], &args)
     };
-    let (to_x, to_r) = (add(&d, &x)?, add(&q, &r)?);
+    let (to_x, to_r) = (add(0, &d, &x)?, add(1, &q, &r)?);
     let shrink = lane.bind(&SCALE, T::PRECISION, n, &[0, 3, size, 0], &[scalars.arg(), d.arg()])?;
     let renew = lane.bind(&ADD, T::PRECISION, n, &[0, size, 0], &[r.arg(), d.arg()])?;
     let sum = || -> Result<f64> {
@@ -231,7 +237,6 @@ pub(super) fn conjugate_gradients<T: Real>(
         lane.launch(&[&product, &dq], 0)?;
         let alpha = rho / sum()?;
         lane.upload(&[T::of(alpha), T::of(-alpha)], &scalars, 1)?;
-        // The step chooses the scalar.
         lane.launch(&[&to_x], 0)?;
         lane.launch(&[&to_r], 1)?;
         lane.launch(&[&rr], 0)?;

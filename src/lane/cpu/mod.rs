@@ -13,7 +13,7 @@ use std::time::Instant;
 use memmap2::MmapMut;
 
 use super::{Device, Limits, PIECE, Program};
-use crate::kernel::{Kernel, Precision, Real};
+use crate::kernel::{Binding, Kernel, Precision, Real};
 use crate::{Error, Result};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
@@ -46,8 +46,9 @@ fn new_contents() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-// SAFETY: the bytes are only touched under the owning lane's `queue` lock, or by one launch whose arguments are
-// pairwise distinct where one is written (checked by `Call`).
+// SAFETY: the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches and boxes
+// are used on the lane that made them. A launch's twin gets each array once, or several times to read (`Lane::bind`
+// asserts that what is written is bound once, `Call` that a binding is handed out either to read or once to write).
 unsafe impl Sync for Memory {}
 
 impl std::fmt::Debug for Memory {
@@ -97,6 +98,7 @@ pub struct Call<'a> {
     params: &'a [u32],
     step: u32,
     items: usize,
+    bindings: &'static [Binding],
     args: &'a [Arc<Memory>],
     /// One bit an argument: handed out for reading, for writing.
     taken: Cell<(u32, u32)>,
@@ -123,8 +125,8 @@ impl<'a> Call<'a> {
         let (read, written) = self.taken.get();
         assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
         self.taken.set((read | 1 << binding, written));
-        // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no
-        // two bindings of a launch share memory if one is written (asserted when the launch is made).
+        // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no other that
+        // is written shares its memory (asserted by `Lane::bind`, and that a twin writes only these below).
         bytemuck::cast_slice(unsafe { self.args[binding].bytes() })
     }
 
@@ -136,6 +138,7 @@ impl<'a> Call<'a> {
 
     /// A binding that the kernel writes.
     pub fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
+        assert!(self.bindings[binding].written, "{} is not written", self.bindings[binding].name);
         let (read, written) = self.taken.get();
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
         self.taken.set((read, written | 1 << binding));
@@ -150,6 +153,7 @@ pub struct CpuLaunch {
     twin: fn(&Call<'_>),
     pub(super) params: Vec<u32>,
     items: usize,
+    bindings: &'static [Binding],
     args: Vec<Arc<Memory>>,
 }
 
@@ -263,7 +267,7 @@ impl CpuLane {
 
     pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: usize) {
         let _queue = self.lock();
-        // SAFETY: the lock is held, and the two are different (asserted by the caller).
+        // SAFETY: the lock is held, and the two are different (asserted by `Lane::copy`).
         unsafe { dst.bytes_mut()[offset..offset + src.len].copy_from_slice(src.bytes()) };
     }
 
@@ -275,7 +279,8 @@ impl CpuLane {
         params: &[u32],
         args: Vec<Arc<Memory>>,
     ) -> CpuLaunch {
-        CpuLaunch { twin: kernel.twin(precision), params: params.to_vec(), items, args }
+        let bindings = kernel.interface.bindings(precision);
+        CpuLaunch { twin: kernel.twin(precision), params: params.to_vec(), items, bindings, args }
     }
 
     /// Runs `count` steps of the program from step `first`, waking up `watch` every [`PIECE`].
@@ -298,6 +303,7 @@ impl CpuLane {
                         params: &launch.params,
                         step: step as u32,
                         items: launch.items,
+                        bindings: launch.bindings,
                         args: &launch.args,
                         taken: Cell::new((0, 0)),
                     });

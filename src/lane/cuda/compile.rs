@@ -15,7 +15,12 @@ use crate::{Error, Result};
 /// Machine code of a kernel for an architecture such as `sm_90`.
 pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) -> Result<Vec<u8>> {
     let fail = |why: String| Error::Device(format!("kernel '{}' for CUDA: {why}", kernel.name));
-    let text = translate(kernel, precision).map_err(|e| fail(e.to_string()))?.text;
+    let translated = translate(kernel, precision).map_err(|e| fail(e.to_string()))?;
+    let interface = &kernel.interface;
+    let read_only: Vec<bool> = interface.bindings(precision).iter().map(|binding| !binding.written).collect();
+    assert_eq!(translated.bindings, read_only, "bindings of kernel '{}' that are read alone", kernel.name);
+    assert_eq!(translated.params, interface.params.len(), "parameters of kernel '{}'", kernel.name);
+    let text = translated.text;
     let key = format!("kolmo {} {arch} {OPTIONS:?}\n{text}", env!("CARGO_PKG_VERSION"));
     if let Some(code) = cached(&key) {
         return Ok(code);

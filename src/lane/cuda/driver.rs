@@ -119,7 +119,7 @@ impl Context {
 /// Device memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    context: Context,
+    pub(super) context: Context,
     pub(super) pointer: sys::CUdeviceptr,
 }
 

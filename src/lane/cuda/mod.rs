@@ -17,7 +17,6 @@ pub(super) use port::{Inbox, Outbox};
 
 use super::pieces::pieces;
 use super::{Device, Limits, Listing, Program};
-use crate::kernel::cuda::translate;
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -310,14 +309,6 @@ impl CudaLane {
         args: Vec<Arc<Memory>>,
     ) -> Result<CudaLaunch> {
         let function = self.function(kernel, precision)?;
-        debug_assert!(
-            translate(kernel, precision)
-                .is_ok_and(|k| k.bindings.len() == args.len() && k.params == params.len()),
-            "kernel '{}': {} arguments, {} parameters",
-            kernel.name,
-            args.len(),
-            params.len()
-        );
         let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
         Ok(CudaLaunch {
             function,
@@ -357,8 +348,9 @@ impl CudaLane {
             }
             let arguments = &mut arguments[..1 + launch.args.len()];
             #[expect(unsafe_code, reason = "a launch")]
-            // SAFETY: parameters and pointers are those of the kernel's text (its interface is asserted when the
-            // launch is made); the launch keeps its memory, and whoever drops that waits for the device.
+            // SAFETY: parameters and pointers are as many as the kernel's interface has (asserted by `Lane::bind`), which
+            // is that of its text (asserted when it was compiled); the launch keeps its memory, and whoever drops that
+            // waits for the device.
             unsafe { self.side(side).launch(launch.function, launch.grid, launch.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
@@ -410,6 +402,11 @@ impl CudaLane {
     /// Waits for an event.
     pub(crate) fn reached(&self, event: &Event) -> Result<()> {
         event.synchronize().map_err(|e| self.error("a long loop", e))
+    }
+
+    /// Whether kernels of this lane can be given this memory.
+    pub(super) fn reaches_memory(&self, memory: &Memory) -> bool {
+        self.context.reach(&memory.context)
     }
 
     /// Whether kernels of this lane can write the other's memory. With `KOLMO_NO_PEER` set none can, so that the way

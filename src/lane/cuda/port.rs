@@ -50,11 +50,11 @@ impl Staged {
         matches!(self.host, Host::Shared { .. })
     }
 
-    /// The bytes of an exchange.
-    fn slice(&mut self, exchange: u64) -> &mut [u8] {
+    /// Works on the bytes of an exchange.
+    fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
-            Host::Own(pinned, bytes) => &mut pinned.bytes_mut()[..*bytes],
-            Host::Shared { window, .. } => window.slot(exchange),
+            Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
+            Host::Shared { window, .. } => window.slot(exchange, work),
         }
     }
 
@@ -110,7 +110,7 @@ impl Outbox {
         let exchange = staged.next();
         let mut send = || -> std::result::Result<(), DriverError> {
             lane.aside.wait(&lane.fence)?;
-            lane.aside.fetch(&self.source, 0, staged.slice(exchange))?;
+            staged.slice(exchange, |slot| lane.aside.fetch(&self.source, 0, slot))?;
             staged.event.record(&lane.aside)
         };
         send().map_err(|e| lane.error("an exchange", e))
@@ -123,7 +123,7 @@ impl Outbox {
 
     pub(in crate::lane) fn collect(&self, lane: &CudaLane, values: &mut [u8]) -> Result<()> {
         self.reached(lane)?;
-        values.copy_from_slice(&lock(&self.staged).slice(0)[..values.len()]);
+        lock(&self.staged).slice(0, |staged| values.copy_from_slice(&staged[..values.len()]));
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ impl Inbox {
         {
             let mut staged = lock(&self.staged);
             staged.event.synchronize().map_err(|e| lane.error("an exchange", e))?;
-            staged.slice(0).copy_from_slice(values);
+            staged.slice(0, |slot| slot.copy_from_slice(values));
         }
         self.take(lane, 0)
     }
@@ -162,7 +162,7 @@ impl Inbox {
         let mut staged = lock(&self.staged);
         let mut take = || -> std::result::Result<(), DriverError> {
             lane.aside.wait(&lane.fence)?;
-            lane.aside.send(staged.slice(exchange), &self.target, self.at)?;
+            staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
             staged.event.record(&lane.aside)
         };
         take().map_err(|e| lane.error("an exchange", e))

@@ -20,7 +20,7 @@ pub(crate) use adapter::{best, hardware, list};
 
 use super::pieces::pieces;
 use super::{Device, Program};
-use crate::kernel::{Kernel, Precision, reflect};
+use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 pub(super) use port::{Inbox, Outbox};
 use staging::Ring;
@@ -52,8 +52,6 @@ pub(super) struct WgpuLane {
 struct Pipeline {
     layout: wgpu::BindGroupLayout,
     pipeline: wgpu::ComputePipeline,
-    bindings: usize,
-    params: usize,
 }
 
 /// A pipeline with its bindings and grid.
@@ -265,7 +263,6 @@ impl WgpuLane {
             return Ok(pipeline.clone());
         }
         let _creation = lock(&adapter::CREATION);
-        let interface = reflect::interface(kernel, precision);
         let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
@@ -283,12 +280,12 @@ impl WgpuLane {
             }
         };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = (0u32..)
-            .zip(&interface.read_only)
-            .map(|(binding, &read_only)| wgpu::BindGroupLayoutEntry {
-                binding,
+            .zip(kernel.interface.bindings(precision))
+            .map(|(number, binding)| wgpu::BindGroupLayoutEntry {
+                binding: number,
                 visibility: wgpu::ShaderStages::COMPUTE,
                 ty: wgpu::BindingType::Buffer {
-                    ty: wgpu::BufferBindingType::Storage { read_only },
+                    ty: wgpu::BufferBindingType::Storage { read_only: !binding.written },
                     has_dynamic_offset: false,
                     min_binding_size: None,
                 },
@@ -302,7 +299,7 @@ impl WgpuLane {
         let pipeline_layout = self.wgpu.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(kernel.name),
             bind_group_layouts: &[Some(&layout)],
-            immediate_size: interface.param_bytes,
+            immediate_size: 4 * kernel.interface.params.len() as u32,
         });
         let pipeline = self.wgpu.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.name),
@@ -322,8 +319,7 @@ impl WgpuLane {
             )));
         }
         self.alive("the making of a pipeline")?;
-        let params = interface.params.len();
-        let made = Arc::new(Pipeline { layout, pipeline, bindings: entries.len(), params });
+        let made = Arc::new(Pipeline { layout, pipeline });
         pipelines.insert((kernel.name, precision), made.clone());
         Ok(made)
     }
@@ -337,8 +333,6 @@ impl WgpuLane {
         args: &[(&wgpu::Buffer, u64)],
     ) -> Result<WgpuLaunch> {
         let pipeline = self.pipeline(kernel, precision)?;
-        assert_eq!(params.len(), pipeline.params, "kernel '{}': parameters", kernel.name);
-        assert_eq!(args.len(), pipeline.bindings, "kernel '{}': bindings", kernel.name);
         for &(_, bytes) in args {
             if bytes > self.device.limits.binding {
                 return Err(Error::OutOfMemory {

@@ -37,8 +37,15 @@ use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
 
-/// Points of a sequence.
-pub static SEQUENCE: Kernel = kernel!(sequence);
+kernel! {
+    /// Points of a sequence.
+    pub static SEQUENCE = sequence(
+        sequence, scramble, tabled, base, key, seed_low, seed_high, component, replicate,
+        first_point, points, first_dimension, dimensions, out,
+    )(
+        table: &[u32], out: &mut [u32],
+    );
+}
 
 /// Every kernel of this module.
 pub static KERNELS: [&Kernel; 2] = [&SEQUENCE, &mtgp32::MTGP32];

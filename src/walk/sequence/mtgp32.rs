@@ -18,14 +18,18 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
-use crate::kernel::{Kernel, Precision, Real, kernel};
+use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
 
-/// Words of MTGP32.
-pub static MTGP32: Kernel = kernel!(mtgp32);
+kernel! {
+    /// Words of MTGP32.
+    pub static MTGP32 = mtgp32(groups, first_block, end_point, dimensions, points)(
+        sets: &[u32], states: &mut [u32], out: &mut [u32],
+    );
+}
 
 /// Published parameter sets, the most generators of a run.
 pub const SETS: u32 = 200;
