@@ -222,14 +222,10 @@ impl Header {
         reader: &mut (impl Read + ?Sized),
         mut each: impl FnMut(f64),
     ) -> Result<(), String> {
-        self.elements(
-            reader,
-            |value| {
-                each(value);
-                Ok(())
-            },
-            None::<fn(i64) -> Result<(), String>>,
-        )
+        self.blocks(&mut &mut *reader, false, &mut |block| {
+            block.floats.iter().for_each(|&value| each(value));
+            Ok(())
+        })
     }
 
     /// Bytes of an element.
@@ -260,69 +256,83 @@ impl Header {
     pub(crate) fn integers(
         &self,
         reader: &mut (impl Read + ?Sized),
-        each: impl FnMut(i64) -> Result<(), String>,
+        mut each: impl FnMut(i64) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.elements(reader, |_| Ok(()), Some(each))
+        self.blocks(&mut &mut *reader, true, &mut |block| {
+            block.integers.iter().try_for_each(|&value| each(value))
+        })
     }
 
-    /// Gives every element to `integer` if there is one, else to `float`.
-    fn elements(
-        &self,
-        reader: &mut (impl Read + ?Sized),
-        mut float: impl FnMut(f64) -> Result<(), String>,
-        mut integer: Option<impl FnMut(i64) -> Result<(), String>>,
-    ) -> Result<(), String> {
-        let (element, big) = self.element().ok_or_else(|| {
-            format!(
-                "an array of shape {} and type {}; types f8, f4, integers and booleans can be read",
-                self.shape(),
-                self.descr
-            )
-        })?;
-        let len = self.len()?;
-        macro_rules! of_floats {
-            ($type:ty) => {{
-                if integer.is_some() {
-                    return Err(format!("an array of type {} where integers are expected", self.descr));
-                }
-                blocks(reader, len, |bytes| {
-                    let value =
-                        if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
-                    float(f64::from(value))
-                })
-            }};
+    /// Reads all elements and gives them to `take`, some at a time.
+    fn blocks(&self, reader: &mut dyn Read, integers: bool, take: Take<'_>) -> Result<(), String> {
+        let size = self.element_bytes()? as usize;
+        let (element, big) = self.element().expect("an element has bytes");
+        if integers && matches!(element, Element::F64 | Element::F32) {
+            return Err(format!("an array of type {} where integers are expected", self.descr));
         }
-        macro_rules! of_integers {
-            ($type:ty) => {
-                match &mut integer {
-                    Some(integer) => blocks(reader, len, |bytes| {
-                        let value =
-                            if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
-                        integer(i64::try_from(value).unwrap_or(i64::MAX))
-                    }),
-                    None => blocks(reader, len, |bytes| {
-                        let value =
-                            if big { <$type>::from_be_bytes(bytes) } else { <$type>::from_le_bytes(bytes) };
-                        float(value as f64)
-                    }),
-                }
-            };
+        let (len, mut block) = (self.len()?, Block::default());
+        let (mut buffer, mut left) = (vec![0; BLOCK], len);
+        while left > 0 {
+            let count = left.min((BLOCK / size) as u64) as usize;
+            let bytes = &mut buffer[..count * size];
+            fill(reader, bytes).map_err(|got| match got {
+                Ok(got) => format!("ends after {} of {len} elements", len - left + (got / size) as u64),
+                Err(e) => format!("element {} of {len}: {e}", len - left),
+            })?;
+            block.decode(element, big, integers, bytes);
+            take(&block)?;
+            left -= count as u64;
         }
-        match element {
-            Element::F64 => of_floats!(f64),
-            Element::F32 => of_floats!(f32),
-            Element::I64 => of_integers!(i64),
-            Element::I32 => of_integers!(i32),
-            Element::I16 => of_integers!(i16),
-            Element::I8 => of_integers!(i8),
-            Element::U64 => of_integers!(u64),
-            Element::U32 => of_integers!(u32),
-            Element::U16 => of_integers!(u16),
-            Element::U8 => of_integers!(u8),
-        }?;
         match fill(reader, &mut [0]) {
             Ok(()) => Err(format!("more data than the {len} elements of shape {}", self.shape())),
             Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Takes some elements.
+type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<(), String>;
+
+/// Some elements, as floats or as integers.
+#[derive(Default)]
+struct Block {
+    floats: Vec<f64>,
+    integers: Vec<i64>,
+}
+
+impl Block {
+    fn decode(&mut self, element: Element, big: bool, integers: bool, bytes: &[u8]) {
+        macro_rules! numbers {
+            ($type:ty) => {
+                bytes.as_chunks().0.iter().map(|&bytes| match big {
+                    true => <$type>::from_be_bytes(bytes),
+                    false => <$type>::from_le_bytes(bytes),
+                })
+            };
+        }
+        macro_rules! integers {
+            ($type:ty) => {
+                match integers {
+                    true => {
+                        self.integers.extend(numbers!($type).map(|v| i64::try_from(v).unwrap_or(i64::MAX)))
+                    }
+                    false => self.floats.extend(numbers!($type).map(|v| v as f64)),
+                }
+            };
+        }
+        self.floats.clear();
+        self.integers.clear();
+        match element {
+            Element::F64 => self.floats.extend(numbers!(f64)),
+            Element::F32 => self.floats.extend(numbers!(f32).map(f64::from)),
+            Element::I64 => integers!(i64),
+            Element::I32 => integers!(i32),
+            Element::I16 => integers!(i16),
+            Element::I8 => integers!(i8),
+            Element::U64 => integers!(u64),
+            Element::U32 => integers!(u32),
+            Element::U16 => integers!(u16),
+            Element::U8 => integers!(u8),
         }
     }
 }
@@ -359,29 +369,6 @@ fn integers(text: &str) -> Option<Vec<u64>> {
     }
     // Python 2 wrote long integers with an L.
     inner.split(',').map(|entry| entry.trim().trim_end_matches('L').parse().ok()).collect()
-}
-
-/// Gives `each` the bytes of `len` elements of `N` bytes.
-fn blocks<const N: usize>(
-    reader: &mut (impl Read + ?Sized),
-    len: u64,
-    mut each: impl FnMut([u8; N]) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut buffer = vec![0; BLOCK];
-    let mut left = len;
-    while left > 0 {
-        let count = left.min((BLOCK / N) as u64) as usize;
-        let bytes = &mut buffer[..count * N];
-        fill(reader, bytes).map_err(|got| match got {
-            Ok(got) => format!("ends after {} of {len} elements", len - left + (got / N) as u64),
-            Err(e) => format!("element {} of {len}: {e}", len - left),
-        })?;
-        for &element in bytes.as_chunks::<N>().0 {
-            each(element)?;
-        }
-        left -= count as u64;
-    }
-    Ok(())
 }
 
 /// Fills `bytes`, or says how many there were or what went wrong.

@@ -357,12 +357,12 @@ fn lanes_of_case(precision: Precision) -> std::rc::Rc<[Vec<Lane>; 2]> {
     thread_local! {
         static LANES: std::cell::RefCell<Vec<(Precision, std::rc::Rc<[Vec<Lane>; 2]>)>> = Default::default();
     }
-    LANES.with_borrow_mut(|known| {
-        if let Some((_, lanes)) = known.iter().find(|(p, _)| *p == precision) {
-            return lanes.clone();
-        }
+    let known = LANES
+        .with_borrow(|known| known.iter().find(|(p, _)| *p == precision).map(|(_, lanes)| lanes.clone()));
+    known.unwrap_or_else(|| {
+        // Meanwhile this thread may work on another case.
         let opened = std::rc::Rc::new([1, 2].map(|count| lanes(&vec![DeviceSpec::Cpu; count], precision)));
-        known.push((precision, opened.clone()));
+        LANES.with_borrow_mut(|known| known.push((precision, opened.clone())));
         opened
     })
 }

@@ -89,7 +89,6 @@ fn wrong_lines() {
         ("0 1 NaN", "rate `NaN` is not a finite number"),
         ("0 1 1e999", "rate `1e999` is above 1.8e308, the largest double"),
         ("0 1 1e-400", "rate `1e-400` is below 4.9e-324, the smallest double above 0"),
-        ("0 1 0.0e-999\n0 2 x", "rate `x` is not a finite number"),
         ("0 1 1,5", "rate `1,5` is not a finite number"),
         ("0 1 1/0", "rate `1/0` is not a finite number"),
         ("0 1 x", "rate `x` is not a finite number"),
