@@ -284,7 +284,7 @@ fn solve_part<T: Number>(
         }
         let x = &mut done.x[k][here.clone()];
         range::convert(plan.x(), x, -shift);
-        let (found, steps) = refine(plan, dominant, view, b, x, &mut r, options, seconds)?;
+        let (found, steps) = refine(plan, view, b, x, &mut r, (options.refine, dominant), seconds)?;
         done.residual = done.residual.max(found);
         done.refinements = done.refinements.max(steps);
     }
@@ -437,20 +437,19 @@ fn last_resort(
 /// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.
 fn refine<T: Number>(
     plan: &mut Plan<'_, T>,
-    dominant: bool,
     view: &View<'_>,
     b: &[f64],
     x: &mut [f64],
     r: &mut [f64],
-    options: &Options,
+    (corrections, dominant): (Refine, bool),
     seconds: &mut f64,
 ) -> Result<(Residual, u32)> {
     let mut residual = view.residual(b, x, r);
-    let most = match options.refine {
+    let most = match corrections {
         Refine::Auto => MOST_CORRECTIONS,
         Refine::Steps(steps) => steps,
     };
-    let done = |residual: Residual, dominant| match options.refine {
+    let done = |residual: Residual, dominant| match corrections {
         Refine::Auto => residual.settled(dominant),
         Refine::Steps(_) => residual.componentwise == 0.0,
     };
@@ -471,7 +470,7 @@ fn refine<T: Number>(
         better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + scaled(e.wide(), -scale)));
         let next = view.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
-        if options.refine == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
+        if corrections == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
             if next.excess() < residual.excess() {
                 x.copy_from_slice(&better);
                 residual = next;

@@ -340,7 +340,7 @@ fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
         let slack: f64 = slack
             .into_iter()
             .filter(|a| *a != 0.0)
-            .map(|a| split(a))
+            .map(split)
             .map(|(a, j)| {
                 let k = j - 1074 - unit;
                 a * if k > 1000 { f64::INFINITY } else { power(k) }
