@@ -40,7 +40,7 @@
 //! backward errors: the normwise one, and the componentwise one (Oettli, Prager 1964), which alone sees that a row with
 //! small numbers is not solved. The status is met where the normwise one is at most [`Options::tolerance`] (1e-12) and the
 //! componentwise one at most that, or 1e-8 if that is more ([`Residual::within`]). Corrections go on until they are 2 ε and
-//! 8 ε or no longer fall by half; where the componentwise one ends above, the host eliminates with partial pivoting and
+//! 8 ε or no longer fall by half (a first answer where every row is dominant may have 64 ε); where the componentwise one ends above, the host eliminates with partial pivoting and
 //! corrects in the same way, first with rows and columns as they are, then with all of size 1, each system of a batch for
 //! itself, and the better unknowns are kept. Right-hand sides that are very large or small are multiplied by a power of two
 //! and their unknowns divided by it. A singular matrix is a status with the row where it shows. [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for arrays that do not fit together, with

@@ -266,7 +266,7 @@ pub(super) fn improve(
 /// of size 1, and the better of both. The row of a pivot that is zero in both, if there is one.
 fn best(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     let first = corrected(system);
-    if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine())) {
+    if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine(false))) {
         return first;
     }
     let second = balanced(system);
@@ -312,7 +312,7 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
         answers.push(Answer { x, residual, corrections: 0 });
     }
     for _ in 0..CORRECTIONS {
-        if answers.iter().all(|answer| answer.residual.settled()) {
+        if answers.iter().all(|answer| answer.residual.settled(false)) {
             break;
         }
         eliminated(&mut r)?;

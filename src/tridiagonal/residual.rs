@@ -27,6 +27,10 @@ const NORMWISE: f64 = 2.0 * f64::EPSILON;
 /// The componentwise error that another correction is not expected to lower: three roundings of unknowns, each of its own
 /// product, and four of the residual are 3.5 ε.
 const COMPONENTWISE: f64 = 8.0 * f64::EPSILON;
+/// The componentwise error that elimination without exchanges may leave where every row is dominant, so that a correction,
+/// which takes as long as the solution, is not worth its time: three roundings times |A⁻¹|·|A|, which is at most 21 where
+/// diagonals exceed the sum of their neighbours by a tenth. Elimination with pivoting leaves as much or more there.
+const DOMINANT: f64 = 64.0 * f64::EPSILON;
 
 impl Residual {
     /// The largest componentwise error that counts as met, beside this normwise one.
@@ -46,14 +50,16 @@ impl Residual {
         self.normwise > 2.0 * self.componentwise.max(NORMWISE)
     }
 
-    /// Whether no correction is expected to lower it.
-    pub(super) fn settled(self) -> bool {
-        self.normwise <= NORMWISE && self.componentwise <= COMPONENTWISE
+    /// Whether no correction is expected to lower it, or, of a first answer where every row is dominant, by as much as it
+    /// costs.
+    pub(super) fn settled(self, dominant: bool) -> bool {
+        self.normwise <= NORMWISE && self.fine(dominant)
     }
 
-    /// Whether the componentwise error is what elimination with pivoting and corrections leave.
-    pub(super) fn fine(self) -> bool {
-        self.componentwise <= COMPONENTWISE
+    /// The same of the componentwise error alone, which elimination with pivoting and corrections can be expected to bring
+    /// there.
+    pub(super) fn fine(self, dominant: bool) -> bool {
+        self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
     /// What corrections are to lower: both errors, as far as they can.

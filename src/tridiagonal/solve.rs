@@ -33,7 +33,8 @@ pub enum Pivot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refine {
     /// While the residual, normwise (2 ε) or componentwise (8 ε), is above what double precision can hold, and falls;
-    /// where it ends above, elimination with pivoting on the host takes over.
+    /// where it ends above, elimination with pivoting on the host takes over. They begin where every row is dominant only
+    /// above 64 ε componentwise.
     #[default]
     Auto,
     /// So many.
@@ -259,6 +260,7 @@ fn solve_part<T: Number>(
     (done.device_bytes, done.chunks) = (plan.device_bytes(), plan.chunks());
     let here = first..first + view.span.rows;
     let mut r = vec![0.0; here.len()];
+    let mut dominant = false;
     let inputs = plan.inputs();
     convert(view.dl, inputs.dl);
     convert(view.d, inputs.d);
@@ -271,7 +273,8 @@ fn solve_part<T: Number>(
         let stages = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
         *seconds += at.elapsed().as_secs_f64();
         if k == 0 {
-            done.flags = both(done.flags, plan.flags()?);
+            let flags = plan.flags()?;
+            (done.flags, dominant) = (both(done.flags, flags), flags & NOT_DOMINANT == 0);
             if first == 0 {
                 done.stages = stages;
             }
@@ -281,7 +284,7 @@ fn solve_part<T: Number>(
         }
         let x = &mut done.x[k][here.clone()];
         range::convert(plan.x(), x, -shift);
-        let (found, steps) = refine(plan, view, b, x, &mut r, options, seconds)?;
+        let (found, steps) = refine(plan, view, b, x, &mut r, (options.refine, dominant), seconds)?;
         done.residual = done.residual.max(found);
         done.refinements = done.refinements.max(steps);
     }
@@ -328,13 +331,14 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     };
     let proof = done.flags & !NOT_DOMINANT != 0;
     let needed = proof || !done.residual.within(options.tolerance);
+    let dominant = done.flags & NOT_DOMINANT == 0;
     let mut host = Improved::default();
     let mut unproved = false;
     // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
-    if needed || (options.refine == Refine::Auto && !done.residual.fine()) {
+    if needed || (options.refine == Refine::Auto && !done.residual.fine(dominant)) {
         let asked = |residual: Residual| match options.refine {
             _ if proof => true,
-            Refine::Auto => !residual.fine(),
+            Refine::Auto => !residual.fine(dominant),
             Refine::Steps(_) => !residual.within(options.tolerance),
         };
         let at = Instant::now();
@@ -437,21 +441,21 @@ fn refine<T: Number>(
     b: &[f64],
     x: &mut [f64],
     r: &mut [f64],
-    options: &Options,
+    (corrections, dominant): (Refine, bool),
     seconds: &mut f64,
 ) -> Result<(Residual, u32)> {
     let mut residual = view.residual(b, x, r);
-    let most = match options.refine {
+    let most = match corrections {
         Refine::Auto => MOST_CORRECTIONS,
         Refine::Steps(steps) => steps,
     };
-    let done = |residual: Residual| match options.refine {
-        Refine::Auto => residual.settled(),
+    let done = |residual: Residual, dominant| match corrections {
+        Refine::Auto => residual.settled(dominant),
         Refine::Steps(_) => residual.componentwise == 0.0,
     };
     let mut steps = 0;
     let mut better = vec![];
-    while steps < most && !done(residual) {
+    while steps < most && !done(residual, dominant && steps == 0) {
         // A power of two brings the residual into the range of single precision, without rounding.
         let largest = view.span.ranks.most(range::largest(r));
         if !(largest > 0.0 && largest.is_finite()) {
@@ -466,7 +470,7 @@ fn refine<T: Number>(
         better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + scaled(e.wide(), -scale)));
         let next = view.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
-        if options.refine == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
+        if corrections == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
             if next.excess() < residual.excess() {
                 x.copy_from_slice(&better);
                 residual = next;
