@@ -365,7 +365,7 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
             ("cpu", F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
         }
         2 => ("cpu", F32, base.clone()),
-        3 => ("cpu", if seed % 2 == 0 { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
+        3 => ("cpu", if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
         _ => ("cpu,cpu", F64, base.clone()),
     };
     let modes = [("cpu", F64, base), other];
