@@ -12,8 +12,8 @@
 //! that is worst for Student, two values D apart, has then 93.6 % or more at 16 replicates and 95 % (hits are Poisson
 //! distributed; 0 % without it), since Student's interval is the larger one from some five hits on.
 //!
-//! A certified range is seldom reached. Where a few walks of their own lie up to 1/[`SHOWN`] of it apart, what N chains may
-//! have missed is left to Student's interval.
+//! A certified range is seldom reached. Where a few walks of their own [show](shows) enough of it, what N chains may have
+//! missed is left to Student's interval.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -31,10 +31,12 @@ pub fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     (mean, quantile(count - 1.0, confidence) * deviation)
 }
 
-/// A certified range of at most so many spreads of 64 walks is taken to be shown. Such a spread is 4.7 standard deviations σ of
-/// a normal distribution; what N = 2¹⁴ chains of a first round may miss, 3 D / N, is then no more than the half-width of as
-/// many independent ones, 2 σ / √N, where D is at most 18 spreads, and with N it falls faster.
-pub const SHOWN: f64 = 16.0;
+/// Whether what so many samples may have missed of a range D, 3 D / N, is no more than the half-width of as many independent
+/// ones, 2 σ / √N, by the spread of 64 of them, which is 4.7 standard deviations σ of a normal distribution:
+/// D ≤ √N / 7.05 spreads, and a tenth less.
+pub fn shows(spread: f64, range: f64, samples: f64) -> bool {
+    range <= samples.sqrt() / 8.0 * spread
+}
 
 /// The half-width below which a mean of so many samples, each within `range` of it, does not fall: what none of them has
 /// shown may move it as far.

@@ -10,7 +10,7 @@ use super::chains::{Round, Task, Watch};
 use super::kernels::BLOCK;
 use super::sequence::philox::philox;
 use super::sequence::{Points, Sequence, Stream};
-use super::splitting::{exponent, times_power_of_two};
+use super::splitting::exponent;
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
@@ -244,8 +244,8 @@ pub struct Rough<'a> {
     pub rhs: &'a [f64],
     /// Whether they are L and f.
     pub given: bool,
-    /// The right-hand side is walked on over 2^exponent.
-    pub exponent: i32,
+    /// Powers of 2 that the right-hand side is walked on times.
+    pub powers: [f64; 3],
 }
 
 impl Rough<'_> {
@@ -275,7 +275,8 @@ impl Rows for Rough<'_> {
 
     #[inline(always)]
     fn rhs(&self, i: usize) -> f64 {
-        times_power_of_two(self.rhs[i], -self.exponent)
+        let [one, two, three] = self.powers;
+        self.rhs[i] * one * two * three
     }
 }
 

@@ -8,7 +8,7 @@ use super::chains::{Chains, Feed, Round, Task, spread};
 use super::control::{Control, Goal};
 use super::gate::{Gate, gate};
 use super::growth::{Growing, Growth};
-use super::interval::{SHOWN, unseen};
+use super::interval::{shows, unseen};
 use super::kernels::{BLOCK, COLUMNS};
 use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon, points, replicates};
 use super::published::{self, Length};
@@ -419,8 +419,10 @@ impl Sides<'_> {
 
     /// The half-width that what no chain has shown asks for, where a few walks do not show most of their range.
     fn floor(&self, range: f64, chains: f64, spread: impl Fn() -> f64) -> f64 {
-        let unseen = unseen(range, chains, self.options.confidence);
-        if range > SHOWN * spread() { unseen } else { 0.0 }
+        match shows(spread(), range, chains) {
+            true => 0.0,
+            false => unseen(range, chains, self.options.confidence),
+        }
     }
 
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.

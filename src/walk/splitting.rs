@@ -88,7 +88,7 @@ pub(super) fn times_power_of_two(x: f64, e: i32) -> f64 {
 }
 
 /// Three powers of 2 whose product is 2^e.
-fn powers_of_two(e: i32) -> [f64; 3] {
+pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
     let of = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);

@@ -12,7 +12,7 @@ use super::options::{MOST_LENGTH, Options, Problem, points, replicates};
 use super::published::{self, Length};
 use super::sequence::Points;
 use super::solution::{Bound, Component, Seconds, Solution, largest, met};
-use super::splitting::{Splitting, times_power_of_two};
+use super::splitting::{Splitting, powers_of_two, times_power_of_two};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::{Error, Result};
@@ -59,9 +59,9 @@ pub(super) fn unprepared(
         Precision::F32 => f64::from(f32::from_bits(1)) / lazy::least_in_f32(problem.matrix)?,
         Precision::F64 => 0.0,
     };
-    let rough = Rough { matrix: problem.matrix, rhs, given, exponent: 0 };
+    let rough = Rough { matrix: problem.matrix, rhs, given, powers: [1.0; 3] };
     let exponent = lazy::size(&rough, problem.components, options.seed)?;
-    let rough = Rough { exponent, ..rough };
+    let rough = Rough { powers: powers_of_two(-exponent), ..rough };
     let scaled = |x: f64| times_power_of_two(x, -exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
     let mut known = lazy::first_look(&rough, problem.components, options.seed)?;
     let mut warnings = vec![

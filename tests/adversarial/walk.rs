@@ -351,6 +351,8 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
         confidence: 0.9999,
         max_chains: if kind == NearOne { 16 << 3 } else { 16 << 5 },
         seed,
+        // Every other truncation is far below the other parts, which have to hold by themselves then.
+        delta: (seed / 5 % 2 == 1 && kind != BadScales).then(|| shifted(1e-9 * largest(&y), case.rhs)),
         ..Options::default()
     };
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
@@ -363,7 +365,7 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
             ("cpu", F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
         }
         2 => ("cpu", F32, base.clone()),
-        3 => ("cpu", if seed % 2 == 0 { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
+        3 => ("cpu", if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
         _ => ("cpu,cpu", F64, base.clone()),
     };
     let modes = [("cpu", F64, base), other];
@@ -399,6 +401,10 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+fn largest(y: &[DoubleWord]) -> f64 {
+    y.iter().fold(f64::MIN_POSITIVE, |m, y| m.max(y.hi.abs()))
+}
+
 /// Asserts what is said of a solution.
 fn holds(
     case: &Case,
@@ -411,7 +417,7 @@ fn holds(
     if met != (solution.status == Status::Met) {
         return Err(format!("{:?} at {:e}: {:?}", solution.status, solution.epsilon, solution.components));
     }
-    let largest = y.iter().fold(0.0f64, |m, y| m.max(y.hi.abs()));
+    let largest = largest(y);
     for c in &solution.components {
         let (m, bound) = (c.component as usize, c.bound);
         if !c.estimate.is_finite() || c.half_width.is_nan() || c.half_width < 0.0 {
