@@ -143,7 +143,7 @@ pub mod walk;
 
 pub use error::{Error, Result};
 
-/// The README's example, as a test.
+/// The example of docs/library.md, as a test.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/library.md")]
+struct LibraryPage;
