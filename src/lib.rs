@@ -36,7 +36,7 @@
 //! |---|---|---|
 //! | transient | l1 error of all probabilities at a time: truncation + steady state + rounding, all proved | met where it is at most ε |
 //! | walk | half-width of an interval: statistical (Student) + truncation + rounding (both proved) | met where all are at most ε |
-//! | tridiagonal | normwise relative residual, computed | met where it is at most the tolerance |
+//! | tridiagonal | normwise and componentwise relative residual, computed | met where both are at most their tolerances |
 //!
 //! A bound that is not met is a status, never an error. [`Error`] is for input, environment and devices; its messages name
 //! the object, the number and the remedy. A broken contract between functions of this crate is a panic. Long work calls
@@ -46,11 +46,12 @@
 //! | module | holds |
 //! |---|---|
 //! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
-//! | [`walk`] | splittings, the gate, chain tables, sequences, intervals |
+//! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
 //! | [`tridiagonal`] | systems, the partition method, plans over lanes, how many lanes |
 //! | [`lane`] | devices: [`lane::open`] makes the [`Lane`](lane::Lane) that a run works on |
 //! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats that name what repeats |
 //! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
+//! | [`ranks`] | the processes of `mpirun` that share a problem |
 //! | [`models`] | built-in chains and systems |
 //! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
 //! | [`report`], [`bench`](mod@bench) | summaries, JSON reports, measurements |
@@ -61,6 +62,8 @@
 //! |---|---|
 //! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
 //! | `cuda` | lanes on CUDA devices; the libraries are opened at run time, building needs none of them |
+//! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
+//! | `peers` | NVIDIA's own libraries and LAPACK, opened at run time, for comparisons |
 //! | `cli` (default) | the command and everything that it alone needs |
 //!
 //! Without any the crate is the CPU lane, the engines and the file formats.
@@ -143,7 +146,7 @@ pub mod walk;
 
 pub use error::{Error, Result};
 
-/// The README's example, as a test.
+/// The example of docs/library.md, as a test.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/library.md")]
+struct LibraryPage;

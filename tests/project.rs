@@ -189,5 +189,7 @@ fn the_package_has_all_that_it_needs() {
             }
         }
     }
-    assert!(!packed.iter().any(|name| name.starts_with(".ci/") || name.starts_with("target/")));
+    for folder in [".ci/", ".github/", "target/"] {
+        assert!(!packed.iter().any(|name| name.starts_with(folder)), "{folder} is packed");
+    }
 }
