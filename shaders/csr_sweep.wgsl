@@ -14,7 +14,9 @@ var<immediate> p: Params;
 @group(0) @binding(5) var<storage, read_write> y: array<real>;
 @group(0) @binding(6) var<storage, read_write> changes: array<real>;
 
-var<workgroup> largest: array<real, 256>;
+alias Value = real;
+
+fn join(a: Value, b: Value) -> Value { return max(a, b); }
 
 @compute @workgroup_size(256)
 fn csr_sweep(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -29,10 +31,6 @@ fn csr_sweep(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         y[i] = s;
         change = abs(s - x[i]);
     }
-    largest[local] = change;
-    for (var half = 128u; half > 0u; half >>= 1u) {
-        workgroupBarrier();
-        if local < half { largest[local] = max(largest[local], largest[local + half]); }
-    }
-    if local == 0u && i < p.rows { changes[block] = largest[0]; }
+    let largest = tree(local, change);
+    if local == 0u && i < p.rows { changes[block] = largest; }
 }

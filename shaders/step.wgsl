@@ -16,30 +16,22 @@ struct Params {
 }
 var<immediate> p: Params;
 
-// Whether it is for some rows of the chunk: from one of them on, or listed, which are stored side by side.
-const SOME = false;
-
-@group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
-@group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
-@group(0) @binding(5) var<storage, read> x: array<real>;
-@group(0) @binding(6) var<storage, read_write> y: array<real>;
-@group(0) @binding(7) var<storage, read_write> acc: array<real>;
+
+// One entry's share.
+fn add_entry(base: u32, e: u32, sum: real) -> real { return fma(values[e], x[columns[e]], sum); }
 
 @compute @workgroup_size(256)
 fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    var row = (group.y * groups.x + group.x) * 256u + local;
-    if SOME { row += p.begin; }
-    if row >= p.rows { return; }
-    let place = row;
-    if SOME && p.listed != 0u { row = slices[p.listed + place - p.begin]; }
-    let header = 3u * (row >> 6u);
-    var e = (slices[header] << 6u) + (row & 63u);
-    let end = e + (slices[header + 1u] << 6u);
-    let pointers = slices[header + 2u];
+    var place = (group.y * groups.x + group.x) * 256u + local;
+    if SOME { place += p.begin; }
+    if place >= p.rows { return; }
+    let row = row_of(place);
+    let ell = entries_of(row);
+    var e = ell.first;
+    let end = ell.end;
     let i = p.first_row + row;
     let own = x[p.own + i];
     let rate = exit[i];
@@ -60,33 +52,8 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         s = fma(v1, x1, fma(v0, x0, s));
         e += 128u;
     }
-    if e < end { s = fma(values[e], x[columns[e]], s); }
-    if pointers != 0u {
-        var t = slices[pointers + (row & 63u)];
-        let tail = slices[pointers + (row & 63u) + 1u];
-        // Entry t of the COO part goes to partial sum t mod 4: one chain would wait for each addition.
-        var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
-        for (; t + 4u <= tail; t += 4u) {
-            p0 = fma(values[t], x[columns[t]], p0);
-            p1 = fma(values[t + 1u], x[columns[t + 1u]], p1);
-            p2 = fma(values[t + 2u], x[columns[t + 2u]], p2);
-            p3 = fma(values[t + 3u], x[columns[t + 3u]], p3);
-        }
-        if t < tail { p0 = fma(values[t], x[columns[t]], p0); }
-        if t + 1u < tail { p1 = fma(values[t + 1u], x[columns[t + 1u]], p1); }
-        if t + 2u < tail { p2 = fma(values[t + 2u], x[columns[t + 2u]], p2); }
-        s += (p0 + p2) + (p1 + p3);
-    }
-    let next = fma(fma(-rate, own, s), scalars[0], own);
-    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    if open {
-        let w = 1u + p.step - p.weights;
-        var sum = fma(scalars[w], own, acc[i]);
-        if both { sum = fma(scalars[w + 1u], next, sum); }
-        acc[i] = sum;
-    }
+    if e < end { s = add_entry(0u, e, s); }
+    s = with_tail(s, 0u, row, ell.pointers);
+    let added = terms();
+    finish(place, i, rate, own, s, added, held(added.open, i));
 }

@@ -17,43 +17,30 @@ struct Params {
 }
 var<immediate> p: Params;
 
-const SOME = false;  // as in `step`
-
-@group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> entries: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;  // the distinct ones
-@group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
-@group(0) @binding(5) var<storage, read> x: array<real>;
-@group(0) @binding(6) var<storage, read_write> y: array<real>;
-@group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 // One entry's share.
-fn add_packed(word: u32, sum: real) -> real {
+fn add_entry(base: u32, e: u32, sum: real) -> real {
+    let word = entries[e];
     return fma(values[word >> p.column_bits], x[word & ((1u << p.column_bits) - 1u)], sum);
 }
 
 @compute @workgroup_size(256)
 fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
                @builtin(local_invocation_index) local: u32) {
-    var row = (group.y * groups.x + group.x) * 256u + local;
-    if SOME { row += p.begin; }
-    if row >= p.rows { return; }
-    let place = row;
-    if SOME && p.listed != 0u { row = slices[p.listed + place - p.begin]; }
-    let header = 3u * (row >> 6u);
-    var e = (slices[header] << 6u) + (row & 63u);
-    let end = e + (slices[header + 1u] << 6u);
-    let pointers = slices[header + 2u];
+    var place = (group.y * groups.x + group.x) * 256u + local;
+    if SOME { place += p.begin; }
+    if place >= p.rows { return; }
+    let row = row_of(place);
+    let ell = entries_of(row);
+    var e = ell.first;
+    let end = ell.end;
     let i = p.first_row + row;
     let own = x[p.own + i];
     let rate = exit[i];
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    var sum = real(0);
-    if open { sum = acc[i]; }
+    let added = terms();
+    let before = held(added.open, i);
 
     // Every load of four entries before the first use.
     let mask = (1u << p.column_bits) - 1u;
@@ -72,29 +59,7 @@ fn step_packed(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups)
         s = fma(v1, x1, fma(v0, x0, s));
         e += 128u;
     }
-    if e < end { s = add_packed(entries[e], s); }
-    if pointers != 0u {
-        var t = slices[pointers + (row & 63u)];
-        let tail = slices[pointers + (row & 63u) + 1u];
-        // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
-        var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
-        for (; t + 4u <= tail; t += 4u) {
-            p0 = add_packed(entries[t], p0);
-            p1 = add_packed(entries[t + 1u], p1);
-            p2 = add_packed(entries[t + 2u], p2);
-            p3 = add_packed(entries[t + 3u], p3);
-        }
-        if t < tail { p0 = add_packed(entries[t], p0); }
-        if t + 1u < tail { p1 = add_packed(entries[t + 1u], p1); }
-        if t + 2u < tail { p2 = add_packed(entries[t + 2u], p2); }
-        s += (p0 + p2) + (p1 + p3);
-    }
-    let next = fma(fma(-rate, own, s), scalars[0], own);
-    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
-    if open {
-        let w = 1u + p.step - p.weights;
-        sum = fma(scalars[w], own, sum);
-        if both { sum = fma(scalars[w + 1u], next, sum); }
-        acc[i] = sum;
-    }
+    if e < end { s = add_entry(0u, e, s); }
+    s = with_tail(s, 0u, row, ell.pointers);
+    finish(place, i, rate, own, s, added, before);
 }

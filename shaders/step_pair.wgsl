@@ -17,16 +17,8 @@ struct Params {
 }
 var<immediate> p: Params;
 
-const SOME = false;  // as in `step`
-
-@group(0) @binding(0) var<storage, read> slices: array<u32>;   // headers, COO pointers, then offsets
 @group(0) @binding(1) var<storage, read> entries: array<u32>;  // four a word
 @group(0) @binding(2) var<storage, read> values: array<real>;  // of the pairs
-@group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
-@group(0) @binding(5) var<storage, read> x: array<real>;
-@group(0) @binding(6) var<storage, read_write> y: array<real>;
-@group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 // The pair of entry e.
 fn pair(e: u32) -> u32 {
@@ -34,7 +26,7 @@ fn pair(e: u32) -> u32 {
 }
 
 // One entry's share, in the row of x[base].
-fn add_pair(base: u32, e: u32, sum: real) -> real {
+fn add_entry(base: u32, e: u32, sum: real) -> real {
     let id = pair(e);
     return fma(values[id], x[base + slices[p.offsets + id]], sum);
 }
@@ -42,25 +34,19 @@ fn add_pair(base: u32, e: u32, sum: real) -> real {
 @compute @workgroup_size(256)
 fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
              @builtin(local_invocation_index) local: u32) {
-    var row = (group.y * groups.x + group.x) * 256u + local;
-    if SOME { row += p.begin; }
-    if row >= p.rows { return; }
-    let place = row;
-    if SOME && p.listed != 0u { row = slices[p.listed + place - p.begin]; }
-    let header = 3u * (row >> 6u);
-    var e = (slices[header] << 6u) + (row & 63u);
-    let end = e + (slices[header + 1u] << 6u);
-    let pointers = slices[header + 2u];
+    var place = (group.y * groups.x + group.x) * 256u + local;
+    if SOME { place += p.begin; }
+    if place >= p.rows { return; }
+    let row = row_of(place);
+    let ell = entries_of(row);
+    var e = ell.first;
+    let end = ell.end;
     let i = p.first_row + row;
     let base = p.own + i;
     let own = x[base];
     let rate = exit[i];
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    var sum = real(0);
-    if open { sum = acc[i]; }
+    let added = terms();
+    let before = held(added.open, i);
 
     // Every load of four entries before the first use.
     var s = real(0);
@@ -76,29 +62,7 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
         s = fma(values[i1], x1, fma(values[i0], x0, s));
         e += 128u;
     }
-    if e < end { s = add_pair(base, e, s); }
-    if pointers != 0u {
-        var t = slices[pointers + (row & 63u)];
-        let tail = slices[pointers + (row & 63u) + 1u];
-        // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
-        var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
-        for (; t + 4u <= tail; t += 4u) {
-            p0 = add_pair(base, t, p0);
-            p1 = add_pair(base, t + 1u, p1);
-            p2 = add_pair(base, t + 2u, p2);
-            p3 = add_pair(base, t + 3u, p3);
-        }
-        if t < tail { p0 = add_pair(base, t, p0); }
-        if t + 1u < tail { p1 = add_pair(base, t + 1u, p1); }
-        if t + 2u < tail { p2 = add_pair(base, t + 2u, p2); }
-        s += (p0 + p2) + (p1 + p3);
-    }
-    let next = fma(fma(-rate, own, s), scalars[0], own);
-    if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
-    if open {
-        let w = 1u + p.step - p.weights;
-        sum = fma(scalars[w], own, sum);
-        if both { sum = fma(scalars[w + 1u], next, sum); }
-        acc[i] = sum;
-    }
+    if e < end { s = add_entry(base, e, s); }
+    s = with_tail(s, base, row, ell.pointers);
+    finish(place, i, rate, own, s, added, before);
 }

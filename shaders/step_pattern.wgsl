@@ -25,16 +25,9 @@ struct Params {
 }
 var<immediate> p: Params;
 
-const SOME = false;  // as in `step`
-
 @group(0) @binding(0) var<storage, read> ids: array<u32>;       // numbers of patterns, 2 or 4 a word
 @group(0) @binding(1) var<storage, read> patterns: array<vec4<u32>>;  // a word each, COO pointers, COO entries; groups of ELL entries
 @group(0) @binding(2) var<storage, read> values: array<real>;   // E of each pattern, then distinct values
-@group(0) @binding(3) var<storage, read> exit: array<real>;
-@group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
-@group(0) @binding(5) var<storage, read> x: array<real>;
-@group(0) @binding(6) var<storage, read_write> y: array<real>;
-@group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 // A word of the tables.
 fn word_at(place: u32) -> u32 { return patterns[place >> 2u][place & 3u]; }
@@ -46,12 +39,14 @@ var<workgroup> distinct: array<real, MOST_VALUES>;
 fn rate(entry: u32) -> real { return distinct[entry & ((1u << p.value_bits) - 1u)]; }
 fn entry_x(least: u32, entry: u32) -> real { return x[least + (entry >> p.value_bits)]; }
 
-// Its share of the row's sum.
-fn add_entry(least: u32, entry: u32, sum: real) -> real { return fma(rate(entry), entry_x(least, entry), sum); }
+// The share of the COO entry at a place of the tables.
+fn add_entry(least: u32, place: u32, sum: real) -> real {
+    let entry = word_at(place);
+    return fma(rate(entry), entry_x(least, entry), sum);
+}
 
 fn step_row(place: u32) {
-    var row = place;
-    if SOME && p.listed != 0u { row = word_at(p.listed + place - p.begin); }
+    let row = row_of(place);
     let i = p.first_row + row;
     let base = p.own + i;
     let bits = 32u >> p.ids_log;
@@ -73,35 +68,12 @@ fn step_row(place: u32) {
         s = fma(rate(e.w), x3, fma(rate(e.z), x2, fma(rate(e.y), x1, fma(rate(e.x), x0, s))));
     }
     if (word & 256u) != 0u {
-        var t = word_at(p.pointers + id);
-        let tail = word_at(p.pointers + id + 1u);
-        // Entry t of the COO part goes to partial sum t mod 4, as in `step`.
-        var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
-        for (; t + 4u <= tail; t += 4u) {
-            p0 = add_entry(least, word_at(t), p0);
-            p1 = add_entry(least, word_at(t + 1u), p1);
-            p2 = add_entry(least, word_at(t + 2u), p2);
-            p3 = add_entry(least, word_at(t + 3u), p3);
-        }
-        if t < tail { p0 = add_entry(least, word_at(t), p0); }
-        if t + 1u < tail { p1 = add_entry(least, word_at(t + 1u), p1); }
-        if t + 2u < tail { p2 = add_entry(least, word_at(t + 2u), p2); }
-        s += (p0 + p2) + (p1 + p3);
+        s += tail(least, word_at(p.pointers + id), word_at(p.pointers + id + 1u));
     }
     var leave = values[id];
     if p.exit_apart != 0u { leave = exit[i]; }
-    let next = fma(fma(-leave, own, s), scalars[0], own);
-    if SOME && p.listed != 0u { y[place] = next; } else { y[base] = next; }
-    // An even step adds its own term and, from the number just computed, that of the next.
-    let even = (p.step & 1u) == 0u;
-    let open = p.step >= p.window_first && p.step < p.window_end && (even || p.step == p.window_first);
-    let both = open && even && p.step + 1u < p.window_end;
-    if open {
-        let w = 1u + p.step - p.weights;
-        var sum = fma(scalars[w], own, acc[i]);
-        if both { sum = fma(scalars[w + 1u], next, sum); }
-        acc[i] = sum;
-    }
+    let added = terms();
+    finish(place, i, leave, own, s, added, held(added.open, i));
 }
 
 @compute @workgroup_size(256)

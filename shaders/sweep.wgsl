@@ -14,7 +14,6 @@ struct Params {
 }
 var<immediate> p: Params;
 
-@group(0) @binding(0) var<storage, read> slices: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 @group(0) @binding(3) var<storage, read> exit: array<real>;
@@ -24,6 +23,9 @@ var<immediate> p: Params;
 @group(0) @binding(7) var<storage, read_write> acc: array<real>;
 
 var<workgroup> state: array<real, 2048>;
+
+// One entry's share, from the x that begins at `base`.
+fn add_entry(base: u32, e: u32, sum: real) -> real { return fma(values[e], state[base + columns[e]], sum); }
 
 @compute @workgroup_size(256)
 fn sweep(@builtin(local_invocation_index) local: u32) {
@@ -35,31 +37,11 @@ fn sweep(@builtin(local_invocation_index) local: u32) {
     for (var k = first; k < end; k++) {
         let to = 1024u - from_;
         for (var i = local; i < p.rows; i += 256u) {
-            let header = 3u * (i >> 6u);
-            var e = (slices[header] << 6u) + (i & 63u);
-            let last = e + (slices[header + 1u] << 6u);
-            let pointers = slices[header + 2u];
+            let ell = entries_of(i);
             let own = state[from_ + i];
             var s = real(0);
-            for (; e < last; e += 64u) {
-                s = fma(values[e], state[from_ + columns[e]], s);
-            }
-            if pointers != 0u {
-                var t = slices[pointers + (i & 63u)];
-                let tail = slices[pointers + (i & 63u) + 1u];
-                // Entry t of the COO part goes to partial sum t mod 4: one chain would wait for each addition.
-                var p0 = real(0); var p1 = real(0); var p2 = real(0); var p3 = real(0);
-                for (; t + 4u <= tail; t += 4u) {
-                    p0 = fma(values[t], state[from_ + columns[t]], p0);
-                    p1 = fma(values[t + 1u], state[from_ + columns[t + 1u]], p1);
-                    p2 = fma(values[t + 2u], state[from_ + columns[t + 2u]], p2);
-                    p3 = fma(values[t + 3u], state[from_ + columns[t + 3u]], p3);
-                }
-                if t < tail { p0 = fma(values[t], state[from_ + columns[t]], p0); }
-                if t + 1u < tail { p1 = fma(values[t + 1u], state[from_ + columns[t + 1u]], p1); }
-                if t + 2u < tail { p2 = fma(values[t + 2u], state[from_ + columns[t + 2u]], p2); }
-                s += (p0 + p2) + (p1 + p3);
-            }
+            for (var e = ell.first; e < ell.end; e += 64u) { s = add_entry(from_, e, s); }
+            s = with_tail(s, from_, i, ell.pointers);
             state[to + i] = fma(fma(-exit[i], own, s), scalars[0], own);
             if k >= p.window_first && k < p.window_end {
                 acc[i] = fma(scalars[1u + k - p.window_first], own, acc[i]);

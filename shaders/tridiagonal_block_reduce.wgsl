@@ -5,41 +5,12 @@
 // Reads 8 numbers a row, the second four from cache, and writes 8 a block.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    rows: u32,    // rows of this chunk
-    n: u32,       // rows of one system; several lie one behind the other
-    first: u32,   // the chunk's first row, counted inside its system
-    blocks: u32,  // the first rows % blocks of them have a row more
-    pivot: u32,   // 1: rows may be exchanged
-    small: u32,   // pivots of at most 4^-small of their row are replaced by that, and counted
-    at_dl: u32,   // where the diagonals begin in their arrays
-    at_d: u32,
-    at_du: u32,
-    at_rhs: u32,
-}
-var<immediate> p: Params;
-
-@group(0) @binding(0) var<storage, read> dl: array<real>;
-@group(0) @binding(1) var<storage, read> d: array<real>;
-@group(0) @binding(2) var<storage, read> du: array<real>;
-@group(0) @binding(3) var<storage, read> rhs: array<real>;
 @group(0) @binding(4) var<storage, read_write> above: array<real>;  // the interface system: dl, d, du, rhs
 @group(0) @binding(5) var<storage, read_write> flags: array<u32>;   // of each workgroup
 
-var<workgroup> flag: array<u32, 256>;
+alias Value = u32;
 
-struct Row { a: real, b: real, c: real, d: real }
-
-fn row(i: u32) -> Row {
-    let place = (p.first + i) % p.n;
-    var r = Row(real(0), d[p.at_d + i], real(0), rhs[p.at_rhs + i]);
-    if place > 0u { r.a = dl[p.at_dl + i]; }
-    if place + 1u < p.n { r.c = du[p.at_du + i]; }
-    return r;
-}
-
-fn size(a: real, b: real, c: real) -> real { return max(abs(a), max(abs(b), abs(c))); }
+fn join(a: Value, b: Value) -> Value { return both_flags(a, b); }
 
 // v x_kept + u x_i + w x_{i+1} = r, the row that runs through a block.
 struct Running { v: real, u: real, w: real, r: real, size: real, bad: u32 }
@@ -70,14 +41,12 @@ fn eliminate_block(s: Running, next: Row, small: real) -> Running {
 fn tridiagonal_block_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
     let block = (group.y * groups.x + group.x) * 256u + local;
-    let root = real(1u << p.small);
-    let small = real(1) / (root * root);
+    let small = share_of(p.small);
     var bad = 0u;
     if block < p.blocks {
-        let length = p.rows / p.blocks;
-        let longer = p.rows % p.blocks;
-        let start = block * length + min(block, longer);
-        let end = start + length + select(0u, 1u, block < longer);
+        let ends = ends_of(block);
+        let start = ends.x;
+        let end = ends.y;
         let head = row(start);
         let second = row(start + 1u);
         var loose = abs(head.b) < abs(head.a) + abs(head.c) || abs(second.b) < abs(second.a) + abs(second.c);
@@ -108,13 +77,6 @@ fn tridiagonal_block_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(nu
         above[3u * count + low - 1u] = s.r;
         bad = (bad + s.bad) | select(0u, 0x80000000u, loose);
     }
-    flag[local] = bad;
-    for (var half = 128u; half > 0u; half >>= 1u) {
-        workgroupBarrier();
-        if local < half {
-            let other = flag[local + half];
-            flag[local] = ((flag[local] | other) & 0x80000000u) | ((flag[local] & 0x7fffffffu) + (other & 0x7fffffffu));
-        }
-    }
-    if local == 0u && block < p.blocks { flags[block / 256u] = flag[0]; }
+    let all = tree(local, bad);
+    if local == 0u && block < p.blocks { flags[block / 256u] = all; }
 }

@@ -4,52 +4,19 @@
 // Reads 4 numbers a row and 3 a block, writes and reads 3 a row, writes 1 a row.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    rows: u32,    // rows of this chunk
-    n: u32,       // rows of one system; several lie one behind the other
-    first: u32,   // the chunk's first row, counted inside its system
-    blocks: u32,  // the first rows % blocks of them have a row more
-    pivot: u32,   // 1: rows may be exchanged
-    small: u32,   // pivots of at most 4^-small of their row are replaced by that
-    at_dl: u32,   // where the diagonals begin in their arrays
-    at_d: u32,
-    at_du: u32,
-    at_rhs: u32,
-}
-var<immediate> p: Params;
-
-@group(0) @binding(0) var<storage, read> dl: array<real>;
-@group(0) @binding(1) var<storage, read> d: array<real>;
-@group(0) @binding(2) var<storage, read> du: array<real>;
-@group(0) @binding(3) var<storage, read> rhs: array<real>;
 @group(0) @binding(4) var<storage, read> above: array<real>;  // first and last unknown of each block, and one more
 @group(0) @binding(5) var<storage, read_write> kept: array<real>;
 @group(0) @binding(6) var<storage, read_write> x: array<real>;
-
-struct Row { a: real, b: real, c: real, d: real }
-
-fn row(i: u32) -> Row {
-    let place = (p.first + i) % p.n;
-    var r = Row(real(0), d[p.at_d + i], real(0), rhs[p.at_rhs + i]);
-    if place > 0u { r.a = dl[p.at_dl + i]; }
-    if place + 1u < p.n { r.c = du[p.at_du + i]; }
-    return r;
-}
-
-fn size(a: real, b: real, c: real) -> real { return max(abs(a), max(abs(b), abs(c))); }
 
 @compute @workgroup_size(256)
 fn tridiagonal_block_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
     let block = (group.y * groups.x + group.x) * 256u + local;
-    let root = real(1u << p.small);
-    let small = real(1) / (root * root);
+    let small = share_of(p.small);
     if block < p.blocks {
-        let length = p.rows / p.blocks;
-        let longer = p.rows % p.blocks;
-        let start = block * length + min(block, longer);
-        let end = start + length + select(0u, 1u, block < longer);
+        let ends = ends_of(block);
+        let start = ends.x;
+        let end = ends.y;
         let x_first = above[2u * block];
         let second = row(start + 1u);
         // u x_i + w x_{i+1} = r, x_first known.

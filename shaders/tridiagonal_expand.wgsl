@@ -14,16 +14,6 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> above: array<vec2<real>>;  // x_left and x_right of units that lie together
 @group(0) @binding(2) var<storage, read_write> outer: array<vec2<real>>;  // x_left and x_right of each unit
 
-// Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
-var<workgroup> u0: array<real, 272>;
-var<workgroup> u1: array<real, 272>;
-var<workgroup> u2: array<real, 272>;
-var<workgroup> u3: array<real, 272>;
-var<workgroup> u4: array<real, 272>;
-var<workgroup> u5: array<real, 272>;
-
-fn slot(s: u32) -> u32 { return s + (s >> 4u); }
-
 @compute @workgroup_size(256)
 fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
@@ -35,18 +25,13 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let place = local & (fan - 1u);
     let base = local - place;
     // Behind the last unit: the first unknown of what follows is x_right of all.
-    var v0 = vec2<real>(real(0), real(0));
-    var v1 = vec2<real>(real(0), real(0));
-    var v2 = vec2<real>(real(0), real(-1));
+    var given = Unit(vec3<real>(), vec3<real>(real(0), real(0), real(-1)));
     var ends = vec2<real>(real(0), real(0));
     if unit < p.count {
-        v0 = units[3u * unit];
-        v1 = units[3u * unit + 1u];
-        v2 = units[3u * unit + 2u];
+        given = unit_of(units[3u * unit], units[3u * unit + 1u], units[3u * unit + 2u]);
         ends = above[unit >> p.levels];
     }
-    u0[own] = v0.x; u1[own] = v0.y; u2[own] = v1.x;
-    u3[own] = v1.y; u4[own] = v2.x; u5[own] = v2.y;
+    lay(own, given);
     for (var half = 128u; half > 0u; half >>= 1u) {
         workgroupBarrier();
         let start = 2u * place * half;
@@ -57,10 +42,7 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
             var right = ends.y;
             if start > 0u { left = u0[slot(base + start - 1u)]; }
             if end < fan - 1u { right = u1[slot(base + end)]; }
-            let y = fma(-u2[between], right, fma(-u1[between], left, u0[between]));
-            let z = fma(-u5[between], right, fma(-u4[between], left, u3[between]));
-            u0[between] = y;
-            u1[between] = z;
+            resolve(between, left, right);
         }
     }
     workgroupBarrier();

@@ -22,85 +22,37 @@ var<immediate> p: Params;
 @group(0) @binding(5) var<storage, read_write> above: array<vec2<real>>;  // all units as one
 @group(0) @binding(6) var<storage, read_write> flags_above: array<u32>;
 
-// Slot s lies at s + s / 16, so that strides of powers of two meet different banks.
-var<workgroup> u0: array<real, 272>;
-var<workgroup> u1: array<real, 272>;
-var<workgroup> u2: array<real, 272>;
-var<workgroup> u3: array<real, 272>;
-var<workgroup> u4: array<real, 272>;
-var<workgroup> u5: array<real, 272>;
 var<workgroup> flag: array<u32, 272>;
 
-fn slot(s: u32) -> u32 { return s + (s >> 4u); }
+// A unit and its flags.
+struct Flagged { unit: Unit, bad: u32 }
 
-// Small pivots are counted, the bit above says that a row is not dominant.
-fn both(a: u32, b: u32) -> u32 { return ((a | b) & 0x80000000u) | ((a & 0x7fffffffu) + (b & 0x7fffffffu)); }
-
-// A unit: x_first = f.x - f.y x_left - f.z x_right, x_last = l.x - l.y x_left - l.z x_right; and its flags.
-struct Unit { f: vec3<real>, l: vec3<real>, bad: u32 }
-// Two units as one, and the two unknowns between them.
-struct Joined { whole: Unit, y: vec3<real>, z: vec3<real> }
-
-fn joined(a: Unit, b: Unit, small: real) -> Joined {
-    let det = fma(-a.l.z, b.f.y, real(1));
-    let g = real(1) / det;
-    let y = vec3<real>(g * fma(-a.l.z, b.f.x, a.l.x), g * a.l.y, -g * a.l.z * b.f.z);
-    let z = vec3<real>(g * fma(-b.f.y, a.l.x, b.f.x), -g * b.f.y * a.l.y, g * b.f.z);
-    let f = vec3<real>(fma(-a.f.z, z.x, a.f.x), fma(-a.f.z, z.y, a.f.y), -a.f.z * z.z);
-    let l = vec3<real>(fma(-b.l.y, y.x, b.l.x), -b.l.y * y.y, fma(-b.l.y, y.z, b.l.z));
-    return Joined(Unit(f, l, both(a.bad, b.bad) + select(0u, 1u, abs(det) <= small)), y, z);
+fn given(unit: u32) -> Flagged {
+    if unit >= p.count { return Flagged(no_unit(), 0u); }
+    return Flagged(unit_of(units[3u * unit], units[3u * unit + 1u], units[3u * unit + 2u]), flags[unit]);
 }
 
-fn given(unit: u32) -> Unit {
-    // No unit: x_first is x_right and x_last is x_left.
-    var v0 = vec2<real>(real(0), real(0));
-    var v1 = vec2<real>(real(-1), real(0));
-    var v2 = vec2<real>(real(-1), real(0));
-    var bad = 0u;
+// Two units as one; what gives the unknowns between them is kept.
+fn join_and_keep(unit: u32, a: Flagged, b: Flagged, small: real) -> Flagged {
+    let two = joined(a.unit, b.unit);
     if unit < p.count {
-        v0 = units[3u * unit];
-        v1 = units[3u * unit + 1u];
-        v2 = units[3u * unit + 2u];
-        bad = flags[unit];
+        nodes[3u * unit] = two.between.f.xy;
+        nodes[3u * unit + 1u] = vec2<real>(two.between.f.z, two.between.l.x);
+        nodes[3u * unit + 2u] = two.between.l.yz;
     }
-    return Unit(vec3<real>(v0.x, v0.y, v1.x), vec3<real>(v1.y, v2.x, v2.y), bad);
+    return Flagged(two.whole, both_flags(a.bad, b.bad) + select(0u, 1u, abs(two.det) <= small));
 }
 
-fn keep(unit: u32, between: Joined) {
-    if unit < p.count {
-        nodes[3u * unit] = between.y.xy;
-        nodes[3u * unit + 1u] = vec2<real>(between.y.z, between.z.x);
-        nodes[3u * unit + 2u] = between.z.yz;
-    }
-}
-
-// The unknowns on both sides of the right end of a unit.
-struct Node { y: vec3<real>, z: vec3<real> }
-
-fn kept(unit: u32) -> Node {
+// What gives the unknowns on both sides of the right end of a unit.
+fn kept(unit: u32) -> Unit {
     // Behind the last unit: the first unknown of what follows is x_right of all.
-    var v0 = vec2<real>(real(0), real(0));
-    var v1 = vec2<real>(real(0), real(0));
-    var v2 = vec2<real>(real(0), real(-1));
-    if unit < p.count {
-        v0 = nodes[3u * unit];
-        v1 = nodes[3u * unit + 1u];
-        v2 = nodes[3u * unit + 2u];
-    }
-    return Node(vec3<real>(v0.x, v0.y, v1.x), vec3<real>(v1.y, v2.x, v2.y));
-}
-
-fn between(node: Node, left: real, right: real) -> vec2<real> {
-    return vec2<real>(
-        fma(-node.y.z, right, fma(-node.y.y, left, node.y.x)),
-        fma(-node.z.z, right, fma(-node.z.y, left, node.z.x)),
-    );
+    if unit >= p.count { return Unit(vec3<real>(), vec3<real>(real(0), real(0), real(-1))); }
+    return unit_of(nodes[3u * unit], nodes[3u * unit + 1u], nodes[3u * unit + 2u]);
 }
 
 @compute @workgroup_size(256)
 fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
-    let root = real(1u << p.small);
-    let small = real(1) / (root * root);
+    let small = share_of(p.small);
     let first = local * p.share;
     // None, or the only one.
     var whole = given(select(p.count, first, p.share == 1u));
@@ -109,28 +61,21 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
         var two = whole;
         var four = whole;
         for (var i = 0u; i < p.share; i += 2u) {
-            let pair = joined(given(first + i), given(first + i + 1u), small);
-            keep(first + i, pair);
-            whole = pair.whole;
+            whole = join_and_keep(first + i, given(first + i), given(first + i + 1u), small);
             if (i & 2u) == 0u {
                 two = whole;
             } else {
-                let pairs = joined(two, whole, small);
-                keep(first + i - 1u, pairs);
-                whole = pairs.whole;
+                whole = join_and_keep(first + i - 1u, two, whole, small);
                 if (i & 4u) == 0u {
                     four = whole;
                 } else {
-                    let fours = joined(four, whole, small);
-                    keep(first + i - 3u, fours);
-                    whole = fours.whole;
+                    whole = join_and_keep(first + i - 3u, four, whole, small);
                 }
             }
         }
     }
     let own = slot(local);
-    u0[own] = whole.f.x; u1[own] = whole.f.y; u2[own] = whole.f.z;
-    u3[own] = whole.l.x; u4[own] = whole.l.y; u5[own] = whole.l.z;
+    lay(own, whole.unit);
     flag[own] = whole.bad;
     for (var half = 1u; half < 256u; half <<= 1u) {
         workgroupBarrier();
@@ -138,20 +83,11 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
         if behind < p.width {
             let a = slot(behind - 1u);
             let b = slot(behind + half - 1u);
-            let det = fma(-u5[a], u1[b], real(1));
-            let g = real(1) / det;
-            let y = vec3<real>(g * fma(-u5[a], u0[b], u3[a]), g * u4[a], -g * u5[a] * u2[b]);
-            let z = vec3<real>(g * fma(-u1[b], u3[a], u0[b]), -g * u1[b] * u4[a], g * u2[b]);
-            flag[b] = both(flag[a], flag[b]) + select(0u, 1u, abs(det) <= small);
-            u0[b] = fma(-u2[a], z.x, u0[a]);
-            u1[b] = fma(-u2[a], z.y, u1[a]);
-            u2[b] = -u2[a] * z.z;
-            u3[b] = fma(-u4[b], y.x, u3[b]);
-            u5[b] = fma(-u4[b], y.z, u5[b]);
-            u4[b] = -u4[b] * y.y;
+            let two = joined(unit_in(a), unit_in(b));
+            flag[b] = both_flags(flag[a], flag[b]) + select(0u, 1u, abs(two.det) <= small);
+            lay(b, two.whole);
             // What is left of the two goes where the left one was: the unknowns between them.
-            u0[a] = y.x; u1[a] = y.y; u2[a] = y.z;
-            u3[a] = z.x; u4[a] = z.y; u5[a] = z.z;
+            lay(a, two.between);
         }
     }
     workgroupBarrier();
@@ -184,10 +120,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
             var right = ends_.y;
             if start > 0u { left = u0[slot(start - 1u)]; }
             if end < p.width - 1u { right = u1[slot(end)]; }
-            let y = fma(-u2[middle], right, fma(-u1[middle], left, u0[middle]));
-            let z = fma(-u5[middle], right, fma(-u4[middle], left, u3[middle]));
-            u0[middle] = y;
-            u1[middle] = z;
+            resolve(middle, left, right);
         }
     }
     workgroupBarrier();
@@ -209,14 +142,14 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
         var before = left;
         var behind = right;
         if p.share > 4u {
-            let x = between(eight, before, behind);
+            let x = unknowns(eight, before, behind);
             if (i & 4u) == 0u { behind = x.y; } else { before = x.x; }
         }
         if p.share > 2u {
-            let x = between(four, before, behind);
+            let x = unknowns(four, before, behind);
             if (i & 2u) == 0u { behind = x.y; } else { before = x.x; }
         }
-        let x = between(two, before, behind);
+        let x = unknowns(two, before, behind);
         if unit < p.count { outer[unit] = vec2<real>(before, x.y); }
         if unit + 1u < p.count { outer[unit + 1u] = vec2<real>(x.x, behind); }
     }

@@ -31,78 +31,15 @@ var<immediate> p: Params;
 @group(0) @binding(5) var<storage, read> table: array<vec4<u32>>;  // of the sequence
 @group(0) @binding(6) var<storage, read_write> out: array<vec4<real>>;
 
-var<workgroup> sums: array<vec4<real>, 256>;
+alias Value = vec4<real>;
 
-// A bijection of 32 bits whose outputs look independent.
-fn mix_bits(bits: u32) -> u32 {
-    var x = bits;
-    x ^= x >> 16u;
-    x *= 0x7feb352du;
-    x ^= x >> 15u;
-    x *= 0x846ca68bu;
-    x ^= x >> 16u;
-    return x;
-}
-
-// The seed of one dimension's scramble.
-fn dimension_key(key: u32, dimension: u32) -> u32 {
-    return mix_bits(key + dimension * 0x9e3779b9u);
-}
-
-// The upper half of a product: no type of WGSL holds 64 bits everywhere.
-fn multiply_high(a: u32, b: u32) -> u32 {
-    let al = a & 0xffffu;
-    let ah = a >> 16u;
-    let bl = b & 0xffffu;
-    let bh = b >> 16u;
-    let low = al * bh;
-    let high = ah * bl;
-    let carry = ((al * bl) >> 16u) + (low & 0xffffu) + (high & 0xffffu);
-    return ah * bh + (low >> 16u) + (high >> 16u) + (carry >> 16u);
-}
-
-// Philox4x32-10: four words for a counter.
-fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
-    var c = counter;
-    var k = key;
-    for (var round = 0u; round < 10u; round++) {
-        let a = multiply_high(0xd2511f53u, c.x);
-        let b = multiply_high(0xcd9e8d57u, c.z);
-        c = vec4(b ^ c.y ^ k.x, 0xcd9e8d57u * c.z, a ^ c.w ^ k.y, 0xd2511f53u * c.x);
-        k += vec2(0x9e3779b9u, 0xbb67ae85u);
-    }
-    return c;
-}
-
-// A coordinate of a point of the Sobol sequence, its first digit in bit 0.
-fn sobol_reversed(point: u32, dimension: u32) -> u32 {
-    var x = 0u;
-    var at = 8u * dimension;
-    for (var i = point; i != 0u; i >>= 4u) {
-        let c = table[at];
-        x ^= (c.x & (0u - (i & 1u))) ^ (c.y & (0u - ((i >> 1u) & 1u)))
-            ^ (c.z & (0u - ((i >> 2u) & 1u))) ^ (c.w & (0u - ((i >> 3u) & 1u)));
-        at++;
-    }
-    return x;
-}
-
-// Owen's scramble of a coordinate that has its first digit in bit 0: what happens to a bit depends on those below it.
-fn owen_reversed(bits: u32, seed: u32) -> u32 {
-    var x = bits;
-    x ^= x * 0x3d20adeau;
-    x += seed;
-    x *= (seed >> 16u) | 1u;
-    x ^= x * 0x05526c56u;
-    x ^= x * 0x53a22864u;
-    return x;
-}
+fn join(a: Value, b: Value) -> Value { return vec4(a.x + b.x, max(a.yzw, b.yzw)); }
 
 // More than a row can have, for one without a diagonal entry.
 const NO_DIAGONAL = 8589934592.0;
 
 // theta of a walk, the largest row sum, the largest |f| and the most entries of a row that it met.
-fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> {
+fn walk_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> Value {
     let cut = real(bitcast<f32>(p.cut));
     let seed = vec2(p.seed_low, p.seed_high);
     var words = vec4(0u);
@@ -133,10 +70,7 @@ fn lazy_from(first: u32, point: u32, key: u32, stream: vec2<u32>) -> vec4<real> 
         if abs(weight) <= cut { break; }
         var u: u32;
         if p.sequence == 0u && j < p.tabled {
-            let x = sobol_reversed(point, j);
-            let scramble = dimension_key(key, j);
-            u = reverseBits(select(x, owen_reversed(x, scramble), p.scramble == 1u));
-            u ^= select(0u, scramble, p.scramble == 2u);
+            u = sobol(point, j, dimension_key(key, j));
         } else {
             if (j & 3u) == 0u || j == p.tabled { words = philox(vec4(point, j >> 2u, stream), seed); }
             u = words[j & 3u];
@@ -168,21 +102,5 @@ fn walk_lazy(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let member = group.y * groups.x + group.x;
     let block = p.first + p.step * p.groups + member;
     if member >= p.groups || block >= p.end { return; }
-    let task_number = block / p.per_task;
-    let point = p.first_point + (block - task_number * p.per_task) * 256u + local;
-    var theta = vec4<real>();
-    if point < p.end_point {
-        let task = tasks[task_number];
-        theta = lazy_from(task.x, point, task.y, task.zw);
-    }
-    sums[local] = theta;
-    for (var half = 128u; half > 0u; half >>= 1u) {
-        workgroupBarrier();
-        if local < half {
-            let a = sums[local];
-            let b = sums[local + half];
-            sums[local] = vec4(a.x + b.x, max(a.y, b.y), max(a.z, b.z), max(a.w, b.w));
-        }
-    }
-    if local == 0u { out[block] = sums[0]; }
+    walk_block(block, local);
 }

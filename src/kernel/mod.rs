@@ -22,7 +22,7 @@ use crate::lane::cpu::Call;
 pub struct Kernel {
     /// File stem, entry point, label.
     pub name: &'static str,
-    /// The text in double precision.
+    /// The text in double precision: the kernel's own, then what it shares with others.
     pub wgsl: &'static str,
     /// CUDA: least number of groups that a multiprocessor is to hold at once, where the compiler's own choice of
     /// registers is a bad one; 0 where it is not.
@@ -121,15 +121,22 @@ pub fn variants() -> Vec<&'static Kernel> {
 /// ```
 ///
 /// The parameters behind `step` and the bindings have the names and the order of the text; what the kernel writes is
-/// `&mut`. `T` is the type of real numbers.
+/// `&mut`. `T` is the type of real numbers. What the text shares with others lies in `shaders/lib/`: `= walk + tree(…)`
+/// has `lib/tree.wgsl` behind `walk.wgsl`.
 macro_rules! kernel {
-    ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident($($param:ident),* $(,)?)(
+    ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident $(+ $library:ident)*
+        ($($param:ident),* $(,)?)(
         $($binding:ident: & $($access:ident)? [$element:ty]),* $(,)?
     ) $(.$with:ident($value:expr))?;)+) => {$(
         $(#[$doc])*
         $visibility static $constant: $crate::kernel::Kernel = $crate::kernel::Kernel {
             name: stringify!($name),
-            wgsl: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
+            wgsl: concat!(
+                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", stringify!($name), ".wgsl")),
+                $("\n", include_str!(concat!(
+                    env!("CARGO_MANIFEST_DIR"), "/shaders/lib/", stringify!($library), ".wgsl"
+                )),)*
+            ),
             cuda_groups: 0,
             cpu_f32: $name::<f32>,
             cpu_f64: $name::<f64>,

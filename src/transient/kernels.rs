@@ -11,7 +11,7 @@ use crate::lane::cpu::{Call, blocks};
 
 kernel! {
     /// Many steps of a small chain.
-    pub static SWEEP = sweep(first, count, end, window_first, window_end, rows)(
+    pub static SWEEP = sweep + slices + tail(first, count, end, window_first, window_end, rows)(
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     );
@@ -26,11 +26,11 @@ kernel! {
     /// One part's halo from another part.
     pub static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
     /// Mass by blocks.
-    pub static BLOCK_SUM = block_sum(rows, own, out, out_step, first_step)(x: &[T], out: &mut [T]);
+    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(x: &[T], out: &mut [T]);
     /// Rewards by blocks.
-    pub static BLOCK_DOT = block_dot(rows, own, out, out_step, first_step)(r: &[T], x: &[T], out: &mut [T]);
+    pub static BLOCK_DOT = block_dot + block_sums + tree(rows, own, out, out_step, first_step)(r: &[T], x: &[T], out: &mut [T]);
     /// Distances of two vectors by blocks.
-    pub static BLOCK_DISTANCE = block_distance(rows, own, out, out_step, first_step)(
+    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(rows, own, out, out_step, first_step)(
         x: &[T], y: &[T], out: &mut [T],
     );
 }

@@ -23,11 +23,11 @@ use crate::sparse::HEADER;
 /// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
 /// part's first row in x, the chunk's first row that is computed, and where rows are listed, if only these are.
 macro_rules! steps {
-    ($($(#[$doc:meta])* static $constant:ident = $name:ident($($param:ident),*)($($matrix:tt)*)
+    ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)* ($($param:ident),*)($($matrix:tt)*)
         $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
-            pub static $constant = $name(
+            pub static $constant = $name + step $(+ $library)* + tail(
                 window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
             )(
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
@@ -38,11 +38,11 @@ macro_rules! steps {
 
 steps! {
     /// One step with a matrix in HYB.
-    static STEP = step()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    static STEP = step + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
     /// One step with a packed matrix.
-    static STEP_PACKED = step_packed(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
+    static STEP_PACKED = step_packed + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
-    static STEP_PAIR = step_pair(offsets)(slices: &[u32], entries: &[u8], values: &[T]).with_cuda_groups(8);
+    static STEP_PAIR = step_pair + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T]).with_cuda_groups(8);
     /// One step with a matrix of row patterns.
     static STEP_PATTERN = step_pattern(
         ids_log, pointers, groups, value_bits, least, dictionary, exit_apart

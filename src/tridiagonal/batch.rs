@@ -13,7 +13,7 @@ use crate::lane::{Buffer, Lane, Launch};
 
 kernel! {
     /// Whole systems of a tile.
-    pub(super) static BATCH = tridiagonal_batch(rows, n, tile, span, small)(
+    pub(super) static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
 }

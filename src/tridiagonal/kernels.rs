@@ -9,22 +9,22 @@ use crate::lane::cpu::simd::{Body, dispatch, stream, streamed};
 
 kernel! {
     /// Rows become units.
-    pub static REDUCE = tridiagonal_reduce(rows, n, first, ring, small)(
+    pub static REDUCE = tridiagonal_reduce + pairs + units + pivots(rows, n, first, ring, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
     );
     /// Units become units of the next level.
-    pub static MERGE = tridiagonal_merge(count, small, levels)(
+    pub static MERGE = tridiagonal_merge + units + pivots(count, small, levels)(
         units: &mut [T], flags: &[u32], above: &mut [T], flags_above: &mut [u32],
     );
     /// The interface system.
-    pub static INTERFACE = tridiagonal_interface(count, share, width, ring, small)(
+    pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, ring, small)(
         units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], outer: &mut [T], above: &mut [T],
         flags_above: &mut [u32],
     );
     /// From the unknowns next to the next level's units to those next to this level's.
-    pub static EXPAND = tridiagonal_expand(count, levels)(units: &[T], above: &[T], outer: &mut [T]);
+    pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], outer: &mut [T]);
     /// The unknowns of units.
-    pub static SOLVE = tridiagonal_solve(rows, n, first, ring)(
+    pub static SOLVE = tridiagonal_solve + pairs + units + pivots(rows, n, first, ring)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], outer: &[T], x: &mut [T],
     );
 }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Walks from one row shared out over a grid, or one thread an unknown.
-    pub static WALK_GRID = walk_grid(
+    pub static WALK_GRID = walk_grid + chain + random + tree(
         groups, unknowns, first_point, end_point, length, cut, sequence, scramble, tabled,
         seed_low, seed_high, stride, group_size,
     )(

@@ -10,14 +10,14 @@ use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
 
 kernel! {
     /// Sums of walks over blocks.
-    pub static WALK = walk(
+    pub static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, stride,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
     /// The same for [`COLUMNS`] right-hand sides.
-    pub static WALK_COLUMNS = walk_columns(
+    pub static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, stride,
     )(

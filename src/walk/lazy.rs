@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
-    pub static WALK_LAZY = walk_lazy(
+    pub static WALK_LAZY = walk_lazy + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, given,
     )(

@@ -14,7 +14,7 @@ use crate::walk::splitting::Split;
 
 kernel! {
     /// One sweep x → f + L x over compressed rows.
-    pub(crate) static CSR_SWEEP = csr_sweep(rows)(
+    pub(crate) static CSR_SWEEP = csr_sweep + tree(rows)(
         starts: &[u32], columns: &[u32], values: &[T], f: &[T], x: &[T], y: &mut [T], changes: &mut [T],
     );
 }

@@ -39,7 +39,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Points of a sequence.
-    pub static SEQUENCE = sequence(
+    pub static SEQUENCE = sequence + random(
         sequence, scramble, tabled, base, key, seed_low, seed_high, component, replicate,
         first_point, points, first_dimension, dimensions, out,
     )(

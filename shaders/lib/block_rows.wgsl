@@ -1,0 +1,41 @@
+// Rows of blocks, a block a thread.
+
+struct Params {
+    step: u32,
+    rows: u32,    // rows of this chunk
+    n: u32,       // rows of one system; several lie one behind the other
+    first: u32,   // the chunk's first row, counted inside its system
+    blocks: u32,  // the first rows % blocks of them have a row more
+    pivot: u32,   // 1: rows may be exchanged
+    small: u32,   // pivots of at most 4^-small of their row are replaced by that, and counted on the way up
+    at_dl: u32,   // where the diagonals begin in their arrays
+    at_d: u32,
+    at_du: u32,
+    at_rhs: u32,
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> dl: array<real>;
+@group(0) @binding(1) var<storage, read> d: array<real>;
+@group(0) @binding(2) var<storage, read> du: array<real>;
+@group(0) @binding(3) var<storage, read> rhs: array<real>;
+
+struct Row { a: real, b: real, c: real, d: real }
+
+fn row(i: u32) -> Row {
+    let place = (p.first + i) % p.n;
+    var r = Row(real(0), d[p.at_d + i], real(0), rhs[p.at_rhs + i]);
+    if place > 0u { r.a = dl[p.at_dl + i]; }
+    if place + 1u < p.n { r.c = du[p.at_du + i]; }
+    return r;
+}
+
+fn size(a: real, b: real, c: real) -> real { return max(abs(a), max(abs(b), abs(c))); }
+
+// The first row of a block, and one past its last.
+fn ends_of(block: u32) -> vec2<u32> {
+    let length = p.rows / p.blocks;
+    let longer = p.rows % p.blocks;
+    let start = block * length + min(block, longer);
+    return vec2(start, start + length + select(0u, 1u, block < longer));
+}
