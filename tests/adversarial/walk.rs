@@ -402,7 +402,10 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
 }
 
 fn largest(y: &[DoubleWord]) -> f64 {
-    y.iter().fold(f64::MIN_POSITIVE, |m, y| m.max(y.hi.abs()))
+    match y.iter().fold(0.0f64, |m, y| m.max(y.hi.abs())) {
+        0.0 => 1.0,
+        largest => largest,
+    }
 }
 
 /// Asserts what is said of a solution.
