@@ -35,6 +35,7 @@ fn killed(place: &Place, line: &str, longest: u64, signal: &str, random: &mut fa
 }
 
 #[test]
+#[ignore = "slow: kills runs at random moments"]
 fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
     let place = Place::new();
     let mut random = fastrand::Rng::with_seed(21);
@@ -55,8 +56,11 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
         assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
         let resumed = &place.json("r.json")["checkpoint"]["resumed"];
         println!("{line}: killed {kills} times, at last resumed at {resumed}");
-        // What killed processes left behind is removed by the next that writes there; here it is a second old.
-        std::thread::sleep(Duration::from_millis(1100));
+        // What killed processes left behind is removed by the next that writes there, once it is a second old.
+        for left in place.names().iter().filter(|name| name.ends_with(".partial")) {
+            let file = std::fs::File::options().write(true).open(place.path().join(left)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2)).unwrap();
+        }
         // Everything is delivered again by the complete checkpoint.
         let again = place.kolmo(&with);
         assert_eq!(again.code, 0, "{}", again.stderr);
@@ -69,6 +73,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "slow: three long runs"]
 fn ctrl_c_keeps_the_run_and_says_so() {
     let place = Place::new();
     let line = "transient wlan:6,4 --time 300 --device cpu -o p.npy --checkpoint c";
@@ -78,6 +83,7 @@ fn ctrl_c_keeps_the_run_and_says_so() {
         assert!(started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(5));
     }
+    // Long enough that it multiplies, which nothing tells from outside.
     std::thread::sleep(Duration::from_millis(400));
     assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());

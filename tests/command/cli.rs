@@ -409,8 +409,9 @@ fn devices(place: &Place) -> Vec<Value> {
     assert_eq!((run.code, &run.stderr[..]), (0, ""));
     let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");
     let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    // NVRTC is a compiler and MPI what ranks talk through, no devices.
-    for name in required.split(',').filter(|name| !["", "nvrtc", "mpi"].contains(name)) {
+    // Compilers and launchers may be required, too.
+    let lane = |name: &&str| ["cpu", "wgpu", "cuda"].contains(&name.split(':').next().unwrap_or(""));
+    for name in required.split(',').filter(lane) {
         assert!(devices.iter().any(|d| d["device"] == name), "{name} is required and not in {devices:?}");
     }
     devices
@@ -438,11 +439,11 @@ fn every_usable_device_meets_the_bound() {
     let exact = place.transient("tandem:5 --time 1 --epsilon 1e-12").column(1);
 
     for device in devices(&place) {
+        let name = device["device"].as_str().unwrap();
         if device["usable"] != true {
-            println!("skipped: {device}");
+            crate::devices::skip(name, &device);
             continue;
         }
-        let name = device["device"].as_str().unwrap();
         let precisions: &[(&str, f64)] =
             if device["f64"] == true { &[("f64", 1e-10), ("f32", 1e-3)] } else { &[("f32", 1e-3)] };
         for &(precision, epsilon) in precisions {

@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use crate::devices::skip;
 use crate::support::{Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, three_umb};
 
 /// Every command that computes on lanes, with the files that it writes.
@@ -107,30 +108,31 @@ fn every_command(kind: &str) {
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn an_allocation_that_fails() {
     every_command("allocation");
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn a_device_lost_in_a_step() {
     every_command("launch");
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn a_device_lost_in_a_copy() {
     every_command("copy");
 }
 
 #[cfg(feature = "wgpu")]
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn the_same_on_a_wgpu_device() {
     let place = Place::new();
     let there = place.kolmo("transient tandem:3 --time 1 --device wgpu:0 --top 1");
     if there.code != 0 {
-        let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-        assert!(!required.contains("wgpu:0"), "wgpu:0 is required: {}", there.stderr);
-        println!("skipped: {}", there.stderr);
-        return;
+        return skip("wgpu:0", there.stderr);
     }
     for place in [0, 5, 7] {
         let (name, line) = COMMANDS[place];
@@ -209,6 +211,7 @@ fn on_cpu(line: &str) -> String {
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn a_disk_that_is_full() {
     for (line, output) in OUTPUTS {
         let line = on_cpu(line);
@@ -282,11 +285,11 @@ fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run>
     let output = match output {
         Ok(output) if output.status.code().is_some_and(|code| code != 77 && code != 1) => output,
         Ok(output) => {
-            println!("skipped: no file system of one's own: {}", String::from_utf8_lossy(&output.stderr));
+            skip("file systems of one's own", String::from_utf8_lossy(&output.stderr));
             return None;
         }
         Err(e) => {
-            println!("skipped: unshare: {e}");
+            skip("file systems of one's own", format!("unshare: {e}"));
             return None;
         }
     };
@@ -302,6 +305,7 @@ fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run>
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn a_file_system_that_fills_up() {
     // Two pages, of which one holds the input; then no place for one more file: the folder and two others are there.
     for options in ["size=8k", "size=1m,nr_inodes=2"] {
@@ -339,6 +343,7 @@ fn a_checkpoint_on_a_full_disk_costs_a_warning_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "slow: measures"]
 fn measurements_that_find_no_room_leave_those_before_them() {
     let place = Place::new();
     let line = "tune --device cpu --max-size 7500 --max-lanes 1 --repeat 1 --memory-limit 64MiB --quiet";
@@ -465,6 +470,7 @@ fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn files_that_end_too_early() {
     for (name, bytes, line) in inputs() {
         let line = line.replace("FILE", name);
@@ -498,6 +504,7 @@ fn files_that_end_too_early() {
 }
 
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn reads_that_return_a_few_bytes_at_a_time() {
     for (name, bytes, line) in inputs() {
         let line = line.replace("FILE", name);
@@ -515,6 +522,7 @@ fn reads_that_return_a_few_bytes_at_a_time() {
                     if pipe.write_all(piece).is_err() {
                         break;
                     }
+                    // Slower than the reader, which finds one piece at a time then.
                     std::thread::sleep(std::time::Duration::from_micros(200));
                 }
             });
@@ -531,6 +539,7 @@ fn reads_that_return_a_few_bytes_at_a_time() {
 
 /// As [`reads_that_return_a_few_bytes_at_a_time`], of half a file: what a pipe says whose writer died.
 #[test]
+#[ignore = "slow: runs every command again and again"]
 fn pipes_that_end_too_early() {
     let mut refused = 0;
     for (name, bytes, line) in inputs() {

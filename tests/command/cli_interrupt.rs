@@ -25,6 +25,7 @@ fn begun(place: &Place, child: &mut Child) {
 fn interrupt(place: &Place, line: &str, later: Duration, left: &[&str]) {
     let mut child = place.start(line);
     begun(place, &mut child);
+    // Nothing tells from outside which phase a run is in.
     std::thread::sleep(later);
     assert!(child.try_wait().unwrap().is_none(), "kolmo {line} ended before it could be interrupted");
     let asked = Instant::now();
@@ -50,6 +51,7 @@ fn interrupt(place: &Place, line: &str, later: Duration, left: &[&str]) {
 }
 
 #[test]
+#[ignore = "slow: interrupts long runs"]
 fn a_run_that_multiplies_stops() {
     let place = Place::new();
     place.put("p.npy", "old");
@@ -61,6 +63,7 @@ fn a_run_that_multiplies_stops() {
 }
 
 #[test]
+#[ignore = "slow: interrupts long runs"]
 fn a_run_that_builds_stops() {
     let place = Place::new();
     let line = "transient wlan:60,6 --time 1e6 --device cpu -o p.npy";
@@ -91,6 +94,7 @@ fn a_run_that_writes_a_model_stops() {
 }
 
 #[test]
+#[ignore = "slow: interrupts long runs"]
 fn a_benchmark_stops() {
     let place = Place::new();
     let line = "bench transient wlan:60,6 --time 1e3 --device cpu --report r.jsonl";
@@ -99,6 +103,7 @@ fn a_benchmark_stops() {
 }
 
 #[test]
+#[ignore = "slow: interrupts long runs"]
 fn every_other_command_stops() {
     let lines = [
         ("walk poisson2d:200,0.99 --component 0-3000 --epsilon 1e-9 --device cpu -o x.csv", 600),
@@ -123,11 +128,13 @@ fn a_second_ctrl_c_ends_at_once() {
     let place = Place::new();
     let mut child = place.start("generate wlan:113,6 -o m.tra");
     begun(&place, &mut child);
-    let kill = || Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill().success());
-    std::thread::sleep(Duration::from_millis(60));
-    // It may have ended by itself.
-    kill();
+    let asked = Instant::now();
+    // Two that come at once count as one: again until one of them is the second.
+    while child.try_wait().unwrap().is_none() {
+        assert!(asked.elapsed() < END, "it goes on");
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let output = child.wait_with_output().unwrap();
 
     assert_eq!(output.status.code(), Some(130));

@@ -249,7 +249,7 @@ fn rows_that_the_device_does_not_hold_go_through_it_in_chunks() {
         assert_eq!(report["lanes"], lanes);
         assert!(report["chunks"].as_u64().unwrap() > lanes, "{options}: {report:#}");
         assert!(report["residual"].as_f64().unwrap() < 1e-14, "{options}: {report:#}");
-        // |A⁻¹|·|A| is at most 21 for these rows (tests/tridiagonal.rs), and both have residuals of some roundings.
+        // |A⁻¹|·|A| is at most 21 for these rows (tests/library/tridiagonal.rs), and both have residuals of some roundings.
         let worst = whole.iter().zip(&x).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(worst < 1e-13, "{options}: {worst:e}");
     }

@@ -8,8 +8,7 @@ use serde_json::Value;
 
 /// The devices of the test: a software adapter where it is required to be here.
 fn devices() -> &'static str {
-    let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-    if required.split(',').any(|d| d == "wgpu:0") { "cpu,wgpu:0" } else { "cpu" }
+    if crate::devices::required("wgpu:0") { "cpu,wgpu:0" } else { "cpu" }
 }
 
 fn lines(place: &Place, name: &str) -> Vec<Value> {
@@ -36,6 +35,7 @@ fn attribute(node: Node<'_, '_>, name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "slow: measures"]
 fn the_page_shows_what_the_lines_say_and_loads_nothing() {
     let place = Place::new();
 
@@ -212,6 +212,7 @@ fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
 }
 
 #[test]
+#[ignore = "slow: measures"]
 fn another_run_stands_beside_this_one() {
     let place = Place::new();
     let first = place.kolmo(
@@ -233,6 +234,7 @@ fn another_run_stands_beside_this_one() {
 }
 
 #[test]
+#[ignore = "slow: measures"]
 fn a_page_can_be_made_of_stored_lines() {
     let place = Place::new();
     let first = place

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::devices::skip;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -17,7 +19,7 @@ fn root() -> &'static Path {
 /// What cargo prints, or none with one line said where the test runs apart from its repository.
 fn cargo(arguments: &str) -> Option<String> {
     let Some(cargo) = std::env::var_os("CARGO").filter(|_| root().join("Cargo.toml").exists()) else {
-        println!("skipped: no cargo here");
+        skip("sources", "no cargo here");
         return None;
     };
     let output = Command::new(cargo)
@@ -68,8 +70,7 @@ fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument()
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
     if files.is_empty() {
-        println!("skipped: no sources here");
-        return;
+        return skip("sources", "no sources here");
     }
     assert!(unsafe_lines("let a = unsafe { b };") == (vec![0], vec![0]), "the search finds what it is for");
     assert!(unsafe_lines("// SAFETY: so.\nlet a = unsafe { b };") == (vec![1], vec![]));
@@ -88,6 +89,7 @@ fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument()
 }
 
 #[test]
+#[ignore = "slow: asks cargo of every dependency"]
 fn every_dependency_offers_a_licence_that_is_accepted() {
     let Some(text) = cargo("metadata --format-version 1 --locked --all-features") else { return };
     let deny = fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
@@ -119,6 +121,7 @@ fn every_dependency_offers_a_licence_that_is_accepted() {
 }
 
 #[test]
+#[ignore = "slow: asks cargo of every dependency"]
 fn the_library_has_no_dependency_of_the_command_line() {
     const COMMAND: [&str; 9] = [
         "clap",
@@ -146,6 +149,7 @@ fn the_library_has_no_dependency_of_the_command_line() {
 }
 
 #[test]
+#[ignore = "slow: asks cargo of every dependency"]
 fn the_package_has_all_that_it_needs() {
     let Some(list) = cargo("package --list --allow-dirty --locked") else { return };
     let packed: BTreeSet<&str> = list.lines().collect();

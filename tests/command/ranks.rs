@@ -172,6 +172,7 @@ fn an_error_of_rank_2_ends_all_with_its_message() {
 }
 
 #[test]
+#[ignore = "slow: kills ranks"]
 fn the_death_of_a_rank_ends_all_and_leaves_nothing() {
     if !launcher() {
         return;
@@ -245,8 +246,7 @@ fn ranks_in_two_networks_give_the_bits_of_one_process() {
         return;
     }
     let Some(networks) = Networks::new() else {
-        println!("skipped: this process may not make network namespaces");
-        return;
+        return crate::devices::skip("network namespaces", "this process may not make any");
     };
     let place = Place::new();
     let other = &networks.0[1];

@@ -51,6 +51,7 @@ fn killed(place: &Place, line: &str, longest: u64, random: &mut fastrand::Rng) -
 }
 
 #[test]
+#[ignore = "slow: kills ranks at random moments"]
 fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_process() {
     if !launcher() {
         return;
@@ -101,6 +102,7 @@ fn until_kept(place: &Place, count: usize, line: &str, signal: &str, to_ranks: b
 }
 
 #[test]
+#[ignore = "slow: kills ranks"]
 fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_other_way_round() {
     if !launcher() {
         return;

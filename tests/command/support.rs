@@ -1,7 +1,5 @@
 //! Running the `kolmo` command in a directory of its own, and files to run it on.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;

@@ -206,30 +206,37 @@ fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
     println!("{spec} in {precision}: {all} interruptions");
 }
 
+#[test]
+fn interrupted_on_a_cpu_lane_f64() {
+    bits_of_an_uninterrupted_run("cpu", F64, 1);
+}
+
 macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident, $seed:literal) => {
-        #[test]
+    ($($name:ident: $spec:literal, $precision:ident, $seed:literal;)*) => {
+        $(#[test]
+        #[ignore = "slow: dozens of interruptions"]
         fn $name() {
             bits_of_an_uninterrupted_run($spec, $precision, $seed);
-        }
+        })*
     };
 }
 
-on!(interrupted_on_a_cpu_lane_f64, "cpu", F64, 1);
-on!(interrupted_on_a_cpu_lane_f32, "cpu", F32, 2);
-on!(interrupted_on_two_cpu_lanes_f64, "cpu,cpu", F64, 3);
+on! {
+    interrupted_on_a_cpu_lane_f32: "cpu", F32, 2;
+    interrupted_on_two_cpu_lanes_f64: "cpu,cpu", F64, 3;
+}
 #[cfg(feature = "wgpu")]
-on!(interrupted_on_a_wgpu_lane_f64, "wgpu:0", F64, 4);
-#[cfg(feature = "wgpu")]
-on!(interrupted_on_a_wgpu_lane_f32, "wgpu:0", F32, 5);
-#[cfg(feature = "wgpu")]
-on!(interrupted_on_two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64, 6);
+on! {
+    interrupted_on_a_wgpu_lane_f64: "wgpu:0", F64, 4;
+    interrupted_on_a_wgpu_lane_f32: "wgpu:0", F32, 5;
+    interrupted_on_two_wgpu_lanes_f64: "wgpu:0,wgpu:0", F64, 6;
+}
 #[cfg(feature = "cuda")]
-on!(interrupted_on_a_cuda_lane_f64, "cuda:0", F64, 7);
-#[cfg(feature = "cuda")]
-on!(interrupted_on_a_cuda_lane_f32, "cuda:0", F32, 8);
-#[cfg(feature = "cuda")]
-on!(interrupted_on_two_cuda_lanes_f64, "cuda:0,cuda:0", F64, 9);
+on! {
+    interrupted_on_a_cuda_lane_f64: "cuda:0", F64, 7;
+    interrupted_on_a_cuda_lane_f32: "cuda:0", F32, 8;
+    interrupted_on_two_cuda_lanes_f64: "cuda:0,cuda:0", F64, 9;
+}
 
 #[test]
 fn lanes_and_formats_may_change_from_one_interruption_to_the_next() {

@@ -7,12 +7,10 @@
 #![cfg(feature = "cuda")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::io::Write as _;
 use std::panic::catch_unwind;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
-use std::{env, io};
 
 use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
 use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
@@ -25,11 +23,6 @@ const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::F64];
 /// The oldest architecture that CUDA 13 compiles for, the first of data centres with its own arithmetic for
 /// double precision, and a recent one.
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
-
-/// Writes past the test harness, which keeps what passing tests print to itself.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
 
 fn kernel(name: &'static str, wgsl: String) -> Kernel {
     Kernel { name, wgsl: wgsl.leak(), cuda_groups: 0, ..*all()[0] }
@@ -63,19 +56,15 @@ impl Nvrtc {
         let mut places = Vec::new();
         let names =
             ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
-        if let Some(folder) = env::var_os("KOLMO_NVRTC_DIR") {
+        if let Some(folder) = std::env::var_os("KOLMO_NVRTC_DIR") {
             places.extend(names.map(|name| Path::new(&folder).join(name).into_os_string()));
         }
         places.extend(names.map(Into::into));
         // SAFETY: what runs when NVRTC is loaded is NVIDIA's, and asks nothing of its caller.
         let found = places.iter().find_map(|place| unsafe { Library::new(place) }.ok());
         if found.is_none() {
-            let required = env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
-            assert!(
-                !required.split(',').any(|d| d == "nvrtc"),
-                "nvrtc is required and not in any of {places:?}"
-            );
-            say("skipped: no NVRTC; KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) brings one");
+            let remedy = "KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) brings one";
+            crate::devices::skip("nvrtc", format!("no NVRTC in any of {places:?}; {remedy}"));
         }
         found.map(Self)
     }
@@ -143,8 +132,9 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
             let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
             let interface = reflect::interface(kernel, precision);
             assert_eq!(cuda.entry, kernel.name);
-            assert_eq!(cuda.bindings, interface.read_only, "bindings of {}", kernel.name);
-            assert_eq!(4 * cuda.params as u32, interface.param_bytes, "parameters of {}", kernel.name);
+            let read_only: Vec<bool> = interface.bindings.iter().map(|(_, written, _)| !written).collect();
+            assert_eq!(cuda.bindings, read_only, "bindings of {}", kernel.name);
+            assert_eq!(cuda.params, interface.params.len(), "parameters of {}", kernel.name);
             let groups = match kernel.cuda_groups {
                 0 => String::new(),
                 groups => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),

@@ -1,9 +1,8 @@
 //! Every fuzz target on its seeds and on a fixed number of inputs made from them. The same functions run under
 //! libFuzzer, see `fuzz/`; here no compiler but the stable one is needed, and every run does the same.
 //!
-//! `KOLMO_FUZZ=N` executes each target N times; `KOLMO_FUZZ_TARGET=NAME` only that one; `KOLMO_FUZZ_SEED=S` another
+//! `KOLMO_FUZZ=N` executes each target N times in both tests; `KOLMO_FUZZ_TARGET=NAME` only that one; `KOLMO_FUZZ_SEED=S` another
 //! sequence of inputs.
-#![cfg(feature = "cuda")]
 
 #[path = "../fuzz/harness.rs"]
 mod harness;
@@ -13,9 +12,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Executions of each target.
-const EXECUTIONS: u64 = 4000;
 
 /// The seeds lie in the repository; a test program may be carried to where it is not.
 fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
@@ -168,8 +164,19 @@ fn run(target: &str, work: fn(&[u8]), bytes: &[u8]) {
 
 #[test]
 fn no_input_breaks_a_target() {
+    every_target(200);
+}
+
+#[test]
+#[ignore = "slow: thousands of inputs"]
+fn no_input_of_thousands_breaks_a_target() {
+    every_target(4000);
+}
+
+/// Runs all targets so many times, unless the environment asks for something else.
+fn every_target(executions: u64) {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
-    let executions = number("KOLMO_FUZZ").unwrap_or(EXECUTIONS);
+    let executions = number("KOLMO_FUZZ").unwrap_or(executions);
     let seed = number("KOLMO_FUZZ_SEED").unwrap_or(0);
     let only = std::env::var("KOLMO_FUZZ_TARGET").ok();
     let wanted: Vec<_> =
@@ -181,7 +188,7 @@ fn no_input_breaks_a_target() {
             scope.spawn(|| {
                 while let Some((name, work)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(seeds) = seeds(name) else {
-                        println!("skipped: no seeds of {name} here");
+                        crate::devices::skip("seeds", format!("no seeds of {name} here"));
                         continue;
                     };
                     assert!(!seeds.is_empty(), "{name} has seeds");

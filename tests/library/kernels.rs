@@ -6,10 +6,10 @@
 #![cfg(feature = "wgpu")]
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, io};
+use std::{env, fs};
 
 use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
 use naga::back::{hlsl, msl, spv};
@@ -65,11 +65,6 @@ fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
 
 fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
     Kernel { wgsl: wgsl.leak(), ..*kernel }
-}
-
-/// Writes past the test harness, which keeps what passing tests print to itself.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The kernel as naga reads it, validated with what lanes ask of an adapter: immediates, and double precision

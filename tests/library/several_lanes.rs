@@ -60,6 +60,7 @@ fn cpu_lanes_give_the_bits_of_one() {
     bits_of_one_lane("cpu,cpu", "cpu", F32, &[None, Some(2)]);
     bits_of_one_lane("cpu,cpu,cpu", "cpu", F64, &HOPS);
     bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", F64, &[Some(1), Some(4)]);
+    bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", F32, &[None]);
 }
 
 #[cfg(feature = "wgpu")]

@@ -198,7 +198,8 @@ mod suite {
     }
 }
 
-/// The suite on one device: each property is a test of its own.
+/// The suite on one lane: each property is a test of its own. `several`: what depends on there being several lanes;
+/// `unchecked`: what depends on bounds checks being left out.
 macro_rules! on {
     ($name:ident, $spec:literal, $precision:ident, $checked:literal) => {
         on!(@tests $name, $spec, $precision, $checked,
@@ -211,6 +212,19 @@ macro_rules! on {
             the_subdivided_method_agrees_with_the_sweep,
         );
     };
+    (several $name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision, false,
+            parts_with_halos_give_the_bits_of_one_part,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+        );
+    };
+    (unchecked $name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision, false,
+            every_width_gives_the_same_answer_within_its_bound,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+            rewards_have_the_closed_form,
+        );
+    };
     (@tests $name:ident, $spec:literal, $precision:ident, $checked:literal, $($test:ident,)*) => {
         mod $name {
             use super::*;
@@ -221,83 +235,31 @@ macro_rules! on {
 
 on!(cpu_f64, "cpu", F64, false);
 on!(cpu_f32, "cpu", F32, false);
-on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64, false);
-on!(two_cpu_lanes_f32, "cpu,cpu", F32, false);
+on!(several three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
+on!(several two_cpu_lanes_f32, "cpu,cpu", F32);
 #[cfg(feature = "wgpu")]
-on!(two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64, false);
-#[cfg(feature = "wgpu")]
-on!(wgpu_and_cpu_f64, "wgpu:0,cpu", F64, false);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64, false);
+on!(wgpu_f64_checked, "wgpu:0", F64, true);
 #[cfg(feature = "wgpu")]
 on!(wgpu_f32, "wgpu:0", F32, false);
 #[cfg(feature = "wgpu")]
-on!(wgpu_f64_checked, "wgpu:0", F64, true);
-
-fn cpu() -> Vec<kolmo::lane::Lane> {
-    lanes("cpu", F64, false).expect("the CPU opens")
-}
-
+on!(unchecked wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(several two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(several wgpu_and_cpu_f64, "wgpu:0,cpu", F64);
 #[cfg(feature = "cuda")]
 on!(cuda_f64, "cuda:0", F64, false);
 #[cfg(feature = "cuda")]
 on!(cuda_f32, "cuda:0", F32, false);
 #[cfg(feature = "cuda")]
-on!(two_cuda_streams_f64, "cuda:0,cuda:0", F64, false);
+on!(several two_cuda_streams_f64, "cuda:0,cuda:0", F64);
 #[cfg(feature = "cuda")]
-on!(two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
+on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64);
 #[cfg(feature = "cuda")]
-on!(cuda_and_cpu_f64, "cuda:0,cpu", F64, false);
+on!(several cuda_and_cpu_f64, "cuda:0,cpu", F64);
 
-/// π on these lanes and on one of them.
-fn bits_of_one_lane(spec: &str, one: &str, precision: Precision) {
-    let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
-        return;
-    };
-    let wlan = model("wlan:4,3");
-    // Two components, one of them a single block; rows with nothing in them at the end.
-    let mut split: Vec<(u32, u32, f64)> = (0..255).map(|i| (i, i + 1, 0.5 + f64::from(i) / 300.0)).collect();
-    split.extend((300..1100).map(|i| (i, 300 + (i * 7 + 1) % 800, 0.125)).filter(|t| t.0 != t.1));
-    let disconnected = chain(1300, &split);
-    let scattered = ragged(1024);
-    for chain in [&*wlan, &disconnected as &dyn Transitions, &scattered] {
-        let initial = Initial::Uniform(vec![0, 301]);
-        // Another order of the states adds a row's terms in another order.
-        let natural = Options { order: Order::Natural, ..Options::default() };
-        let (wanted, _) = run(&one, precision, chain, &initial, &[0.7, 6.0], &natural);
-
-        let (got, solution) = run(&many, precision, chain, &initial, &[0.7, 6.0], &natural);
-
-        assert!(solution.matrix.parts > 1);
-        assert!(got == wanted, "{} lanes of {spec}, {} states: {precision}", many.len(), chain.states());
-    }
-}
-
-#[test]
-fn any_number_of_cpu_lanes_gives_the_bits_of_one() {
-    for precision in [F64, F32] {
-        bits_of_one_lane("cpu,cpu", "cpu", precision);
-        bits_of_one_lane("cpu,cpu,cpu", "cpu", precision);
-        bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", precision);
-    }
-}
-
-#[cfg(feature = "wgpu")]
-#[test]
-fn any_number_of_wgpu_lanes_gives_the_bits_of_one() {
-    for precision in [F64, F32] {
-        bits_of_one_lane("wgpu:0,wgpu:0", "wgpu:0", precision);
-        bits_of_one_lane("wgpu:0,wgpu:0,wgpu:0", "wgpu:0", precision);
-    }
-}
-
-#[cfg(feature = "cuda")]
-#[test]
-fn any_number_of_cuda_lanes_gives_the_bits_of_one() {
-    for precision in [F64, F32] {
-        bits_of_one_lane("cuda:0,cuda:0,cuda:0", "cuda:0", precision);
-        bits_of_one_lane("cuda:0,cuda:1", "cuda:0", precision);
-    }
+fn cpu() -> Vec<kolmo::lane::Lane> {
+    lanes("cpu", F64, false).expect("the CPU opens")
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tridiagonal systems against elimination with partial pivoting and against what the residual itself says.
 
+use crate::devices::skip;
 use crate::support::lanes;
 use kolmo::Error;
 use kolmo::kernel::Precision::{self, F32, F64};
@@ -342,6 +343,7 @@ fn hard(n: usize) -> Vec<(&'static str, System)> {
     .collect()
 }
 
+/// The suite on one lane: each property is a test of its own. `several`: what depends on there being several lanes.
 macro_rules! on {
     ($name:ident, $spec:literal, $precision:ident, $checked:literal) => {
         on!(@tests $name, $spec, $precision, $checked,
@@ -355,6 +357,15 @@ macro_rules! on {
             a_plan_is_used_again,
         );
     };
+    (several $name:ident, $spec:literal, $precision:ident, $checked:literal) => {
+        on!(@tests $name, $spec, $precision, $checked,
+            every_size_around_blocks_and_tiles,
+            every_size_in_blocks,
+            many_systems_do_not_touch_each_other,
+            rings_are_closed,
+            a_plan_is_used_again,
+        );
+    };
     (@tests $name:ident, $spec:literal, $precision:ident, $checked:literal, $($test:ident,)*) => {
         mod $name {
             use super::*;
@@ -365,23 +376,24 @@ macro_rules! on {
         }
     };
 }
+
 on!(cpu_f64, "cpu", F64, false);
 on!(cpu_f32, "cpu", F32, false);
-on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64, false);
+on!(several three_cpu_lanes_f64, "cpu,cpu,cpu", F64, false);
 #[cfg(feature = "wgpu")]
 on!(wgpu_f64, "wgpu:0", F64, false);
 #[cfg(feature = "wgpu")]
 on!(wgpu_f32, "wgpu:0", F32, false);
 #[cfg(feature = "wgpu")]
-on!(wgpu_and_cpu_f64_checked, "wgpu:0,cpu", F64, true);
+on!(several wgpu_and_cpu_f64_checked, "wgpu:0,cpu", F64, true);
 #[cfg(feature = "cuda")]
 on!(cuda_f64, "cuda:0", F64, false);
 #[cfg(feature = "cuda")]
 on!(cuda_f32, "cuda:0", F32, false);
 #[cfg(feature = "cuda")]
-on!(three_cuda_streams_f64, "cuda:0,cuda:0,cuda:0", F64, false);
+on!(several three_cuda_streams_f64, "cuda:0,cuda:0,cuda:0", F64, false);
 #[cfg(feature = "cuda")]
-on!(two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
+on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
 
 fn cpu() -> Vec<Lane> {
     lanes("cpu", F64, false).expect("the CPU opens")
@@ -687,11 +699,7 @@ fn cases() -> Option<std::path::PathBuf> {
 #[test]
 fn real_systems_have_the_solutions_of_lapack() {
     let Some(folder) = cases() else {
-        assert!(
-            std::env::var_os("KOLMO_REQUIRE_CASES").is_none(),
-            "KOLMO_REQUIRE_CASES and no shared/cases/tridiagonal"
-        );
-        return println!("skipped: no shared/cases/tridiagonal above the current folder");
+        return skip("cases", "no shared/cases/tridiagonal above the current folder");
     };
     let mut seen = 0;
     for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {

@@ -171,7 +171,7 @@ macro_rules! on {
 
 on!(cpu_in_f64, "cpu", f64, f64::EPSILON);
 on!(cpu_in_f32, "cpu", f32, f32::EPSILON);
+#[cfg(feature = "wgpu")]
 on!(wgpu_in_f64, "wgpu:0", f64, f64::EPSILON);
-on!(wgpu_in_f32, "wgpu:0", f32, f32::EPSILON);
+#[cfg(feature = "cuda")]
 on!(cuda_in_f64, "cuda:0", f64, f64::EPSILON);
-on!(cuda_in_f32, "cuda:0", f32, f32::EPSILON);

@@ -48,7 +48,7 @@ fn every_file_in_shaders_is_a_registered_kernel_and_every_kernel_has_its_file() 
     let kernels = all();
     match shaders() {
         Some(folder) => assert_eq!(differences(&folder, &kernels), Vec::<String>::new()),
-        None => say("skipped: no shaders/ of kolmo in the current folder or above it"),
+        None => crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it"),
     }
 
     let copy = tempfile::tempdir().expect("a temporary folder");

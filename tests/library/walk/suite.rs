@@ -1,4 +1,4 @@
-//! Properties of a lane in a precision, run on every device that `tests/walk.rs` names.
+//! Properties of a lane in a precision, run on every device that `walk.rs` names.
 
 use super::*;
 
