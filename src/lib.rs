@@ -129,6 +129,9 @@
 pub mod bench;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(test)]
+#[path = "../tests/devices.rs"]
+mod devices;
 pub mod error;
 pub mod io;
 pub mod kernel;

@@ -2,7 +2,7 @@
 # Fetches NVRTC, NVIDIA's run-time compiler, from PyPI and prints the folder that holds libnvrtc.so.*: a compiler
 # for the CUDA texts where there is no CUDA. Once fetched it is kept.
 #
-#   KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) cargo test --features cuda --test cuda_text
+#   KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) cargo test --features cuda --test library cuda_text::
 #   tests/nvrtc.sh 12        CUDA 12's, instead of 13's
 set -eu
 

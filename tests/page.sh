@@ -2,7 +2,7 @@
 # Looks at the page of `kolmo bench compare` in headless Chromium: sh tests/page.sh [KOLMO]
 #
 # Needs Chromium (KOLMO_CHROMIUM, or chromium on the path) and npm, which fetches playwright-core into a temporary folder.
-# Where they are missing the check is left out and says so; tests/compare_page.rs tests the page without a browser.
+# Where they are missing the check is left out and says so; tests/command/compare_page.rs tests the page without a browser.
 set -eu
 cd "$(dirname "$0")/.."
 kolmo=${1:-${CARGO_TARGET_DIR:-target}/debug/kolmo}

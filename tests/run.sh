@@ -1,13 +1,19 @@
 #!/bin/sh
-# Runs every test, with a Vulkan adapter: sh tests/run.sh [arguments of `cargo test`]
+# Runs the tests: sh tests/run.sh [--all] [arguments of `cargo test`]
 #
-# A machine without one gets Mesa's software driver where that can be installed; the adapter is then required, so
-# that no test of a device is passed over in silence. The same goes for an MPI library, mpirun, and the libclang that
-# the binding of the former needs.
+# Without --all: what needs nothing but a Vulkan adapter, in minutes. With it, everything: the tests that are marked slow, ranks
+# under mpirun, the texts for CUDA, the rules of SPIR-V. What is needed and missing is installed where that can be done, and is
+# required then, so that nothing is passed over in silence; what is left out all the same is named and counted at the end.
 set -eu
 cd "$(dirname "$0")/.."
 
 say() { printf '%s\n' "$*" >&2; }
+
+all=''
+if [ "${1:-}" = --all ]; then
+    all=yes
+    shift
+fi
 
 # Whether a Vulkan driver is known to the loader.
 has_driver() {
@@ -18,53 +24,86 @@ has_driver() {
     return 1
 }
 
-remedy='install an MPI library with mpirun, libclang, a Vulkan loader and driver (Mesa: packages mesa-vulkan-drivers and libvulkan1, on Fedora
-mesa-vulkan-drivers and vulkan-loader, on Arch vulkan-swrast and vulkan-icd-loader) and
-spirv-tools, or run `cargo test`, which tests the devices that are there'
+# Not libclang-cpp, which compilers bring.
+has_libclang() {
+    [ -n "${LIBCLANG_PATH:-}" ] && return 0
+    ls /usr/lib*/llvm*/lib/libclang.so* /usr/lib*/llvm*/lib/libclang-[0-9]* /usr/lib/*/libclang.so* /usr/lib/*/libclang-[0-9]* \
+        /usr/lib*/libclang.so* 2>/dev/null | grep -q .
+}
 
-features=cuda
+has() { command -v "$1" >/dev/null 2>&1; }
+
+required=''
+features=''
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
     # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
+    [ -z "$all" ] || features=cuda
     ;;
 *)
+    required=cpu,wgpu:0
     missing=''
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
-    # The kernels' SPIR-V is validated by Khronos' tool.
-    command -v spirv-val >/dev/null 2>&1 || missing="$missing spirv-tools"
-    command -v mpirun >/dev/null 2>&1 || missing="$missing openmpi-bin"
-    command -v mpicc >/dev/null 2>&1 || missing="$missing libopenmpi-dev"
-    # Not libclang-cpp, which compilers bring.
-    ls /usr/lib*/llvm*/lib/libclang.so* /usr/lib*/llvm*/lib/libclang-[0-9]* /usr/lib/*/libclang.so* /usr/lib/*/libclang-[0-9]* \
-        /usr/lib*/libclang.so* 2>/dev/null | grep -q . || [ -n "${LIBCLANG_PATH:-}" ] || missing="$missing libclang-dev"
+    if [ -n "$all" ]; then
+        required=$required,mpi,spirv-val
+        features=cuda,mpi
+        has spirv-val || missing="$missing spirv-tools"
+        has mpirun || missing="$missing openmpi-bin"
+        has mpicc || missing="$missing libopenmpi-dev"
+        has_libclang || missing="$missing libclang-dev"
+    fi
     if [ -n "$missing" ]; then
+        remedy="install them (packages of Debian; on Fedora and Arch the driver is in mesa-vulkan-drivers and vulkan-swrast), or run \
+\`cargo test\`, which tests the devices that are there"
         as_root=''
         if [ "$(id -u)" -ne 0 ]; then
             as_root=sudo
-            command -v sudo >/dev/null 2>&1 || { say "missing: $missing, and no sudo to install it: $remedy"; exit 1; }
+            has sudo || { say "missing: $missing, and no sudo: $remedy"; exit 1; }
         fi
-        command -v apt-get >/dev/null 2>&1 || { say "missing: $missing: $remedy"; exit 1; }
+        has apt-get || { say "missing: $missing: $remedy"; exit 1; }
         say "installing $missing"
         $as_root apt-get update
         # shellcheck disable=SC2086 # several packages
         DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y $missing
     fi
-    : "${KOLMO_REQUIRE_DEVICES:=cpu,wgpu:0,mpi}"
-    export KOLMO_REQUIRE_DEVICES
-    features=cuda,mpi
     ;;
 esac
-# NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
-if [ -z "${KOLMO_NVRTC_DIR:-}" ] && [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && python3 -m pip --version >/dev/null 2>&1; then
-    KOLMO_NVRTC_DIR=$(sh tests/nvrtc.sh)
+if [ -n "$all" ]; then
+    # NVIDIA's run-time compiler, which needs no GPU to compile the kernels for CUDA.
+    if [ -z "${KOLMO_NVRTC_DIR:-}" ] && [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] && python3 -m pip --version >/dev/null 2>&1; then
+        KOLMO_NVRTC_DIR=$(sh tests/nvrtc.sh)
+    fi
+    if [ -n "${KOLMO_NVRTC_DIR:-}" ]; then
+        export KOLMO_NVRTC_DIR
+        required=${required:+$required,}nvrtc
+    else
+        say 'no Python with pip: the kernels are not compiled for CUDA'
+    fi
+    # Behind `--` stands what the test programs get.
+    separator=--
+    for argument; do
+        [ "$argument" != -- ] || separator=''
+    done
+    set -- "$@" $separator --include-ignored
 fi
-if [ -n "${KOLMO_NVRTC_DIR:-}" ]; then
-    export KOLMO_NVRTC_DIR KOLMO_REQUIRE_DEVICES="${KOLMO_REQUIRE_DEVICES:+$KOLMO_REQUIRE_DEVICES,}nvrtc"
-else
-    say 'no Python with pip: the kernels are not compiled for CUDA'
-fi
+KOLMO_REQUIRE_DEVICES=${KOLMO_REQUIRE_DEVICES:-$required}
+KOLMO_SKIPPED=$(mktemp)
+trap 'rm -f "$KOLMO_SKIPPED"' EXIT
 # Mesa's layer that picks a device by the display complains in every process that has none.
-export NODEVICE_SELECT=1
+export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 
-say "devices required: ${KOLMO_REQUIRE_DEVICES:-none}"
-exec cargo test --features "$features" "$@"
+say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"
+status=0
+cargo test ${features:+--features "$features"} "$@" || status=$?
+
+printf '\nleft out:\n'
+sort -u "$KOLMO_SKIPPED" | awk -F '\t' '
+    !($1 in why) { why[$1] = $3 }
+    !(($1, $2) in listed) { listed[$1, $2]; tests[$1] = tests[$1] "\n    " $2; number[$1]++ }
+    !($2 in seen) { seen[$2]; total++ }
+    END {
+        for (what in number) printf "  for lack of %s (%s): %d%s\n", what, why[what], number[what], tests[what]
+        printf "%d tests for lack of what they need\n", total
+    }'
+[ -n "$all" ] || echo 'the slow tests: sh tests/run.sh --all runs them, too'
+exit "$status"

@@ -1,5 +1,5 @@
 //! What is fuzzed, one function a target: bytes that a user, a disk or a shader's author could hand over, and what has
-//! to hold whatever they are. Used by `tests/fuzz.rs`, a fixed number of executions in every run of the tests, and by
+//! to hold whatever they are. Used by `tests/library/fuzz.rs`, a fixed number of executions in every run of the tests, and by
 //! the targets of cargo-fuzz in `fuzz/`.
 
 use std::fs;
@@ -7,7 +7,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use kolmo::Error;
-use kolmo::kernel::{Kernel, Precision, all};
 use kolmo::transient::chain::ChainFile;
 
 /// A function that is called with bytes of any kind, and panics where something does not hold.
@@ -31,6 +30,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("options", options),
     ("tuned", tuned),
     ("checkpoint", checkpoint),
+    #[cfg(feature = "cuda")]
     ("cuda", cuda),
 ];
 
@@ -365,7 +365,10 @@ fn checkpoint(bytes: &[u8]) {
 }
 
 /// The writer of kernels: WGSL in, CUDA C++ or a refusal out.
+#[cfg(feature = "cuda")]
 fn cuda(bytes: &[u8]) {
+    use kolmo::kernel::{Kernel, Precision, all};
+
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // What naga itself does not survive is naga's.
     let parsed = std::panic::catch_unwind(|| {

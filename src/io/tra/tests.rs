@@ -190,26 +190,6 @@ fn many_chunks() {
     assert!(text.starts_with(&format!("m.tra:{}: state 1000 is out of range", lines + 50_002)), "{text}");
 }
 
-/// How fast a file is parsed: `KOLMO_TRA=FILE cargo test --release -- --ignored --nocapture megabytes_per_second`.
-#[test]
-#[ignore = "a measurement"]
-fn megabytes_per_second() {
-    let path = std::env::var_os("KOLMO_TRA").expect("name a file in KOLMO_TRA");
-    for threads in [1, 2] {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let best = (0..15)
-            .map(|_| {
-                let start = std::time::Instant::now();
-                let chain = pool.install(|| read(Path::new(&path))).unwrap();
-                std::hint::black_box(&chain);
-                start.elapsed().as_secs_f64()
-            })
-            .fold(f64::INFINITY, f64::min);
-        let bytes = std::fs::metadata(&path).unwrap().len() as f64;
-        println!("{threads} threads: {:.0} MB/s, {best:.3} s", bytes / best / 1e6);
-    }
-}
-
 proptest! {
     #[test]
     fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {

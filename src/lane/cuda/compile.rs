@@ -127,8 +127,7 @@ mod tests {
     fn a_machine_without_nvrtc_is_told_what_to_do() {
         // SAFETY: only looks for the library.
         if unsafe { sys::is_culib_present() } {
-            println!("skipped: NVRTC is on this machine");
-            return;
+            return crate::devices::skip("a machine without NVRTC", "NVRTC is on this machine");
         }
 
         let why = compile("extern \"C\" __global__ void nothing() {}", "sm_90").unwrap_err();

@@ -117,8 +117,7 @@ mod tests {
     fn large_arrays_have_memory_of_their_own_and_hold_what_is_put_there() {
         let Some(lane) = first() else { return };
         if lane.device.backend != "vulkan" {
-            println!("skipped: {} is no Vulkan adapter", lane.device.name);
-            return;
+            return crate::devices::skip("Vulkan", format!("{} is no Vulkan adapter", lane.device.name));
         }
         let bytes = LARGE + 20;
         let array = lane.alloc_dedicated(bytes).expect("memory suffices").expect("an array of its own");

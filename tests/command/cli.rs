@@ -1,0 +1,532 @@
+//! The command line keeps what it promises: streams, exit codes, formats, reports.
+
+use std::io::{BufRead, BufReader};
+
+use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, gzip, npy, number, three_umb, two};
+use serde_json::Value;
+
+/// Asserts that probabilities lie within ε of the exact ones in l1.
+#[track_caller]
+fn near(got: &[f64], exact: &[f64], epsilon: f64) {
+    assert_eq!(got.len(), exact.len(), "{got:?}");
+    let distance: f64 = got.iter().zip(exact).map(|(a, b)| (a - b).abs()).sum();
+    assert!(distance <= epsilon, "{got:?} is {distance:e} from {exact:?}, allowed: {epsilon:e}");
+}
+
+#[track_caller]
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(|k| &k[..]).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[track_caller]
+fn has(value: &Value, wanted: &[&str]) {
+    for key in wanted {
+        assert!(value.get(key).is_some(), "no '{key}' in {value:#}");
+    }
+}
+
+// Standard output.
+
+#[test]
+fn one_time_gives_a_state_and_its_probability_a_line() {
+    let place = Place::new();
+
+    let run = place.transient("birth-death:2,3,2 --time 0.5 --epsilon 1e-12");
+
+    assert_eq!(run.rows()[0], ["state", "probability"]);
+    assert_eq!(run.column(0), [0.0, 1.0]);
+    near(&run.column(1), &two(0.5), 1e-12);
+    assert_eq!(place.transient("birth-death:2,3,2 --time 0").stdout, "state,probability\n0,1\n1,0\n");
+    assert_eq!(place.transient("birth-death:2,3,2 --time=-0").stdout, "state,probability\n0,1\n1,0\n");
+}
+
+#[test]
+fn several_times_give_a_column_each() {
+    let run = Place::new().transient("birth-death:2,3,2 --time 0.25,inf,1e-3 --epsilon 1e-10");
+
+    assert_eq!(run.rows()[0], ["state", "t=0.25", "t=inf", "t=0.001"]);
+    near(&run.column(1), &two(0.25), 1e-10);
+    near(&run.column(2), &[0.4, 0.6], 1e-10);
+    near(&run.column(3), &two(1e-3), 1e-10);
+}
+
+#[test]
+fn a_range_of_times_holds_its_stop_where_the_step_meets_it() {
+    let place = Place::new();
+    let header = |times: &str| {
+        place.transient(&format!("birth-death:2,3,2 {times}")).stdout.lines().next().map(str::to_owned)
+    };
+
+    assert_eq!(header("--times 0:0.5:2").unwrap(), "state,t=0,t=0.5,t=1,t=1.5,t=2");
+    assert_eq!(header("--times 1:2:4").unwrap(), "state,t=1,t=3");
+    // 3 · 0.1 is above 0.3 in floating point.
+    assert_eq!(header("--times 0:0.1:0.3").unwrap().split(',').count(), 5);
+    assert_eq!(header("--times 2:1:2").unwrap(), "state,probability");
+}
+
+#[test]
+fn numbers_read_back_to_the_bits_of_the_binary_file() {
+    let place = Place::new();
+    let run = place.transient("tandem:5 --time 1");
+    place.transient("tandem:5 --time 1 -o p.npy");
+
+    let (_, exact) = npy(&place.get("p.npy"));
+
+    assert_eq!(run.column(1), exact);
+}
+
+#[test]
+fn chosen_states_come_in_the_order_asked() {
+    let run = Place::new().transient("tandem:5 --time 1,2 --states 60,0,3-5");
+
+    let rows = run.rows();
+    assert_eq!(rows[0], ["time", "what", "value"]);
+    let what: Vec<[&str; 2]> = rows[1..].iter().map(|row| [row[0], row[1]]).collect();
+    let states = ["60", "0", "3", "4", "5"];
+    let expected: Vec<[&str; 2]> =
+        ["1", "2"].into_iter().flat_map(|t| states.into_iter().map(move |s| [t, s])).collect();
+    assert_eq!(what, expected);
+}
+
+#[test]
+fn a_label_is_the_sum_over_its_states() {
+    let place = Place::new();
+    place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\" 2=\"never,ever\"\n0: 0\n1: 1\n2: 1\n");
+    let all = place.transient("m.tra --time 0.7").column(1);
+
+    let run = place.transient("m.tra --time 0.7 --label busy --label init");
+    let quoted = place.transient("m.tra --time 0.7 --label never,ever");
+
+    assert_eq!(run.rows()[1][..2], ["0.7", "busy"]);
+    // A sum of two numbers rounds once.
+    near(&run.column(2), &[all[1] + all[2], all[0]], f64::EPSILON);
+    assert_eq!(quoted.stdout, "time,what,value\n0.7,\"never,ever\",0\n");
+}
+
+#[test]
+fn the_largest_probabilities_come_first() {
+    let place = Place::new();
+    let mut all: Vec<(usize, f64)> =
+        place.transient("tandem:5 --time 1").column(1).into_iter().enumerate().collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+
+    let run = place.transient("tandem:5 --time 1 --top 3");
+
+    assert_eq!(run.rows()[0], ["time", "what", "value"]);
+    assert_eq!(run.column(1), all[..3].iter().map(|e| e.0 as f64).collect::<Vec<_>>());
+    assert_eq!(run.column(2), all[..3].iter().map(|e| e.1).collect::<Vec<_>>());
+    assert_eq!(place.transient("tandem:5 --time 1 --top 1000").rows().len(), 67);
+}
+
+#[test]
+fn rewards_take_the_place_of_the_vector_on_stdout() {
+    let place = Place::new();
+    place.put("m.tra", TWO).put("r.srew", "2 1\n1 8\n");
+    let t = 0.4f64;
+
+    let run = place.transient("m.tra --time 0,0.4 --rewards r.srew --epsilon 1e-12 -o p.npy");
+
+    let rows = run.rows();
+    assert_eq!(rows[0], ["time", "reward", "instantaneous", "cumulative"]);
+    assert_eq!(rows[1], ["0", "r", "0", "0"]);
+    assert_eq!(rows[2][..2], ["0.4", "r"]);
+    // E[8·1{X = 1}] and its integral over [0, t]; an error of ε in l1 weighs at most 8, and 8t over time.
+    near(&[number(rows[2][2])], &[8.0 * two(t)[1]], 8e-12);
+    near(&[number(rows[2][3])], &[8.0 * 0.6 * (t + (-5.0 * t).exp_m1() / 5.0)], 8e-12 * t);
+    assert_eq!(npy(&place.get("p.npy")).0, "2, 2");
+}
+
+#[test]
+fn quiet_leaves_stderr_empty_and_otherwise_it_has_the_summary() {
+    let place = Place::new();
+
+    let said = place.transient("tandem:5 --time 1").stderr;
+    let quiet = place.transient("tandem:5 --time 1 --quiet").stderr;
+
+    assert!(said.contains("n = 66") && said.contains("alpha = 26") && said.contains("bound"), "{said}");
+    assert_eq!(quiet, "");
+}
+
+// Files and reports.
+
+#[test]
+fn the_extension_is_the_format_of_the_output() {
+    let place = Place::new();
+    let csv = place.transient("tandem:5 --time 1").stdout;
+
+    for output in ["p.csv", "p.txt", "p.npy"] {
+        let run = place.transient(&format!("tandem:5 --time 1 -o {output}"));
+        assert_eq!(run.stdout, "", "{output}");
+    }
+
+    assert_eq!(place.text("p.csv"), csv);
+    let (shape, values) = npy(&place.get("p.npy"));
+    assert_eq!(shape, "66,");
+    assert_eq!(place.text("p.txt").lines().map(number).collect::<Vec<_>>(), values);
+    place.transient("tandem:5 --time 3,1,2 -o p.npy");
+    let (shape, rows) = npy(&place.get("p.npy"));
+    assert_eq!(shape, "3, 66");
+    assert_eq!(rows.len(), 3 * 66);
+    // Rows in the order asked: the second is time 1 again, within the bound of both.
+    near(&rows[66..132], &values, 2e-6);
+    assert_eq!(place.names(), ["p.csv", "p.npy", "p.txt"]);
+}
+
+#[test]
+fn an_older_output_is_replaced_and_its_neighbours_stay() {
+    let place = Place::new();
+    place.put("p.csv", "old").put("q.csv", "other");
+
+    place.transient("birth-death:2,3,2 --time 0 -o p.csv");
+
+    assert_eq!(place.text("p.csv"), "state,probability\n0,1\n1,0\n");
+    assert_eq!(place.text("q.csv"), "other");
+    assert_eq!(place.names(), ["p.csv", "q.csv"]);
+}
+
+#[test]
+fn the_report_has_every_key_of_the_contract() {
+    let place = Place::new();
+
+    place.transient("tandem:5 --time 1,inf --report r.json");
+
+    let report = place.json("r.json");
+    let common = ["command", "version", "status", "bound", "devices", "seconds"];
+    has(&report, &common);
+    has(&report, &["n", "nnz", "alpha", "times", "terms", "window", "format", "ell_width", "coo_share"]);
+    has(&report, &["halo", "per_time"]);
+    assert_eq!(keys(&report["bound"]), ["rounding", "steady_state", "truncation"]);
+    assert_eq!(keys(&report["seconds"]), ["build", "download", "load", "solve", "total", "upload"]);
+    has(&report["devices"][0], &["name", "backend", "lanes", "precision"]);
+    assert_eq!(report["command"], "transient");
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["status"], "met");
+    // 26 transitions at most out of a state; 189 transitions and 66 diagonal entries.
+    assert_eq!(report["n"], 66);
+    assert_eq!(report["nnz"], 255);
+    assert_eq!(report["alpha"], 26.0);
+    assert_eq!(report["per_time"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["devices"][0]["backend"], "cpu");
+    let bound: f64 = report["bound"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
+    // At each time below 1e-6; these are the worst of each kind.
+    assert!(bound <= 2e-6, "{bound}");
+    for time in report["per_time"].as_array().unwrap() {
+        has(time, &["time", "window", "bound", "mass", "deficit"]);
+    }
+}
+
+#[test]
+fn a_bound_that_cannot_be_met_exits_1_with_all_its_output() {
+    let place = Place::new();
+
+    let run = place.kolmo(
+        "transient birth-death:2,3,2 --time 0.5 --device cpu --epsilon 1e-17 -o p.csv --report r.json",
+    );
+
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("NOT met") && run.stderr.contains("rounding"), "{}", run.stderr);
+    let values: Vec<f64> =
+        place.text("p.csv").lines().skip(1).map(|l| number(l.split(',').nth(1).unwrap())).collect();
+    let report = place.json("r.json");
+    assert_eq!(report["status"], "not_met");
+    let bound: f64 = report["bound"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
+    // The closed form rounds, too: an exponential and a product.
+    near(&values, &two(0.5), bound + 4.0 * f64::EPSILON);
+    assert_eq!(place.names(), ["p.csv", "r.json"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::new();
+    // Some megabytes of text, more than any pipe holds.
+    let mut child = place.start("transient birth-death:200000,1,1 --time 1 --device cpu");
+
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+
+    assert_eq!(first, "state,probability\n");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("error"), "{stderr}");
+}
+
+#[test]
+fn nobody_listening_on_stderr_is_no_error() {
+    let place = Place::new();
+    for (line, code) in
+        [("transient tandem:5 --time 1 --device cpu", 0), ("transient none.tra --time 1 --device cpu", 2)]
+    {
+        let mut child = place.start(line);
+        drop(child.stderr.take());
+
+        let output = child.wait_with_output().unwrap();
+
+        assert_eq!(output.status.code(), Some(code), "{line}");
+    }
+}
+
+// Where a chain begins and ends.
+
+#[test]
+fn the_chain_begins_where_it_is_told() {
+    let place = Place::new();
+    place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\" 2=\"end\"\n0: 0\n1: 0 1\n2: 1 2\n");
+    place.put("p.txt", "0.25\n\n# the rest\n0.5\n0.25\n");
+    let at_zero = |initial: &str| place.transient(&format!("m.tra --time 0 {initial}")).column(1);
+
+    place.transient("tandem:1 --time 0 --initial 5 -o p.npy");
+    assert_eq!(npy(&place.get("p.npy")).1, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    place.put("q.tra", THREE).transient("q.tra --time 0 --initial p.txt -o p.npy");
+    // `init` of the .lab names two states.
+    assert_eq!(at_zero(""), [0.5, 0.5, 0.0]);
+    assert_eq!(at_zero("--initial 2"), [0.0, 0.0, 1.0]);
+    assert_eq!(at_zero("--initial label:end"), [0.0, 0.0, 1.0]);
+    assert_eq!(at_zero("--initial label:busy"), [0.0, 0.5, 0.5]);
+    assert_eq!(at_zero("--initial p.txt"), [0.25, 0.5, 0.25]);
+    assert_eq!(at_zero("--initial p.npy"), [0.25, 0.5, 0.25]);
+}
+
+#[test]
+fn absorbing_states_give_the_probability_of_having_been_there() {
+    let place = Place::new();
+    place.put("m.tra", TWO).put("other.lab", "0=\"init\" 1=\"goal\"\n0: 0\n1: 1\n");
+    let t = 0.3f64;
+
+    let run =
+        place.transient("m.tra --time 0.3 --epsilon 1e-12 --labels other.lab --absorbing goal --label goal");
+
+    near(&run.column(2), &[-(-3.0 * t).exp_m1()], 1e-12);
+}
+
+#[test]
+fn methods_and_widths_agree() {
+    let place = Place::new();
+    let sweep = place.transient("tandem:15 --time 2 --epsilon 1e-12").column(1);
+
+    // α t = 132 in intervals of at most 10.
+    for option in [
+        "--method subdivided --theta 10",
+        "--ell-width cusp",
+        "--ell-width mean",
+        "--ell-width max",
+        "--checked",
+    ] {
+        let other = place.transient(&format!("tandem:15 --time 2 --epsilon 1e-12 {option}")).column(1);
+        near(&other, &sweep, 2e-12);
+    }
+    place.transient("tandem:15 --time 2 --ell-width 2 --report r.json");
+    assert_eq!(place.json("r.json")["ell_width"], 2);
+    assert!(place.json("r.json")["coo_share"].as_f64().unwrap() > 0.0);
+    place.transient("tandem:15 --time 2 --ell-width max --report r.json");
+    assert_eq!(place.json("r.json")["coo_share"], 0.0);
+}
+
+// Formats of models.
+
+#[test]
+fn a_generated_file_gives_the_bits_of_the_built_in() {
+    let place = Place::new();
+    for spec in ["tandem:7", "wlan:2,3", "birth-death:300,0.7,1.1"] {
+        place.transient(&format!("{spec} --time 1.5 -o own.npy"));
+        for file in ["m.tra", "m.mtx", "m.npz"] {
+            let run = place.kolmo(&format!("generate {spec} -o {file}"));
+            assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
+            assert!(run.stderr.contains(file) && run.stderr.contains("n = "), "{}", run.stderr);
+
+            place.transient(&format!("{file} --time 1.5 -o read.npy"));
+
+            assert_eq!(place.get("read.npy"), place.get("own.npy"), "{spec} through {file}");
+        }
+    }
+    assert_eq!(place.kolmo("generate tandem:7 -o m.tra --quiet").stderr, "");
+}
+
+#[test]
+fn every_format_gives_the_same_bits() {
+    let place = Place::new();
+    place.put("m.tra", THREE).put("storm.tra", "ctmc\n0 1 3\n1 0 1.5\n1 2 1/2\n2 0 1\n");
+    place.put("m.drn", THREE_DRN).put("m.umb", three_umb()).put("zipped.umb", gzip(three_umb()));
+    place.put("m.mtx", THREE_GENERATOR).put("q.tra.gz", gzip(THREE)).put("q.drn.gz", gzip(THREE_DRN));
+    place.put("q.mtx.gz", gzip(THREE_GENERATOR));
+    place.transient("m.tra --time 0.9 -o first.npy");
+
+    for model in ["storm.tra", "m.drn", "m.umb", "zipped.umb", "m.mtx", "q.tra.gz", "q.drn.gz", "q.mtx.gz"] {
+        place.transient(&format!("{model} --time 0.9 -o p.npy"));
+        assert_eq!(place.get("p.npy"), place.get("first.npy"), "{model}");
+    }
+}
+
+#[test]
+fn labels_and_rewards_lie_in_the_model_or_beside_it() {
+    let place = Place::new();
+    place.put("m.drn", THREE_DRN);
+    place.put("z.tra.gz", gzip(THREE));
+    place.put("z.lab.gz", gzip("0=\"init\" 1=\"busy\"\n0: 0\n1: 1\n2: 1\n"));
+    place.put("z.srew.gz", gzip("# Reward structure \"cost\"\n# State rewards\n3 2\n1 1\n2 4\n"));
+
+    for selection in ["--label busy", "--rewards cost"] {
+        let inside = place.transient(&format!("m.drn --time 0.9 {selection}"));
+        let beside = place.transient(&format!("z.tra.gz --time 0.9 {selection}"));
+
+        assert_eq!(inside.stdout, beside.stdout);
+        assert_eq!(inside.rows().len(), 2, "{}", inside.stdout);
+    }
+}
+
+#[test]
+fn repeated_runs_give_the_same_bytes() {
+    let place = Place::new();
+    for output in ["a.npy", "b.npy"] {
+        place.transient(&format!("wlan:4,3 --time 0.5,2 -o {output}"));
+    }
+    assert_eq!(place.get("a.npy"), place.get("b.npy"));
+}
+
+#[test]
+fn lanes_that_share_the_rows_give_the_same_bytes() {
+    let place = Place::new();
+    place.transient("wlan:4,3 --time 0.5 -o one.npy");
+    for device in ["cpu,cpu", "cpu --lanes 3"] {
+        let options = format!("--device {device} --order natural -o several.npy --report r.json");
+        let line = format!("transient wlan:4,3 --time 0.5 {options}");
+        let run = place.kolmo(&line);
+
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(place.get("several.npy"), place.get("one.npy"), "{device}");
+        let lanes = place.json("r.json")["devices"][0]["lanes"].as_u64();
+        assert_eq!(lanes, Some(if device == "cpu,cpu" { 2 } else { 3 }));
+    }
+}
+
+// Devices.
+
+/// The devices that the command sees, and those that the environment requires.
+fn devices(place: &Place) -> Vec<Value> {
+    let run = place.kolmo("devices --format json");
+    assert_eq!((run.code, &run.stderr[..]), (0, ""));
+    let devices: Vec<Value> = serde_json::from_str(&run.stdout).expect("an array");
+    let required = std::env::var("KOLMO_REQUIRE_DEVICES").unwrap_or_default();
+    // Compilers and launchers may be required, too.
+    let lane = |name: &&str| ["cpu", "wgpu", "cuda"].contains(&name.split(':').next().unwrap_or(""));
+    for name in required.split(',').filter(lane) {
+        assert!(devices.iter().any(|d| d["device"] == name), "{name} is required and not in {devices:?}");
+    }
+    devices
+}
+
+#[test]
+fn devices_are_listed_for_people_and_for_programs() {
+    let place = Place::new();
+
+    let all = devices(&place);
+    let text = place.kolmo("devices").stdout;
+
+    assert_eq!(all[0]["device"], "cpu");
+    for device in &all {
+        has(device, &["device", "name", "backend", "driver", "software", "f64", "f32", "usable"]);
+        for key in ["device", "name"] {
+            assert!(text.contains(device[key].as_str().unwrap()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_usable_device_meets_the_bound() {
+    let place = Place::new();
+    let exact = place.transient("tandem:5 --time 1 --epsilon 1e-12").column(1);
+
+    for device in devices(&place) {
+        let name = device["device"].as_str().unwrap();
+        if device["usable"] != true {
+            crate::devices::skip(name, &device);
+            continue;
+        }
+        let precisions: &[(&str, f64)] =
+            if device["f64"] == true { &[("f64", 1e-10), ("f32", 1e-3)] } else { &[("f32", 1e-3)] };
+        for &(precision, epsilon) in precisions {
+            let options = format!("--epsilon {epsilon} --precision {precision} --device {name}");
+            let run = place.kolmo(&format!("transient tandem:5 --time 1 {options} --report r.json"));
+
+            assert_eq!(run.code, 0, "{options}: {}", run.stderr);
+            near(&run.column(1), &exact, epsilon + 1e-12);
+            assert_eq!(place.json("r.json")["devices"][0]["precision"], precision);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_adapters_still_computes_and_names_what_it_has() {
+    let place = Place::new();
+    let none = [("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")];
+
+    let list = place.kolmo_with("devices --format json", &none);
+    let list: Vec<Value> = serde_json::from_str(&list.stdout).unwrap();
+    assert!(!list.iter().any(|d| d["device"].as_str().unwrap().starts_with("wgpu")), "{list:?}");
+    assert_eq!(place.kolmo_with("transient tandem:5 --time 1", &none).code, 0);
+    for device in ["wgpu:0", "wgpu:7", "wgpu:all", "cuda:99"] {
+        let run = place.kolmo_with(&format!("transient tandem:5 --time 1 --device {device}"), &none);
+        assert_eq!((run.code, &run.stdout[..]), (2, ""), "{device}");
+        assert!(run.stderr.contains(device) && run.stderr.contains("cpu"), "{}", run.stderr);
+    }
+}
+
+// Bench, help.
+
+#[test]
+fn bench_reports_a_json_line_a_case() {
+    let place = Place::new();
+    let wanted = [
+        "bench",
+        "case",
+        "device",
+        "backend",
+        "precision",
+        "n",
+        "nnz",
+        "format",
+        "lanes",
+        "bytes",
+        "bytes_moved",
+        "seconds",
+        "gb_per_s",
+        "copy_gb_per_s",
+        "relative_error",
+        "repetitions",
+    ];
+    for (line, count) in [("spmv tandem:15", 2), ("transient tandem:15 --time 1", 1)] {
+        let run = place.kolmo(&format!("bench {line} --device cpu --repeat 2 --report r.jsonl"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(run.stdout.contains("tandem:15") && run.stdout.contains("median"), "{}", run.stdout);
+
+        let text = place.text("r.jsonl");
+        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("one object")).collect();
+        assert_eq!(lines.len(), count, "{text}");
+        for line in &lines {
+            has(line, &wanted);
+            assert_eq!(keys(&line["seconds"]), ["median", "min"]);
+            // C = 15: arrivals (2C − 1)(C + 1), first queue 2C² + C(C + 1), second C(2C + 1), diagonal n.
+            let nnz = 29 * 16 + 2 * 225 + 15 * 16 + 15 * 31 + 496;
+            assert_eq!((&line["n"], &line["nnz"]), (&Value::from(496), &Value::from(nnz)));
+        }
+        if count == 2 {
+            let accumulate: Vec<_> = lines.iter().map(|l| l["accumulate"].as_bool()).collect();
+            assert!(accumulate.contains(&Some(true)) && accumulate.contains(&Some(false)), "{text}");
+        }
+    }
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    let place = Place::new();
+    let version = place.kolmo("--version");
+    assert_eq!((version.code, &version.stdout[..]), (0, concat!("kolmo ", env!("CARGO_PKG_VERSION"), "\n")));
+    for line in ["--help", "transient --help", "devices --help", "generate --help", "bench spmv --help"] {
+        let run = place.kolmo(line);
+        assert_eq!((run.code, &run.stderr[..]), (0, ""), "{line}");
+        assert!(run.stdout.contains("Usage: kolmo"), "{}", run.stdout);
+    }
+}

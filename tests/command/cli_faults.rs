@@ -1,0 +1,590 @@
+//! Devices, files and disks that fail at a chosen moment, under every command: exit 2, a message that names what
+//! failed, no panic, and nothing left in the directory that is not whole.
+//!
+//! Devices fail on request in builds with debug assertions (`src/lane/fault.rs`).
+#![cfg(all(unix, debug_assertions))]
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::devices::skip;
+use crate::support::{Place, Run, THREE, THREE_DRN, THREE_GENERATOR, binary, gzip, three_umb};
+
+/// Every command that computes on lanes, with the files that it writes.
+const COMMANDS: [(&str, &str); 17] = [
+    ("transient", "transient tandem:8 --time 1,2 -o p.npy --report r.json"),
+    (
+        "transient, checkpoint",
+        "transient tandem:8 --time 1 -o p.csv --checkpoint c --checkpoint-every 0 --resume",
+    ),
+    ("transient, steady state", "transient tandem:6 --time inf -o p.txt --report r.json"),
+    ("transient, intervals", "transient tandem:8 --time 1 --method subdivided -o p.npy --report r.json"),
+    ("transient, two lanes", "transient wlan:2,2 --time 1 --device cpu,cpu -o p.npy --report r.json"),
+    ("walk", "walk poisson2d:6,0.8 --component 0-3 --chains 4096 -o x.csv --report r.json"),
+    ("walk, lazy", "walk poisson2d:6,0.8 --component 2 --chains 4096 --lazy -o x.csv --report r.json"),
+    ("tridiagonal", "tridiagonal random:3000 -o x.npy --report r.json"),
+    ("tridiagonal, blocks", "tridiagonal random:3000 --block 10 --lanes 2 -o x.csv --report r.json"),
+    ("tune", "tune --max-size 7500 --max-lanes 2 --repeat 1 --report r.json"),
+    ("bench spmv", "bench spmv tandem:8 --repeat 1 --report r.json"),
+    ("bench transient", "bench transient tandem:8 --time 1 --repeat 1 --report r.json"),
+    ("bench walk", "bench walk poisson2d:6,0.8 --repeat 1 --report r.json"),
+    ("bench tridiagonal", "bench tridiagonal random:3000 --repeat 1 --report r.json"),
+    ("bench transfer", "bench transfer --size 64KiB --repeat 1 --report r.json"),
+    ("bench seed-table", "bench seed-table --sizes 1 --times 0.5 --report r.json"),
+    (
+        "bench compare",
+        "bench compare --size tiny --only step,transfer --repeat 1 --memory-limit 100MiB --report r.json --html x.html",
+    ),
+];
+
+/// The line on the CPU, unless it names devices.
+fn on(line: &str, device: &str) -> String {
+    if line.contains("--device") { line.to_owned() } else { format!("{line} --device {device}") }
+}
+
+/// What lies in the directory but for complete checkpoints and an empty folder of settings.
+fn left(place: &Place) -> Vec<String> {
+    let mut names = place.names();
+    names.retain(|name| {
+        if name == "c" {
+            let bytes = place.get("c");
+            kolmo::transient::checkpoint::inspect("c".as_ref(), &bytes).expect("a checkpoint is whole");
+            return false;
+        }
+        name != "settings" || std::fs::read_dir(place.path().join(name)).unwrap().count() > 0
+    });
+    names
+}
+
+/// Lets the K-th event fail for growing K until nothing fails any more, for what measures for seconds a few times.
+/// Returns failures, and runs.
+fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
+    let (mut at, mut failures, mut runs, mut fine) = (1u64, 0, 0, 0);
+    let measures = line.starts_with("bench") || line.starts_with("tune");
+    let most = if measures { 3 } else { 40 };
+    while fine < 2 && runs < most {
+        let place = Place::new();
+        let fault = format!("{kind}:{at}");
+        let run = place.kolmo_with(line, &[("KOLMO_FAULT", &fault), ("KOLMO_CONFIG_DIR", "settings")]);
+        runs += 1;
+        match run.code {
+            2 => {
+                let said = run.stderr.lines().rfind(|l| l.starts_with("error: ")).unwrap_or_default();
+                assert!(
+                    said.contains("KOLMO_FAULT") && said.contains(names),
+                    "{fault}: {line}\n{}",
+                    run.stderr
+                );
+                assert!(left(&place).is_empty(), "{fault}: {line} leaves {:?}", place.names());
+                failures += 1;
+                fine = 0;
+            }
+            // Not reached, or made good.
+            0 | 1 => {
+                let written: Vec<&str> = ["p.npy", "p.csv", "p.txt", "x.npy", "x.csv", "x.html", "r.json"]
+                    .into_iter()
+                    .filter(|name| line.contains(name))
+                    .collect();
+                let mut left = left(&place);
+                left.retain(|name| name != "settings");
+                left.sort_by_key(|name| name.starts_with('r'));
+                assert_eq!(left, written, "{fault}: {line}");
+                fine += 1;
+            }
+            code => panic!("{fault}: {line} ends with {code}\n{}", run.stderr),
+        }
+        at = (at as f64 * if measures { 4.0 } else { growth }) as u64 + 1;
+    }
+    (failures, runs)
+}
+
+fn every_command(kind: &str) {
+    for (name, line) in COMMANDS {
+        let (failures, runs) = events(kind, &on(line, "cpu"), "CPU", 2.0);
+        assert!(failures > 0, "{name} has no {kind}");
+        println!("{kind}: {name}: {failures} failures in {runs} runs");
+    }
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn an_allocation_that_fails() {
+    every_command("allocation");
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn a_device_lost_in_a_step() {
+    every_command("launch");
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn a_device_lost_in_a_copy() {
+    every_command("copy");
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn the_same_on_a_wgpu_device() {
+    let place = Place::new();
+    let there = place.kolmo("transient tandem:3 --time 1 --device wgpu:0 --top 1");
+    if there.code != 0 {
+        return skip("wgpu:0", there.stderr);
+    }
+    for place in [0, 5, 7] {
+        let (name, line) = COMMANDS[place];
+        for kind in ["allocation", "launch", "copy"] {
+            let (failures, runs) = events(kind, &on(line, "wgpu:0"), "", 6.0);
+            assert!(failures > 0, "{name} has no {kind}");
+            println!("wgpu, {kind}: {name}: {failures} failures in {runs} runs");
+        }
+    }
+}
+
+/// Runs `kolmo` from a shell that says `before` first.
+fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
+    let output = Command::new("sh")
+        .args(["-c", &format!("{before}; exec \"$0\" {line}")])
+        .arg(binary())
+        .env("KOLMO_CONFIG_DIR", "settings")
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .output()
+        .expect("a shell starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let run = Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    };
+    assert!(!run.stderr.contains("panicked"), "kolmo {line}\n{}", run.stderr);
+    run
+}
+
+/// Lines with one output each, so that each is the one that fails.
+const OUTPUTS: [(&str, &str); 22] = [
+    ("transient tandem:25 --time 1", "-o p.npy"),
+    ("transient tandem:25 --time 1", "-o p.csv"),
+    ("transient tandem:25 --time 1", "-o p.txt"),
+    ("transient tandem:25 --time 1 --top 900", "-o p.csv"),
+    ("transient tandem:25 --time 1 --top 1", "--report r.json"),
+    ("walk poisson2d:6,0.8 --component 0-35 --chains 4096", "-o x.csv"),
+    ("walk poisson2d:6,0.8 --component 0 --chains 4096", "--report r.json"),
+    ("tridiagonal random:3000", "-o x.npy"),
+    ("tridiagonal random:3000", "-o x.csv"),
+    ("tridiagonal random:3000", "-o x.txt"),
+    ("tridiagonal random:3000", "--report r.json"),
+    ("bench transfer --size 64KiB --repeat 1", "--report r.json"),
+    ("generate tandem:25", "-o m.tra"),
+    ("generate tandem:25", "-o m.mtx"),
+    ("generate tandem:25", "-o m.npz"),
+    ("generate random:3000", "-o m.csv"),
+    ("generate poisson2d:20,0.9", "-o a.mtx"),
+    ("generate poisson2d:40,0.9 -o a.npz", "--rhs b.npy"),
+    ("bench seed-table --sizes 1 --times 0.5", "--report r.json"),
+    ("bench compare --from lines.json", "--html x.html"),
+    ("bench compare --from lines.json", "--report r.json"),
+    ("completions bash", "-o c.sh"),
+];
+
+/// A line of `bench compare`.
+const LINE: &str =
+    r#"{"bench":"spmv","case":"tandem:8","spec":"cpu","part":"step","seconds":{"min":1.0,"median":2.0}}"#;
+
+/// A directory with what some lines of [`OUTPUTS`] read.
+fn with_lines() -> Place {
+    let place = Place::new();
+    place.put("lines.json", format!("{LINE}\n").repeat(30));
+    place
+}
+
+/// The line on the CPU, if its command computes on devices.
+fn on_cpu(line: &str) -> String {
+    let computes = !["generate", "completions", "bench compare --from", "manual", "devices", "tune --show"]
+        .iter()
+        .any(|other| line.starts_with(other));
+    if computes { on(line, "cpu") } else { line.to_owned() }
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn a_disk_that_is_full() {
+    for (line, output) in OUTPUTS {
+        let line = on_cpu(line);
+        let name = output.split(' ').next_back().expect("a name");
+        // Files can have that many blocks of 512 bytes; a signal that would say so is not wanted.
+        for blocks in [0, 4] {
+            let place = with_lines();
+            let before = format!("trap '' XFSZ; ulimit -f {blocks}");
+            let run = shell(&place, &before, &format!("{line} {output}"), Stdio::piped());
+
+            let small = blocks > 0 && (output.contains("report") || line.starts_with("walk"));
+            if run.code != 2 && small {
+                continue;
+            }
+            assert_eq!(run.code, 2, "{blocks}: {line} {output}\n{}", run.stderr);
+            let said = run.stderr.lines().rfind(|l| l.starts_with("error: ")).unwrap_or_default();
+            let files = ["the output", name, "a.npz"];
+            assert!(files.iter().any(|name| said.contains(name)), "{line} {output}: {}", run.stderr);
+            assert!(said.contains("too large"), "{line} {output}: {}", run.stderr);
+            assert_eq!(left(&place), ["lines.json"], "{line} {output}");
+        }
+        // The device that is always full.
+        if !output.ends_with("npz") {
+            let place = with_lines();
+            std::os::unix::fs::symlink("/dev/full", place.path().join(name)).expect("a link");
+            let run = place.kolmo(&format!("{line} {output}"));
+            assert_eq!(run.code, 2, "{line} {output}\n{}", run.stderr);
+            assert!(run.stderr.contains("No space left"), "{line} {output}: {}", run.stderr);
+            let mut names = [name, "lines.json"];
+            names.sort_unstable();
+            assert_eq!(place.names(), names, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_has_no_room_for_all_manual_pages() {
+    for blocks in [0, 4] {
+        let place = Place::new();
+        std::fs::create_dir(place.path().join("pages")).expect("a folder");
+
+        let run = shell(&place, &format!("trap '' XFSZ; ulimit -f {blocks}"), "manual pages", Stdio::piped());
+
+        assert_eq!(run.code, 2, "{blocks}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("error: pages/kolmo") && run.stderr.contains("too large"),
+            "{}",
+            run.stderr
+        );
+        assert_eq!(std::fs::read_dir(place.path().join("pages")).expect("a folder").count(), 0);
+    }
+}
+
+/// Runs `line` in a file system of `size` bytes, in a namespace of its own. None where such things are not allowed.
+/// Standard output is what lies there afterwards.
+#[cfg(target_os = "linux")]
+fn in_small_file_system(place: &Place, options: &str, line: &str) -> Option<Run> {
+    std::fs::create_dir(place.path().join("disk")).expect("a folder");
+    // 77: no file system, which kolmo says of nothing.
+    let script = format!(
+        "mount -t tmpfs -o {options} tmpfs disk || exit 77; cp lines.json disk; cd disk || exit 77; \"$0\" {line} >&2; \
+         code=$?; ls -A; exit $code"
+    );
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .arg(binary())
+        .env("KOLMO_CONFIG_DIR", "settings")
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) if output.status.code().is_some_and(|code| code != 77 && code != 1) => output,
+        Ok(output) => {
+            skip("file systems of one's own", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Err(e) => {
+            skip("file systems of one's own", format!("unshare: {e}"));
+            return None;
+        }
+    };
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    let run = Run {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    };
+    assert!(!run.stderr.contains("panicked"), "kolmo {line}\n{}", run.stderr);
+    Some(run)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn a_file_system_that_fills_up() {
+    // Two pages, of which one holds the input; then no place for one more file: the folder and two others are there.
+    for options in ["size=8k", "size=1m,nr_inodes=2"] {
+        for (line, output) in OUTPUTS {
+            let line = on_cpu(line);
+            // These fit, or measure long.
+            if output.contains("report") && options.starts_with("size=8k") || line.starts_with("bench seed") {
+                continue;
+            }
+            let place = with_lines();
+            let Some(run) = in_small_file_system(&place, options, &format!("{line} {output}")) else {
+                return;
+            };
+            if run.code != 2 && line.starts_with("walk") {
+                continue;
+            }
+            assert_eq!(run.code, 2, "{options}: {line} {output}\n{}", run.stderr);
+            assert!(run.stderr.contains("No space left"), "{options}: {line} {output}\n{}", run.stderr);
+            assert_eq!(run.stdout, "lines.json\n", "{options}: {line} {output}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_on_a_full_disk_costs_a_warning_and_nothing_else() {
+    let place = Place::new();
+    let line = "transient tandem:25 --time 1 --device cpu --checkpoint c --checkpoint-every 0 --top 3";
+
+    let run = shell(&place, "trap '' XFSZ; ulimit -f 0", line, Stdio::piped());
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("warning: no checkpoint written: c: ").count(), 1, "{}", run.stderr);
+    assert_eq!(run.stdout, place.kolmo("transient tandem:25 --time 1 --device cpu --top 3").stdout);
+    assert!(place.names().is_empty(), "{:?}", place.names());
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn measurements_that_find_no_room_leave_those_before_them() {
+    let place = Place::new();
+    let line = "tune --device cpu --max-size 7500 --max-lanes 1 --repeat 1 --memory-limit 64MiB --quiet";
+    let first = place.kolmo_with(line, &[("KOLMO_CONFIG_DIR", "settings")]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    let stored = || -> Vec<(std::path::PathBuf, Vec<u8>)> {
+        let entries = std::fs::read_dir(place.path().join("settings")).expect("a folder");
+        let path = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").path();
+        entries.map(path).map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
+    };
+    let before = stored();
+    assert_eq!(before.len(), 1);
+
+    let run = shell(&place, "trap '' XFSZ; ulimit -f 0", line, Stdio::piped());
+
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(
+        run.stderr.contains("error: settings/lanes-cpu") && run.stderr.contains("too large"),
+        "{}",
+        run.stderr
+    );
+    assert!(stored() == before, "other measurements, or none");
+}
+
+#[test]
+fn a_stdout_that_is_full() {
+    let lines = [
+        "transient tandem:25 --time 1 --device cpu",
+        "transient tandem:25 --time 1 --device cpu --top 3",
+        "walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu",
+        "tridiagonal random:3000 --device cpu",
+        "bench transfer --size 64KiB --repeat 1 --device cpu",
+        "bench seed-table --sizes 1 --times 0.5 --device cpu",
+        "bench compare --from lines.json",
+        "devices",
+        "devices --format json",
+        "completions zsh",
+        "tune --show",
+        "--help",
+        "help walk",
+        "--version",
+    ];
+    for line in lines {
+        let place = with_lines();
+        if line == "tune --show" {
+            std::fs::create_dir(place.path().join("settings")).expect("a folder");
+            place.put("settings/lanes-cpu.json", "{");
+        }
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("this system has one");
+        let run = shell(&place, ":", line, full.into());
+        assert_eq!(run.code, 2, "{line}\n{}", run.stderr);
+        assert!(run.stderr.contains("stdout: No space left"), "{line}\n{}", run.stderr);
+    }
+}
+
+#[test]
+fn messages_that_nobody_can_read_change_nothing() {
+    for (line, code) in [
+        ("transient tandem:25 --time 1 --device cpu --top 3", 0),
+        ("walk poisson2d:6,0.8 --component 0 --chains 4096 --device cpu", 0),
+        ("tridiagonal random:3000 --device cpu -o x.txt", 0),
+        ("generate tandem:5 -o m.tra", 0),
+        ("transient none.tra --time 1", 2),
+        ("transient --nonsense", 2),
+        ("no-command", 2),
+    ] {
+        let (heard, unheard) = (Place::new(), Place::new());
+
+        let wanted = heard.kolmo(line);
+        let run = shell(&unheard, "exec 2>/dev/full", line, Stdio::piped());
+
+        assert_eq!((wanted.code, run.code), (code, code), "{line}\n{}", wanted.stderr);
+        assert_eq!(run.stdout, wanted.stdout, "{line}");
+        assert_eq!(unheard.names(), heard.names(), "{line}");
+    }
+}
+
+/// Every format, and a command that reads it, with `FILE` where its name goes.
+fn inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let place = Place::new();
+    for line in [
+        "tandem:5 -o m.npz",
+        "random:40 -o s.npz",
+        "random:40 -o s.csv",
+        "poisson2d:5,0.8 -o a.mtx --rhs b.npy",
+    ] {
+        assert_eq!(place.kolmo(&format!("generate {line}")).code, 0, "{line}");
+    }
+    place.transient("tandem:2 --time 1 -o i.npy");
+    place.transient("tandem:2 --time 1 -o i.txt");
+    let transient = "transient FILE --time 1 --device cpu";
+    let npz = Place::new();
+    assert_eq!(npz.kolmo("generate poisson2d:5,0.8 -o a.npz").code, 0);
+    let tridiagonal = "tridiagonal FILE --device cpu";
+    vec![
+        ("m.tra", THREE.into(), transient),
+        ("m.tra.gz", gzip(THREE), transient),
+        ("m.drn", THREE_DRN.into(), transient),
+        ("m.mtx", THREE_GENERATOR.into(), transient),
+        ("m.umb", three_umb(), transient),
+        ("m.npz", place.get("m.npz"), transient),
+        ("s.npz", place.get("s.npz"), tridiagonal),
+        ("s.csv", place.get("s.csv"), tridiagonal),
+        ("a.mtx", place.get("a.mtx"), "walk FILE --component 3 --chains 4096 --device cpu"),
+        (
+            "b.npy",
+            place.get("b.npy"),
+            "walk poisson2d:5,0.8 -b FILE --component 3 --chains 4096 --device cpu",
+        ),
+        ("m.drn.gz", gzip(THREE_DRN), transient),
+        ("m.mtx.gz", gzip(THREE_GENERATOR), transient),
+        ("a.npz", npz.get("a.npz"), "walk FILE --component 3 --chains 4096 --device cpu"),
+        ("b.npy", place.get("b.npy"), "tridiagonal toeplitz:25,-1,4,-1 -b FILE --device cpu"),
+        ("i.npy", place.get("i.npy"), "transient tandem:2 --initial FILE --time 1 --device cpu"),
+        ("i.txt", place.get("i.txt"), "transient tandem:2 --initial FILE --time 1 --device cpu"),
+        ("m.lab", b"0=\"init\" 1=\"deadlock\" 2=\"down\"\n0: 0\n2: 2\n".into(), {
+            "transient tandem:2 --labels FILE --label down --time 1 --device cpu"
+        }),
+        ("m.srew", b"# Reward structure \"cost\"\n# State rewards\n15 2\n0 2\n1 1\n".into(), {
+            "transient tandem:2 --rewards FILE --time 1 --device cpu"
+        }),
+        ("l.json", format!("{LINE}\n{LINE}\n").into(), "bench compare --from FILE"),
+    ]
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn files_that_end_too_early() {
+    for (name, bytes, line) in inputs() {
+        let line = line.replace("FILE", name);
+        let whole = Place::new();
+        whole.put(name, &bytes);
+        assert_eq!(whole.kolmo(&line).code, 0, "{line}");
+        let mut refused = 0;
+        // The last bytes of some formats say nothing: a line's end, a tar's zeros.
+        let last = if name.ends_with("umb") { bytes.len() - 1024 } else { bytes.len() - 3 };
+        for end in (0..8).map(|k| k * last / 7) {
+            let place = Place::new();
+            place.put(name, &bytes[..end]);
+            let run = place.kolmo(&line);
+            // A number that lost digits is a number, and a state without transitions one that is never left.
+            let state =
+                bytes[..end].rsplit(|&b| b == b'\n').next().is_some_and(|line| line.starts_with(b"state"));
+            // Tables tell no length.
+            let table = ["csv", "lab", "srew", "json"].iter().any(|format| name.ends_with(format));
+            let whole = state || table || (end == last && !name.contains("npz"));
+            assert!(run.code == 2 || whole, "{line} of {end} bytes: {}", run.stderr);
+            if run.code == 2 {
+                // Fewer labels are a file, too.
+                let named = run.stderr.contains(name) || run.stderr.contains("no label 'down'");
+                assert!(named, "{line} of {end} bytes: {}", run.stderr);
+                refused += 1;
+            }
+            assert_eq!(place.names(), [name]);
+        }
+        println!("truncated: {name}: {refused} of 8 refused");
+    }
+}
+
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn reads_that_return_a_few_bytes_at_a_time() {
+    for (name, bytes, line) in inputs() {
+        let line = line.replace("FILE", name);
+        let whole = Place::new();
+        whole.put(name, &bytes);
+        let wanted = whole.kolmo(&line);
+        let place = Place::new();
+        let pipe = place.path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("a command").success());
+        let run = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut pipe = OpenOptions::new().write(true).open(&pipe).expect("a reader opens the pipe");
+                for piece in bytes.chunks(61) {
+                    // A reader that needs a file that can be sought goes away.
+                    if pipe.write_all(piece).is_err() {
+                        break;
+                    }
+                    // Slower than the reader, which finds one piece at a time then.
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+            });
+            place.kolmo(&line)
+        });
+        if name.ends_with("npz") || name.ends_with("npy") {
+            assert!(run.code == 2 || run.stdout == wanted.stdout, "{line}\n{}", run.stderr);
+            assert!(run.code != 2 || run.stderr.contains(name), "{line}\n{}", run.stderr);
+        } else {
+            assert_eq!((run.code, &run.stdout), (wanted.code, &wanted.stdout), "{line}\n{}", run.stderr);
+        }
+    }
+}
+
+/// As [`reads_that_return_a_few_bytes_at_a_time`], of half a file: what a pipe says whose writer died.
+#[test]
+#[ignore = "slow: runs every command again and again"]
+fn pipes_that_end_too_early() {
+    let mut refused = 0;
+    for (name, bytes, line) in inputs() {
+        let line = line.replace("FILE", name);
+        let half = &bytes[..bytes.len() / 2];
+        let file = Place::new();
+        file.put(name, half);
+        let wanted = file.kolmo(&line);
+        let place = Place::new();
+        let pipe = place.path().join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("a command").success());
+        let run = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut pipe = OpenOptions::new().write(true).open(&pipe).expect("a reader opens the pipe");
+                // A reader that needs a file that can be sought goes away.
+                let _ = pipe.write_all(half);
+            });
+            place.kolmo(&line)
+        });
+        if name.ends_with("npz") || name.ends_with("npy") {
+            assert_eq!(run.code, 2, "{line}\n{}", run.stderr);
+        } else {
+            assert_eq!((run.code, &run.stdout), (wanted.code, &wanted.stdout), "{line}\n{}", run.stderr);
+        }
+        assert!(run.code != 2 || run.stderr.contains(name), "{line}\n{}", run.stderr);
+        assert_eq!(place.names(), [name], "{line}");
+        refused += u32::from(run.code == 2);
+    }
+    println!("pipes that end early: {refused} refused");
+    assert!(refused >= 12, "{refused}");
+}
+
+/// What another process's memory says where none is mapped: an error of the device, in the middle of a file.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_that_cannot_be_read() {
+    for (name, _, line) in inputs() {
+        let place = Place::new();
+        std::os::unix::fs::symlink("/proc/self/mem", place.path().join(name)).expect("a link");
+
+        let run = place.kolmo(&line.replace("FILE", name));
+
+        assert_eq!(run.code, 2, "{line}\n{}", run.stderr);
+        let said = run.stderr.lines().rfind(|l| l.starts_with("error: ")).unwrap_or_default();
+        assert!(said.contains(name), "{line}\n{}", run.stderr);
+        assert_eq!(place.names(), [name], "{line}");
+    }
+}

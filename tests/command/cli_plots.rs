@@ -1,0 +1,208 @@
+//! `--plot`, `--dry-run`, `completions` and `manual`.
+
+use crate::support::{Place, TWO};
+use roxmltree::Document;
+
+/// Texts of a picture, and the centres of its circles by colour.
+struct Picture {
+    texts: Vec<String>,
+    circles: Vec<(String, f64, f64)>,
+}
+
+fn picture(place: &Place, name: &str) -> Picture {
+    let svg = place.text(name);
+    let document = Document::parse(&svg).expect("well-formed");
+    assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+    let all = |tag: &'static str| {
+        let found = document.descendants().filter(move |n| n.tag_name().name() == tag);
+        found.collect::<Vec<_>>()
+    };
+    let texts = all("text").iter().map(|t| t.text().unwrap_or("").trim().to_owned()).collect();
+    let circle = |c: &roxmltree::Node<'_, '_>| {
+        let number = |name| c.attribute(name).and_then(|v| v.parse().ok()).expect("a number");
+        (c.attribute("fill").unwrap_or("").to_owned(), number("cx"), number("cy"))
+    };
+    Picture { texts, circles: all("circle").iter().map(circle).collect() }
+}
+
+#[test]
+fn labels_are_drawn_over_all_finite_times() {
+    let place = Place::new();
+    place.put("two.tra", TWO).put("two.lab", "0=\"init\" 1=\"down\"\n0: 0\n1: 1\n");
+
+    let run = place.transient("two.tra --time inf,0,0.1,0.2,0.4 --label down --label init --plot p.svg");
+
+    assert_eq!(run.rows().len(), 11);
+    let Picture { texts, circles } = picture(&place, "p.svg");
+    for text in ["down", "init", "time", "probability", "two.tra: labels"] {
+        assert!(texts.iter().any(|t| t == text), "{text} is not in {texts:?}");
+    }
+    // Four times each; where one is high the other is low, and the heights are those of 3/5 (1 − e^{−5t}).
+    let of = |color: &str| circles.iter().filter(|c| c.0 == color).collect::<Vec<_>>();
+    let (down, init) = (of("#0072B2"), of("#D55E00"));
+    assert_eq!((down.len(), init.len()), (4, 4));
+    let (low, high) = (down[0].2, init[0].2);
+    for (t, mark) in [0.0, 0.1, 0.2, 0.4].iter().zip(&down) {
+        let exact = 0.6 * (1.0 - (-5.0f64 * t).exp());
+        // A picture has whole coordinates.
+        assert!((mark.2 - (low + exact * (high - low))).abs() <= 1.5, "{t}: {mark:?}");
+    }
+}
+
+#[test]
+fn without_names_the_most_likely_states_are_drawn() {
+    let place = Place::new();
+
+    place.transient("birth-death:50,1,2 --times 0:0.5:3 --plot p.svg -o p.npy");
+
+    let Picture { texts, circles } = picture(&place, "p.svg");
+    assert!(texts.iter().any(|t| t == "birth-death:50,1,2: the most likely states"), "{texts:?}");
+    for state in 0..5 {
+        assert!(texts.iter().any(|t| *t == format!("state {state}")), "{texts:?}");
+    }
+    assert_eq!(circles.len(), 5 * 7);
+}
+
+#[test]
+fn what_cannot_be_drawn_is_refused_before_the_work() {
+    let place = Place::new();
+    for (line, words) in [
+        ("birth-death:9,1,2 --time 1 --plot p.svg", "1 finite times"),
+        ("birth-death:9,1,2 --times 0:1:2 --plot p.png", "'.png' is no format of charts; use .svg"),
+        ("birth-death:9,1,2 --times 0:1:2 --states 0-8 --plot p.svg", "at most 7 lines"),
+        ("birth-death:9,1,2 --times 0:1:2 --top 8 --plot p.svg", "at most 7 lines"),
+        ("birth-death:1000000,1,2 --times 0:1:999 --plot p.svg", "name states or labels"),
+        ("birth-death:9,1,2 --times 0:1:2 --plot missing/p.svg", "does not exist"),
+    ] {
+        let run = place.kolmo(&format!("transient {line} --device cpu"));
+
+        assert_eq!(run.code, 2, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains(words), "{line}: {}", run.stderr);
+    }
+    assert!(place.names().is_empty());
+}
+
+#[test]
+fn walks_draw_a_half_width_for_every_round() {
+    let place = Place::new();
+
+    let run = place.kolmo(
+        "walk random-dominant:500,8,0.8,positive --component 3,7 --epsilon 1e-3 --sweeps 0 --device cpu --plot w.svg \
+         --report r.json",
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = place.json("r.json");
+    let rounds = report["rounds"].as_array().expect("rounds");
+    assert!(rounds.len() > 2, "{rounds:?}");
+    for component in report["components"].as_array().expect("components") {
+        let own: Vec<_> = rounds.iter().filter(|r| r["component"] == component["component"]).collect();
+        // The last round is the answer, and each has more chains than the one before.
+        assert_eq!(own.last(), Some(&component));
+        assert!(own.windows(2).all(|w| w[0]["chains"].as_u64() < w[1]["chains"].as_u64()));
+    }
+    let Picture { texts, circles } = picture(&place, "w.svg");
+    assert_eq!(circles.len(), rounds.len());
+    for text in ["x_3", "x_7", "chains", "half-width"] {
+        assert!(texts.iter().any(|t| t == text), "{text} is not in {texts:?}");
+    }
+}
+
+#[test]
+fn tune_draws_one_device() {
+    let place = Place::new();
+    let folder = place.path().join("settings");
+    let environment = [("KOLMO_CONFIG_DIR", folder.to_str().expect("UTF-8"))];
+
+    let run = place.kolmo_with(
+        "tune --device cpu --max-size 10000 --max-lanes 2 --repeat 1 --plot t.svg -q",
+        &environment,
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let Picture { texts, circles } = picture(&place, "t.svg");
+    assert!(texts.iter().any(|t| t == "2 lanes") && circles.len() >= 5, "{texts:?}");
+    let two = place.kolmo_with("tune --device cpu,cpu --plot u.svg", &environment);
+    assert_eq!(two.code, 2);
+    assert!(two.stderr.contains("draws one device"), "{}", two.stderr);
+}
+
+#[test]
+fn dry_runs_of_walk_and_tridiagonal_say_memory_and_time_and_leave_no_answer() {
+    let place = Place::new();
+    for (line, keys) in [
+        (
+            "walk random-dominant:2000,8,0.9,positive --component 1,2 --epsilon 1e-3",
+            &["chains", "length", "steps_per_s", "epsilon", "norm"][..],
+        ),
+        ("tridiagonal random:5000", &["lanes", "batch"][..]),
+    ] {
+        let run = place.kolmo(&format!("{line} --device cpu --dry-run -o x.csv --report r.json"));
+
+        assert_eq!(run.code, 0, "{line}: {}", run.stderr);
+        assert!(run.stdout.is_empty(), "{}", run.stdout);
+        for word in ["memory", "pilot", "time"] {
+            assert!(run.stderr.contains(word), "{line}: {}", run.stderr);
+        }
+        let report = place.json("r.json");
+        assert_eq!(report["dry_run"], true);
+        for key in keys {
+            assert!(report.get(key).is_some(), "{line}: no {key} in {report:#}");
+        }
+        let (needed, total) = (&report["memory"][0]["needed"], &report["seconds"]["total"]);
+        assert!(needed.as_u64() > Some(0) && total.as_f64() > Some(0.0), "{report:#}");
+        assert_eq!(place.names(), ["r.json"]);
+    }
+}
+
+#[test]
+fn a_dry_run_counts_what_a_tridiagonal_system_takes() {
+    let place = Place::new();
+
+    let dry = place.kolmo("tridiagonal random:40000 --device cpu --dry-run --report dry.json");
+    let real = place.kolmo("tridiagonal random:40000 --device cpu --report real.json -o x.npy");
+
+    assert_eq!((dry.code, real.code), (0, 0), "{}{}", dry.stderr, real.stderr);
+    // The pilot is the whole here: what it took is what it takes.
+    let needed = place.json("dry.json")["memory"][0]["needed"].as_u64().expect("bytes");
+    assert!(needed >= 40_000 * 5 * 8, "{needed} bytes for five arrays");
+}
+
+#[test]
+fn shells_get_their_completions() {
+    let place = Place::new();
+    for (shell, words, option) in [
+        ("bash", "complete", "--epsilon"),
+        ("zsh", "#compdef kolmo", "--epsilon"),
+        ("fish", "complete -c kolmo", "-l epsilon"),
+    ] {
+        let run = place.kolmo(&format!("completions {shell}"));
+
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        for word in [words, "tridiagonal", option] {
+            assert!(run.stdout.contains(word), "{shell} has no {word}");
+        }
+    }
+    let unknown = place.kolmo("completions tcsh");
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.stderr.contains("[possible values: bash"), "{}", unknown.stderr);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("man")).expect("a folder");
+
+    let run = place.kolmo("manual man");
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for page in
+        ["kolmo", "kolmo-transient", "kolmo-walk", "kolmo-tridiagonal", "kolmo-bench", "kolmo-bench-compare"]
+    {
+        let text = place.text(&format!("man/{page}.1"));
+        assert!(text.contains(&format!(".TH {page} 1")) && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    let missing = place.kolmo("manual nowhere");
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("nowhere: there is no such folder"), "{}", missing.stderr);
+}

@@ -1,0 +1,217 @@
+//! `kolmo walk` and the systems that `kolmo generate` writes, as a user meets them.
+
+use crate::support::{Place, Run, number};
+
+/// 4 x + y = 6, x + 3 y = 7 in the shifted identity's company: x = (1, 2, 5).
+const SYSTEM: &str =
+    "%%MatrixMarket matrix coordinate real general\n3 3 5\n1 1 4\n1 2 1\n2 1 1\n2 2 3\n3 3 0.5\n";
+const X: [f64; 3] = [1.0, 2.0, 5.0];
+
+fn walk(place: &Place, line: &str) -> Run {
+    place.kolmo(&format!("walk {line} --device cpu"))
+}
+
+/// Asserts that the command ended with this code and that every interval holds the component.
+#[track_caller]
+fn holds(run: &Run, code: i32, x: impl Fn(usize) -> f64) {
+    assert_eq!(run.code, code, "{}", run.stderr);
+    assert_eq!(run.rows()[0], ["component", "estimate", "half_width", "chains", "length"]);
+    for row in &run.rows()[1..] {
+        let m: usize = row[0].parse().expect("a component");
+        let (estimate, half_width) = (number(row[1]), number(row[2]));
+        assert!(
+            (estimate - x(m)).abs() <= half_width,
+            "x_{m} = {} is not in {estimate} ± {half_width}",
+            x(m)
+        );
+    }
+}
+
+/// Asserts that `kolmo` refuses the line with these parts of a message, and leaves the directory as it was.
+#[track_caller]
+fn refuses(place: &Place, line: &str, parts: &[&str]) {
+    let before = place.names();
+    let run = place.kolmo(&format!("{line} -o out.csv --report out.json --device cpu"));
+    assert_eq!(run.code, 2, "kolmo {line}\n{}", run.stderr);
+    assert_eq!(run.stdout, "", "kolmo {line}");
+    for part in parts {
+        assert!(run.stderr.contains(part), "kolmo {line}\nshould say {part:?}:\n{}", run.stderr);
+    }
+    assert_eq!(place.names(), before, "kolmo {line}");
+}
+
+#[track_caller]
+fn refuses_matrix(entries: &str, parts: &[&str]) {
+    let place = Place::new();
+    place.put("a.mtx", format!("%%MatrixMarket matrix coordinate real general\n{entries}"));
+    refuses(&place, "walk a.mtx --component 0", parts);
+}
+
+#[test]
+fn right_hand_sides_come_in_three_formats() {
+    let place = Place::new();
+    place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n");
+    place.put("b.mtx", "%%MatrixMarket matrix array real general\n3 1\n6\n7\n2.5\n");
+    let mut npy =
+        b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }".to_vec();
+    npy.resize(79, b' ');
+    npy.push(b'\n');
+    npy.extend([6.0f64, 7.0, 2.5].iter().flat_map(|x| x.to_le_bytes()));
+    place.put("b.npy", npy);
+    for b in ["b.txt", "b.mtx", "b.npy"] {
+        let run = walk(&place, &format!("a.mtx -b {b} --component 2,0-1 --epsilon 1e-3 --confidence 0.999"));
+        holds(&run, 0, |m| X[m]);
+        assert_eq!(run.rows().iter().skip(1).map(|r| r[0]).collect::<Vec<_>>(), ["2", "0", "1"]);
+    }
+    // Ones by default: x = (2, 3, 22)/11 but for the last.
+    holds(&walk(&place, "a.mtx --component 0,1,2"), 0, |m| [2.0 / 11.0, 3.0 / 11.0, 2.0][m]);
+}
+
+#[test]
+fn several_right_hand_sides_are_told_apart() {
+    let place = Place::new();
+    place
+        .put("a.mtx", SYSTEM)
+        .put("b.mtx", "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n");
+    let run = walk(&place, "a.mtx -b b.mtx --component 1");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let rows = run.rows();
+    assert_eq!(rows[0], ["rhs", "component", "estimate", "half_width", "chains", "length"]);
+    for (k, row) in rows[1..].iter().enumerate() {
+        assert_eq!((row[0].to_owned(), row[1]), (k.to_string(), "1"));
+        assert!((number(row[2]) - 2.0 * (k + 1) as f64).abs() <= number(row[3]), "{row:?}");
+    }
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn the_report_has_the_parts_of_the_half_width() {
+    let place = Place::new();
+    place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n");
+    let run = walk(&place, "a.mtx -b b.txt --component 0,1 -o x.csv --report r.json --sweeps 0");
+    assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
+    assert_eq!(place.text("x.csv").lines().count(), 3);
+    let report = place.json("r.json");
+    assert_eq!((&report["command"], &report["status"]), (&"walk".into(), &"met".into()));
+    for key in ["norm", "components", "chains", "length", "sequence", "n", "nnz", "devices", "version"] {
+        assert!(!report[key].is_null(), "{key} in {report:#}");
+    }
+    for key in ["load", "build", "upload", "solve", "download", "total"] {
+        assert!(report["seconds"][key].is_f64(), "seconds {key} in {report:#}");
+    }
+    for c in report["components"].as_array().expect("components") {
+        let part = |key: &str| c["bound"][key].as_f64().unwrap_or_else(|| panic!("{key} in {c}"));
+        let sum = part("statistical") + part("truncation") + part("rounding");
+        let half_width = c["half_width"].as_f64().expect("a number");
+        assert!(
+            (sum - half_width).abs() <= 1e-15 && part("truncation") > 0.0 && part("rounding") > 0.0,
+            "{c}"
+        );
+    }
+    // L of rows 0 and 1 is 1/4 and 1/3.
+    assert!((report["norm"].as_f64().expect("a number") - 1.0 / 3.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
+    let place = Place::new();
+    let line =
+        "poisson2d:20,0.95 --component 210 --sweeps 0 --epsilon 1e-9 --max-chains 4096 --confidence 0.9999";
+    let run = walk(&place, line);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("NOT met") && number(run.rows()[1][2]) > 1e-9, "{}", run.stderr);
+    assert_eq!(run.rows()[1][3], "4096");
+    // Twice the sweeps need no chains to say it better.
+    let exact = walk(&place, "poisson2d:20,0.95 --component 210 --sweeps 500 --epsilon 1e-9");
+    assert_eq!(exact.code, 0, "{}", exact.stderr);
+    assert!((number(exact.rows()[1][1]) - number(run.rows()[1][1])).abs() <= number(run.rows()[1][2]) + 1e-9);
+}
+
+#[test]
+fn generated_systems_are_the_built_in_ones() {
+    let place = Place::new();
+    for spec in ["poisson3d:4,0.8", "random-dominant:60,5,0.7,signed"] {
+        let direct = walk(&place, &format!("{spec} --component 11 --seed 5"));
+        assert_eq!(direct.code, 0, "{}", direct.stderr);
+        for (a, b) in [("a.mtx", "b.txt"), ("a.npz", "b.npy")] {
+            let run = place.kolmo(&format!("generate {spec} --seed 5 -o {a} --rhs {b}"));
+            assert_eq!(run.code, 0, "{}", run.stderr);
+            let read = walk(&place, &format!("{a} -b {b} --component 11 --seed 5"));
+            assert_eq!(read.stdout, direct.stdout, "{spec} through {a} and {b}");
+        }
+    }
+    let run = place.kolmo("generate tandem:3 -o chain.tra --rhs c.npy");
+    assert!(run.code == 2 && run.stderr.contains("no right-hand side"), "{}", run.stderr);
+}
+
+#[test]
+fn systems_without_walks_are_refused_by_row() {
+    refuses_matrix("2 2 2\n1 1 1\n2 1 1\n", &["row 1", "no diagonal entry", "--splitting given"]);
+    refuses_matrix("2 2 3\n1 1 0\n1 2 1\n2 2 1\n", &["row 0", "0 on the diagonal"]);
+    refuses_matrix("2 2 1\n1 1 1\n", &["row 1", "empty"]);
+    refuses_matrix("2 3 1\n1 1 1\n", &["2 rows and 3 columns"]);
+    refuses_matrix("1 1 1\n1 1 nan\n", &["a.mtx:3"]);
+    refuses_matrix("3000000000 3000000000 1\n1 1 1\n", &["3000000000 rows", "2147483647"]);
+    // Row sums 2 and 3: ρ = √6.
+    refuses_matrix("2 2 4\n1 1 1\n1 2 2\n2 1 3\n2 2 1\n", &["diverge", "row 1", "3", "2.449"]);
+}
+
+#[test]
+fn entries_at_one_place_are_added() {
+    let place = Place::new();
+    place.put("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 4\n1 1 1\n1 1 3\n1 2 1\n2 2 2\n");
+    holds(&walk(&place, "a.mtx --component 0,1 --epsilon 1e-4"), 0, |m| [0.125, 0.5][m]);
+}
+
+#[test]
+fn bad_usage_is_refused_with_the_number() {
+    let place = Place::new();
+    place.put("a.mtx", SYSTEM).put("short.txt", "1\n2\n").put("inf.txt", "1\ninf\n2\n");
+    for (options, parts) in [
+        ("a.mtx --component 3", &["3 is none", "0 to 2"][..]),
+        ("a.mtx --component 1,0-2", &["component 1 is named twice"]),
+        ("a.mtx --component 2-1", &["backwards"]),
+        ("a.mtx --component x", &["'x'"]),
+        ("a.mtx --component 0 -b short.txt", &["2 entries", "3 rows"]),
+        ("a.mtx --component 0 -b inf.txt", &["inf.txt:2"]),
+        ("a.mtx --component 0 -b none.npy", &["none.npy"]),
+        ("a.mtx --component 0 --epsilon 0", &["epsilon 0"]),
+        ("a.mtx --component 0 --epsilon -1", &["epsilon -1"]),
+        ("a.mtx --component 0 --confidence 1", &["confidence 1"]),
+        ("a.mtx --component 0 --replicates 0", &["replicates 0"]),
+        ("a.mtx --component 0 --replicates 4000000", &["replicates 4000000"]),
+        ("a.mtx --component 0 --chains 0", &["chains 0"]),
+        ("a.mtx --component 0 --chains 99999999999999", &["chains 99999999999999"]),
+        ("a.mtx --component 0 --length 4000000000", &["length 4000000000"]),
+        ("a.mtx --component 0 --splitting gauss", &["gauss", "scaled-jacobi"]),
+        ("a.mtx --component 0 --splitting richardson:0", &["richardson"]),
+        ("a.mtx --component 0 --sequence dice", &["dice", "philox"]),
+        ("a.mtx --component 0 --groups 0 --group-size 512", &["groups 0"]),
+        ("a.mtx --component 0 --group-size 100", &["group-size 100"]),
+        ("a.mtx --component 0 --sequence mtgp32 --groups 201", &["201", "200"]),
+        ("b.mtx --component 0", &["b.mtx", "no such file", "poisson2d"]),
+        ("short.txt --component 0", &["short.txt", "extension"]),
+        ("poisson2d:0,0.9 --component 0", &["SIDE"]),
+        ("a.mtx", &["--component"]),
+    ] {
+        refuses(&place, &format!("walk {options}"), parts);
+    }
+}
+
+#[test]
+fn the_published_method_runs_as_published() {
+    let place = Place::new();
+    let line = "random-dominant:200,6,0.8,positive --component 7 --sequence sobol --scramble none --sweeps 0 \
+                --row-order index --shared-sequence --groups 84 --group-size 512 --points-ahead --length printed \
+                --chains norm --epsilon 0.05 --delta 0.005";
+    let run = walk(&place, line);
+    // One replicate has no interval.
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    let row = &run.rows()[1];
+    assert!(row[2] == "inf" && number(row[3]) > 1000.0, "{row:?}");
+    // Ten sweeps and an interval say where it should be; the paper's ε is a probable error, three of which are plenty
+    // for points that are more even than random ones.
+    let exact = walk(&place, "random-dominant:200,6,0.8,positive --component 7 --sweeps 200 --epsilon 1e-9");
+    let off = (number(row[1]) - number(exact.rows()[1][1])).abs();
+    assert!(off < 0.15, "off by {off}");
+}

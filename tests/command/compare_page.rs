@@ -1,0 +1,288 @@
+//! `kolmo bench compare`: its lines, its table, and the page, which is parsed and held against the lines.
+
+use std::collections::BTreeMap;
+
+use crate::support::Place;
+use roxmltree::{Document, Node, ParsingOptions};
+use serde_json::Value;
+
+/// The devices of the test: a software adapter where it is required to be here.
+fn devices() -> &'static str {
+    if crate::devices::required("wgpu:0") { "cpu,wgpu:0" } else { "cpu" }
+}
+
+fn lines(place: &Place, name: &str) -> Vec<Value> {
+    place.text(name).lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
+}
+
+fn parse(html: &str) -> Document<'_> {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    Document::parse_with_options(html, options).expect("the page is well-formed")
+}
+
+fn elements<'a, 'b>(node: Node<'a, 'b>, tag: &'static str) -> impl Iterator<Item = Node<'a, 'b>> {
+    node.descendants().filter(move |n| n.has_tag_name(tag))
+}
+
+fn at<'a>(line: &'a Value, key: &str) -> &'a Value {
+    key.split('.').fold(line, |value, key| &value[key])
+}
+
+fn attribute(node: Node<'_, '_>, name: &str) -> f64 {
+    node.attribute(name)
+        .and_then(|v| v.parse().ok())
+        .unwrap_or_else(|| panic!("no number '{name}' in {node:?}"))
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn the_page_shows_what_the_lines_say_and_loads_nothing() {
+    let place = Place::new();
+
+    // What a copy takes is measured on as much memory as there is.
+    let run = place.kolmo(&format!(
+        "bench compare --size tiny --device {} --memory-limit 300MiB --report lines.json --html page.html",
+        devices()
+    ));
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let (lines, html) = (lines(&place, "lines.json"), place.text("page.html"));
+    the_lines_keep_the_contract(&lines);
+    let page = parse(&html);
+    let root = page.root_element();
+    nothing_comes_from_elsewhere(root, &html);
+    the_cells_are_the_lines(root, &lines);
+    the_charts_are_the_lines(root, &lines);
+    for words in ["error", "speed", "1.00 x"] {
+        assert!(run.stdout.contains(words), "{}", run.stdout);
+    }
+}
+
+fn the_lines_keep_the_contract(lines: &[Value]) {
+    let mut parts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in lines {
+        for key in [
+            "bench",
+            "case",
+            "device",
+            "backend",
+            "precision",
+            "n",
+            "nnz",
+            "format",
+            "lanes",
+            "bytes",
+            "bytes_moved",
+            "seconds",
+            "gb_per_s",
+            "copy_gb_per_s",
+            "relative_error",
+            "repetitions",
+        ] {
+            assert!(line.get(key).is_some(), "no '{key}' in {line}");
+        }
+        let number =
+            |key: &str| at(line, key).as_f64().unwrap_or_else(|| panic!("no number '{key}' in {line}"));
+        assert!(number("seconds.min") <= number("seconds.median") && number("seconds.min") > 0.0, "{line}");
+        assert!(number("speed") > 0.0, "{line}");
+        // All of this work is in double precision; the coarsest of it are 16 chains.
+        assert!(number("relative_error") >= 0.0 && number("relative_error") < 1.0, "{line}");
+        let exact = matches!(line["part"].as_str(), Some("step" | "transient" | "tridiagonal"));
+        assert!(!exact || number("relative_error") < 1e-6, "{line}");
+        parts.entry(line["part"].as_str().unwrap()).or_default().push(line["spec"].as_str().unwrap());
+    }
+    let specs: Vec<&str> = devices().split(',').collect();
+    for part in ["step", "transient", "walk", "tridiagonal", "transfer", "figures"] {
+        for spec in &specs {
+            assert!(parts[part].contains(spec), "{spec} has no line of {part}");
+        }
+    }
+}
+
+fn nothing_comes_from_elsewhere(root: Node<'_, '_>, html: &str) {
+    for node in root.descendants() {
+        for name in ["src", "href", "srcset", "data", "action", "poster"] {
+            if let Some(value) = node.attribute(name) {
+                assert!(value.starts_with("data:") || value.starts_with('#'), "{name}=\"{value}\"");
+            }
+        }
+        assert!(!node.attributes().any(|a| a.name().starts_with("on")), "a script in {node:?}");
+    }
+    for script in elements(root, "script") {
+        assert_eq!(script.attribute("type"), Some("application/json"));
+    }
+    for word in ["http:", "https:", "@import", "url("] {
+        assert!(!html.contains(word), "the page has {word}");
+    }
+}
+
+/// Seconds as a page writes them, and half a unit of the last digit.
+fn written_seconds(text: &str) -> Option<(f64, f64)> {
+    let (number, unit) = text.rsplit_once(' ')?;
+    let (scale, digit) = match unit {
+        "µs" => (1e-6, 0.5),
+        "ms" => (1e-3, 0.05),
+        "s" => (1.0, 0.005),
+        _ => return None,
+    };
+    Some((number.parse::<f64>().ok()? * scale, digit * scale))
+}
+
+fn the_cells_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
+    let script = elements(root, "script").find(|s| s.attribute("id") == Some("lines")).expect("the lines");
+    let embedded: Vec<Value> = serde_json::from_str(script.text().expect("JSON")).expect("JSON");
+    assert_eq!(embedded, lines);
+    let (mut seen, mut seconds) = (vec![false; lines.len()], 0);
+    for cell in elements(root, "td").filter(|cell| cell.has_attribute("data-value")) {
+        let (index, key) = (attribute(cell, "data-line") as usize, cell.attribute("data-key").unwrap());
+        let value = at(&lines[index], key).as_f64();
+        assert_eq!(Some(attribute(cell, "data-value")), value, "{key} of line {index}");
+        if let (Some((written, digit)), Some(value)) = (written_seconds(cell.text().unwrap()), value) {
+            assert!((written - value).abs() <= 1.001 * digit, "{:?} is not {value}", cell.text());
+            seconds += 1;
+        }
+        seen[index] = true;
+    }
+    assert!(seconds >= lines.len() / 2, "{seconds} times in the tables of {} lines", lines.len());
+    // Of a system's lanes only the first has a row.
+    let hidden = |line: &Value| line["figure"] == "veneva-2024-streams" && line["lanes"] != 1;
+    for (line, seen) in lines.iter().zip(seen) {
+        assert!(seen || hidden(line), "the page does not show {line}");
+    }
+}
+
+fn charts<'a, 'b>(root: Node<'a, 'b>, kind: &str) -> Vec<Node<'a, 'b>> {
+    let figures: Vec<_> =
+        elements(root, "figure").filter(|f| f.attribute("data-chart") == Some(kind)).collect();
+    figures.iter().map(|f| elements(*f, "svg").next().expect("a picture")).collect()
+}
+
+fn the_charts_are_the_lines(root: Node<'_, '_>, lines: &[Value]) {
+    let of = |key: &str, value: &str| lines.iter().filter(|line| line[key] == *value).collect::<Vec<_>>();
+    for part in ["step", "transient", "walk", "tridiagonal"] {
+        let own = of("part", part);
+        let charts = charts(root, part);
+        let [chart] = charts[..] else { panic!("{} charts of {part}", charts.len()) };
+        let bars: Vec<f64> = elements(chart, "rect").map(|bar| attribute(bar, "width")).collect();
+        assert_eq!(bars.len(), own.len(), "bars of {part}");
+        // Bars stand by cases, those of a case in the order of the devices; the longest of each is the longest of all.
+        let mut cases: Vec<&Value> = Vec::new();
+        for line in &own {
+            if !cases.contains(&&line["case"]) {
+                cases.push(&line["case"]);
+            }
+        }
+        let mut bars = bars.into_iter();
+        for case in cases {
+            let group: Vec<&&Value> = own.iter().filter(|line| line["case"] == *case).collect();
+            let widths: Vec<f64> = bars.by_ref().take(group.len()).collect();
+            let rates: Vec<f64> =
+                group.iter().map(|l| 1.0 / at(l, "seconds.median").as_f64().unwrap()).collect();
+            let (widest, fastest) =
+                (widths.iter().copied().fold(0.0, f64::max), rates.iter().copied().fold(0.0, f64::max));
+            for (width, rate) in widths.iter().zip(&rates) {
+                assert!((width / widest - rate / fastest).abs() * widest <= 1.5, "{widths:?} for {rates:?}");
+            }
+        }
+    }
+    // A marker for every number that a logarithm can show.
+    let marks =
+        |kind: &str| -> usize { charts(root, kind).iter().map(|c| elements(*c, "circle").count()).sum() };
+    assert_eq!(marks("transfer"), of("part", "transfer").len());
+    let accuracy = of("figure", "lai-2015-figure-2");
+    let shown = accuracy.iter().filter(|l| l["relative_error"].as_f64().unwrap() > 0.0).count();
+    assert_eq!(marks("lai-2015-figure-2"), shown);
+    for figure in ["lai-2015-figure-3", "lai-2015-figure-4"] {
+        assert_eq!(marks(figure), of("figure", figure).len(), "{figure}");
+    }
+    // Times, and speeds.
+    assert_eq!(marks("lai-2015-figure-5"), 2 * of("figure", "lai-2015-figure-5").len());
+    // Thirteen of the published table: five of the CPU, three of one GPU, five of two.
+    assert_eq!(marks("karwacki-2012-table-2"), 13 + of("figure", "karwacki-2012-table-2").len());
+    let devices = devices().split(',').count();
+    assert_eq!(charts(root, "roofline").len(), devices);
+    // The host's cores have nothing to overlap with.
+    assert_eq!(charts(root, "veneva-2024-streams").len(), if devices > 1 { 3 } else { 0 });
+    // The published numbers stand beside.
+    let text: String = root.descendants().filter(Node::is_text).filter_map(|n| n.text()).collect();
+    let streams: &[&str] = if devices > 1 { &["86.87662", "0.004448"] } else { &[] };
+    for published in ["705", "352", "139.8", "2012", "2015"].iter().chain(streams) {
+        assert!(text.contains(published), "the page does not say {published}");
+    }
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn another_run_stands_beside_this_one() {
+    let place = Place::new();
+    let first = place.kolmo(
+        "bench compare --size tiny --only transfer --device cpu --memory-limit 300MiB --report other.json -q",
+    );
+    assert_eq!(first.code, 0, "{}", first.stderr);
+
+    let run = place.kolmo(
+        "bench compare --size tiny --only transfer --device cpu --memory-limit 300MiB --with other.json --html page.html -q",
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("cpu in other") && run.stderr.is_empty(), "{}{}", run.stdout, run.stderr);
+    let html = place.text("page.html");
+    assert!(
+        elements(parse(&html).root_element(), "text")
+            .any(|t| t.text().unwrap_or("").contains("cpu in other"))
+    );
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn a_page_can_be_made_of_stored_lines() {
+    let place = Place::new();
+    let first = place
+        .kolmo("bench compare --size tiny --only transfer --device cpu --memory-limit 300MiB --report a.json --html a.html -q");
+    assert_eq!(first.code, 0, "{}", first.stderr);
+
+    let run = place.kolmo("bench compare --from a.json --html b.html --report b.json");
+
+    assert_eq!((run.code, &run.stdout), (0, &first.stdout), "{}", run.stderr);
+    assert_eq!(lines(&place, "a.json"), lines(&place, "b.json"));
+    let cells = |name: &str| -> Vec<String> {
+        let html = place.text(name);
+        let page = parse(&html);
+        elements(page.root_element(), "td")
+            .filter_map(|td| td.attribute("data-value").map(str::to_owned))
+            .collect()
+    };
+    assert_eq!(cells("a.html"), cells("b.html"));
+    let both = place.kolmo("bench compare --from a.json --only step");
+    assert!(both.code == 2 && both.stderr.contains("cannot be used with"), "{}", both.stderr);
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    place.put("no.json", "{\"bench\":\"spmv\"}\n").put("broken.json", "{\n").put("empty.json", "\n");
+
+    for (line, words) in [
+        ("--size huge", "'huge' is no size; give tiny, small, medium or large"),
+        ("--repeat 0", "--repeat 0 measures nothing"),
+        ("--lanes 2", "leave --lanes out"),
+        ("--only everything", "invalid value 'everything'"),
+        ("--html a --report a", "two files"),
+        ("--html missing/page.html", "does not exist"),
+        ("--with none.json", "none.json"),
+        ("--with no.json", "no.json:1: no \"case\""),
+        ("--with broken.json", "broken.json:1"),
+        ("--with empty.json", "empty.json: has no line"),
+        ("--device cuda:99", "cuda:99"),
+        ("--device cpu,cpu", "names cpu twice"),
+    ] {
+        let device = if line.contains("--device") { "" } else { "--device cpu" };
+        let size = if line.contains("--size") { "" } else { "--size tiny" };
+
+        let run = place.kolmo(&format!("bench compare {device} {size} {line}"));
+
+        assert_eq!(run.code, 2, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains(words), "{line}: {}", run.stderr);
+    }
+    assert_eq!(place.names(), ["broken.json", "empty.json", "no.json"]);
+}

@@ -1,0 +1,89 @@
+//! What does not work on several lanes is said, before the work where it can be known.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+#[test]
+fn a_dry_run_says_what_is_needed_and_what_is_there() {
+    let place = Place::new();
+    let line = "transient wlan:5,4 --time 1,2 --device cpu,cpu --dry-run -o p.npy --report r.json";
+
+    let run = place.kolmo(line);
+
+    assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
+    for part in ["wlan:5,4", "memory   cpu", "free", "plan     cpu", "multiplications of"] {
+        assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
+    }
+    assert_eq!(place.names(), ["r.json"], "a dry run writes no result");
+    let report = place.json("r.json");
+    assert_eq!((&report["dry_run"], &report["fits"]), (&Value::from(true), &Value::from(true)));
+    let rows: u64 = report["lanes"].as_array().unwrap().iter().map(|l| l["rows"].as_u64().unwrap()).sum();
+    assert_eq!(rows, report["n"].as_u64().unwrap());
+    // A real run takes as many multiplications as it said, or fewer.
+    place.kolmo("transient wlan:5,4 --time 1,2 --device cpu,cpu -o p.npy --report real.json");
+    let (said, real) = (report["terms"].as_u64().unwrap(), place.json("real.json"));
+    assert!(real["terms"].as_u64().unwrap() <= said);
+    assert_eq!(real["nnz"], report["nnz"]);
+}
+
+#[test]
+fn a_dry_run_of_what_does_not_fit_fails_as_the_run_itself() {
+    let place = Place::new();
+    let line =
+        "transient wlan:5,4 --time inf --device cpu,cpu --memory-limit 250kB --dry-run --report r.json";
+
+    let run = place.kolmo(line);
+
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    for part in ["does NOT fit", "250000 bytes are free", "--device"] {
+        assert!(run.stderr.contains(part), "'{part}' in {}", run.stderr);
+    }
+    assert_eq!(place.json("r.json")["fits"], false);
+    assert_eq!(place.json("r.json")["terms"], Value::Null, "the steady state is met when it is met");
+    assert_eq!(place.kolmo(&line.replace("--dry-run", "")).code, 2);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn devices_that_do_not_reach_each_other_go_through_the_host_and_say_so() {
+    let place = Place::new();
+    let line = "transient wlan:3,2 --time 3 --order natural --device cuda:0,cuda:0";
+    let near = place.kolmo(&format!("{line} -o near.npy"));
+    if near.code == 2 && near.stderr.contains("cuda:0:") {
+        return crate::devices::skip("cuda:0", near.stderr);
+    }
+    assert!(near.stderr.contains("each other's memory, after every step"), "{}", near.stderr);
+
+    for hops in ["1", "3"] {
+        let far = format!("{line} --hops {hops} -o far.npy --report r.json");
+        let far = place.kolmo_with(&far, &[("KOLMO_NO_PEER", "1")]);
+
+        assert_eq!(far.code, 0, "{}", far.stderr);
+        assert!(far.stderr.contains("do not reach each other's memory"), "{}", far.stderr);
+        assert_eq!(place.json("r.json")["hops"].to_string(), hops);
+        assert!(place.get("far.npy") == place.get("near.npy"), "the same bits by another way");
+    }
+}
+
+#[test]
+fn the_seeds_table_has_every_column_and_says_what_is_missing() {
+    let place = Place::new();
+    let sizes = "bench seed-table --sizes 2,3 --times 1 --epsilon 1e-4 --seconds 5";
+
+    let two = place.kolmo(&format!("{sizes} --device cpu,cpu --report r.jsonl"));
+    let one = place.kolmo(&format!("{sizes} --device cpu"));
+
+    assert_eq!((two.code, one.code), (0, 0), "{}{}", two.stderr, one.stderr);
+    for part in ["CPU, seed", "all, seed", "all, ours", "2 x Tesla M2050", "705", "8.00"] {
+        assert!(two.stdout.contains(part), "'{part}' in {}", two.stdout);
+    }
+    assert!(one.stdout.contains("one device was named"), "{}", one.stdout);
+    let text = place.text("r.jsonl");
+    let cells: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(cells.len(), 2 * 5, "{text}");
+    for column in ["cpu", "one_subdivided", "one", "several_full", "several"] {
+        let mut own = cells.iter().filter(|c| c["column"] == column);
+        assert!(own.all(|c| c["seconds"].as_f64().unwrap() > 0.0 && c["products"].as_u64() > Some(53)));
+    }
+}

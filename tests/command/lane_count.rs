@@ -1,0 +1,490 @@
+//! Lanes on the command line: transfers, measurements, and what `--lanes auto` makes of them.
+
+use crate::devices::skip;
+use crate::support::{Place, Run, npy};
+use serde_json::Value;
+
+/// Whether a device is here.
+fn here(device: &str) -> bool {
+    let list: Value =
+        serde_json::from_str(&Place::new().kolmo("devices --format json").stdout).expect("JSON");
+    let usable = |d: &Value| d["device"] == device && d["usable"] == true;
+    let found = list.as_array().expect("a list").iter().any(usable);
+    if !found {
+        skip(device, format!("{device} is not among {list}"));
+    }
+    found
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+}
+
+fn transfers(device: &str) {
+    if !here(device) {
+        return;
+    }
+    let place = Place::new();
+
+    let run =
+        place.kolmo(&format!("bench transfer --device {device} --size 1000KiB --repeat 2 --report r.jsonl"));
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let all = lines(&place.text("r.jsonl"));
+    let cases = ["host to device", "device to host", "round trip", "copy on the device"];
+    // CUDA copies from and to page-locked memory by itself, and through some of its own where memory is not.
+    let memory: &[bool] = if device.starts_with("cuda") { &[false, true] } else { &[false] };
+    let mut expected = Vec::new();
+    for lanes in [1, 2, 4, 8, 16, 32] {
+        for &locked in memory {
+            expected.extend(cases.map(|case| (lanes, locked, case)));
+        }
+    }
+    let got: Vec<(u64, bool, &str)> = all
+        .iter()
+        .map(|r| (r["lanes"].as_u64().unwrap(), r["locked"].as_bool().unwrap(), r["case"].as_str().unwrap()))
+        .collect();
+    assert_eq!(got, expected);
+    for record in &all {
+        for key in ["bench", "device", "backend", "precision", "n", "nnz", "format", "bytes", "bytes_moved"] {
+            assert!(!record[key].is_null(), "no {key} in {record}");
+        }
+        let bytes = record["bytes"].as_f64().unwrap();
+        let median = record["seconds"]["median"].as_f64().unwrap();
+        // What reads the numbers here may be off by the last digit of each.
+        let rate = record["gb_per_s"].as_f64().unwrap() / (bytes / median / 1e9);
+        assert!((rate - 1.0).abs() <= 4.0 * f64::EPSILON, "{record}");
+        assert_eq!(record["repetitions"], 2);
+        assert_eq!(record["relative_error"], 0.0);
+        assert!(record["copy_gb_per_s"].as_f64().unwrap() > 0.0);
+        assert_eq!(record["bytes"].as_u64().unwrap() % (1000 << 10), 0);
+    }
+    // A header, and a line for each.
+    assert_eq!(run.stdout.lines().filter(|line| !line.trim().is_empty()).count(), 1 + all.len());
+}
+
+#[test]
+fn transfers_on_the_cpu() {
+    transfers("cpu");
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn transfers_on_wgpu() {
+    transfers("wgpu:0");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn transfers_on_cuda() {
+    transfers("cuda:0");
+}
+
+#[test]
+fn transfers_can_be_of_one_number_of_lanes() {
+    let run = Place::new().kolmo("bench transfer --device cpu --lanes 3 --size 4KiB --repeat 1");
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(run.stdout.matches(" 3 ").count(), 4, "{}", run.stdout);
+}
+
+#[test]
+fn transfers_of_nothing_are_refused() {
+    for (line, word) in [("--repeat 0", "--repeat"), ("--size 4095", "--size"), ("--lanes 0", "lanes")] {
+        let run = Place::new().kolmo(&format!("bench transfer --device cpu {line}"));
+
+        assert_eq!(run.code, 2, "{line}");
+        assert!(run.stderr.contains(word), "{line}: {}", run.stderr);
+    }
+}
+
+/// The environment of a command that keeps its settings in the place's `settings`.
+fn settings(place: &Place) -> [(&'static str, String); 1] {
+    [("KOLMO_CONFIG_DIR", place.path().join("settings").to_string_lossy().into_owned())]
+}
+
+fn kolmo(place: &Place, line: &str) -> Run {
+    let settings = settings(place);
+    place.kolmo_with(line, &settings.each_ref().map(|(name, value)| (*name, &value[..])))
+}
+
+/// The one file of settings.
+fn stored(place: &Place) -> (std::path::PathBuf, Value) {
+    let entries = std::fs::read_dir(place.path().join("settings")).expect("a folder of settings");
+    let files: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let text = std::fs::read(&files[0]).expect("a file of settings");
+    (files[0].clone(), serde_json::from_slice(&text).expect("JSON"))
+}
+
+fn tuned(device: &str) {
+    if !here(device) {
+        return;
+    }
+    let place = Place::new();
+
+    let run = kolmo(
+        &place,
+        &format!("tune --device {device} --max-size 10000 --max-lanes 4 --repeat 2 --report r.json"),
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let report = place.json("r.json");
+    for key in ["command", "version", "status", "bound", "devices", "seconds", "files", "tuned"] {
+        assert!(!report[key].is_null(), "no {key} in {report:#}");
+    }
+    let (path, file) = stored(&place);
+    let tuned = &report["tuned"][0];
+    assert_eq!(report["files"][0], *path.to_string_lossy());
+    assert_eq!(tuned["key"], file["key"]);
+    assert_eq!(tuned["choice"]["form"], file["choice"]["form"]);
+    let sizes = tuned["sizes"].as_array().expect("sizes");
+    let n: Vec<u64> = sizes.iter().map(|s| s["n"].as_u64().unwrap()).collect();
+    assert_eq!(n, [1000, 2500, 4000, 5000, 7500, 8000, 10_000]);
+    for size in sizes {
+        let runs = size["runs"].as_array().expect("runs");
+        assert_eq!(runs.iter().map(|r| r["lanes"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 4]);
+        for run in runs {
+            let (min, median) = (run["min"].as_f64().unwrap(), run["median"].as_f64().unwrap());
+            assert!(0.0 < min && min <= median, "{size:#}");
+        }
+        for stage in ["h2d_1", "comp_1", "d2h_1", "stage_2", "h2d_3", "comp_3", "d2h_3"] {
+            assert!(size["stages"][stage].as_f64().unwrap() >= 0.0, "{stage} of {size:#}");
+        }
+        assert!(size["stages"]["comp_1"].as_f64().unwrap() > 0.0);
+    }
+    // On a busy machine a difference of two times may be anything; a cost is not negative.
+    assert!(tuned["lane_cost"].as_f64().unwrap() >= 0.0);
+    assert_eq!(tuned["choice"]["candidates"].as_array().map(Vec::len), Some(6));
+    for part in ["sum", "small"] {
+        for set in ["training", "test"] {
+            let metrics = &tuned["overlap"][part][set];
+            let (mse, rmse) = (metrics["mse"].as_f64().unwrap(), metrics["rmse"].as_f64().unwrap());
+            assert!((rmse - mse.sqrt()).abs() <= 8.0 * f64::EPSILON * rmse, "{metrics}");
+        }
+    }
+    assert!(tuned["overlap"]["big"].is_null());
+
+    // What the table says of a size is what a solution of that size takes.
+    let line = run.stdout.lines().find(|line| line.trim_start().starts_with("5 000 ")).expect("5000 rows");
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    // Two words of rows, three times, the best count, the choice.
+    let auto: u64 = columns[6].parse().unwrap_or_else(|_| panic!("{line}"));
+    let run = kolmo(&place, &format!("tridiagonal random:5000 --device {device} -o x.npy --report t.json"));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("as `kolmo tune` measured"), "{}", run.stderr);
+    let report = place.json("t.json");
+    assert_eq!((&report["lanes_predicted"], &report["lanes"]), (&auto.into(), &auto.into()));
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn the_cpu_is_tuned_and_its_choice_is_used() {
+    tuned("cpu");
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+#[ignore = "slow: measures"]
+fn a_wgpu_adapter_is_tuned_and_its_choice_is_used() {
+    tuned("wgpu:0");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "slow: measures"]
+fn a_cuda_device_is_tuned_and_its_choice_is_used() {
+    tuned("cuda:0");
+}
+
+/// Unknowns and report of `random:3000` on the CPU.
+fn solved(place: &Place, options: &str) -> (Run, Vec<f64>, Value) {
+    let line = format!("tridiagonal random:3000 --device cpu -o x.npy --report t.json {options}");
+    let run = kolmo(place, &line);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    (run, npy(&place.get("x.npy")).1, place.json("t.json"))
+}
+
+#[test]
+fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
+    let place = Place::new();
+    let (run, alone, report) = solved(&place, "");
+    assert!(run.stderr.contains("by default; `kolmo tune --device cpu` measures it"), "{}", run.stderr);
+    assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&1.into(), &1.into()));
+
+    // A machine on which four lanes are four times as fast as one, and more are slow.
+    let run = kolmo(&place, "tune --device cpu --max-size 7500 --max-lanes 4 --repeat 1 --quiet");
+    assert_eq!((run.code, &run.stderr[..]), (0, ""));
+    let (path, mut file) = stored(&place);
+    for size in file["sizes"].as_array_mut().expect("sizes") {
+        for run in size["runs"].as_array_mut().expect("runs") {
+            run["median"] = serde_json::json!(4.0 / run["lanes"].as_f64().unwrap());
+        }
+    }
+    file["choice"]["form"] = "nearest".into();
+    std::fs::write(&path, file.to_string()).expect("the file can be changed");
+
+    let (run, together, report) = solved(&place, "");
+
+    assert!(run.stderr.contains("4 lanes for 3 000 rows on cpu, as `kolmo tune` measured"), "{}", run.stderr);
+    assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&4.into(), &4.into()));
+    assert_eq!(report["status"], "met");
+    // Both solve the system, whose rows are dominant, to a relative residual of some roundings.
+    let worst = alone.iter().zip(&together).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(worst < 1e-12, "{worst}");
+    let (_, _, report) = solved(&place, "--lanes 2 --quiet");
+    assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&2.into(), &Value::Null));
+
+    std::fs::write(&path, "{").expect("the file can be changed");
+    let (run, _, report) = solved(&place, "");
+    assert!(run.stderr.contains("renews") && run.stderr.contains("EOF"), "{}", run.stderr);
+    assert_eq!(report["lanes"], 1);
+}
+
+/// Every command that looks at what is stored.
+const READERS: [&str; 4] = [
+    "tridiagonal random:3000 --device cpu -o x.npy",
+    "transient tandem:3 --time 1 --device cpu --top 1",
+    "walk poisson2d:6,0.8 --component 0 --chains 4096 --group-size auto --device cpu",
+    "bench tridiagonal random:300 --device cpu --repeat 1 --max-lanes 1 --measure host --memory-limit 64MiB",
+];
+
+const QUICK: &str = "tune --device cpu --max-size 7500 --max-lanes 2 --repeat 1 --memory-limit 64MiB";
+
+#[test]
+#[ignore = "slow: measures"]
+fn damaged_measurements_are_named_left_alone_and_renewed_on_request() {
+    let place = Place::new();
+    let run = kolmo(&place, QUICK);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("walk --group-size auto takes"), "{}", run.stdout);
+    let (path, file) = stored(&place);
+    let good = std::fs::read(&path).expect("a file of settings");
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut file = file.clone();
+        change(&mut file);
+        file.to_string().into_bytes()
+    };
+    let damages = [
+        (Vec::new(), "EOF"),
+        // In the middle of a key: half of a number may be one.
+        (good[..good.windows(6).position(|w| w == b"\"runs\"").expect("runs") + 3].to_vec(), "EOF"),
+        (vec![0; 4096], "expected value"),
+        (vec![0xff; 10], "expected value"),
+        (b"[]".to_vec(), "length 0"),
+        (changed(&|f| f["version"] = "0.0.1".into()), "kolmo 0.0.1"),
+        (changed(&|f| f["driver"] = "old".into()), "the driver 'old'"),
+        (changed(&|f| f["sizes"] = Value::Array(Vec::new())), "sizes do not ascend"),
+        (changed(&|f| f["sizes"][0]["runs"][1]["lanes"] = 4_000_000_000_u64.into()), "a number of lanes"),
+        (changed(&|f| f["steps"]["bytes_per_second"] = 0.0.into()), "a speed is no number above 0"),
+        (changed(&|f| f["walks"]["grids"][0]["size"] = 100.into()), "a grid of walks"),
+    ];
+    for (i, (bytes, why)) in damages.iter().enumerate() {
+        std::fs::write(&path, bytes).expect("the file can be changed");
+        // All take the same way to the file; the last one measures for a while.
+        for line in &READERS[..if i == 0 { 4 } else { 3 }] {
+            let run = kolmo(&place, line);
+
+            assert_eq!(run.code, 0, "{why}: {line}\n{}", run.stderr);
+            let said: Vec<&str> =
+                run.stderr.lines().filter(|l| l.starts_with("warning: not used: ")).collect();
+            assert_eq!(said.len(), 1, "{why}: {line}\n{}", run.stderr);
+            for words in [&*path.to_string_lossy(), why, "`kolmo tune --device cpu` renews it"] {
+                assert!(said[0].contains(words), "{why}: {line}\n{}", run.stderr);
+            }
+            if i == 0 {
+                let quiet = kolmo(&place, &format!("{line} --quiet"));
+                assert_eq!((quiet.code, &quiet.stderr[..]), (0, ""), "{why}: {line}");
+            }
+        }
+        let shown = kolmo(&place, "tune --show");
+        assert_eq!(shown.code, 0, "{why}\n{}", shown.stderr);
+        let state = ["cannot be used: ", "expired: "].iter().any(|state| shown.stdout.contains(state));
+        assert!(state && shown.stdout.contains(why), "{why}\n{}", shown.stdout);
+        // Nobody but `kolmo tune` measures, so nobody else writes.
+        assert_eq!(&std::fs::read(&path).expect("a file of settings"), bytes, "{why}");
+    }
+
+    let run = kolmo(&place, QUICK);
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("measuring anew what cannot be used: "), "{}", run.stderr);
+    assert_eq!(stored(&place).0, path);
+    for line in READERS {
+        let run = kolmo(&place, line);
+        assert!(run.code == 0 && !run.stderr.contains("warning"), "{line}\n{}", run.stderr);
+    }
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn unknown_keys_of_measurements_are_named_with_their_file() {
+    let place = Place::new();
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, mut file) = stored(&place);
+    file["colour"] = "red".into();
+    file["walks"]["grids"][1]["mood"] = 1.into();
+    std::fs::write(&path, file.to_string()).expect("the file can be changed");
+
+    for line in READERS {
+        let run = kolmo(&place, line);
+
+        assert_eq!(run.code, 0, "{line}\n{}", run.stderr);
+        let wanted = format!("warning: {}: unknown keys ", path.display());
+        let said: Vec<&str> = run.stderr.lines().filter(|l| l.starts_with(&wanted)).collect();
+        assert_eq!(said.len(), 1, "{line}\n{}", run.stderr);
+        assert!(said[0].contains("colour") && said[0].contains("walks.grids.1.mood"), "{}", run.stderr);
+        // The rest is used.
+        let used = !line.starts_with("tridiagonal") || run.stderr.contains("as `kolmo tune` measured");
+        assert!(used, "{line}\n{}", run.stderr);
+    }
+    let shown = kolmo(&place, "tune --show");
+    assert!(shown.stdout.contains("unknown keys: ") && shown.stdout.contains("colour"), "{}", shown.stdout);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_measurements_is_refused_before_they_begin() {
+    let place = Place::new();
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, _) = stored(&place);
+    std::fs::remove_file(&path).expect("the file can be removed");
+    std::fs::create_dir(&path).expect("a folder");
+
+    let run = kolmo(&place, QUICK);
+
+    assert_eq!((run.code, &run.stdout[..]), (2, ""), "{}", run.stderr);
+    assert!(run.stderr.contains(&*path.to_string_lossy()) && run.stderr.contains("move it away"));
+    assert!(!run.stderr.contains("size 1 of"), "{}", run.stderr);
+    let run = kolmo(&place, READERS[0]);
+    assert!(run.code == 0 && run.stderr.contains("no file; move it away"), "{}", run.stderr);
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn the_grid_of_walks_is_the_fastest_that_was_measured() {
+    let place = Place::new();
+    let walk = "walk poisson2d:6,0.8 --component 0,7 --chains 4096 --device cpu";
+    let auto = |more: &str| {
+        let run = kolmo(&place, &format!("{walk} --group-size auto {more}"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run
+    };
+    let by_default = auto("");
+    assert!(
+        by_default.stderr.contains("a grid of 84 groups of 512 threads, by default"),
+        "{}",
+        by_default.stderr
+    );
+    assert_eq!(by_default.stdout, kolmo(&place, &format!("{walk} --groups 84 --group-size 512")).stdout);
+
+    assert_eq!(kolmo(&place, QUICK).code, 0);
+    let (path, mut file) = stored(&place);
+    let grids = file["walks"]["grids"].as_array_mut().expect("grids");
+    assert_eq!((&grids[0]["groups"], &grids[0]["size"]), (&84.into(), &512.into()));
+    assert!(grids.iter().all(|grid| grid["seconds"].as_f64().is_some_and(|s| s > 0.0)), "{grids:?}");
+    // A device on which one is far ahead.
+    grids.iter_mut().for_each(|grid| grid["seconds"] = 1.0.into());
+    let fast = grids.iter_mut().find(|grid| grid["size"] == 128).expect("a grid of 128");
+    fast["seconds"] = 0.5.into();
+    assert_eq!(fast["groups"], 336);
+    std::fs::write(&path, file.to_string()).expect("the file can be changed");
+
+    let run = auto("");
+
+    assert!(
+        run.stderr.contains("a grid of 336 groups of 128 threads, as `kolmo tune` measured"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(run.stdout, kolmo(&place, &format!("{walk} --groups 336 --group-size 128")).stdout);
+    assert!(auto("--groups 5").stderr.contains("a grid of 5 groups of 128 threads"));
+    let refused = kolmo(&place, &format!("{walk} --group-size large"));
+    assert!(refused.code == 2 && refused.stderr.contains("give auto, 32, 64"), "{}", refused.stderr);
+}
+
+#[test]
+fn tuning_of_nothing_is_refused_at_once() {
+    for (line, word) in [
+        ("--max-size 5000", "--max-size 5000"),
+        ("--repeat 0", "--repeat"),
+        ("--max-lanes 0", "--max-lanes"),
+        ("--lanes 2", "--max-lanes"),
+        ("--max-size 10000 --memory-limit 100KiB", "--memory-limit"),
+    ] {
+        let run = kolmo(&Place::new(), &format!("tune --device cpu {line}"));
+
+        assert_eq!(run.code, 2, "{line}");
+        assert!(run.stderr.contains(word), "{line}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{line}");
+    }
+    let place = Place::new();
+    place.put("settings", "a file");
+    let run = kolmo(&place, "tune --device cpu");
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("settings"), "{}", run.stderr);
+}
+
+fn lanes_of_a_system(device: &str) {
+    if !here(device) {
+        return;
+    }
+    let place = Place::new();
+
+    let run = kolmo(
+        &place,
+        &format!("bench tridiagonal random:20001 --device {device} --repeat 2 --report r.jsonl"),
+    );
+
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let all = lines(&place.text("r.jsonl"));
+    let (peers, own): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|r| r["peer"].is_string());
+    let (resident, host): (Vec<&Value>, Vec<&Value>) = own.into_iter().partition(|r| r["resident"] == true);
+    let median = |r: &Value| r["seconds"]["median"].as_f64().unwrap();
+    let near = |got: &Value, want: f64| (got.as_f64().unwrap() / want - 1.0).abs() <= 8.0 * f64::EPSILON;
+    assert_eq!(resident.len(), 1);
+    // Page-locked rows, and others beside them.
+    let kinds: &[bool] = if device.starts_with("cuda") { &[true, false] } else { &[false] };
+    assert_eq!(host.len(), 6 * kinds.len());
+    for (own, &locked) in host.chunks(6).zip(kinds) {
+        let lanes: Vec<u64> = own.iter().map(|r| r["lanes"].as_u64().unwrap()).collect();
+        assert_eq!(lanes, [1, 2, 4, 8, 16, 32]);
+        let fastest = own.iter().min_by(|a, b| median(a).total_cmp(&median(b))).unwrap();
+        for record in own {
+            assert_eq!((&record["locked"], &record["lanes_best"]), (&locked.into(), &fastest["lanes"]));
+            // Nothing was measured before.
+            assert_eq!((&record["lanes_predicted"], &record["predicted_seconds"]), (&1.into(), &Value::Null));
+            assert!(near(&record["gain"], median(own[0]) / median(record)), "{record}");
+        }
+    }
+    for record in peers.into_iter().chain(resident).chain(host) {
+        for key in ["bench", "case", "device", "backend", "precision", "format", "bytes", "bytes_moved"] {
+            assert!(!record[key].is_null(), "no {key} in {record}");
+        }
+        assert_eq!((&record["n"], &record["nnz"]), (&20_001.into(), &60_001.into()));
+        assert_eq!(record["repetitions"], 2);
+        assert!(near(&record["rows_per_s"], 20_001.0 / median(record)), "{record}");
+        // The relative residual of a dominant system.
+        assert!(record["relative_error"].as_f64().unwrap() < 1e-14, "{record}");
+    }
+    assert!(run.stdout.contains("1.30 x") && run.stdout.contains("auto"), "{}", run.stdout);
+}
+
+#[test]
+#[ignore = "slow: measures"]
+fn lanes_of_a_system_on_the_cpu() {
+    lanes_of_a_system("cpu");
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+#[ignore = "slow: measures"]
+fn lanes_of_a_system_on_wgpu() {
+    lanes_of_a_system("wgpu:0");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "slow: measures"]
+fn lanes_of_a_system_on_cuda() {
+    lanes_of_a_system("cuda:0");
+}

@@ -1,0 +1,24 @@
+//! Everything that starts the program `kolmo`, by itself or under `mpirun`. What calls the library is in `tests/library/`.
+
+#[path = "../devices.rs"]
+mod devices;
+#[cfg(all(feature = "mpi", target_os = "linux"))]
+mod mpirun;
+mod support;
+
+mod checkpoint;
+mod cli;
+mod cli_faults;
+mod cli_input;
+mod cli_interrupt;
+mod cli_options;
+mod cli_plots;
+mod cli_tridiagonal;
+mod cli_walk;
+mod compare_page;
+mod faults;
+mod lane_count;
+mod project;
+mod ranks;
+mod ranks_transient;
+mod ranks_tridiagonal;

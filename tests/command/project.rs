@@ -1,0 +1,199 @@
+//! What holds of the repository as a whole: `unsafe` in the lanes and at peers' libraries alone, each block with its
+//! argument; licences of dependencies; no dependency of the command line in the library; and a package that is whole.
+//!
+//! These tests ask cargo, which is not there where a test program was carried to another machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::devices::skip;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What cargo prints, or none with one line said where the test runs apart from its repository.
+fn cargo(arguments: &str) -> Option<String> {
+    let Some(cargo) = std::env::var_os("CARGO").filter(|_| root().join("Cargo.toml").exists()) else {
+        skip("sources", "no cargo here");
+        return None;
+    };
+    let output = Command::new(cargo)
+        .args(arguments.split_whitespace())
+        .current_dir(root())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "cargo {arguments}\n{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, all);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            all.push(path);
+        }
+    }
+}
+
+/// Lines of a file with `unsafe` as a word of code, and those of them that no argument stands before.
+fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
+    let lines: Vec<&str> = text.lines().collect();
+    let code = |line: &str| line.split("//").next().unwrap_or("").to_owned();
+    let word = |line: &str| {
+        let line = code(line);
+        let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        words.any(|w| w == "unsafe")
+    };
+    let all: Vec<usize> = (0..lines.len()).filter(|&i| word(lines[i])).collect();
+    // Types of foreign functions need none: they do nothing. Functions and traits state what they demand.
+    let needs = |&i: &usize| {
+        let line = code(lines[i]);
+        !line.contains("unsafe extern") && (line.contains("unsafe {") || line.contains("unsafe impl"))
+    };
+    let argued = |i: usize| {
+        let before = lines[..=i].iter().rev().take(8);
+        before.into_iter().any(|line| line.contains("SAFETY"))
+    };
+    let bare = all.iter().copied().filter(needs).filter(|&i| !argued(i)).collect();
+    (all, bare)
+}
+
+#[test]
+fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument() {
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    if files.is_empty() {
+        return skip("sources", "no sources here");
+    }
+    assert!(unsafe_lines("let a = unsafe { b };") == (vec![0], vec![0]), "the search finds what it is for");
+    assert!(unsafe_lines("// SAFETY: so.\nlet a = unsafe { b };") == (vec![1], vec![]));
+    assert!(unsafe_lines("// unsafe { b };") == (vec![], vec![]));
+    let mut blocks = 0;
+    for file in files {
+        let inside = file.strip_prefix(root()).expect("a source of this crate");
+        let (all, bare) = unsafe_lines(&fs::read_to_string(&file).expect("text"));
+        // Libraries that are measured beside ours are foreign interfaces, too.
+        let lane = inside.starts_with("src/lane") || inside.starts_with("src/bench/peers");
+        assert!(all.is_empty() || lane, "{}:{} has unsafe code", inside.display(), all[0] + 1);
+        assert!(bare.is_empty(), "{}:{} has no SAFETY comment", inside.display(), bare[0] + 1);
+        blocks += all.len();
+    }
+    println!("{blocks} lines of unsafe code");
+}
+
+#[test]
+#[ignore = "slow: asks cargo of every dependency"]
+fn every_dependency_offers_a_licence_that_is_accepted() {
+    let Some(text) = cargo("metadata --format-version 1 --locked --all-features") else { return };
+    let deny = fs::read_to_string(root().join("deny.toml")).expect("deny.toml");
+    let list = deny.split_once("\nallow = [").and_then(|(_, rest)| rest.split_once(']')).expect("a list").0;
+    let accepted: BTreeSet<&str> = list.split(',').map(|name| name.trim().trim_matches('"')).collect();
+    assert!(accepted.contains("MIT") && accepted.len() < 12, "{accepted:?}");
+    let metadata: Value = serde_json::from_str(&text).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 50, "{} packages", packages.len());
+    for package in packages {
+        let name = format!("{} {}", package["name"], package["version"]);
+        let licence = package["license"].as_str().unwrap_or_else(|| panic!("{name} names no licence"));
+        let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX)
+            .unwrap_or_else(|e| panic!("{name}: {licence}: {e}"));
+        let own = package["name"].as_str().unwrap_or("");
+        let exception = deny.lines().find(|line| line.contains(&format!("crate = \"{own}\"")));
+        let fine = expression.evaluate(|one| match &one.license {
+            spdx::LicenseItem::Spdx { id, .. } => {
+                let quoted = format!("\"{}\"", id.name);
+                accepted.contains(id.name) || exception.is_some_and(|line| line.contains(&quoted))
+            }
+            _ => false,
+        });
+        assert!(fine, "{name} is under {licence}; accepted are {accepted:?}");
+        let source = package["source"].as_str().unwrap_or("");
+        assert!(source.is_empty() || source.starts_with("registry+"), "{name} comes from {source}");
+    }
+    println!("{} packages", packages.len());
+}
+
+#[test]
+#[ignore = "slow: asks cargo of every dependency"]
+fn the_library_has_no_dependency_of_the_command_line() {
+    const COMMAND: [&str; 9] = [
+        "clap",
+        "clap_builder",
+        "indicatif",
+        "anstream",
+        "ctrlc",
+        "comfy-table",
+        "console",
+        "terminal_size",
+        "crossterm",
+    ];
+    for features in ["", "wgpu", "cuda", "wgpu,cuda"] {
+        let line =
+            format!("tree --locked -e normal --prefix none --no-default-features --features={features}");
+        let Some(tree) = cargo(&line) else { return };
+        let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.contains("kolmo") && names.contains("rayon"), "{features}: {names:?}");
+        for name in COMMAND {
+            assert!(!names.contains(name), "the features '{features}' bring {name}");
+        }
+    }
+    let Some(tree) = cargo("tree --locked -e normal --prefix none") else { return };
+    assert!(tree.lines().any(|line| line.starts_with("clap ")), "the search finds what it is for");
+}
+
+#[test]
+#[ignore = "slow: asks cargo of every dependency"]
+fn the_package_has_all_that_it_needs() {
+    let Some(list) = cargo("package --list --allow-dirty --locked") else { return };
+    let packed: BTreeSet<&str> = list.lines().collect();
+    for name in [
+        "Cargo.toml",
+        "Cargo.lock",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "src/lib.rs",
+    ] {
+        assert!(packed.contains(name), "{name} is missing");
+    }
+    let mut shaders = 0;
+    for entry in fs::read_dir(root().join("shaders")).expect("the kernels") {
+        let name = format!("shaders/{}", entry.expect("an entry").file_name().to_string_lossy());
+        assert!(packed.contains(&name[..]), "{name} is missing");
+        shaders += 1;
+    }
+    assert!(shaders > 20, "{shaders} kernels");
+    // What sources include by name is packed, too.
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    sources(&root().join("tests"), &mut files);
+    for file in &files {
+        let inside = file.strip_prefix(root()).expect("a source of this crate");
+        assert!(packed.contains(&*inside.to_string_lossy()), "{} is missing", inside.display());
+        let text = fs::read_to_string(file).expect("text");
+        for part in text.split("include_str!(\"").chain(text.split("include_bytes!(\"")).skip(1) {
+            let Some(name) =
+                part.split('"').next().filter(|name| name.starts_with('.') || name.contains('.'))
+            else {
+                continue;
+            };
+            let target = file.parent().expect("a folder").join(name);
+            if let Ok(target) = target.canonicalize() {
+                let target =
+                    target.strip_prefix(root().canonicalize().expect("a folder")).expect("inside").to_owned();
+                assert!(packed.contains(&*target.to_string_lossy()), "{} is missing", target.display());
+            }
+        }
+    }
+    for folder in [".ci/", ".github/", "target/"] {
+        assert!(!packed.iter().any(|name| name.starts_with(folder)), "{folder} is packed");
+    }
+}

@@ -1,0 +1,634 @@
+//! Chains: probabilities against scaling and squaring, and limits against elimination, in double words.
+
+use fastrand::Rng;
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::chain::{Reward, TransitionList};
+use kolmo::transient::csr::Csr;
+use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
+use kolmo::{Error, Result};
+
+use super::double_word::DoubleWord;
+use super::run_all;
+
+/// What a chain is made like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Single,
+    Still,
+    Pair,
+    Sparse,
+    Dense,
+    Equal,
+    BirthDeath,
+    StiffBirthDeath,
+    PureBirth,
+    Ring,
+    Bipartite,
+    Star,
+    Tree,
+    Absorbing,
+    Classes,
+    NearlyAbsorbing,
+    NearlyDecomposable,
+    DominatingRate,
+    StiffRow,
+    WideRange,
+    Huge,
+    Tiny,
+    Subnormal,
+}
+
+const KINDS: [Kind; 23] = [
+    Kind::Single,
+    Kind::Still,
+    Kind::Pair,
+    Kind::Sparse,
+    Kind::Dense,
+    Kind::Equal,
+    Kind::BirthDeath,
+    Kind::StiffBirthDeath,
+    Kind::PureBirth,
+    Kind::Ring,
+    Kind::Bipartite,
+    Kind::Star,
+    Kind::Tree,
+    Kind::Absorbing,
+    Kind::Classes,
+    Kind::NearlyAbsorbing,
+    Kind::NearlyDecomposable,
+    Kind::DominatingRate,
+    Kind::StiffRow,
+    Kind::WideRange,
+    Kind::Huge,
+    Kind::Tiny,
+    Kind::Subnormal,
+];
+
+/// A number whose logarithm is uniform.
+fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
+    (low.ln() + rng.f64() * (high.ln() - low.ln())).exp()
+}
+
+/// Rates from each state to each other.
+type Rates = Vec<Vec<f64>>;
+
+fn rates(kind: Kind, rng: &mut Rng) -> Rates {
+    let n = match kind {
+        Kind::Single => 1,
+        Kind::Pair => 2,
+        // Probabilities that the reference can hold.
+        Kind::WideRange => rng.usize(2..=5),
+        _ => rng.usize(2..=16),
+    };
+    let mut rate = vec![vec![0.0; n]; n];
+    let usual = |rng: &mut Rng| between(rng, 0.1, 10.0);
+    let mut set = |i: usize, j: usize, r: f64| {
+        if i != j {
+            rate[i][j] = r;
+        }
+    };
+    let line = |set: &mut dyn FnMut(usize, usize, f64), rng: &mut Rng, low: f64, high: f64| {
+        for i in 1..n {
+            set(i - 1, i, between(rng, low, high));
+            set(i, i - 1, between(rng, low, high));
+        }
+    };
+    let some =
+        |set: &mut dyn FnMut(usize, usize, f64), rng: &mut Rng, of: std::ops::Range<usize>, low, high| {
+            for i in of.clone() {
+                for _ in 0..rng.usize(1..4) {
+                    set(i, rng.usize(of.clone()), between(rng, low, high));
+                }
+            }
+        };
+    match kind {
+        Kind::Single | Kind::Still => {}
+        Kind::Pair => {
+            set(0, 1, between(rng, 1e-12, 1e12));
+            set(1, 0, between(rng, 1e-12, 1e12));
+        }
+        Kind::Sparse | Kind::Huge | Kind::Tiny | Kind::Subnormal => some(&mut set, rng, 0..n, 0.1, 10.0),
+        Kind::Dense => (0..n * n).for_each(|k| set(k / n, k % n, usual(rng))),
+        Kind::Equal => (0..n * n).for_each(|k| set(k / n, k % n, 1.0)),
+        Kind::BirthDeath => line(&mut set, rng, 0.1, 10.0),
+        Kind::StiffBirthDeath => line(&mut set, rng, 1e-6, 1e6),
+        Kind::PureBirth => (1..n).for_each(|i| set(i - 1, i, usual(rng))),
+        Kind::Ring => (0..n).for_each(|i| set(i, (i + 1) % n, 1.0)),
+        Kind::Bipartite => {
+            (0..n * n).filter(|k| (k / n + k % n) % 2 == 1).for_each(|k| set(k / n, k % n, usual(rng)))
+        }
+        Kind::Star => (1..n).for_each(|i| {
+            set(0, i, usual(rng));
+            set(i, 0, between(rng, 1e-3, 1e3));
+        }),
+        Kind::Tree => (1..n).for_each(|i| set((i - 1) / 2, i, usual(rng))),
+        Kind::Absorbing => some(&mut set, rng, 0..n, 0.1, 10.0),
+        Kind::Classes => {
+            let cut = n / 2;
+            some(&mut set, rng, 0..cut.max(1), 0.1, 10.0);
+            some(&mut set, rng, cut..n, 0.1, 10.0);
+            set(0, cut, usual(rng));
+        }
+        Kind::NearlyAbsorbing => {
+            line(&mut set, rng, 0.1, 10.0);
+            set(n - 1, n - 2, between(rng, 1e-12, 1e-6));
+        }
+        Kind::NearlyDecomposable => {
+            let cut = n / 2;
+            some(&mut set, rng, 0..cut.max(1), 0.1, 10.0);
+            some(&mut set, rng, cut..n, 0.1, 10.0);
+            set(0, cut, between(rng, 1e-12, 1e-6));
+            set(cut, 0, between(rng, 1e-12, 1e-6));
+        }
+        Kind::DominatingRate => {
+            line(&mut set, rng, 0.1, 10.0);
+            set(rng.usize(0..n), rng.usize(0..n), between(rng, 1e3, 1e9));
+        }
+        Kind::StiffRow => {
+            line(&mut set, rng, 0.1, 10.0);
+            let (row, factor) = (rng.usize(0..n), between(rng, 1e-9, 1e9));
+            rate[row].iter_mut().for_each(|r| *r *= factor);
+        }
+        Kind::WideRange => line(&mut set, rng, 1e-60, 1e60),
+    }
+    if kind == Kind::Absorbing {
+        (0..n).filter(|_| rng.u8(0..4) == 0).for_each(|i| rate[i].fill(0.0));
+    }
+    let unit = match kind {
+        Kind::Huge => (f64::from(rng.u32(900..1015))).exp2(),
+        Kind::Tiny => (-f64::from(rng.u32(900..1010))).exp2(),
+        Kind::Subnormal => (-f64::from(rng.u32(1022..1060))).exp2(),
+        _ => 1.0,
+    };
+    rate.iter_mut().flatten().for_each(|r| *r *= unit);
+    rate
+}
+
+/// A chain in double words: its rates times a power of two that brings the largest exit rate below 2.
+struct Reference {
+    n: usize,
+    /// P = I + Q/2 by rows, and the rates.
+    p: Vec<DoubleWord>,
+    rate: Vec<DoubleWord>,
+    /// Exponent of that power.
+    exponent: i32,
+}
+
+/// x · 2^exponent, by steps that do not leave the range.
+fn scaled(mut x: f64, mut exponent: i32) -> f64 {
+    while exponent != 0 {
+        let step = exponent.clamp(-900, 900);
+        x *= f64::from(step).exp2();
+        exponent -= step;
+    }
+    x
+}
+
+impl Reference {
+    fn new(rates: &Rates) -> Self {
+        let n = rates.len();
+        let largest = rates.iter().map(|row| row.iter().map(|r| r / 2.0).sum::<f64>()).fold(0.0, f64::max);
+        let exponent = if largest > 0.0 { -(largest.log2().floor() as i32) - 2 } else { 0 };
+        let rate: Vec<DoubleWord> = rates.iter().flatten().map(|&r| scaled(r, exponent).into()).collect();
+        let mut p: Vec<DoubleWord> = rate.iter().map(|&r| r * DoubleWord::from(0.5)).collect();
+        for i in 0..n {
+            let out: DoubleWord = p[i * n..(i + 1) * n].iter().copied().sum();
+            p[i * n + i] = DoubleWord::ONE - out;
+        }
+        Self { n, p, rate, exponent }
+    }
+
+    fn product(&self, a: &[DoubleWord], b: &[DoubleWord]) -> Vec<DoubleWord> {
+        let n = self.n;
+        let entry = |k: usize| (0..n).map(|j| a[k / n * n + j] * b[j * n + k % n]).sum();
+        (0..n * n).map(entry).collect()
+    }
+
+    /// π(t), and a bound of its error: terms are positive, so that relative errors add up.
+    fn at(&self, initial: &[f64], t: f64) -> (Vec<DoubleWord>, f64) {
+        let n = self.n;
+        let lambda = 2.0 * scaled(t, -self.exponent);
+        let squarings = if lambda > 1.0 { lambda.log2().ceil() as i32 } else { 0 };
+        let each = DoubleWord::from(scaled(lambda, -squarings));
+        // Σ λ^k/k! P^k, whose rows add up to e^λ.
+        let one = |k: usize| if k / n == k % n { DoubleWord::ONE } else { DoubleWord::ZERO };
+        let mut term: Vec<DoubleWord> = (0..n * n).map(one).collect();
+        let mut sum = term.clone();
+        for k in 1..30 {
+            let factor = each / DoubleWord::from(f64::from(k));
+            term = self.product(&term, &self.p).into_iter().map(|x| x * factor).collect();
+            sum.iter_mut().zip(&term).for_each(|(s, &x)| *s += x);
+        }
+        for row in sum.chunks_mut(n) {
+            let mass: DoubleWord = row.iter().copied().sum();
+            row.iter_mut().for_each(|x| *x = *x / mass);
+        }
+        for _ in 0..squarings {
+            sum = self.product(&sum, &sum);
+        }
+        let result =
+            (0..n).map(|j| (0..n).map(|i| DoubleWord::from(initial[i]) * sum[i * n + j]).sum()).collect();
+        // 30 terms leave 1/30!, each product and sum 2⁻¹⁰⁰ or less; squaring doubles what there is.
+        (result, f64::from(squarings).exp2() * (n as f64 + 40.0) * (-98f64).exp2() + 1e-32)
+    }
+
+    /// The limit, by elimination of states: those that are left for ever, then all but one of each closed class.
+    fn limit(&self, initial: &[f64]) -> Vec<DoubleWord> {
+        let n = self.n;
+        let mut reach: Vec<Vec<bool>> =
+            (0..n).map(|i| (0..n).map(|j| i == j || self.rate[i * n + j].hi > 0.0).collect()).collect();
+        for k in 0..n {
+            for i in 0..n {
+                for j in 0..n {
+                    reach[i][j] |= reach[i][k] && reach[k][j];
+                }
+            }
+        }
+        let closed = |i: usize| (0..n).all(|j| !reach[i][j] || reach[j][i]);
+        let representative = |i: usize| closed(i) && (0..i).all(|j| !(reach[i][j] && reach[j][i]));
+        let mut order: Vec<usize> = (0..n).filter(|&i| !closed(i)).collect();
+        order.extend((0..n).filter(|&i| closed(i) && !representative(i)));
+        let mut w = self.rate.clone();
+        let mut share: Vec<DoubleWord> = initial.iter().map(|&p| p.into()).collect();
+        let mut left: Vec<bool> = vec![true; n];
+        let mut sums = vec![DoubleWord::ONE; n];
+        for &k in &order {
+            left[k] = false;
+            let to: Vec<usize> = (0..n).filter(|&j| left[j] && w[k * n + j].hi > 0.0).collect();
+            let sum: DoubleWord = to.iter().map(|&j| w[k * n + j]).sum();
+            sums[k] = sum;
+            for &j in &to {
+                let v = w[k * n + j] / sum;
+                for i in (0..n).filter(|&i| left[i] && i != j) {
+                    w[i * n + j] = w[i * n + j] + w[i * n + k] * v;
+                }
+                if !closed(k) {
+                    share[j] = share[j] + share[k] * v;
+                }
+            }
+        }
+        // Shares of classes gather in their representatives.
+        let mut x = vec![DoubleWord::ZERO; n];
+        for z in (0..n).filter(|&i| representative(i)) {
+            let class: Vec<usize> = (0..n).filter(|&i| reach[z][i]).collect();
+            let mass: DoubleWord = class.iter().map(|&i| share[i]).sum();
+            x[z] = DoubleWord::ONE;
+            for &k in order.iter().rev().filter(|k| class.contains(k)) {
+                let known: DoubleWord =
+                    class.iter().filter(|&&i| x[i].hi > 0.0 && i != k).map(|&i| x[i] * w[i * n + k]).sum();
+                x[k] = known / sums[k];
+            }
+            let sum: DoubleWord = class.iter().map(|&i| x[i]).sum();
+            class.iter().for_each(|&i| x[i] = x[i] / sum * mass);
+        }
+        x
+    }
+}
+
+fn chain(rates: &Rates) -> Csr {
+    let mut list = TransitionList::default();
+    for (i, row) in rates.iter().enumerate() {
+        for (j, &rate) in row.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
+            list.from.push(i as u32);
+            list.to.push(j as u32);
+            list.rate.push(rate);
+        }
+    }
+    Csr::from_list(rates.len(), &list).expect("a chain")
+}
+
+/// Keeps every result.
+struct Keep(Vec<Vec<f64>>);
+
+impl Observer for Keep {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.0[index] = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+fn lanes(specs: &[DeviceSpec], precision: Precision) -> Vec<Lane> {
+    let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
+    open(specs, &options).expect("the CPU opens").0
+}
+
+fn run(
+    lanes: &[Lane],
+    precision: Precision,
+    chain: &Csr,
+    initial: &Initial,
+    times: &[f64],
+    options: &Options,
+) -> Result<(Vec<Vec<f64>>, Solution)> {
+    let mut keep = Keep(vec![Vec::new(); times.len()]);
+    let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
+    let solution = solve(lanes, precision, &problem, options, &mut keep)?;
+    Ok((keep.0, solution))
+}
+
+/// Where it begins, and the exact probabilities as far as doubles tell them.
+fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
+    match rng.u8(0..3) {
+        0 => {
+            let state = rng.usize(0..n);
+            (Initial::State(state), (0..n).map(|i| f64::from(u8::from(i == state))).collect())
+        }
+        1 => {
+            let all: Vec<u32> = (0..n as u32).collect();
+            (Initial::Uniform(all), vec![1.0 / n as f64; n])
+        }
+        _ => {
+            let raw: Vec<f64> = (0..n).map(|_| rng.f64()).collect();
+            let sum: f64 = raw.iter().sum();
+            let p: Vec<f64> = raw.into_iter().map(|x| x / sum).collect();
+            (Initial::Distribution(p.clone()), p)
+        }
+    }
+}
+
+/// A lane and two, opened once a thread and precision.
+fn lanes_of_case(precision: Precision) -> std::rc::Rc<[Vec<Lane>; 2]> {
+    thread_local! {
+        static LANES: std::cell::RefCell<Vec<(Precision, std::rc::Rc<[Vec<Lane>; 2]>)>> = Default::default();
+    }
+    let known = LANES
+        .with_borrow(|known| known.iter().find(|(p, _)| *p == precision).map(|(_, lanes)| lanes.clone()));
+    known.unwrap_or_else(|| {
+        // Meanwhile this thread may work on another case.
+        let opened = std::rc::Rc::new([1, 2].map(|count| lanes(&vec![DeviceSpec::Cpu; count], precision)));
+        LANES.with_borrow_mut(|known| known.push((precision, opened.clone())));
+        opened
+    })
+}
+
+/// Largest αt: what a case may cost.
+const MOST: f64 = 3e3;
+
+/// Bound and error of what was checked in f64.
+type Seen = std::sync::Mutex<Vec<(f64, f64)>>;
+
+fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
+    let mut rng = Rng::with_seed(seed ^ (kind as u64) << 32);
+    let rates = rates(kind, &mut rng);
+    let n = rates.len();
+    let (initial, p0) = initial(n, &mut rng);
+    let reference = Reference::new(&rates);
+    let chain = chain(&rates);
+    let alpha = rates.iter().map(|row| row.iter().sum::<f64>()).fold(0.0, f64::max);
+    let mut times = vec![0.0, f64::INFINITY];
+    for _ in 0..2 {
+        let t = between(&mut rng, 1e-3, MOST) / if alpha > 0.0 { alpha } else { 1.0 };
+        if t.is_finite() {
+            times.push(t);
+        }
+    }
+    let epsilon = between(&mut rng, 1e-12, 1e-3);
+    let single = rng.u8(0..3) == 0;
+    let precision = if single { Precision::F32 } else { Precision::F64 };
+    let subdivided = rng.u8(0..3) == 0;
+    let method =
+        if subdivided { Method::Subdivided { theta: between(&mut rng, 1.0, 79.0) } } else { Method::Sweep };
+    let options = Options { epsilon, method, ..Options::default() };
+    let lanes = lanes_of_case(precision);
+    let [one, two] = &*lanes;
+    let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");
+    let (results, solution) =
+        run(one, precision, &chain, &initial, &times, &options).map_err(|e| format!("{what}: {e}"))?;
+    let mut met = true;
+    for ((&t, result), time) in times.iter().zip(&results).zip(&solution.times) {
+        let (exact, doubt) = match t.is_infinite() {
+            true => (reference.limit(&p0), (n as f64 + 40.0) * 1e-27),
+            false => reference.at(&p0, t),
+        };
+        let error: f64 = exact.iter().zip(result).map(|(&e, &r)| (e - r.into()).abs().to_f64()).sum();
+        let bound = time.bound.total();
+        // The reference starts from the doubles nearest to thirds.
+        let thirds = 0.5 * f64::EPSILON;
+        let at = format!("{what}, t = {t:e}: error {error:e}, bound {bound:e}");
+        if !(error <= bound + doubt + thirds) {
+            return Err(format!("{at}, reference good to {doubt:e}: the bound is broken"));
+        }
+        if !(bound <= 2.0) || result.iter().any(|p| !(*p >= 0.0)) || time.contradiction.is_some() {
+            return Err(format!("{at}: not a distribution with a bound, {:?}", time.contradiction));
+        }
+        if t.is_infinite() && n <= 16 && bound > 1e-11 {
+            return Err(format!("{at}: a small chain's limit is eliminated"));
+        }
+        met &= bound <= epsilon;
+        if !single && t > 0.0 && t.is_finite() && error > 1e-15 {
+            seen.lock().expect("no case panicked").push((bound, error));
+        }
+    }
+    if met != (solution.status == Status::Met) {
+        return Err(format!("{what}: status {:?}, bounds met: {met}", solution.status));
+    }
+    // The same bits whatever the format and the lanes.
+    let format =
+        [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
+    let other = Options { format, ..options };
+    for (lanes, options) in [(two, &options), (one, &other)] {
+        match run(lanes, precision, &chain, &initial, &times, options) {
+            Ok((again, _)) if again == results => {}
+            Ok(_) => {
+                return Err(format!("{what}: other bits with {:?} on {} lanes", options.format, lanes.len()));
+            }
+            // A format that does not fit the chain.
+            Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
+            Err(e) => return Err(format!("{what}: {e}")),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
+    let seen = Seen::default();
+    run_all(&KINDS, 12, |kind, seed| case(kind, seed, &seen));
+    let seen = seen.into_inner().expect("no case panicked");
+    let loose = seen.iter().filter(|(bound, error)| bound / error > 1e4).count();
+    assert!(100 * loose <= seen.len(), "{loose} of {} bounds are more than 10^4 times the error", seen.len());
+}
+
+/// A chain of (from, to, rate).
+fn small(n: usize, transitions: &[(usize, usize, f64)]) -> Rates {
+    let mut rates = vec![vec![0.0; n]; n];
+    transitions.iter().for_each(|&(i, j, rate)| rates[i][j] = rate);
+    rates
+}
+
+/// π(t) from state 0, and what the solver says of it.
+fn from_first(
+    rates: &Rates,
+    precision: Precision,
+    t: f64,
+    options: &Options,
+) -> Result<(Vec<f64>, Solution)> {
+    let lanes = lanes(&[DeviceSpec::Cpu], precision);
+    let (mut results, solution) = run(&lanes, precision, &chain(rates), &Initial::State(0), &[t], options)?;
+    Ok((results.remove(0), solution))
+}
+
+fn error(result: &[f64], exact: &[DoubleWord]) -> f64 {
+    exact.iter().zip(result).map(|(&e, &r)| (e - r.into()).abs().to_f64()).sum()
+}
+
+fn start(n: usize) -> Vec<f64> {
+    (0..n).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect()
+}
+
+#[test]
+fn rates_at_both_ends_of_the_range_are_answered_or_refused() {
+    let options = Options { epsilon: 1e-6, ..Options::default() };
+    // Exit rates that overflow.
+    let over = small(3, &[(0, 1, 9e307), (0, 2, 9e307), (1, 0, 1.0), (2, 1, 3.0)]);
+    let refused =
+        from_first(&over, Precision::F64, 1.0, &options).expect_err("no double holds the exit rate");
+    assert!(refused.to_string().contains("1.7976931348623157e308"), "{refused}");
+    // Rates whose inverse overflows, in either precision, and αt from nothing to the steady state.
+    for (rate, t) in [(1e-310, 1.0), (1e-310, 1e308), (5e-324, f64::INFINITY), (2e-39, 1e39), (1e300, 1e-300)]
+    {
+        let pair = small(2, &[(0, 1, rate), (1, 0, rate)]);
+        for precision in [Precision::F64, Precision::F32] {
+            let (result, solution) = from_first(&pair, precision, t, &options).expect("an answer");
+            let reference = Reference::new(&pair);
+            let exact =
+                if t.is_infinite() { reference.limit(&start(2)) } else { reference.at(&start(2), t).0 };
+            let bound = solution.times[0].bound.total();
+            assert!(
+                error(&result, &exact) <= bound + 1e-30,
+                "{rate:e} {t:e} {precision}: {result:?}, {bound:e}"
+            );
+            assert!(bound <= if precision == Precision::F64 { 1e-6 } else { 1e-4 }, "{bound:e}");
+        }
+    }
+}
+
+#[test]
+fn probabilities_do_not_underflow_with_the_unit_of_time() {
+    // A ring in single precision; with rates near the smallest normal number rate · probability was subnormal.
+    let n = 20_000u32;
+    let every_other = (0..n).map(|i| f64::from(i % 2) * 2.0 / f64::from(n)).collect();
+    let initial = Initial::Distribution(every_other);
+    let options = Options { epsilon: 1e-3, ..Options::default() };
+    let bound = |rate: f64| {
+        let (from, to) = ((0..n).collect(), (0..n).map(|i| (i + 1) % n).collect());
+        let ring = TransitionList { from, to, rate: vec![rate; n as usize] };
+        let ring = Csr::from_list(n as usize, &ring).expect("a chain");
+        let lanes = lanes(&[DeviceSpec::Cpu], Precision::F32);
+        let (results, solution) =
+            run(&lanes, Precision::F32, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
+        // Neighbours mix: all states are alike but for e^{−80}.
+        let error: f64 = results[0].iter().map(|p| (p - 1.0 / f64::from(n)).abs()).sum();
+        let bound = solution.times[0].bound.total();
+        assert!(error <= bound, "rate {rate:e}: error {error:e}, bound {bound:e}");
+        bound
+    };
+    // The unit of time does not matter, but for the rounding of 10^−38 itself.
+    assert!((bound(1e-38) / bound(1.0) - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn terms_of_intervals_do_not_overflow() {
+    for (precision, rate, theta) in [(Precision::F32, 1e10, 80.0), (Precision::F64, 1e250, 500.0)] {
+        let pair = small(2, &[(0, 1, rate), (1, 0, rate)]);
+        let options = Options { epsilon: 1e-3, method: Method::Subdivided { theta }, ..Options::default() };
+        let (result, solution) =
+            from_first(&pair, precision, 0.9 * theta / rate, &options).expect("an answer");
+        let bound = solution.times[0].bound.total();
+        assert!(result.iter().all(|p| (p - 0.5).abs() <= bound) && bound < 2e-3, "{result:?}, {bound:e}");
+    }
+    let pair = small(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
+    let options = Options { method: Method::Subdivided { theta: 1.0 }, ..Options::default() };
+    for t in [1.7e308, 3e12] {
+        let refused = from_first(&pair, Precision::F64, t, &options).expect_err("too many multiplications");
+        assert!(refused.to_string().contains("multiplications"), "{refused}");
+    }
+}
+
+#[test]
+fn small_limits_are_exact_however_stiff() {
+    let mut options = Options { epsilon: 1e-9, ..Options::default() };
+    let slow = small(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
+    let (result, solution) = from_first(&slow, Precision::F64, f64::INFINITY, &options).expect("an answer");
+    assert!(solution.status == Status::Met && solution.eliminated == 3, "{:?}", solution.bound);
+    assert!(result.iter().all(|p| (p - 1.0 / 3.0).abs() <= solution.bound.total()), "{result:?}");
+    // Probabilities that lie more orders apart than doubles reach: a valley of 10^−400 between two hills.
+    let n = 41;
+    let rate = |i: usize| if i < 20 { 1e-20f64 } else { 1e20 };
+    let mut valley = vec![vec![0.0; n]; n];
+    for i in 1..n {
+        (valley[i - 1][i], valley[i][i - 1]) = (rate(i - 1).min(1.0), (1.0 / rate(i - 1)).min(1.0));
+    }
+    options.epsilon = 1e-6;
+    let (result, solution) = from_first(&valley, Precision::F64, f64::INFINITY, &options).expect("an answer");
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    // 20 steps down by 10^−20 each and 20 up: both ends are alike, and hold all but 10^−20.
+    assert!((result[0] - 0.5).abs() <= 1e-15 && (result[n - 1] - 0.5).abs() <= 1e-15, "{result:?}");
+    // The limit of a set whose sum is rounded, in single precision too: no bound above 2.
+    let (_, solution) = from_first(&slow, Precision::F32, f64::INFINITY, &options).expect("an answer");
+    assert!(solution.bound.total() <= 2.0);
+}
+
+#[test]
+fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
+    let chain = small(3, &[(0, 1, 1.0), (1, 2, 1.0), (1, 0, 2.0), (2, 1, 2.0)]);
+    let (result, solution) =
+        from_first(&chain, Precision::F64, 1e9, &Options { epsilon: 1e-6, ..Options::default() })
+            .expect("an answer");
+    let (bound, exact) = (solution.times[0].bound, [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0]);
+    let error: f64 = exact.iter().zip(&result).map(|(e, r)| (e - r).abs()).sum();
+    // 64 steps, not 3·10⁹; weights of a window of some 10⁶ terms.
+    assert!(solution.terms < 1000 && bound.rounding < 1e-9 && error <= bound.total(), "{bound:?}, {error:e}");
+}
+
+#[test]
+fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
+    let chain = chain(&small(3, &[(0, 1, 1.0)]));
+    let lanes = lanes(&[DeviceSpec::Cpu], Precision::F64);
+    let initial = Initial::Uniform(vec![0, 1, 2]);
+    let (_, solution) =
+        run(&lanes, Precision::F64, &chain, &initial, &[0.0], &Options::default()).expect("an answer");
+    let bound = solution.times[0].bound.total();
+    // 3 · |1/3 rounded − 1/3| = 2⁻⁵⁴.
+    assert!((-54f64).exp2() <= bound && bound <= 2e-16, "{bound:e}");
+}
+
+#[test]
+fn rewards_of_any_size_keep_their_digits_in_single_precision() {
+    let chain = chain(&small(2, &[(0, 1, 1.0), (1, 0, 1.0)]));
+    let lanes = lanes(&[DeviceSpec::Cpu], Precision::F32);
+    for size in [1e39, 1e300, 1e-45, 1e-300] {
+        let reward = Reward { name: "r".to_owned(), values: vec![size, 0.0] };
+        let problem = Problem {
+            transitions: &chain,
+            initial: &Initial::State(0),
+            times: &[0.5],
+            rewards: &[reward],
+            vectors: false,
+        };
+        let options = Options { epsilon: 1e-4, ..Options::default() };
+        let solution =
+            solve(&lanes, Precision::F32, &problem, &options, &mut Keep(Vec::new())).expect("an answer");
+        let found = &solution.times[0].rewards[0];
+        let exact = 0.5 * (1.0 + (-1f64).exp());
+        assert!((found.instantaneous / size - exact).abs() <= solution.bound.total(), "{size:e}: {found:?}");
+        let sum = 0.25 + 0.25 * (1.0 - (-1f64).exp());
+        assert!((found.cumulative / size - sum).abs() <= 1e-4, "{size:e}: {found:?}");
+    }
+    let problem = Problem {
+        transitions: &chain,
+        initial: &Initial::State(0),
+        times: &[100.0],
+        rewards: &[Reward { name: "r".to_owned(), values: vec![1e308; 2] }],
+        vectors: false,
+    };
+    let refused = solve(&lanes, Precision::F32, &problem, &Options::default(), &mut Keep(Vec::new()))
+        .expect_err("no double holds the accumulated reward");
+    assert!(refused.to_string().contains("the accumulated reward 'r' at time 1e2"), "{refused}");
+}

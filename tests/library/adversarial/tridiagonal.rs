@@ -1,0 +1,598 @@
+//! Tridiagonal systems.
+//!
+//! Whatever is said to be met is judged by its componentwise backward error (Oettli, Prager 1964), computed anew in
+//! double-word arithmetic from the system as it was given, and by that of LAPACK's `dgtsv`.
+
+use std::sync::OnceLock;
+
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::Lane;
+use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Residual, Solution, Status, System, solve};
+
+use super::double_word::DoubleWord;
+use super::run_all;
+use crate::support::lanes;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Random,
+    Dominant,
+    WeaklyDominant,
+    Laplace,
+    Toeplitz,
+    GradedUp,
+    GradedDown,
+    RowScales,
+    ColumnScales,
+    Alternating,
+    ZeroDiagonalEven,
+    ZeroDiagonalOdd,
+    Clement,
+    Wilkinson,
+    NearlySingular,
+    Decoupled,
+    BorderPivots,
+    WholeRange,
+    Subnormal,
+    Integers,
+    Cyclic,
+    Batch,
+    RandomSigns,
+    FewRows,
+    Decaying,
+}
+
+use Kind::*;
+
+const KINDS: [Kind; 25] = [
+    Random,
+    Dominant,
+    WeaklyDominant,
+    Laplace,
+    Toeplitz,
+    GradedUp,
+    GradedDown,
+    RowScales,
+    ColumnScales,
+    Alternating,
+    ZeroDiagonalEven,
+    ZeroDiagonalOdd,
+    Clement,
+    Wilkinson,
+    NearlySingular,
+    Decoupled,
+    BorderPivots,
+    WholeRange,
+    Subnormal,
+    Integers,
+    Cyclic,
+    Batch,
+    RandomSigns,
+    FewRows,
+    Decaying,
+];
+
+/// Numbers of a case (Marsaglia's xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn new(kind: Kind, seed: u64) -> Self {
+        let mut own = Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (kind as u64 + 1) << 40);
+        for _ in 0..8 {
+            own.bits();
+        }
+        own
+    }
+
+    fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.bits() as f64 / (1u64 << 53) as f64
+    }
+
+    fn signed(&mut self) -> f64 {
+        2.0 * self.unit() - 1.0
+    }
+
+    fn sign(&mut self) -> f64 {
+        if self.bits() & 1 == 0 { 1.0 } else { -1.0 }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.bits() % n as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// Rows: mostly few, else around the sizes of units and tiles, or some thousands.
+    fn rows(&mut self) -> usize {
+        match self.below(10) {
+            0..6 => 1 + self.below(60),
+            6 => self.pick(&[127, 128, 129, 255, 256, 257, 1023, 1024, 1025]),
+            7 => self.pick(&[2047, 2048, 2049, 2175, 2176, 4096, 4097]),
+            _ => 60 + self.below(1000),
+        }
+    }
+}
+
+/// Diagonals and a right-hand side of one system.
+type Rows = [Vec<f64>; 4];
+
+fn rows(n: usize, mut row: impl FnMut(usize) -> [f64; 4]) -> Rows {
+    let all: Vec<[f64; 4]> = (0..n).map(&mut row).collect();
+    std::array::from_fn(|k| all.iter().map(|row| row[k]).collect())
+}
+
+fn decimal(exponent: f64) -> f64 {
+    10f64.powf(exponent)
+}
+
+/// One system of `n` rows.
+fn one(kind: Kind, n: usize, r: &mut Numbers) -> Rows {
+    match kind {
+        Random | Cyclic | FewRows => rows(n, |_| [r.signed(), r.signed(), r.signed(), r.signed()]),
+        Dominant => rows(n, |_| {
+            let (a, c) = (r.signed(), r.signed());
+            [a, r.sign() * 1.1 * (a.abs() + c.abs()), c, r.signed()]
+        }),
+        WeaklyDominant => rows(n, |i| {
+            let (a, c) = (r.signed(), r.signed());
+            let used = if i > 0 { a.abs() } else { 0.0 } + if i + 1 < n { c.abs() } else { 0.0 };
+            [a, r.sign() * used, c, r.signed()]
+        }),
+        Laplace => {
+            let b = r.below(3);
+            rows(n, |i| [-1.0, 2.0, -1.0, [r.unit(), 1.0, f64::from(u8::from(i == n / 2))][b]])
+        }
+        Toeplitz => {
+            let [a, d, c] = [0; 3].map(|_| r.pick(&[-1.0, 1.0, 0.5, -2.0, 1e-3, 0.25, 3.0, 1e5]));
+            rows(n, |_| [a, d, c, r.signed()])
+        }
+        GradedUp | GradedDown => {
+            let (orders, from) = (r.pick(&[20.0, 100.0, 300.0]), r.signed() * 150.0);
+            let sign = if kind == GradedUp { 1.0 } else { -1.0 };
+            let dominance = r.pick(&[1.0, 3.0, 1e-3]);
+            rows(n, |i| {
+                let size = decimal((sign * orders * (i as f64 / n as f64 - 0.5) + from).clamp(-290.0, 290.0));
+                [r.signed() * size, r.signed() * dominance * size, r.signed() * size, r.signed() * size]
+            })
+        }
+        RowScales => {
+            let orders = r.pick(&[10.0, 100.0, 290.0]);
+            rows(n, |_| {
+                let scale = decimal(orders * r.signed());
+                [r.signed() * scale, r.signed() * scale, r.signed() * scale, r.signed() * scale]
+            })
+        }
+        ColumnScales => {
+            let orders = r.pick(&[10.0, 100.0, 250.0]);
+            let scales: Vec<f64> = (0..n + 2).map(|_| decimal(orders * r.signed())).collect();
+            rows(n, |i| {
+                [r.signed() * scales[i], r.signed() * scales[i + 1], r.signed() * scales[i + 2], r.signed()]
+            })
+        }
+        Alternating => {
+            let (tiny, odd) = (decimal(-300.0 * r.unit()), r.below(2));
+            rows(n, |i| {
+                let d = if i % 2 == odd { tiny } else { r.pick(&[1.0, 0.5, -1.0]) };
+                [r.signed(), d, r.signed(), 4.0 * r.signed()]
+            })
+        }
+        ZeroDiagonalEven | ZeroDiagonalOdd => {
+            let whole = r.below(2) == 0;
+            let mut number = || if whole { 1.0 + r.below(9) as f64 } else { r.signed() };
+            rows(n, |_| [number(), 0.0, number(), number()])
+        }
+        Clement => {
+            let d = r.pick(&[1e-8, 1e-12, 1e-4, 1e-16, 1e-30]);
+            rows(n, |i| [i as f64, d, (n - 1 - i) as f64, r.signed()])
+        }
+        Wilkinson => rows(n, |i| [1.0, (i as f64 - (n / 2) as f64).abs(), 1.0, r.signed()]),
+        NearlySingular => {
+            // Rows that all but sum to zero: a matrix times ones is next to nothing.
+            let near = decimal(-16.0 * r.unit());
+            rows(n, |i| {
+                let (a, c) = (r.signed(), r.signed());
+                let used = if i > 0 { a } else { 0.0 } + if i + 1 < n { c } else { 0.0 };
+                [a, -used + near * r.signed(), c, r.signed()]
+            })
+        }
+        Decoupled => rows(n, |_| {
+            let mut coupled = || if r.below(3) == 0 { 0.0 } else { r.signed() };
+            let (a, c) = (coupled(), coupled());
+            let scale = r.pick(&[1.0, 1.0, 1e-100, 1e100]);
+            [a, r.signed(), c, scale * r.signed()]
+        }),
+        BorderPivots => {
+            let (border, tiny) = (r.pick(&[10, 32, 128, 2048]), r.pick(&[0.0, 1e-300, 1e-17, 1e-9]));
+            rows(n, |i| {
+                let near = (i + 1) % border <= 2;
+                [r.signed(), if near { tiny * r.sign() } else { 2.5 * r.sign() }, r.signed(), r.signed()]
+            })
+        }
+        WholeRange => {
+            let a = decimal(r.pick(&[-307.0, -200.0, -30.0, 30.0, 200.0, 307.0]));
+            let b = decimal(r.pick(&[-320.0, -307.0, -100.0, 0.0, 100.0, 307.0]));
+            let dominance = r.pick(&[1.0, 2.1]);
+            rows(n, |_| [a * r.signed(), a * dominance * r.sign(), a * r.signed(), b * r.signed()])
+        }
+        Subnormal => {
+            let mut number = || match r.below(4) {
+                0 => 5e-324 * r.below(1000) as f64,
+                1 => f64::MIN_POSITIVE * r.signed(),
+                _ => r.signed(),
+            };
+            rows(n, |_| [number(), number(), number(), number()])
+        }
+        Integers => {
+            let x: Vec<f64> = (0..n + 2).map(|_| r.below(2001) as f64 - 1000.0).collect();
+            rows(n, |i| {
+                let [a, d, c] = [0; 3].map(|_| r.below(2001) as f64 - 1000.0);
+                let left = if i > 0 { a * x[i] } else { 0.0 };
+                let right = if i + 1 < n { c * x[i + 2] } else { 0.0 };
+                [a, d, c, left + d * x[i + 1] + right]
+            })
+        }
+        RandomSigns => rows(n, |_| [r.sign(), r.sign(), r.sign(), r.sign()]),
+        Decaying => {
+            let (d, at, scale) = (r.pick(&[2.5, 10.0, -1e3]), r.below(n), r.pick(&[1.0, 1e100, 1e-100]));
+            rows(n, |i| [scale, d * scale, -scale, f64::from(u8::from(i == at))])
+        }
+        Batch => unreachable!("a batch is made of systems of the others"),
+    }
+}
+
+fn made(kind: Kind, seed: u64) -> System {
+    let mut r = Numbers::new(kind, seed);
+    let n = match (kind, r.rows()) {
+        (ZeroDiagonalEven, n) => n + n % 2,
+        (ZeroDiagonalOdd | Clement, n) => n | 1,
+        (RandomSigns, n) => n * (1 + r.below(3)),
+        (FewRows, n) => 1 + n % 4,
+        (Batch, n) => 1 + n % 200,
+        (_, n) => n,
+    };
+    let batch = match kind {
+        Batch => 1 + r.below(12),
+        Cyclic => r.pick(&[1, 1, 3]),
+        _ => 1,
+    };
+    let mut all = Rows::default();
+    for _ in 0..batch {
+        let of = match kind {
+            Batch => {
+                let kind = KINDS[r.below(KINDS.len())];
+                if kind == Batch { Alternating } else { kind }
+            }
+            kind => kind,
+        };
+        let own = one(of, n, &mut r);
+        all.iter_mut().zip(own).for_each(|(all, own)| all.extend(own));
+    }
+    let [dl, d, du, b] = all;
+    let mut bs = vec![b];
+    if r.below(4) == 0 {
+        bs.push((0..n * batch).map(|_| r.signed()).collect());
+        bs.push(vec![0.0; n * batch]);
+    }
+    let mut system = System::batched(batch, dl, d, du, bs).expect("lengths fit");
+    if kind == Cyclic && r.below(2) == 0 {
+        // A dominant ring.
+        for ((d, a), c) in system.d.iter_mut().zip(&system.dl).zip(&system.du) {
+            *d = d.signum() * (a.abs() + c.abs()) * 1.01;
+        }
+    }
+    let system = if r.below(5) == 0 { system.transposed() } else { system };
+    if kind == Cyclic { system.cyclic() } else { system }
+}
+
+/// v = m · 2^k with 1 ≤ |m| < 2.
+fn split(v: f64) -> (f64, i32) {
+    let exponent = |v: f64| (v.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let (v, less) = if v.abs() < f64::MIN_POSITIVE { (v * 2f64.powi(100), 100) } else { (v, 0) };
+    let k = exponent(v);
+    (f64::from_bits(v.to_bits() & !(0x7ff << 52) | 1023 << 52), k - less)
+}
+
+/// max_i |b − A·x|_i / (|A|·|x| + |b|)_i of one system in double-word arithmetic, each row in units of its largest product, so
+/// that nothing overflows and what underflows is below 2⁻¹⁰⁰⁰ of the row. An unknown below 2⁻¹⁰²² may be 2⁻¹⁰⁷⁴ from where it should.
+fn backward_error(system: &System, s: usize, b: &[f64], x: &[f64]) -> f64 {
+    let n = system.n;
+    let (b, x) = (&b[s * n..][..n], &x[s * n..][..n]);
+    let mut worst = 0.0f64;
+    for i in 0..n {
+        let mut terms = vec![(system.d[s * n + i], x[i])];
+        if i > 0 || system.cyclic {
+            terms.push((system.dl[s * n + i], x[(i + n - 1) % n]));
+        }
+        if i + 1 < n || system.cyclic {
+            terms.push((system.du[s * n + i], x[(i + 1) % n]));
+        }
+        if terms.iter().any(|(_, x)| !x.is_finite()) {
+            return f64::INFINITY;
+        }
+        let slack: Vec<f64> =
+            terms.iter().filter(|(_, x)| x.abs() < f64::MIN_POSITIVE).map(|(a, _)| a.abs()).collect();
+        terms.push((-b[i], 1.0));
+        let factors: Vec<_> = terms
+            .iter()
+            .filter(|(a, x)| *a != 0.0 && *x != 0.0)
+            .map(|&(a, x)| (split(a), split(x)))
+            .collect();
+        let Some(unit) = factors.iter().map(|((_, j), (_, k))| j + k).max() else { continue };
+        let power = |k: i32| if k < -1000 { 0.0 } else { 2f64.powi(k) };
+        let (mut sum, mut size) = (DoubleWord::ZERO, 0.0);
+        for &((a, j), (x, k)) in &factors {
+            let product = DoubleWord::product(a * power(j + k - unit), x);
+            sum += product;
+            size += product.abs().to_f64();
+        }
+        let slack: f64 = slack
+            .into_iter()
+            .filter(|a| *a != 0.0)
+            .map(split)
+            .map(|(a, j)| {
+                let k = j - 1074 - unit;
+                a * if k > 1000 { f64::INFINITY } else { power(k) }
+            })
+            .sum();
+        worst = worst.max((sum.abs().to_f64() - slack).max(0.0) / size);
+    }
+    worst
+}
+
+/// LAPACK's `dgtsv` for one right-hand side, as its reference implementation computes it; none if a pivot is zero.
+fn dgtsv(system: &System, s: usize, b: &[f64]) -> Option<Vec<f64>> {
+    let n = system.n;
+    let part = |v: &[f64]| v[s * n..][..n].to_vec();
+    let (mut d, mut b) = (part(&system.d), part(b));
+    let (mut du, lower) = (part(&system.du), part(&system.dl));
+    let mut dl = lower[1..].to_vec();
+    for i in 0..n - 1 {
+        if d[i].abs() >= dl[i].abs() {
+            if d[i] == 0.0 {
+                return None;
+            }
+            let w = dl[i] / d[i];
+            d[i + 1] -= w * du[i];
+            b[i + 1] -= w * b[i];
+            dl[i] = 0.0;
+        } else {
+            let w = d[i] / dl[i];
+            d[i] = dl[i];
+            let next = d[i + 1];
+            d[i + 1] = du[i] - w * next;
+            dl[i] = 0.0;
+            if i + 2 < n {
+                dl[i] = du[i + 1];
+                du[i + 1] *= -w;
+            }
+            du[i] = next;
+            let upper = b[i];
+            b[i] = b[i + 1];
+            b[i + 1] = upper - w * b[i + 1];
+        }
+    }
+    if d[n - 1] == 0.0 {
+        return None;
+    }
+    for i in (0..n).rev() {
+        if i + 1 < n {
+            b[i] -= du[i] * b[i + 1];
+        }
+        if i + 2 < n {
+            b[i] -= dl[i] * b[i + 2];
+        }
+        b[i] /= d[i];
+    }
+    Some(b)
+}
+
+/// Elimination with partial pivoting in double-word arithmetic. For systems of a moderate range.
+fn reference(system: &System, s: usize, b: &[f64]) -> Option<Vec<DoubleWord>> {
+    let n = system.n;
+    let wide = |v: &[f64]| v[s * n..][..n].iter().map(|&v| DoubleWord::from(v)).collect::<Vec<_>>();
+    let (dl, mut d, mut du, mut b) = (wide(&system.dl), wide(&system.d), wide(&system.du), wide(b));
+    let mut du2 = vec![DoubleWord::ZERO; n];
+    for i in 0..n - 1 {
+        let below = dl[i + 1];
+        if d[i].abs() >= below.abs() {
+            if d[i].to_f64() == 0.0 {
+                return None;
+            }
+            let w = below / d[i];
+            d[i + 1] = d[i + 1] - w * du[i];
+            b[i + 1] = b[i + 1] - w * b[i];
+        } else {
+            let w = d[i] / below;
+            let next = std::mem::replace(&mut d[i + 1], DoubleWord::ZERO);
+            d[i] = below;
+            d[i + 1] = du[i] - w * next;
+            du[i] = next;
+            if i + 2 < n {
+                du2[i] = du[i + 1];
+                du[i + 1] = -w * du[i + 1];
+            }
+            let upper = b[i];
+            b[i] = b[i + 1];
+            b[i + 1] = upper - w * b[i + 1];
+        }
+    }
+    if d[n - 1].to_f64() == 0.0 {
+        return None;
+    }
+    for i in (0..n).rev() {
+        if i + 1 < n {
+            b[i] = b[i] - du[i] * b[i + 1];
+        }
+        if i + 2 < n {
+            b[i] = b[i] - du2[i] * b[i + 2];
+        }
+        b[i] = b[i] / d[i];
+    }
+    Some(b)
+}
+
+/// Rows up to which unknowns are compared with the reference, which takes a solution for each row.
+const SMALL: usize = 24;
+
+/// |x − A⁻¹ b| is at most |A⁻¹|·|b − A x|: the unknowns themselves against those in double-word arithmetic, where their errors
+/// are of another order than those of doubles.
+fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Result<(), String> {
+    let n = system.n;
+    let here = s * n..(s + 1) * n;
+    let moderate = |v: &f64| *v == 0.0 || (1e-20..1e20).contains(&v.abs());
+    let numbers = [&system.dl, &system.d, &system.du].into_iter().flat_map(|v| &v[here.clone()]);
+    if n > SMALL || system.cyclic || !numbers.chain(&b[here.clone()]).all(moderate) {
+        return Ok(());
+    }
+    let Some(exact) = reference(system, s, b) else { return Ok(()) };
+    let size = |i: usize| {
+        let left = if i > 0 { system.dl[s * n + i] * x[s * n + i - 1] } else { 0.0 };
+        let right = if i + 1 < n { system.du[s * n + i] * x[s * n + i + 1] } else { 0.0 };
+        left.abs() + right.abs() + (system.d[s * n + i] * x[s * n + i]).abs() + b[s * n + i].abs()
+    };
+    let mut bound = vec![0.0; n];
+    let mut condition = 0.0f64;
+    for i in 0..n {
+        let mut e = vec![0.0; system.rows()];
+        e[s * n + i] = 1.0;
+        let Some(column) = reference(system, s, &e) else { return Ok(()) };
+        for (bound, inverse) in bound.iter_mut().zip(&column) {
+            *bound += inverse.abs().to_f64() * omega * size(i);
+            condition = condition.max(inverse.abs().to_f64());
+        }
+    }
+    // Too ill-conditioned for double words as well.
+    if condition > 1e20 {
+        return Ok(());
+    }
+    for (i, (x, exact)) in x[here].iter().zip(&exact).enumerate() {
+        let error = (DoubleWord::from(*x) - *exact).abs().to_f64();
+        // The unknowns of double-word elimination are themselves rounded: 2⁻¹⁰⁰ · 10²⁰ of the largest number is below 1e-10 ε.
+        let most = 1.01 * bound[i] + 1e-9 * f64::EPSILON * bound.iter().fold(0.0f64, |m, b| m.max(b / omega));
+        if error > most {
+            return Err(format!("unknown {i} of system {s} is {x:e}, off by {error:e}; {most:e} is allowed"));
+        }
+    }
+    Ok(())
+}
+
+/// Lanes of a device, opened once.
+fn device(spec: &'static str, precision: Precision) -> Option<&'static [Lane]> {
+    static LANES: [OnceLock<Option<Vec<Lane>>>; 6] = [const { OnceLock::new() }; 6];
+    let place = match spec {
+        "cpu" => 0,
+        "cpu,cpu" => 1,
+        _ => 2,
+    };
+    let slot = &LANES[2 * place + usize::from(precision == F32)];
+    slot.get_or_init(|| lanes(spec, precision, false)).as_deref()
+}
+
+/// The way to the unknowns that a seed takes.
+fn way(kind: Kind, seed: u64) -> (&'static str, Precision, Options) {
+    let auto = Options::default();
+    let steps = Options { refine: Refine::Steps(0), ..auto };
+    let ways = [
+        ("cpu", F64, auto),
+        ("cpu", F64, auto),
+        ("cpu", F64, auto),
+        ("cpu,cpu", F64, auto),
+        ("cpu", F32, auto),
+        ("cpu", F64, steps),
+        ("cpu", F64, Options { pivot: Pivot::None, ..auto }),
+        ("wgpu:0", F64, auto),
+        ("cpu", F64, Options { pivot: Pivot::Scaled, ..auto }),
+        ("cpu", F64, Options { pivot: Pivot::None, ..steps }),
+        ("cpu", F32, Options { tolerance: 1e-4, ..steps }),
+        ("cpu", F64, Options { block: Some(10), ..auto }),
+        ("cpu,cpu", F64, Options { interface: Interface::Host, ..auto }),
+        ("wgpu:0", F32, auto),
+    ];
+    let (spec, precision, options) = ways[(seed as usize + kind as usize) % ways.len()];
+    match kind {
+        // Rings are closed by tiles.
+        Cyclic => (spec, precision, Options { block: None, interface: Interface::Auto, ..options }),
+        _ => (spec, precision, options),
+    }
+}
+
+/// Roundings of a residual in double precision, each of 2⁻⁵³ of the row: four, and some of the quotient.
+const ROUNDINGS: f64 = 8.0 * f64::EPSILON;
+
+fn case(kind: Kind, seed: u64) -> Result<(), String> {
+    let system = made(kind, seed);
+    let (spec, precision, options) = way(kind, seed);
+    // A thread of its own waits for lanes without taking up another case on the way, which would wait for the same lanes.
+    let solved = std::thread::scope(|scope| {
+        let run = || device(spec, precision).map(|lanes| solve(lanes, precision, &system, &options));
+        scope.spawn(run).join().map_err(|_| "a panic".to_owned())
+    })?;
+    let Some(solution) = solved.transpose().map_err(|e| e.to_string())? else { return Ok(()) };
+    judge(&system, &options, &solution).map_err(|e| {
+        format!("n = {}, {} systems, {spec} {precision}, {options:?}: {e}", system.n, system.batch)
+    })
+}
+
+fn judge(system: &System, options: &Options, solution: &Solution) -> Result<(), String> {
+    let Solution { residual, status, singular, growth, .. } = solution;
+    let auto = options.refine == Refine::Auto;
+    let mut theirs_are_good = !system.cyclic;
+    for (k, (b, x)) in system.b.iter().zip(&solution.x).enumerate() {
+        for s in 0..system.batch {
+            let theirs = if system.cyclic { None } else { dgtsv(system, s, b) };
+            let theirs = theirs.map_or(f64::INFINITY, |x| {
+                let mut all = vec![0.0; system.rows()];
+                all[s * system.n..][..system.n].copy_from_slice(&x);
+                backward_error(system, s, b, &all)
+            });
+            theirs_are_good &= theirs <= 1e-13;
+            if *status == Status::NotMet {
+                continue;
+            }
+            let omega = backward_error(system, s, b, x);
+            let place = || format!("system {s}, right-hand side {k}, {:?}", solution.method);
+            if omega.is_nan() || omega > Residual::componentwise_limit(options.tolerance) + ROUNDINGS {
+                return Err(format!("{}: met with a componentwise error of {omega:e}", place()));
+            }
+            // Where every row is dominant, first answers with some roundings more are left as they are.
+            let roundings = if solution.dominant { 64.0 * f64::EPSILON + ROUNDINGS } else { ROUNDINGS };
+            if auto && omega > 4.0 * theirs + roundings {
+                return Err(format!("{}: {omega:e}, and dgtsv has {theirs:e}", place()));
+            }
+            if residual.componentwise < omega * (1.0 - 1e-10) - ROUNDINGS {
+                return Err(format!("{}: {omega:e}, and {:e} is said", place(), residual.componentwise));
+            }
+            unknowns(system, s, b, x, omega + ROUNDINGS)?;
+        }
+    }
+    let finite = [residual.normwise, residual.componentwise, *growth].iter().all(|v| v.is_finite());
+    match status {
+        Status::Met if !finite || singular.is_some() || !residual.within(options.tolerance) => {
+            Err(format!("met with {residual:?}, growth {growth}, singular {singular:?}"))
+        }
+        Status::NotMet if singular.is_none() && residual.within(options.tolerance) => {
+            Err(format!("not met with {residual:?}, and no reason"))
+        }
+        // Unknowns below the range of normal doubles have fewer digits, which only the normwise error is told.
+        Status::NotMet if theirs_are_good && !residual.underflows() => {
+            Err(format!("not met with {residual:?}, singular {singular:?}, and dgtsv solves it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn no_answer_is_worse_than_it_says() {
+    // Cases wait for solutions, which are worked on by the threads that all programs share.
+    let threads = rayon::ThreadPoolBuilder::new().build().expect("threads");
+    threads.install(|| run_all(&KINDS, 20, case));
+}

@@ -1,0 +1,570 @@
+//! Every kernel, and every construct of the subset, becomes CUDA C++ that NVIDIA's compiler accepts without a
+//! word; everything else is refused by name, and nothing panics.
+//!
+//! The compiler is NVRTC, which needs no GPU and no driver. It is looked for in `KOLMO_NVRTC_DIR` (see
+//! `tests/nvrtc.sh`), then where the system looks for libraries. With `nvrtc` in `KOLMO_REQUIRE_DEVICES` its
+//! absence is a failure.
+#![cfg(feature = "cuda")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::sync::LazyLock;
+
+use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
+use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
+use libloading::{Library, Symbol};
+use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::F64];
+/// The oldest architecture that CUDA 13 compiles for, the first of data centres with its own arithmetic for
+/// double precision, and a recent one.
+const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
+
+fn kernel(name: &'static str, wgsl: String) -> Kernel {
+    Kernel { name, wgsl: wgsl.leak(), cuda_groups: 0, ..*all()[0] }
+}
+
+fn translated(wgsl: &str) -> Result<CudaKernel, Unsupported> {
+    translate(&kernel("construct", wgsl.to_owned()), Precision::F64)
+}
+
+/// NVRTC, as far as a test needs it.
+struct Nvrtc(Library);
+
+type Program = *mut c_void;
+type Create = unsafe extern "C" fn(
+    *mut Program,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
+type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+type Read = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
+
+#[expect(unsafe_code, reason = "NVRTC is a C library")]
+impl Nvrtc {
+    /// The library, or none with one line said.
+    fn open() -> Option<Self> {
+        let mut places = Vec::new();
+        let names =
+            ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
+        if let Some(folder) = std::env::var_os("KOLMO_NVRTC_DIR") {
+            places.extend(names.map(|name| Path::new(&folder).join(name).into_os_string()));
+        }
+        places.extend(names.map(Into::into));
+        // SAFETY: what runs when NVRTC is loaded is NVIDIA's, and asks nothing of its caller.
+        let found = places.iter().find_map(|place| unsafe { Library::new(place) }.ok());
+        if found.is_none() {
+            let remedy = "KOLMO_NVRTC_DIR=$(tests/nvrtc.sh) brings one";
+            crate::devices::skip("nvrtc", format!("no NVRTC in any of {places:?}; {remedy}"));
+        }
+        found.map(Self)
+    }
+
+    fn function<T>(&self, name: &str) -> Symbol<'_, T> {
+        // SAFETY: every caller names the function together with its type in nvrtc.h.
+        unsafe { self.0.get(name.as_bytes()) }.unwrap_or_else(|e| panic!("NVRTC without {name}: {e}"))
+    }
+
+    /// The text of a program: its log, or its PTX.
+    fn read(&self, program: Program, size: &str, read: &str) -> String {
+        let mut bytes = 0;
+        // SAFETY: the program lives, and NVRTC writes one number.
+        assert_eq!(unsafe { self.function::<Size>(size)(program, &mut bytes) }, 0, "{size}");
+        let mut text = vec![0u8; bytes + 1];
+        // SAFETY: the program lives, and NVRTC writes as many bytes as it has just said.
+        assert_eq!(unsafe { self.function::<Read>(read)(program, text.as_mut_ptr().cast()) }, 0, "{read}");
+        CStr::from_bytes_until_nul(&text).expect("the text ends").to_string_lossy().into_owned()
+    }
+
+    /// PTX, or what the compiler says. A warning is as bad as an error: the text is ours.
+    fn compile(&self, text: &str, architecture: &str) -> Result<String, String> {
+        let source = CString::new(text).expect("a text without zero bytes");
+        let mut options = vec![format!("--gpu-architecture={architecture}")];
+        options.extend(OPTIONS.map(str::to_owned));
+        let options: Vec<_> = options.into_iter().map(|o| CString::new(o).expect("no zero bytes")).collect();
+        let pointers: Vec<_> = options.iter().map(|o| o.as_ptr()).collect();
+        let mut program = null_mut();
+        // SAFETY: the source ends with a zero byte and outlives the program; no headers are given.
+        let made = unsafe {
+            self.function::<Create>("nvrtcCreateProgram")(
+                &mut program,
+                source.as_ptr(),
+                null(),
+                0,
+                null(),
+                null(),
+            )
+        };
+        assert_eq!(made, 0, "nvrtcCreateProgram");
+        // SAFETY: the program lives, and as many options follow as are announced.
+        let status = unsafe {
+            self.function::<Compile>("nvrtcCompileProgram")(
+                program,
+                pointers.len() as c_int,
+                pointers.as_ptr(),
+            )
+        };
+        let log = self.read(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog");
+        let result = if status == 0 && log.trim().is_empty() {
+            Ok(self.read(program, "nvrtcGetPTXSize", "nvrtcGetPTX"))
+        } else {
+            Err(format!("status {status}: {log}"))
+        };
+        // SAFETY: the program lives, and nobody uses it any more.
+        unsafe { self.function::<Destroy>("nvrtcDestroyProgram")(&mut program) };
+        result
+    }
+}
+
+#[test]
+fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
+    for kernel in all().into_iter().chain(variants()) {
+        for precision in PRECISIONS {
+            let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
+            let interface = reflect::interface(kernel, precision);
+            assert_eq!(cuda.entry, kernel.name);
+            let read_only: Vec<bool> = interface.bindings.iter().map(|(_, written, _)| !written).collect();
+            assert_eq!(cuda.bindings, read_only, "bindings of {}", kernel.name);
+            assert_eq!(cuda.params, interface.params.len(), "parameters of {}", kernel.name);
+            let groups = match kernel.cuda_groups {
+                0 => String::new(),
+                groups => format!(", __CUDA_ARCH__ < 800 ? 4 : {groups}"),
+            };
+            let bounds = format!("__launch_bounds__({}{groups})", kernel.group);
+            let head = format!("extern \"C\" __global__ void {bounds}\n{}(const Params_t", kernel.name);
+            assert_eq!(cuda.text.matches(&head).count(), 1, "{}", cuda.text);
+            let pointers =
+                cuda.text.split(&head).nth(1).and_then(|rest| rest.lines().next()).unwrap_or_default();
+            let qualified = pointers.matches("* __restrict__ ").count();
+            assert_eq!(qualified, cuda.bindings.iter().filter(|&&read_only| read_only).count(), "{pointers}");
+            assert_eq!(pointers.matches("* ").count(), cuda.bindings.len(), "{pointers}");
+        }
+    }
+}
+
+#[test]
+fn nvrtc_compiles_every_kernel_for_every_architecture() {
+    let Some(nvrtc) = Nvrtc::open() else { return };
+    let mut complaints = Vec::new();
+    for kernel in all().into_iter().chain(variants()) {
+        for precision in PRECISIONS {
+            let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
+            for architecture in ARCHITECTURES {
+                match nvrtc.compile(&cuda.text, architecture) {
+                    Ok(ptx) => assert!(ptx.contains(&format!(".entry {}(", kernel.name)), "{ptx}"),
+                    Err(e) => {
+                        complaints.push(format!("{} in {precision} for {architecture}: {e}", kernel.name));
+                    }
+                }
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn nvrtc_compiles_every_construct() {
+    let Some(nvrtc) = Nvrtc::open() else { return };
+    let mut complaints = Vec::new();
+    for (i, construct) in crate::constructs::all().into_iter().enumerate() {
+        let cuda = translated(&construct.wgsl).unwrap_or_else(|e| panic!("{}: {e}", construct.name));
+        // The text is the same for all; each architecture gets a third.
+        let architecture = ARCHITECTURES[i % ARCHITECTURES.len()];
+        if let Err(e) = nvrtc.compile(&cuda.text, architecture) {
+            complaints.push(format!("{} for {architecture}: {e}", construct.name));
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn the_compiler_fuses_what_is_written_as_fma_and_nothing_else() {
+    let Some(nvrtc) = Nvrtc::open() else { return };
+    let fused = |ptx: &str| ptx.matches("fma.rn").count();
+    for precision in PRECISIONS {
+        let triad = all().into_iter().find(|k| k.name == "triad").expect("the triad is a kernel");
+        let ptx = |text: String| {
+            let cuda = translate(&kernel("triad", text), precision).unwrap_or_else(|e| panic!("{e}"));
+            nvrtc.compile(&cuda.text, "sm_90").unwrap_or_else(|e| panic!("{e}"))
+        };
+        assert_eq!(fused(&ptx(triad.wgsl.to_owned())), 1, "the triad in {precision}");
+        let apart = triad.wgsl.replace("fma(real(3), c[i], b[i])", "real(3) * c[i] + b[i]");
+        assert_ne!(apart, triad.wgsl, "the triad has an fma to take apart");
+        assert_eq!(fused(&ptx(apart)), 0, "the triad taken apart in {precision}");
+    }
+}
+
+#[test]
+fn a_vec2_of_f64_is_moved_by_one_instruction() {
+    let Some(nvrtc) = Nvrtc::open() else { return };
+    let copy = all().into_iter().find(|k| k.name == "copy").expect("the copy is a kernel");
+    let cuda = translate(copy, Precision::F64).unwrap_or_else(|e| panic!("{e}"));
+    let ptx = nvrtc.compile(&cuda.text, "sm_80").unwrap_or_else(|e| panic!("{e}"));
+    let line = |start: &str| ptx.lines().any(|l| l.trim().starts_with(start) && l.contains(".v2."));
+    assert!(line("ld.global.nc") && line("st.global"), "{ptx}");
+}
+
+// Refusals.
+
+/// Asserts that a kernel with these declarations and statements is refused for the reason, at the line of `HERE`.
+#[track_caller]
+fn refuses(declarations: &str, statements: &str, why: &str) {
+    let (enables, declarations): (Vec<_>, Vec<_>) =
+        declarations.lines().partition(|line| line.starts_with("enable "));
+    let wgsl = format!(
+        "{}
+struct Params {{ step: u32 }}
+var<immediate> p: Params;
+{}
+@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+
+@compute @workgroup_size(256)
+fn construct(@builtin(local_invocation_index) i: u32) {{
+    var x = a[i];
+{statements}
+    out[i] = x;
+}}
+",
+        enables.join(""),
+        declarations.join("\n")
+    );
+    refuses_text(&wgsl, why);
+}
+
+#[track_caller]
+fn refuses_text(wgsl: &str, why: &str) {
+    let refusal = match translated(wgsl) {
+        Ok(cuda) => {
+            panic!("{wgsl}\nis translated:\n{}", cuda.text.rsplit("static_assert").next().unwrap_or(""))
+        }
+        Err(refusal) => refusal,
+    };
+    let said = refusal.to_string();
+    assert!(said.contains(why), "refused for another reason: {said}");
+    assert!(said.starts_with("shaders/construct.wgsl"), "{said}");
+    let line = wgsl.lines().position(|line| line.contains("// HERE")).map(|line| line as u32 + 1);
+    if line.is_some() {
+        assert_eq!(refusal.line, line, "{said}\n{wgsl}");
+    }
+}
+
+#[test]
+fn array_length_is_refused() {
+    refuses("", "    x += f32(arrayLength(&a)); // HERE", ": arrayLength:");
+    refuses("", "    let unused = arrayLength(&a); // HERE", ": arrayLength:");
+}
+
+#[test]
+fn types_outside_the_subset_are_refused() {
+    refuses("enable f16;", "    x += f32(f16(x)); // HERE", ": f16:");
+    refuses("enable f16;", "    var h: f16; // HERE\n    x += f32(h);", ": f16:");
+    refuses("enable f16;\nstruct Half { h: vec2<f16> } // HERE", "", ": f16:");
+    refuses("enable wgpu_int16;", "    x += f32(i16(x)); // HERE", ": integers of 16 bits:");
+    refuses("", "    let m = mat2x2<f32>(x, x, x, x); x = (m * vec2(x, 1.0)).x; // HERE", ": matrices:");
+    refuses("var<private> m: mat3x3<f32>; // HERE", "    x += m[1][1];", ": matrices:");
+    refuses(
+        "@group(0) @binding(2) var<storage, read_write> c: array<atomic<f32>>;",
+        "    atomicAdd(&c[i], x);",
+        ": atomic<f32>:",
+    );
+    refuses(
+        "struct Tail { n: u32, items: array<f32> } // HERE\n@group(0) @binding(2) var<storage, read> c: Tail;",
+        "    x += c.items[i];",
+        ": an array of unknown length that is no binding of its own:",
+    );
+}
+
+#[test]
+fn variables_outside_the_subset_are_refused() {
+    let read = |kind: &str| format!("@group(0) @binding(2) {kind}; // HERE");
+    refuses(&read("var<uniform> c: vec4<f32>"), "    x += c.x;", ": var<uniform>:");
+    refuses(&read("var image: texture_2d<f32>"), "", ": textures and samplers:");
+    refuses(&read("var s: sampler"), "", ": textures and samplers:");
+    refuses("@group(1) @binding(0) var<storage, read> c: array<f32>; // HERE", "", ": @group(1):");
+    refuses(
+        "@group(0) @binding(3) var<storage, read> c: array<f32>; // HERE",
+        "",
+        ": @binding(3) as number 2 of the bindings:",
+    );
+    refuses(
+        "@group(0) @binding(1) var<storage, read> c: array<f32>;",
+        "",
+        ": @binding(1) as number 2 of the bindings:",
+    );
+    refuses("override n: u32 = 3u;", "    x += f32(n);", ": override:");
+    refuses(
+        "override n: u32 = 3u;\nvar<workgroup> w: array<f32, n>;",
+        "    w[i] = x; x = w[0];",
+        ": override:",
+    );
+    let immediate = |declared: &str| {
+        format!(
+            "{declared}
+@group(0) @binding(0) var<storage, read_write> out: array<f32>;
+@compute @workgroup_size(256) fn construct() {{ out[0] = f32(p.x); }}"
+        )
+    };
+    refuses_text(
+        &immediate("struct P { x: u32, y: f32 }\nvar<immediate> p: P; // HERE"),
+        ": immediates other than u32:",
+    );
+    refuses_text(&immediate("var<immediate> p: vec2<u32>; // HERE"), ": immediates that are no struct:");
+}
+
+#[test]
+fn functions_outside_the_subset_are_refused() {
+    for call in [
+        "exp(x)",
+        "exp2(x)",
+        "log(x)",
+        "log2(x)",
+        "pow(x, x)",
+        "sin(x)",
+        "cos(x)",
+        "tan(x)",
+        "asin(x)",
+        "acos(x)",
+        "atan(x)",
+        "atan2(x, x)",
+        "sinh(x)",
+        "cosh(x)",
+        "tanh(x)",
+        "asinh(x)",
+        "acosh(x)",
+        "atanh(x)",
+        "radians(x)",
+        "degrees(x)",
+        "quantizeToF16(x)",
+        "cross(vec3(x), vec3(x)).x",
+        "normalize(vec3(x)).x",
+        "reflect(vec3(x), vec3(x)).x",
+        "refract(vec3(x), vec3(x), x).x",
+        "faceForward(vec3(x), vec3(x), vec3(x)).x",
+        "modf(x).fract",
+        "frexp(x).fract",
+        "f32(pack4x8snorm(vec4(x)))",
+        "f32(pack2x16float(vec2(x)))",
+        "f32(pack4xU8(vec4(i)))",
+        "unpack4x8unorm(i).x",
+        "unpack2x16float(i).x",
+        "f32(unpack4xI8(i).x)",
+        "f32(dot4U8Packed(i, i))",
+        "f32(dot4I8Packed(i, i))",
+    ] {
+        let name = call.trim_start_matches("f32(").split('(').next().expect("a call has a name");
+        refuses("", &format!("    x = {call}; // HERE"), &format!(": {name}:"));
+    }
+}
+
+#[test]
+fn entry_points_outside_the_subset_are_refused() {
+    let entry = |head: &str| format!("{head} fn construct() {{}}");
+    refuses_text(&entry("@compute @workgroup_size(128)"), ": workgroups of [128, 1, 1]:");
+    refuses_text(&entry("@compute @workgroup_size(256, 2)"), ": workgroups of [256, 2, 1]:");
+    refuses_text(&entry("@fragment"), ": an entry point of the stage Fragment:");
+    refuses_text(
+        &entry("@compute @workgroup_size(256) fn other() {} @compute @workgroup_size(256)"),
+        ": 2 entry points:",
+    );
+    refuses_text("@compute @workgroup_size(256) fn other() {}", ": the entry point other, not construct:");
+    refuses_text("fn construct() {}", ": 0 entry points:");
+}
+
+#[test]
+fn what_naga_refuses_is_refused_in_its_words() {
+    refuses_text("fn construct( {", "naga: error: expected");
+    refuses_text("@compute @workgroup_size(256) fn construct() { let x: i32 = 1u; }", "naga: error:");
+    refuses_text(
+        "var<workgroup> w: u32;
+@compute @workgroup_size(256) fn construct() { _ = w; return 1; }",
+        "naga: error:",
+    );
+}
+
+// No panic.
+
+/// Whether naga itself gets through a text: what it makes of nonsense is not ours to test.
+fn valid(wgsl: &str) -> bool {
+    let read = || {
+        let module = naga::front::wgsl::parse_str(wgsl).ok()?;
+        Validator::new(ValidationFlags::all(), Capabilities::all())
+            .subgroup_stages(ShaderStages::COMPUTE)
+            .subgroup_operations(SubgroupOperationSet::all())
+            .validate(&module)
+            .ok()
+    };
+    catch_unwind(read).is_ok_and(|module| module.is_some())
+}
+
+/// Words that a text may get in place of one of its own.
+const WORDS: &[&str] = &[
+    "0",
+    "1u",
+    "2",
+    "-1",
+    "3.5",
+    "0.1f",
+    "2.5lf",
+    "7lu",
+    "true",
+    "x",
+    "y",
+    "z",
+    "i",
+    "a",
+    "out",
+    "p",
+    "local",
+    "group",
+    "vec2",
+    "vec3",
+    "vec4",
+    "u32",
+    "i32",
+    "f32",
+    "f64",
+    "u64",
+    "bool",
+    "array",
+    "mat2x2",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "<",
+    ">",
+    "==",
+    "&",
+    "|",
+    "^",
+    "&&",
+    "||",
+    "<<",
+    ">>",
+    "!",
+    "~",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ";",
+    ",",
+    ".x",
+    ".zyx",
+    "=",
+    "+=",
+    "let",
+    "var",
+    "const",
+    "if",
+    "else",
+    "for",
+    "while",
+    "loop",
+    "switch",
+    "case",
+    "default",
+    "break",
+    "continue",
+    "return",
+    "continuing",
+    "abs",
+    "exp",
+    "min",
+    "select",
+    "fma",
+    "dot",
+    "any",
+    "ptr",
+    "atomicAdd",
+    "arrayLength",
+    "workgroupBarrier",
+    "subgroupAdd",
+    "bitcast",
+    "storage",
+    "workgroup",
+    "private",
+    "read_write",
+];
+
+/// A WGSL text in words, with what stands between them.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut last = ' ';
+    for c in text.chars() {
+        let kind = |c: char| {
+            if c.is_alphanumeric() || c == '_' {
+                'w'
+            } else if c.is_whitespace() {
+                ' '
+            } else {
+                c
+            }
+        };
+        match words.last_mut() {
+            Some(word) if kind(c) == kind(last) => word.push(c),
+            _ => words.push(c.to_string()),
+        }
+        last = c;
+    }
+    words
+}
+
+/// What the words are changed in.
+static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let constructs = crate::constructs::all().into_iter().map(|c| c.wgsl);
+    constructs.chain(all().into_iter().map(|k| k.wgsl.replace(k.name, "construct"))).collect()
+});
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_translation_panic(text in ".{0,200}") {
+        if valid(&text) {
+            let _ = translated(&text);
+        }
+    }
+
+    #[test]
+    fn no_row_of_words_makes_the_translation_panic(picks in prop::collection::vec(any::<Index>(), 0..40)) {
+        let body: Vec<_> = picks.iter().map(|pick| *pick.get(WORDS)).collect();
+        let text = format!("@compute @workgroup_size(256) fn construct() {{ {} }}", body.join(" "));
+        if valid(&text) {
+            let _ = translated(&text);
+        }
+    }
+
+    #[test]
+    fn no_construct_with_other_words_makes_the_translation_panic(
+        which in any::<Index>(),
+        changes in prop::collection::vec((any::<Index>(), any::<Index>(), 0..4), 1..4),
+    ) {
+        let text: &String = which.get(&TEXTS);
+        let mut words = words(text);
+        for (place, pick, how) in changes {
+            let place = place.index(words.len());
+            match how {
+                0 => words[place] = (*pick.get(WORDS)).to_owned(),
+                1 => words[place] = pick.get(&words).clone(),
+                2 => words.insert(place, pick.get(&words).clone()),
+                _ => { words.remove(place); }
+            }
+        }
+        let text = words.concat();
+        if valid(&text) {
+            let _ = translated(&text);
+        }
+    }
+}

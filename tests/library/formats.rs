@@ -1,0 +1,237 @@
+//! Every format of the matrix gives the bits of HYB on the same lanes, or says why it cannot store the chain.
+
+use crate::support::{Keep, chain, lanes, model, ragged};
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::Lane;
+use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::transient::chain::Transitions;
+use kolmo::transient::csr::Csr;
+use kolmo::transient::order::Order;
+use kolmo::transient::split::How;
+use kolmo::transient::{Initial, Options, Problem, Solution, solve};
+use kolmo::{Error, Result};
+use proptest::prelude::*;
+
+/// Two windows that are open at the same time.
+const TIMES: [f64; 2] = [1.5, 2.0];
+
+fn answer(
+    lanes: &[Lane],
+    precision: Precision,
+    chain: &dyn Transitions,
+    options: &Options,
+) -> Result<(Vec<Vec<f64>>, Solution)> {
+    let mut keep = Keep::default();
+    let initial = Initial::State(1);
+    let problem =
+        Problem { transitions: chain, initial: &initial, times: &TIMES, rewards: &[], vectors: true };
+    solve(lanes, precision, &problem, options, &mut keep).map(|solution| (keep.0, solution))
+}
+
+/// Asserts that every format that stores the chain gives the bits of HYB; returns how many do.
+fn formats_agree(
+    lanes: &[Lane],
+    precision: Precision,
+    chain: &dyn Transitions,
+    width: WidthRule,
+    parts: usize,
+) -> usize {
+    let options = |format| Options {
+        format,
+        width,
+        order: Order::Natural,
+        split: How { parts, ..How::default() },
+        ..Options::default()
+    };
+    let (hyb, _) =
+        answer(lanes, precision, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
+    let mut stored = 1;
+    for format in [MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
+        match answer(lanes, precision, chain, &options(format)) {
+            Ok((got, solution)) => {
+                assert_eq!(solution.matrix.format, format.name());
+                assert!(got == hyb, "{format}, {width}, {parts} parts");
+                stored += 1;
+            }
+            Err(Error::Invalid(why)) => {
+                assert!(why.contains(format.name()) && why.contains("more than"), "{why}");
+            }
+            Err(e) => panic!("{format}: {e}"),
+        }
+    }
+    stored
+}
+
+/// Rows of one to five entries with rates from a few values, some of them long, none of them regular.
+fn irregular(n: u32, values: u32) -> Csr {
+    let mut list = Vec::new();
+    let mut state = 12345u64;
+    let mut next = |below: u32| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as u32 % below
+    };
+    for from in 0..n {
+        let mut to: Vec<u32> = (0..1 + next(5)).map(|_| next(n)).filter(|&to| to != from).collect();
+        if from % 9 == 0 {
+            to.push((from + 1) % 7);
+        }
+        to.sort_unstable();
+        to.dedup();
+        list.extend(
+            to.into_iter().filter(|&to| to != from).map(|to| (from, to, 0.25 * f64::from(1 + next(values)))),
+        );
+    }
+    chain(n as usize, &list)
+}
+
+fn suite(spec: &str, precision: Precision, checked: bool) {
+    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let parts = |many: &[usize]| many.to_vec();
+    let repeating: [(&str, Vec<usize>); 3] =
+        [("wlan:6,4", parts(&[1, 3])), ("tandem:25", parts(&[1])), ("birth-death:5000,1,2", parts(&[1, 4]))];
+    for (spec, parts) in repeating {
+        for parts in parts {
+            for width in [WidthRule::Auto, WidthRule::Fixed(2)] {
+                let stored = formats_agree(&lanes, precision, &*model(spec), width, parts);
+                assert_eq!(stored, 4, "{spec}: every format stores it");
+            }
+        }
+    }
+    // Few rates but no structure: neighbours share neither rows nor, among 5000 states, pairs.
+    assert_eq!(
+        formats_agree(&lanes, precision, &irregular(5000, 7), WidthRule::Auto, 1),
+        3,
+        "packed and pattern"
+    );
+    formats_agree(&lanes, precision, &ragged(2000), WidthRule::Auto, 2);
+}
+
+macro_rules! on {
+    ($($name:ident: $spec:literal, $precision:ident, $checked:literal;)*) => {
+        $(#[test] fn $name() { suite($spec, $precision, $checked); })*
+    };
+}
+
+on! {
+    formats_on_cpu_f64: "cpu", F64, false;
+    formats_on_cpu_f32: "cpu", F32, false;
+    formats_on_two_cpu_lanes: "cpu,cpu", F64, false;
+}
+#[cfg(feature = "wgpu")]
+on! {
+    formats_on_wgpu_f64: "wgpu:0", F64, false;
+    formats_on_wgpu_f32: "wgpu:0", F32, false;
+    formats_on_wgpu_checked: "wgpu:0", F64, true;
+    formats_on_two_wgpu_lanes: "wgpu:0,wgpu:0", F64, false;
+}
+#[cfg(feature = "cuda")]
+on! {
+    formats_on_cuda_f64: "cuda:0", F64, false;
+    formats_on_cuda_f32: "cuda:0", F32, false;
+    formats_on_two_cuda_devices: "cuda:0,cuda:1", F64, false;
+}
+
+/// Steps without an exchange between them change no bit, whatever the matrix is stored in.
+fn hops_agree(spec: &str, chains: &[&str]) {
+    let Some(lanes) = lanes(spec, F64, false) else { return };
+    let mixed = lanes.iter().any(|lane| lane.device().backend != lanes[0].device().backend);
+    for name in chains {
+        let chain = model(name);
+        let with = |format, hops| {
+            let options = Options {
+                format,
+                order: Order::Natural,
+                split: How { hops: Some(hops), ..How::default() },
+                ..Options::default()
+            };
+            answer(&lanes, F64, &*chain, &options).expect("all formats store it")
+        };
+        let (one, _) = with(MatrixFormat::Hyb, 1);
+        for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
+            for hops in [2, 3] {
+                let (several, solution) = with(format, hops);
+                assert_eq!((solution.matrix.format.as_str(), solution.matrix.hops), (format.name(), hops));
+                // Unequal devices get shares as measured just then, and small numbers are not the same on all of them.
+                let same = several.iter().flatten().zip(one.iter().flatten()).all(|(a, b)| match mixed {
+                    true => (a - b).abs() <= 1e-15,
+                    false => a == b,
+                });
+                assert!(same, "{name}: {hops} hops in {format} on {spec}");
+            }
+        }
+    }
+}
+
+#[test]
+fn hops_on_cpu_lanes() {
+    hops_agree("cpu,cpu", &["wlan:9,3", "birth-death:5000,1,2"]);
+    hops_agree("cpu,cpu,cpu", &["wlan:12,3"]);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn hops_on_wgpu_lanes() {
+    hops_agree("wgpu:0,wgpu:0", &["wlan:9,3", "birth-death:5000,1,2"]);
+    hops_agree("wgpu:0,wgpu:0,wgpu:0", &["wlan:12,3"]);
+    hops_agree("wgpu:0,cpu", &["wlan:9,3"]);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn hops_on_a_cuda_device_and_the_cpu() {
+    hops_agree("cuda:0,cpu", &["wlan:9,3"]);
+}
+
+#[test]
+fn auto_takes_the_smallest_format_that_stores_the_chain() {
+    let lanes = lanes("cpu", F64, false).expect("the CPU opens");
+    let taken = |chain: &dyn Transitions| {
+        let options = Options { order: Order::Natural, ..Options::default() };
+        let (_, solution) = answer(&lanes, F64, chain, &options).expect("a sound chain");
+        solution.matrix
+    };
+
+    assert_eq!(taken(&*model("birth-death:50000,1,2")).format, "pattern");
+    // So small that tiles hardly recur.
+    assert_eq!(taken(&*model("wlan:6,4")).format, "packed");
+    let packed = taken(&irregular(5000, 7));
+    assert_eq!(packed.format, "packed");
+    assert!(packed.passed_over.iter().any(|why| why.starts_with("pair: more than 256")), "{packed:?}");
+    // A rate of its own for each of 1 200 000 transitions, more than the spare bits of 20-bit columns can name.
+    let n = 600_000u32;
+    let all_differ: Vec<(u32, u32, f64)> = (0..n)
+        .flat_map(|i| [(i, (i * 7 + 1) % n), (i, (i + 17) % n)])
+        .enumerate()
+        .filter(|(_, (from, to))| from != to)
+        .map(|(k, (from, to))| (from, to, 1.0 + k as f64 * 1e-7))
+        .collect();
+    let hyb = taken(&chain(n as usize, &all_differ));
+    assert_eq!(hyb.format, "hyb");
+    for format in ["packed", "pair", "pattern"] {
+        assert!(
+            hyb.passed_over.iter().any(|why| why.starts_with(format)),
+            "{format} in {:?}",
+            hyb.passed_over
+        );
+    }
+}
+
+#[test]
+fn a_format_that_cannot_store_the_chain_is_refused_with_the_number() {
+    let lanes = lanes("cpu", F64, false).expect("the CPU opens");
+    let options = Options { format: MatrixFormat::Pair, order: Order::Natural, ..Options::default() };
+
+    let error = answer(&lanes, F64, &irregular(5000, 7), &options).unwrap_err();
+
+    assert!(matches!(&error, Error::Invalid(why) if why.contains("pair") && why.contains("256")), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn formats_agree_on_random_chains(n in 2u32..3000, values in 1u32..40, width in 0u32..4, parts in 1usize..4) {
+        let lanes = lanes("cpu", F64, false).expect("the CPU opens");
+        formats_agree(&lanes, F64, &irregular(n, values), WidthRule::Fixed(width), parts);
+    }
+}

@@ -1,0 +1,213 @@
+//! Every fuzz target on its seeds and on a fixed number of inputs made from them. The same functions run under
+//! libFuzzer, see `fuzz/`; here no compiler but the stable one is needed, and every run does the same.
+//!
+//! `KOLMO_FUZZ=N` executes each target N times in both tests; `KOLMO_FUZZ_TARGET=NAME` only that one; `KOLMO_FUZZ_SEED=S` another
+//! sequence of inputs.
+
+#[path = "../fuzz/harness.rs"]
+mod harness;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The seeds lie in the repository; a test program may be carried to where it is not.
+fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
+    let folders =
+        [Path::new("tests/fuzz/seeds"), Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz/seeds"))];
+    let folder: PathBuf = folders.iter().find(|f| f.is_dir())?.join(target);
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .into_iter()
+        .flatten()
+        .map(|e| e.expect("an entry").path())
+        .filter(|p| p.is_file())
+        .collect();
+    files.sort();
+    let mut all: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).expect("a seed")).collect();
+    if target == "checkpoint" {
+        all.extend(checkpoints());
+    }
+    Some(all)
+}
+
+/// Checkpoints in the middle of a run and at its end; their bytes are those of this version.
+fn checkpoints() -> Vec<Vec<u8>> {
+    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    use kolmo::transient::checkpoint::Checkpoint;
+    use kolmo::transient::{Initial, Observer, Options, Problem, solve_resumable};
+
+    struct Stop(u64);
+    impl Observer for Stop {
+        fn progress(&mut self, _: u64, _: u64) -> kolmo::Result<()> {
+            self.0 = self.0.checked_sub(1).ok_or(kolmo::Error::Interrupted)?;
+            Ok(())
+        }
+        fn result(&mut self, _: usize, _: &[f64]) -> kolmo::Result<()> {
+            Ok(())
+        }
+    }
+
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("c");
+    let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens");
+    let chain = kolmo::models::parse("tandem:3").expect("a model").expect("sound").transitions;
+    let mut all = Vec::new();
+    for (looks, times) in [(3, &[1.0, 2.0][..]), (3, &[f64::INFINITY]), (u64::MAX, &[0.5])] {
+        let initial = Initial::State(0);
+        let problem = Problem { transitions: &*chain, initial: &initial, times, rewards: &[], vectors: true };
+        let mut checkpoint = Checkpoint::create(&path).expect("a file").every(std::time::Duration::ZERO);
+        let options = Options::default();
+        let _ = solve_resumable(&lanes, precision, &problem, &options, &mut Stop(looks), &mut checkpoint);
+        all.push(fs::read(&path).expect("a checkpoint"));
+    }
+    all
+}
+
+/// What numbers are replaced by.
+const NUMBERS: [&str; 22] = [
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "7",
+    "10",
+    "255",
+    "256",
+    "65535",
+    "65536",
+    "4294967294",
+    "4294967295",
+    "4294967296",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "1e308",
+    "1e-320",
+    "nan",
+    "inf",
+    "0.1",
+];
+
+/// An input made from the seeds.
+fn mutated(seeds: &[Vec<u8>], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = seeds[random.usize(..seeds.len())].clone();
+    for _ in 0..1 << random.u32(0..5) {
+        let at = random.usize(..=bytes.len());
+        let end = (at + random.usize(1..=1 + bytes.len() / 8)).min(bytes.len());
+        match random.u32(0..11) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.u32(0..8),
+            1 if at < bytes.len() => {
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b' ', b'\n', b',', b'\x0c'][random.usize(..9)];
+            }
+            2 => drop(bytes.drain(at..end)),
+            3 => {
+                let copy = bytes[at..end].to_vec();
+                let to = random.usize(..=bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            4 => {
+                let other = &seeds[random.usize(..seeds.len())];
+                let from = random.usize(..=other.len());
+                let to = (from + random.usize(1..=1 + other.len() / 4)).min(other.len());
+                bytes.splice(at..end, other[from..to].iter().copied());
+            }
+            // A number in text.
+            5..=7 => {
+                let digits: Vec<usize> = (0..bytes.len())
+                    .filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_digit()))
+                    .collect();
+                if let Some(&from) = digits.get(random.usize(..=digits.len())) {
+                    let len = bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+                    let number = NUMBERS[random.usize(..NUMBERS.len())];
+                    bytes.splice(from..from + len, number.bytes());
+                }
+            }
+            // A line, doubled, moved or left out.
+            8 | 9 => {
+                let mut lines: Vec<Vec<u8>> =
+                    bytes.split_inclusive(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+                if !lines.is_empty() {
+                    let line = lines[random.usize(..lines.len())].clone();
+                    match random.bool() {
+                        true => lines.insert(random.usize(..=lines.len()), line),
+                        false => drop(lines.remove(random.usize(..lines.len()))),
+                    }
+                    bytes = lines.concat();
+                }
+            }
+            // A number of 32 or 64 bits.
+            _ => {
+                let value: u64 =
+                    [0, 1, 0xff, 0xffff_ffff, 1 << 32, u64::MAX, i64::MAX as u64, random.u64(..)]
+                        [random.usize(..8)];
+                let len = [4, 8][random.usize(..2)].min(bytes.len() - at);
+                bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+            }
+        }
+    }
+    bytes.truncate(1 << 16);
+    bytes
+}
+
+fn run(target: &str, work: fn(&[u8]), bytes: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(bytes))) {
+        let said =
+            panic.downcast_ref::<String>().map(|s| &s[..]).or_else(|| panic.downcast_ref::<&str>().copied());
+        let file = std::env::temp_dir().join(format!("kolmo-fuzz-{target}-{}", std::process::id()));
+        fs::write(&file, bytes).expect("a temporary file");
+        panic!("{target} fails on {}: {}", file.display(), said.unwrap_or("a panic"));
+    }
+}
+
+#[test]
+fn no_input_breaks_a_target() {
+    every_target(200);
+}
+
+#[test]
+#[ignore = "slow: thousands of inputs"]
+fn no_input_of_thousands_breaks_a_target() {
+    every_target(4000);
+}
+
+/// Runs all targets so many times, unless the environment asks for something else.
+fn every_target(executions: u64) {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
+    let executions = number("KOLMO_FUZZ").unwrap_or(executions);
+    let seed = number("KOLMO_FUZZ_SEED").unwrap_or(0);
+    let only = std::env::var("KOLMO_FUZZ_TARGET").ok();
+    let wanted: Vec<_> =
+        harness::TARGETS.iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)).collect();
+    assert!(!wanted.is_empty(), "no target {only:?}");
+    let (next, lines) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, |n| n.get()) {
+            scope.spawn(|| {
+                while let Some((name, work)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let Some(seeds) = seeds(name) else {
+                        crate::devices::skip("seeds", format!("no seeds of {name} here"));
+                        continue;
+                    };
+                    assert!(!seeds.is_empty(), "{name} has seeds");
+                    let began = std::time::Instant::now();
+                    seeds.iter().for_each(|bytes| run(name, *work, bytes));
+                    let mut random = fastrand::Rng::with_seed(
+                        seed ^ twox_hash::XxHash3_128::oneshot(name.as_bytes()) as u64,
+                    );
+                    for _ in 0..executions {
+                        run(name, *work, &mutated(&seeds, &mut random));
+                    }
+                    let seconds = began.elapsed().as_secs_f64();
+                    lines
+                        .lock()
+                        .unwrap()
+                        .push(format!("{name}: {} seeds, {executions} inputs, {seconds:.1} s", seeds.len()));
+                }
+            });
+        }
+    });
+    lines.lock().unwrap().iter().for_each(|line| println!("{line}"));
+}

@@ -1,0 +1,411 @@
+//! Every kernel is accepted by every shader language that wgpu can hand it to, and obeys the house rules of
+//! [`kolmo::kernel`].
+//!
+//! A rule is a function from a kernel to what is wrong with it. Its test asks it of every kernel, and of some
+//! that are broken on purpose, which it must refuse for the reason given.
+#![cfg(feature = "wgpu")]
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
+use naga::back::{hlsl, msl, spv};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};
+use naga::{
+    AddressSpace, Expression, Function, GlobalVariable, MathFunction, Module, ShaderStage, TypeInner,
+};
+
+mod languages;
+mod texts;
+
+const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::F64];
+
+/// The one line that a lane of single precision replaces.
+const ALIAS: &str = "alias real = f64;";
+
+/// What every adapter offers: Vulkan's least maximum of workgroup memory, in bytes.
+const WORKGROUP_BYTES: u32 = 16 * 1024;
+/// Storage buffers of a kernel that every lane can bind.
+const BUFFERS: usize = 8;
+/// Bytes of immediates.
+const IMMEDIATE_BYTES: u32 = 64;
+
+type Rule = fn(&Kernel) -> Result<(), String>;
+
+/// Asserts that every kernel obeys a rule, naming all that do not.
+#[track_caller]
+fn obey(rule: Rule) {
+    let kernels = all();
+    assert!(!kernels.is_empty(), "no kernel is registered");
+    let broken: Vec<String> = kernels.iter().filter_map(|k| complaint(rule, k)).collect();
+    assert!(broken.is_empty(), "{} of {} kernels:\n{}", broken.len(), kernels.len(), broken.join("\n"));
+}
+
+fn complaint(rule: Rule, kernel: &Kernel) -> Option<String> {
+    rule(kernel).err().map(|what| format!("shaders/{}.wgsl: {what}", kernel.name))
+}
+
+/// Asserts that a rule refuses the kernel `name` once `from` is replaced by `to` in its text, and says `why`.
+#[track_caller]
+fn refuses(rule: Rule, name: &str, from: &str, to: &str, why: &str) {
+    let kernel = all().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"));
+    assert!(kernel.wgsl.contains(from), "shaders/{name}.wgsl has no {from:?} to break");
+    let broken = with_text(kernel, kernel.wgsl.replace(from, to));
+    match complaint(rule, &broken) {
+        None => panic!("shaders/{name}.wgsl with {to:?} for {from:?} is accepted"),
+        Some(said) => {
+            assert!(said.contains(why), "shaders/{name}.wgsl is refused for another reason: {said}");
+        }
+    }
+}
+
+fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
+    Kernel { wgsl: wgsl.leak(), ..*kernel }
+}
+
+/// The kernel as naga reads it, validated with what lanes ask of an adapter: immediates, and double precision
+/// where it is computed in.
+fn module(kernel: &Kernel, precision: Precision) -> Result<(Module, ModuleInfo), String> {
+    let text = kernel.text(precision);
+    let module = naga::front::wgsl::parse_str(&text)
+        .map_err(|e| format!("{precision} does not parse: {}", e.emit_to_string(&text)))?;
+    let capabilities = match precision {
+        Precision::F32 => Capabilities::IMMEDIATES,
+        Precision::F64 => Capabilities::IMMEDIATES | Capabilities::FLOAT64,
+    };
+    let info = Validator::new(ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|e| format!("{precision} is not valid: {}", e.emit_to_string(&text)))?;
+    Ok((module, info))
+}
+
+/// The group and number of every binding, in order.
+fn bindings(module: &Module) -> BTreeSet<(u32, u32)> {
+    module.global_variables.iter().filter_map(|(_, v)| v.binding).map(|b| (b.group, b.binding)).collect()
+}
+
+fn variables(module: &Module, space: impl Fn(AddressSpace) -> bool) -> Vec<&GlobalVariable> {
+    module.global_variables.iter().map(|(_, v)| v).filter(|v| space(v.space)).collect()
+}
+
+/// Bounds are checked with `--checked` and not otherwise.
+fn bounds(checked: bool) -> BoundsCheckPolicies {
+    let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
+    BoundsCheckPolicies { index: policy, buffer: policy, ..Default::default() }
+}
+
+fn kernel_named(name: &str) -> &'static Kernel {
+    all().into_iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel {name}"))
+}
+
+#[test]
+fn bindings_lie_in_group_0_and_are_numbered_from_0_without_gaps() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        for (i, (group, binding)) in (0..).zip(bindings(&module)) {
+            if group != 0 {
+                return Err(format!("binding {binding} lies in group {group}, not 0"));
+            }
+            if binding != i {
+                return Err(format!("binding {binding} stands where {i} is next"));
+            }
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(rule, "scale", "@group(0) @binding(1)", "@group(1) @binding(1)", "binding 1 lies in group 1");
+    refuses(rule, "scale", "@binding(1)", "@binding(2)", "binding 2 stands where 1 is next");
+    refuses(rule, "scale", "@binding(0)", "@binding(2)", "binding 1 stands where 0 is next");
+}
+
+#[test]
+fn a_kernel_binds_at_most_8_storage_buffers_and_nothing_else() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        let buffers = variables(&module, |space| matches!(space, AddressSpace::Storage { .. })).len();
+        let bound = module.global_variables.iter().filter(|(_, v)| v.binding.is_some()).count();
+        if bound != buffers {
+            return Err(format!("{} bindings are no storage buffers", bound - buffers));
+        }
+        // Two variables of one binding would be one argument.
+        if bindings(&module).len() != bound {
+            return Err(format!("{bound} variables share {} bindings", bindings(&module).len()));
+        }
+        if buffers > BUFFERS {
+            return Err(format!("{buffers} storage buffers, {BUFFERS} are allowed"));
+        }
+        Ok(())
+    }
+    obey(rule);
+    let ninth = "@group(0) @binding(8) var<storage, read> ninth: array<real>;\n\n@compute";
+    refuses(rule, "step", "@compute", ninth, "9 storage buffers, 8 are allowed");
+    let uniform = "@group(0) @binding(2) var<uniform> third: vec4<u32>;\n\n@compute";
+    refuses(rule, "scale", "@compute", uniform, "1 bindings are no storage buffers");
+    let shared = "@group(0) @binding(0) var<storage, read> third: array<u32>;\n\n@compute";
+    refuses(rule, "scale", "@compute", shared, "3 variables share 2 bindings");
+}
+
+#[test]
+fn immediates_are_one_struct_of_u32_that_begins_with_step_and_fits_64_bytes() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        let immediates = variables(&module, |space| space == AddressSpace::Immediate);
+        let [parameters] = immediates[..] else {
+            return Err(format!("{} variables are immediates, not one", immediates.len()));
+        };
+        let TypeInner::Struct { members, span } = &module.types[parameters.ty].inner else {
+            return Err("the immediates are no struct".into());
+        };
+        for (i, member) in members.iter().enumerate() {
+            let name = member.name.as_deref().unwrap_or_default();
+            if module.types[member.ty].inner != TypeInner::Scalar(naga::Scalar::U32) {
+                return Err(format!("member {i} of the immediates, {name}, is no u32"));
+            }
+            if i == 0 && name != "step" {
+                return Err(format!("the first member of the immediates is {name}, not step"));
+            }
+            if member.offset != 4 * i as u32 {
+                return Err(format!(
+                    "{name} lies at byte {} of the immediates, not {}",
+                    member.offset,
+                    4 * i
+                ));
+            }
+        }
+        if *span > IMMEDIATE_BYTES {
+            return Err(format!("{span} bytes of immediates, {IMMEDIATE_BYTES} are allowed"));
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(
+        rule,
+        "scale",
+        "rows: u32,",
+        "rows: u32, other: f32,",
+        "member 3 of the immediates, other, is no u32",
+    );
+    refuses(rule, "scale", "step: u32, first: u32,", "first: u32, step: u32,", "is first, not step");
+    refuses(
+        rule,
+        "scale",
+        "rows: u32,",
+        "rows: u32, @align(16)",
+        "own lies at byte 16 of the immediates, not 12",
+    );
+    let many: String = (0..13).map(|i| format!("more_{i}: u32, ")).collect();
+    refuses(rule, "scale", "own: u32", &format!("{many}own: u32"), "68 bytes of immediates, 64 are allowed");
+    refuses(rule, "scale", "var<immediate>", "var<private>", "0 variables are immediates");
+}
+
+#[test]
+fn a_kernel_has_one_compute_entry_point_with_its_own_name() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        let [entry] = &module.entry_points[..] else {
+            return Err(format!("{} entry points, not one", module.entry_points.len()));
+        };
+        if entry.stage != ShaderStage::Compute || entry.name != kernel.name {
+            return Err(format!("the entry point is {} of stage {:?}", entry.name, entry.stage));
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(rule, "scale", "fn scale(", "fn scales(", "the entry point is scales");
+    refuses(
+        rule,
+        "scale",
+        "@compute",
+        "@compute @workgroup_size(256) fn other() {}\n\n@compute",
+        "2 entry points",
+    );
+}
+
+#[test]
+fn workgroups_are_256_by_1_by_1() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        for entry in &module.entry_points {
+            if entry.workgroup_size != [256, 1, 1] {
+                return Err(format!("workgroups are {:?}, not [256, 1, 1]", entry.workgroup_size));
+            }
+        }
+        Ok(())
+    }
+    assert_eq!(Kernel::GROUP, 256, "threads in a workgroup");
+    obey(rule);
+    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(128)", "workgroups are [128, 1, 1]");
+    refuses(rule, "scale", "@workgroup_size(256)", "@workgroup_size(256, 2)", "workgroups are [256, 2, 1]");
+}
+
+#[test]
+fn precision_is_chosen_in_exactly_one_line() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let lines = kernel.wgsl.lines().filter(|&line| line == ALIAS).count();
+        let places = kernel.wgsl.matches(ALIAS).count();
+        if (lines, places) != (1, 1) {
+            return Err(format!("{ALIAS:?} is {lines} lines and stands in {places} places, not 1 and 1"));
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(rule, "scale", ALIAS, "alias real  = f64;", "is 0 lines");
+    refuses(rule, "scale", ALIAS, &format!("{ALIAS}\n{ALIAS}"), "is 2 lines");
+    refuses(rule, "scale", ALIAS, &format!("// {ALIAS}\n{ALIAS}"), "is 1 lines and stands in 2 places");
+    refuses(rule, "scale", ALIAS, &format!("{ALIAS} "), "is 0 lines");
+}
+
+#[test]
+fn a_kernel_begins_with_a_comment() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let first = kernel.wgsl.lines().next().unwrap_or_default();
+        match first.strip_prefix("// ") {
+            Some(header) if !header.trim().is_empty() => Ok(()),
+            _ => Err(format!("line 1 is {first:?}, no header that says what the kernel computes")),
+        }
+    }
+    obey(rule);
+    refuses(rule, "scale", "// y_i", "y_i", "line 1 is \"y_i");
+    refuses(rule, "scale", "// y_i", "\n// y_i", "line 1 is \"\"");
+    refuses(rule, "scale", "// y_i", "// \n// y_i", "line 1 is \"// \"");
+}
+
+#[test]
+fn workgroup_memory_is_at_most_16_kib_in_both_precisions() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        for precision in PRECISIONS {
+            let (module, _) = module(kernel, precision)?;
+            let arrays = variables(&module, |space| space == AddressSpace::WorkGroup);
+            let bytes: u32 = arrays.iter().map(|v| module.types[v.ty].inner.size(module.to_ctx())).sum();
+            if bytes > WORKGROUP_BYTES {
+                return Err(format!(
+                    "{bytes} bytes of workgroup memory in {precision}, {WORKGROUP_BYTES} are allowed"
+                ));
+            }
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(
+        rule,
+        "sweep",
+        "array<real, 2048>",
+        "array<real, 2049>",
+        "16392 bytes of workgroup memory in f64",
+    );
+    let second = "var<workgroup> flag: u32;\n\n@compute";
+    refuses(rule, "sweep", "@compute", second, "16388 bytes of workgroup memory in f64");
+}
+
+/// Functions that SPIR-V has for 16 and 32 bits alone.
+fn transcendental(function: MathFunction) -> bool {
+    use MathFunction as M;
+    matches!(
+        function,
+        M::Exp
+            | M::Exp2
+            | M::Log
+            | M::Log2
+            | M::Pow
+            | M::Radians
+            | M::Degrees
+            | M::Sin
+            | M::Cos
+            | M::Tan
+            | M::Asin
+            | M::Acos
+            | M::Atan
+            | M::Atan2
+            | M::Sinh
+            | M::Cosh
+            | M::Tanh
+            | M::Asinh
+            | M::Acosh
+            | M::Atanh
+    )
+}
+
+#[test]
+fn no_kernel_calls_a_transcendental_function_in_double_precision() {
+    fn scan(module: &Module, function: &Function, info: &FunctionInfo) -> Result<(), String> {
+        for (_, expression) in function.expressions.iter() {
+            if let Expression::Math { fun, arg, .. } = *expression
+                && transcendental(fun)
+                && info[arg].ty.inner_with(&module.types).scalar_width() == Some(8)
+            {
+                return Err(format!("{fun:?} of an f64"));
+            }
+        }
+        Ok(())
+    }
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, info) = module(kernel, Precision::F64)?;
+        for (handle, function) in module.functions.iter() {
+            scan(&module, function, &info[handle])?;
+        }
+        for (i, entry) in module.entry_points.iter().enumerate() {
+            scan(&module, &entry.function, info.get_entry_point(i))?;
+        }
+        Ok(())
+    }
+    obey(rule);
+    for (call, name) in
+        [("exp(c[i])", "Exp"), ("log2(c[i])", "Log2"), ("pow(c[i], b[i])", "Pow"), ("sin(c[i])", "Sin")]
+    {
+        refuses(rule, "triad", "real(3)", call, &format!("{name} of an f64"));
+    }
+    let helper = "fn wave(v: vec2<real>) -> real { return cos(v).x; }\n\n@compute";
+    refuses(rule, "triad", "@compute", helper, "Cos of an f64");
+    // In single precision, and of what is always allowed, nothing is said.
+    let triad = all().into_iter().find(|k| k.name == "triad").expect("the triad is a kernel");
+    for call in ["real(exp(f32(i)))", "sqrt(c[i])"] {
+        let allowed = with_text(triad, triad.wgsl.replace("real(3)", call));
+        assert_eq!(complaint(rule, &allowed), None, "{call}");
+    }
+}
+
+#[test]
+fn no_kernel_has_atomics() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        let (module, _) = module(kernel, Precision::F64)?;
+        // Every atomic operation needs a pointer to an atomic type; those on textures need one, and kernels
+        // bind storage buffers alone.
+        let atomics = module.types.iter().filter(|(_, t)| matches!(t.inner, TypeInner::Atomic(_))).count();
+        if atomics > 0 {
+            return Err(format!("{atomics} atomic types"));
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(rule, "scale", "@compute", "var<workgroup> count: atomic<u32>;\n\n@compute", "1 atomic types");
+    let buffer = "@group(0) @binding(2) var<storage, read_write> counts: array<atomic<i32>>;\n\n@compute";
+    refuses(rule, "scale", "@compute", buffer, "1 atomic types");
+}
+
+/// Twins, launches and lanes go by what is declared in Rust; devices go by the text.
+#[test]
+fn parameters_and_bindings_are_declared_as_the_text_has_them() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        PRECISIONS.into_iter().try_for_each(|precision| reflect::declared(kernel, precision))
+    }
+    obey(rule);
+    variants().into_iter().for_each(|kernel| assert_eq!(rule(kernel), Ok(()), "{}", kernel.name));
+    for kernel in all() {
+        assert!(kernel.interface.double.iter().any(|b| b.written), "{} writes no array", kernel.name);
+    }
+    refuses(rule, "scale", "rows: u32, own: u32", "own: u32, rows: u32", "parameters are declared as");
+    refuses(rule, "scale", "factors", "multiples", "binding 0 is declared as (\"factors\"");
+    refuses(rule, "scale", "storage, read_write", "storage, read", "binding 1 is declared as (\"y\", true");
+    refuses(rule, "add", "<storage, read>", "<storage, read_write>", "binding 0 is declared as");
+    refuses(
+        rule,
+        "gather",
+        "index: array<u32>",
+        "index: array<vec2<f32>>",
+        "Some(U32)), the text has (\"index\"",
+    );
+}

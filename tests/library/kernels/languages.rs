@@ -1,0 +1,236 @@
+//! Languages that kernels are translated to.
+
+use super::*;
+
+/// The end of `scale.wgsl`, and another with an image, which no kernel may read.
+const PRODUCT: &str = "factors[p.first + p.step] * y[p.own + i];\n}";
+const IMAGE: &str = "real(textureDimensions(image).x);\n}\n\
+                     @group(0) @binding(2) var image: texture_2d<f32>;";
+
+#[test]
+fn every_kernel_parses_and_validates_in_both_precisions() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        PRECISIONS.into_iter().try_for_each(|precision| module(kernel, precision).map(drop))
+    }
+    obey(rule);
+    refuses(rule, "scale", "return;", "return", "f32 does not parse");
+    refuses(rule, "scale", "factors[p.first + p.step]", "p.first", "f32 is not valid");
+    refuses(rule, "scale", "var<immediate> p: Params;", "var<uniform> p: Params;", "is not valid");
+    // Double precision beside the alias is out of reach for a lane of single precision.
+    refuses(rule, "scale", "array<real>", "array<f64>", "f32 is not valid");
+    refuses(rule, "scale", "factors: array<real>", "factors: array<f32>", "f64 is not valid");
+}
+
+/// SPIR-V for Vulkan, with what wgpu allows of it.
+fn spir_v(
+    kernel: &Kernel,
+    precision: Precision,
+    version: (u8, u8),
+    checked: bool,
+) -> Result<Vec<u32>, String> {
+    let (module, info) = module(kernel, precision)?;
+    let options = spv::Options {
+        lang_version: version,
+        flags: spv::WriterFlags::LABEL_VARYINGS,
+        // Without a map, bindings keep the numbers of the text.
+        fake_missing_bindings: true,
+        capabilities: Some([spv::Capability::Shader, spv::Capability::Matrix].into_iter().collect()),
+        bounds_check_policies: bounds(checked),
+        force_loop_bounding: checked,
+        ..Default::default()
+    };
+    let entry =
+        spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: kernel.name.to_owned() };
+    spv::write_vec(&module, &info, &options, Some(&entry)).map_err(|e| format!("{precision} in SPIR-V: {e}"))
+}
+
+/// Names of the compute entry points of a SPIR-V module.
+fn entry_points(words: &[u32]) -> Vec<String> {
+    const ENTRY_POINT: u32 = 15;
+    const GL_COMPUTE: u32 = 5;
+    const HEADER: usize = 5;
+    let (mut names, mut at) = (Vec::new(), HEADER);
+    while let Some(&first) = words.get(at) {
+        let length = (first >> 16) as usize;
+        assert!(length > 0, "an instruction of no words at word {at} of {}", words.len());
+        if first & 0xffff == ENTRY_POINT && words[at + 1] == GL_COMPUTE {
+            let bytes = words[at + 3..at + length].iter().flat_map(|w| w.to_le_bytes());
+            let name = bytes.take_while(|&b| b != 0).collect();
+            names.push(String::from_utf8(name).expect("SPIR-V is written in UTF-8"));
+        }
+        at += length;
+    }
+    names
+}
+
+#[test]
+fn every_kernel_translates_to_spir_v_in_both_precisions() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        for precision in PRECISIONS {
+            for checked in [false, true] {
+                let words = spir_v(kernel, precision, (1, 3), checked)?;
+                let names = entry_points(&words);
+                if names != [kernel.name] {
+                    return Err(format!("{precision} in SPIR-V has the entry points {names:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+    obey(rule);
+    refuses(rule, "scale", "fn scale(", "fn scales(", "entry point couldn't be found");
+    // The size of an image is a capability of SPIR-V that no lane asks for.
+    refuses(rule, "scale", PRODUCT, IMAGE, "f32 in SPIR-V: using image queries requires");
+}
+
+/// The entry point of a translation: the kernel's name, or that name and `_` where the language reserves it.
+fn entry_point<E: std::fmt::Display>(kernel: &Kernel, names: &[Result<String, E>]) -> Result<String, String> {
+    let [name] = names else {
+        return Err(format!("{} entry points, not one", names.len()));
+    };
+    let name = name.as_ref().map_err(|e| format!("no entry point: {e}"))?;
+    if name.strip_suffix('_').unwrap_or(name) != kernel.name {
+        return Err(format!("the entry point is {name}"));
+    }
+    Ok(name.clone())
+}
+
+fn contains(text: &str, wanted: &str) -> Result<(), String> {
+    if text.contains(wanted) { Ok(()) } else { Err(format!("there is no {wanted:?} in\n{text}")) }
+}
+
+/// Single precision for Metal, which has no other. Slots are given to every binding as wgpu does.
+fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
+    let (module, info) = module(kernel, Precision::F32)?;
+    let target =
+        |slot: u32| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
+    let bound = bindings(&module);
+    let resources = msl::EntryPointResources {
+        resources: bound
+            .iter()
+            .zip(1..)
+            .map(|(&(group, binding), slot)| (naga::ResourceBinding { group, binding }, target(slot)))
+            .collect(),
+        immediates_buffer: Some(0),
+        sizes_buffer: Some(1 + bound.len() as u8),
+    };
+    let options = msl::Options {
+        lang_version: (2, 0),
+        per_entry_point_map: [(kernel.name.to_owned(), resources)].into_iter().collect(),
+        fake_missing_bindings: false,
+        bounds_check_policies: bounds(checked),
+        zero_initialize_workgroup_memory: false,
+        force_loop_bounding: checked,
+        ..Default::default()
+    };
+    let pipeline = msl::PipelineOptions {
+        entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())),
+        ..Default::default()
+    };
+    let (text, info) = msl::write_string(&module, &info, &options, &pipeline).map_err(|e| e.to_string())?;
+    let name = entry_point(kernel, &info.entry_point_names)?;
+    contains(&text, &format!("kernel void {name}("))
+}
+
+#[test]
+fn every_kernel_translates_to_msl_in_single_precision() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        [false, true]
+            .into_iter()
+            .try_for_each(|checked| metal(kernel, checked))
+            .map_err(|e| format!("MSL: {e}"))
+    }
+    obey(rule);
+    refuses(rule, "scale", "fn scale(", "fn scales(", "MSL: entry point");
+    // No slot is given to an image.
+    refuses(rule, "scale", PRODUCT, IMAGE, "MSL: no entry point: mapping of ResourceBinding");
+}
+
+/// Single precision for DX12, in the oldest shader model that wgpu writes.
+fn direct_x(kernel: &Kernel) -> Result<(), String> {
+    let (module, info) = module(kernel, Precision::F32)?;
+    let target = |register: u32| hlsl::BindTarget { register, ..Default::default() };
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V5_1,
+        binding_map: bindings(&module)
+            .into_iter()
+            .zip(0..)
+            .map(|((group, binding), register)| (naga::ResourceBinding { group, binding }, target(register)))
+            .collect(),
+        fake_missing_bindings: false,
+        immediates_target: Some(target(0)),
+        // Where wgpu puts the number of workgroups.
+        special_constants_binding: Some(target(1)),
+        ..Default::default()
+    };
+    let pipeline =
+        hlsl::PipelineOptions { entry_point: Some((ShaderStage::Compute, kernel.name.to_owned())) };
+    let mut text = String::new();
+    let reflection = hlsl::Writer::new(&mut text, &options, &pipeline)
+        .write(&module, &info, None)
+        .map_err(|e| e.to_string())?;
+    let name = entry_point(kernel, &reflection.entry_point_names)?;
+    contains(&text, &format!("[numthreads({}, 1, 1)]\nvoid {name}(", Kernel::GROUP))
+}
+
+#[test]
+fn every_kernel_translates_to_hlsl_in_single_precision() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        direct_x(kernel).map_err(|e| format!("HLSL: {e}"))
+    }
+    obey(rule);
+    refuses(rule, "scale", "fn scale(", "fn scales(", "HLSL: entry point");
+    refuses(
+        rule,
+        "scale",
+        "@workgroup_size(256)",
+        "@workgroup_size(64)",
+        "there is no \"[numthreads(256, 1, 1)]",
+    );
+}
+
+/// Whether `spirv-val` is on the path.
+fn spirv_val_is_here() -> bool {
+    match Command::new("spirv-val").arg("--version").output() {
+        Ok(output) => output.status.success(),
+        Err(e) if e.kind() == ErrorKind::NotFound => false,
+        Err(e) => panic!("spirv-val does not start: {e}"),
+    }
+}
+
+#[test]
+#[ignore = "slow: starts spirv-val for every kernel in every way"]
+fn spirv_val_accepts_every_kernel_in_both_precisions() {
+    fn rule(kernel: &Kernel) -> Result<(), String> {
+        // What wgpu writes for Vulkan 1.1, 1.2 and 1.3.
+        for (version, environment) in [((1, 3), "vulkan1.1"), ((1, 5), "vulkan1.2"), ((1, 6), "vulkan1.3")] {
+            for precision in PRECISIONS {
+                for checked in [false, true] {
+                    let words = spir_v(kernel, precision, version, checked)?;
+                    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+                    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+                    fs::write(file.path(), bytes).expect("a temporary file can be written");
+                    let output = Command::new("spirv-val")
+                        .args(["--target-env", environment])
+                        .arg(file.path())
+                        .output()
+                        .map_err(|e| format!("spirv-val does not start: {e}"))?;
+                    if !output.status.success() {
+                        let (out, err) = (
+                            String::from_utf8_lossy(&output.stdout),
+                            String::from_utf8_lossy(&output.stderr),
+                        );
+                        return Err(format!("spirv-val for {environment}, {precision}: {out}{err}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+    if !spirv_val_is_here() {
+        return crate::devices::skip("spirv-val", "spirv-val is not on the path: install spirv-tools");
+    }
+    obey(rule);
+    // What naga lets pass and SPIR-V does not have.
+    refuses(rule, "triad", "real(3)", "exp(c[i])", "spirv-val for vulkan1.1, f64");
+}

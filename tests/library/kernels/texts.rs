@@ -1,0 +1,125 @@
+//! Files, and what several texts share.
+
+use super::*;
+
+/// What differs between a folder of shaders and the kernels that are registered.
+fn differences(folder: &Path, kernels: &[&Kernel]) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        let path = entry.unwrap_or_else(|e| panic!("{}: {e}", folder.display())).path();
+        // What kernels share.
+        if path.is_dir() {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match name.strip_suffix(".wgsl").and_then(|stem| kernels.iter().find(|k| k.name == stem)) {
+            None => wrong.push(format!("shaders/{name} is no registered kernel")),
+            Some(kernel) => {
+                let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                if !kernel.wgsl.starts_with(&text) {
+                    wrong.push(format!(
+                        "kernel {} is registered with another text than shaders/{name}",
+                        kernel.name
+                    ));
+                }
+                found.insert(kernel.name);
+            }
+        }
+    }
+    let missing = kernels.iter().filter(|k| !found.contains(k.name));
+    wrong.extend(missing.map(|k| format!("kernel {} is registered without shaders/{}.wgsl", k.name, k.name)));
+    wrong
+}
+
+/// `shaders/` beside this package's manifest, in the current folder or above it.
+fn shaders() -> Option<PathBuf> {
+    let here = env::current_dir().ok()?;
+    let ours = |folder: &&Path| {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        manifest.lines().any(|line| line == "name = \"kolmo\"") && folder.join("shaders").is_dir()
+    };
+    here.ancestors().find(ours).map(|folder| folder.join("shaders"))
+}
+
+#[test]
+fn every_file_in_shaders_is_a_registered_kernel_and_every_kernel_has_its_file() {
+    let kernels = all();
+    match shaders() {
+        Some(folder) => assert_eq!(differences(&folder, &kernels), Vec::<String>::new()),
+        None => crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it"),
+    }
+
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    for kernel in &kernels {
+        fs::write(copy.path().join(format!("{}.wgsl", kernel.name)), kernel.wgsl)
+            .expect("a copy can be written");
+    }
+    assert_eq!(differences(copy.path(), &kernels), Vec::<String>::new(), "of a faithful copy");
+    fs::write(copy.path().join("scale.wgsl"), "// another").expect("a copy can be written");
+    fs::rename(copy.path().join("triad.wgsl"), copy.path().join("stray.wgsl"))
+        .expect("a copy can be renamed");
+    let mut wrong = differences(copy.path(), &kernels);
+    wrong.sort();
+    assert_eq!(
+        wrong,
+        [
+            "kernel scale is registered with another text than shaders/scale.wgsl",
+            "kernel triad is registered without shaders/triad.wgsl",
+            "shaders/stray.wgsl is no registered kernel",
+        ]
+    );
+}
+
+#[test]
+fn no_kernel_is_registered_twice() {
+    let kernels = all();
+    let names: BTreeSet<_> = kernels.iter().map(|k| k.name).collect();
+    assert_eq!(
+        names.len(),
+        kernels.len(),
+        "names of {:?}",
+        kernels.iter().map(|k| k.name).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn what_lies_in_the_library_is_shared() {
+    let Some(folder) = shaders() else {
+        return say("skipped: no shaders/ of kolmo in the current folder or above it");
+    };
+    let kernels = all();
+    for entry in fs::read_dir(folder.join("lib")).expect("shaders/lib can be read") {
+        let path = entry.expect("shaders/lib can be read").path();
+        let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let users = kernels.iter().filter(|k| k.wgsl.contains(&text)).count();
+        assert!(users > 1, "{} is used by {users} kernels", path.display());
+    }
+}
+
+/// What a text of a kernel says of a number that the host computes with, too: WGSL cannot be told.
+#[test]
+fn numbers_that_host_and_kernel_share_are_equal() {
+    use kolmo::sparse::patterns::MOST_VALUES;
+    use kolmo::transient::kernels::SWEEP_ROWS;
+    use kolmo::tridiagonal::kernels::{TILE, UNIT};
+
+    let (rows, threads) = (TILE / Kernel::GROUP as usize, UNIT * Kernel::GROUP as usize / TILE);
+    assert_eq!(threads * rows, UNIT, "threads of a unit");
+    for (name, before, number) in [
+        ("step_pattern", "const MOST_VALUES = ", MOST_VALUES),
+        ("sweep", "let to = ", SWEEP_ROWS),
+        ("sweep", "var<workgroup> state: array<real, ", 2 * SWEEP_ROWS),
+        ("tridiagonal_reduce", "const ROWS: u32 = ", rows),
+        ("tridiagonal_solve", "const ROWS: u32 = ", rows),
+        ("tridiagonal_reduce", "const THREADS: u32 = ", threads),
+        ("tridiagonal_solve", "const THREADS: u32 = ", threads),
+    ] {
+        let (_, behind) = kernel_named(name)
+            .wgsl
+            .split_once(before)
+            .unwrap_or_else(|| panic!("shaders/{name}.wgsl does not say {before:?}"));
+        let end = behind.find(|c: char| !c.is_ascii_digit()).expect("more than a number");
+        assert_eq!(behind[..end].parse(), Ok(number), "{before:?} in shaders/{name}.wgsl");
+    }
+}

@@ -1,0 +1,22 @@
+//! Everything that calls the library. What starts the program `kolmo` is in `tests/command/`.
+
+#[path = "../devices.rs"]
+mod devices;
+mod support;
+
+mod adversarial;
+mod checkpoint;
+#[cfg(feature = "cuda")]
+mod constructs;
+mod cuda_run;
+mod cuda_text;
+mod faults;
+mod formats;
+mod fuzz;
+mod kernels;
+mod sequence;
+mod several_lanes;
+mod transient;
+mod tridiagonal;
+mod tridiagonal_tree;
+mod walk;

@@ -1,0 +1,86 @@
+//! One chain on several lanes: any split, any number of steps between two exchanges, the bits of one lane.
+
+use crate::support::{chain, lanes, model, ragged, run};
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::transient::chain::Transitions;
+use kolmo::transient::order::Order;
+use kolmo::transient::split::How;
+use kolmo::transient::{Initial, Options, Solution};
+
+/// Chains that are split in different ways: banded in two sizes; with ranges of one block and less; unconnected, with
+/// rows that nothing leads to; with a row and a column that are dense.
+fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
+    let mut split: Vec<(u32, u32, f64)> = (0..255).map(|i| (i, i + 1, 0.5 + f64::from(i) / 300.0)).collect();
+    split.extend((300..1100).map(|i| (i, 300 + (i * 7 + 1) % 800, 0.125)).filter(|t| t.0 != t.1));
+    let mut dense: Vec<(u32, u32, f64)> = (0..1499).map(|i| (i, i + 1, 0.75)).collect();
+    dense.extend((0..1500).filter(|i| ![9, 10].contains(i)).map(|i| (i, 10, 0.01)));
+    dense.extend((0..1500).filter(|i| ![10, 900, 901].contains(i)).map(|i| (900, i, 0.002)));
+    vec![
+        ("wlan:4,3", model("wlan:4,3")),
+        ("birth-death:1025", model("birth-death:1025,0.8,0.7")),
+        ("one block", model("birth-death:250,0.8,0.7")),
+        ("unconnected", Box::new(chain(1300, &split))),
+        ("dense", Box::new(chain(1500, &dense))),
+        ("ragged", Box::new(ragged(1024))),
+    ]
+}
+
+/// π on these lanes and on one of them, for every chain and number of steps between exchanges.
+fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, hops: &[Option<usize>]) {
+    let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
+        return;
+    };
+    for (name, chain) in chains() {
+        let initial = Initial::Uniform(vec![0, 201]);
+        // Another order of the states adds a row's terms in another order.
+        let with = |hops| Options {
+            order: Order::Natural,
+            split: How { hops, ..How::default() },
+            ..Options::default()
+        };
+        let ask = |lanes, hops| run(lanes, precision, &*chain, &initial, &[0.7, 6.0], &with(hops));
+        let (wanted, _) = ask(&one, None);
+        for &hops in hops {
+            let (got, solution): (_, Solution) = ask(&many, hops);
+
+            let said = &solution.matrix;
+            assert!(said.parts > 1 || chain.states() <= 256, "{name}: {} parts", said.parts);
+            if let Some(hops) = hops {
+                assert_eq!(said.hops, hops, "{name}");
+            }
+            assert!(got == wanted, "{name} on {spec} in {precision}, {} steps an exchange", said.hops);
+        }
+    }
+}
+
+const HOPS: [Option<usize>; 5] = [None, Some(1), Some(2), Some(3), Some(7)];
+
+#[test]
+fn cpu_lanes_give_the_bits_of_one() {
+    bits_of_one_lane("cpu,cpu", "cpu", F32, &[None, Some(2)]);
+    bits_of_one_lane("cpu,cpu,cpu", "cpu", F64, &HOPS);
+    bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", F64, &[Some(1), Some(4)]);
+    bits_of_one_lane("cpu,cpu,cpu,cpu,cpu,cpu,cpu", "cpu", F32, &[None]);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_lanes_give_the_bits_of_one() {
+    bits_of_one_lane("wgpu:0,wgpu:0", "wgpu:0", F64, &HOPS);
+    bits_of_one_lane("wgpu:0,wgpu:0,wgpu:0", "wgpu:0", F32, &[None, Some(1), Some(5)]);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn two_wgpu_devices_give_the_bits_of_one() {
+    bits_of_one_lane("wgpu:0,wgpu:1", "wgpu:0", F64, &HOPS);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_lanes_give_the_bits_of_one() {
+    for precision in [F64, F32] {
+        bits_of_one_lane("cuda:0,cuda:0,cuda:0", "cuda:0", precision, &[None]);
+        bits_of_one_lane("cuda:0,cuda:1", "cuda:0", precision, &[None]);
+    }
+}

@@ -1,0 +1,633 @@
+//! Uniformization against answers that come from elsewhere: closed forms, a dense exponential, another lane.
+
+use crate::support::{self, Keep, chain, dense, l1, lanes, model, ragged, run};
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
+use kolmo::transient::order::Order;
+use kolmo::transient::split::{Exchange, How};
+use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
+use kolmo::{Error, sparse::WidthRule};
+
+/// π of the chain 0 → 1 at rate a, 1 → 0 at rate b, from state 0.
+fn two_states(a: f64, b: f64, t: f64) -> [f64; 2] {
+    let decay = (-(a + b) * t).exp();
+    [(b + a * decay) / (a + b), a * (1.0 - decay) / (a + b)]
+}
+
+/// Properties of a lane in a precision, run on every device below.
+mod suite {
+    use super::*;
+
+    pub(crate) fn two_states_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
+        let times = [0.0, 1e-3, 0.1, 1.0, 7.5];
+
+        let (got, solution) = run(&lanes, precision, &two, &Initial::State(0), &times, &Options::default());
+
+        for ((t, p), at) in times.iter().zip(&got).zip(&solution.times) {
+            let error = l1(p, &two_states(3.0, 2.0, *t));
+            // exp and three operations of the closed form err by a few units in the last place.
+            assert!(
+                error <= at.bound.total() + 4e-16,
+                "t = {t}: error {error:e}, bound {:e}",
+                at.bound.total()
+            );
+        }
+        assert_eq!(got[0], [1.0, 0.0], "at time 0 nothing has moved");
+    }
+
+    pub(crate) fn small_chains_agree_with_the_dense_exponential(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let tandem = model("tandem:2");
+        let n = tandem.states();
+        let mut initial = vec![0.0; n];
+        initial[0] = 0.25;
+        initial[n - 1] = 0.75;
+        for t in [0.01, 0.5, 3.0] {
+            let (got, solution) = run(
+                &lanes,
+                precision,
+                &*tandem,
+                &Initial::Distribution(initial.clone()),
+                &[t],
+                &Options::default(),
+            );
+
+            let error = l1(&got[0], &dense(&*tandem, &initial, t));
+            // The dense oracle squares a 15 by 15 matrix about ten times.
+            let oracle = 15.0 * 12.0 * 15.0 * f64::EPSILON;
+            assert!(error <= solution.bound.total() + oracle, "t = {t}: error {error:e}");
+        }
+    }
+
+    pub(crate) fn every_width_gives_the_same_answer_within_its_bound(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let (cpu, chain) = (support::lanes("cpu", F64, false).expect("the CPU opens"), ragged(1500));
+        let exact = Options { epsilon: 1e-13, ..Options::default() };
+        let (wanted, reference) = run(&cpu, F64, &chain, &Initial::State(3), &[12.0], &exact);
+        for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
+        {
+            let options = Options { width, ..Options::default() };
+            let (got, solution) = run(&lanes, precision, &chain, &Initial::State(3), &[12.0], &options);
+
+            let (error, bound) = (l1(&got[0], &wanted[0]), solution.bound.total() + reference.bound.total());
+            assert!(error <= bound, "{width}: error {error:e}, bound {bound:e}");
+        }
+    }
+
+    pub(crate) fn parts_with_halos_give_the_bits_of_one_part(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let wlan = model("wlan:3,2");
+        let scattered = ragged(2000);
+        for chain in [&*wlan, &scattered as &dyn Transitions] {
+            let initial = Initial::State(1);
+            // One order of the states, and a width with one order of additions whatever the slices.
+            let (order, width) = (Order::Natural, WidthRule::Max);
+            let split = |parts| How { parts, ..How::default() };
+            let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
+            let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
+            for parts in [2, 3, 5] {
+                let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));
+
+                assert!(solution.matrix.parts > 1, "{} parts were made", solution.matrix.parts);
+                // Devices of different kinds may round differently, and share the rows as they are measured: then
+                // only the bounds hold.
+                if lanes.iter().all(|lane| lane.device().backend == lanes[0].device().backend) {
+                    assert!(one == many, "{parts} parts on {spec}");
+                } else {
+                    let error = one.iter().zip(&many).map(|(a, b)| l1(a, b)).fold(0.0, f64::max);
+                    assert!(error <= 2.0 * solution.bound.total(), "{parts} parts: {error:e}");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn larger_chains_agree_with_the_cpu_within_both_bounds(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let cpu = support::lanes("cpu", F64, false).expect("the CPU opens");
+        let wlan = model("wlan:6,4");
+        let times = [0.3, 2.0, 2.1, 10.0];
+        let exact = Options { epsilon: 1e-12, ..Options::default() };
+        let (wanted, reference) = run(&cpu, F64, &*wlan, &Initial::State(0), &times, &exact);
+
+        let (got, solution) = run(&lanes, precision, &*wlan, &Initial::State(0), &times, &Options::default());
+
+        for i in 0..times.len() {
+            let (error, bound) =
+                (l1(&got[i], &wanted[i]), solution.times[i].bound.total() + reference.times[i].bound.total());
+            assert!(error <= bound, "t = {}: error {error:e}, bound {bound:e}", times[i]);
+        }
+    }
+
+    pub(crate) fn rewards_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let (a, b) = (3.0, 2.0);
+        let two = chain(2, &[(0, 1, a), (1, 0, b)]);
+        let rewards = [
+            Reward { name: "up".to_owned(), values: vec![0.0, 1.0] },
+            Reward { name: "cost".to_owned(), values: vec![2.0, -1.0] },
+        ];
+        let times = [0.0, 0.4, 2.0, 6.0];
+        let problem = Problem {
+            transitions: &two,
+            initial: &Initial::State(0),
+            times: &times,
+            rewards: &rewards,
+            vectors: false,
+        };
+
+        let solution = solve(&lanes, precision, &problem, &Options::default(), &mut Keep::default()).unwrap();
+
+        for (t, result) in times.iter().zip(&solution.times) {
+            let p = two_states(a, b, *t);
+            // The integral of p_1 over (0, t).
+            let spent = a / (a + b) * (t - (1.0 - (-(a + b) * t).exp()) / (a + b));
+            let bound = result.bound.total() + 1e-15;
+            let wanted = [(p[1], spent), (2.0 * p[0] - p[1], 2.0 * (t - spent) - spent)];
+            for (reward, (instant, cumulative)) in result.rewards.iter().zip(wanted) {
+                // |r| ≤ 2 here, and each of the few dozen terms is summed in the lane's precision.
+                let (unit, terms) = (precision.unit_roundoff(), 100.0);
+                let allowed = 2.0 * bound + 2.0 * terms * unit;
+                assert!(
+                    (reward.instantaneous - instant).abs() <= allowed,
+                    "{} at {t}: {reward:?}",
+                    reward.name
+                );
+                assert!(
+                    (reward.cumulative - cumulative).abs() <= (1.0 + t) * allowed,
+                    "{} to {t}: {reward:?}",
+                    reward.name
+                );
+            }
+        }
+    }
+
+    pub(crate) fn the_subdivided_method_agrees_with_the_sweep(
+        spec: &str,
+        precision: Precision,
+        checked: bool,
+    ) {
+        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let wlan = model("wlan:2,3");
+        let (swept, one) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &Options::default());
+        let options = Options { method: Method::Subdivided { theta: 60.0 }, ..Options::default() };
+
+        let (got, many) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &options);
+
+        let (error, bound) = (l1(&got[0], &swept[0]), one.bound.total() + many.bound.total());
+        assert!(error <= bound, "error {error:e}, bound {bound:e}");
+        // αt = 430.4 makes 8 intervals of 53.8, each a Poisson window of its own: far more than one of 430.4.
+        assert!(many.terms > one.terms, "{} and {} multiplications", many.terms, one.terms);
+    }
+}
+
+/// The suite on one lane: each property is a test of its own. `several`: what depends on there being several lanes;
+/// `unchecked`: what depends on bounds checks being left out.
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident, $checked:literal) => {
+        on!(@tests $name, $spec, $precision, $checked,
+            two_states_have_the_closed_form,
+            small_chains_agree_with_the_dense_exponential,
+            every_width_gives_the_same_answer_within_its_bound,
+            parts_with_halos_give_the_bits_of_one_part,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+            rewards_have_the_closed_form,
+            the_subdivided_method_agrees_with_the_sweep,
+        );
+    };
+    (several $name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision, false,
+            parts_with_halos_give_the_bits_of_one_part,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+        );
+    };
+    (unchecked $name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision, false,
+            every_width_gives_the_same_answer_within_its_bound,
+            larger_chains_agree_with_the_cpu_within_both_bounds,
+            rewards_have_the_closed_form,
+        );
+    };
+    (@tests $name:ident, $spec:literal, $precision:ident, $checked:literal, $($test:ident,)*) => {
+        mod $name {
+            use super::*;
+            $(#[test] fn $test() { suite::$test($spec, $precision, $checked); })*
+        }
+    };
+}
+
+on!(cpu_f64, "cpu", F64, false);
+on!(cpu_f32, "cpu", F32, false);
+on!(several three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
+on!(several two_cpu_lanes_f32, "cpu,cpu", F32);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f64_checked, "wgpu:0", F64, true);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f32, "wgpu:0", F32, false);
+#[cfg(feature = "wgpu")]
+on!(unchecked wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(several two_wgpu_lanes_f64, "wgpu:0,wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(several wgpu_and_cpu_f64, "wgpu:0,cpu", F64);
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64, false);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32, false);
+#[cfg(feature = "cuda")]
+on!(several two_cuda_streams_f64, "cuda:0,cuda:0", F64);
+#[cfg(feature = "cuda")]
+on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64);
+#[cfg(feature = "cuda")]
+on!(several cuda_and_cpu_f64, "cuda:0,cpu", F64);
+
+fn cpu() -> Vec<kolmo::lane::Lane> {
+    lanes("cpu", F64, false).expect("the CPU opens")
+}
+
+#[test]
+fn merging_the_whole_vector_gives_the_bits_of_halos() {
+    let (wlan, lanes) = (model("wlan:3,2"), lanes_of("cpu,cpu"));
+    for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
+        let of = |exchange| {
+            let split = How { exchange, hops: Some(1), ..How::default() };
+            let options = Options { split, method, order: Order::Natural, ..Options::default() };
+            run(&lanes, F64, &*wlan, &Initial::State(0), &[5.0], &options)
+        };
+        let (halo, few) = of(Exchange::Halo);
+        let (full, all) = of(Exchange::Full);
+
+        assert!(halo == full, "{method:?}");
+        // Each of the two lanes receives everything that it does not own.
+        let received =
+            |s: &kolmo::transient::Solution| s.matrix.plan.iter().map(|lane| lane.halo).sum::<usize>();
+        assert_eq!(received(&all), wlan.states());
+        assert!(received(&few) < wlan.states() / 2, "{}", received(&few));
+    }
+}
+
+#[test]
+fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
+    let chain = ragged(900);
+    let rewards = [Reward { name: "number".to_owned(), values: (0..900).map(f64::from).collect() }];
+    let initial = Initial::Uniform(vec![5, 600]);
+    let ask = |order: Order, times: &[f64], lanes: &[kolmo::lane::Lane]| {
+        let problem =
+            Problem { transitions: &chain, initial: &initial, times, rewards: &rewards, vectors: true };
+        let (options, mut keep) = (Options { order, ..Options::default() }, Keep::default());
+        let solution = solve(lanes, F64, &problem, &options, &mut keep).unwrap();
+        (keep.0, solution)
+    };
+    let times = [0.0, 3.0, f64::INFINITY];
+    let opened = ["cpu", "cpu,cpu"].map(|spec| (spec, lanes_of(spec)));
+    let (wanted, natural) = ask(Order::Natural, &times, &opened[0].1);
+    for order in [Order::Bfs, Order::Rcm, Order::Auto] {
+        for (lanes, opened) in &opened {
+            // The steady state takes long: two of these are asked for it.
+            let forever = matches!((order, *lanes), (Order::Bfs, "cpu") | (Order::Rcm, "cpu,cpu"));
+            let times = if forever { &times[..] } else { &times[..2] };
+            let (got, solution) = ask(order, times, opened);
+
+            for i in 0..times.len() {
+                let bound = solution.times[i].bound.total() + natural.times[i].bound.total();
+                assert!(l1(&got[i], &wanted[i]) <= bound, "{order:?} on {lanes}: time {}", times[i]);
+                let (a, b) = (&solution.times[i].rewards[0], &natural.times[i].rewards[0]);
+                assert!(
+                    (a.instantaneous - b.instantaneous).abs() <= 900.0 * bound + 1e-9,
+                    "{order:?} on {lanes}"
+                );
+            }
+        }
+    }
+}
+
+fn lanes_of(spec: &str) -> Vec<kolmo::lane::Lane> {
+    lanes(spec, F64, false).expect("the CPU opens")
+}
+
+#[test]
+fn multiplications_stay_within_the_exact_poisson_quantile() {
+    let two = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
+    let forever = Options { epsilon: 1e-6, ..Options::default() };
+
+    // A steady-state stop would make it fewer still; a chain of 40 000 states in a row does not reach it.
+    let line = model("birth-death:40000,0.5,0.5");
+    let (_, long) = run(&cpu(), F64, &*line, &Initial::State(20_000), &[1e4], &forever);
+    let (_, short) = run(&cpu(), F64, &two, &Initial::State(0), &[1.0], &forever);
+
+    assert!(long.terms <= 10_500, "αt = 1e4: {} multiplications", long.terms);
+    assert!(short.terms <= 10, "αt = 1: {} multiplications", short.terms);
+}
+
+#[test]
+fn a_chain_without_transitions_stays_where_it_is() {
+    let still = chain(3, &[]);
+
+    let (got, solution) =
+        run(&cpu(), F64, &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
+
+    assert_eq!(got, [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]);
+    assert_eq!((solution.terms, solution.alpha), (0, 0.0));
+}
+
+#[test]
+fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
+    // 0 → 1 at rate 2 and nothing else: π_0(t) = e^{−2t}. A self-loop of rate 50 must not matter.
+    let death = chain(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
+
+    let (got, solution) = run(&cpu(), F64, &death, &Initial::State(0), &[0.5, 3.0], &Options::default());
+
+    assert_eq!(solution.alpha, 2.0);
+    for (p, t) in got.iter().zip([0.5f64, 3.0]) {
+        assert!((p[0] - (-2.0 * t).exp()).abs() <= solution.bound.total(), "t = {t}: {p:?}");
+    }
+}
+
+#[test]
+fn making_a_set_absorbing_gives_the_first_passage_probability() {
+    // From 0, leaving to 1 at rate 3 and coming back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
+    let two = Chain {
+        name: "two".to_owned(),
+        transitions: Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])),
+        initial: Initial::State(0),
+        labels: Labels::default(),
+        rewards: Vec::new(),
+        warnings: Vec::new(),
+    };
+
+    let passage = two.absorbing(&[1]);
+    let (got, solution) =
+        run(&cpu(), F64, &*passage.transitions, &passage.initial, &[0.7], &Options::default());
+
+    assert!((got[0][1] - (1.0 - (-2.1f64).exp())).abs() <= solution.bound.total());
+}
+
+#[test]
+fn periodic_chains_alternate_and_converge() {
+    // Both exit rates equal α: P has no diagonal and period 2.
+    let ring = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
+
+    let (got, solution) = run(&cpu(), F64, &ring, &Initial::State(0), &[0.3, 1e5], &Options::default());
+
+    assert!(l1(&got[0], &two_states(1.0, 1.0, 0.3)) <= solution.bound.total());
+    assert!(l1(&got[1], &[0.5, 0.5]) <= solution.bound.total());
+}
+
+#[test]
+fn the_steady_state_of_a_queue_is_geometric() {
+    let queue = model("birth-death:30,1,2");
+    let weights: Vec<f64> = (0..30).map(|i| 0.5f64.powi(i)).collect();
+    let sum: f64 = weights.iter().sum();
+    let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+
+    let (got, solution) =
+        run(&cpu(), F64, &*queue, &Initial::State(29), &[f64::INFINITY], &Options::default());
+
+    assert_eq!(solution.status, Status::Met);
+    assert!(l1(&got[0], &wanted) <= solution.bound.total(), "{:e}", l1(&got[0], &wanted));
+}
+
+#[test]
+fn a_reward_that_dies_out_has_no_known_sum_at_infinity_and_others_are_infinite() {
+    // 0 → 1 at rate 2: the reward of state 0 sums to 1/2, which the steady state does not tell.
+    let death = chain(2, &[(0, 1, 2.0)]);
+    let rewards = [
+        Reward { name: "alive".to_owned(), values: vec![1.0, 0.0] },
+        Reward { name: "dead".to_owned(), values: vec![0.0, -1.0] },
+    ];
+    let initial = Initial::State(0);
+    let times = &[f64::INFINITY];
+    let problem =
+        Problem { transitions: &death, initial: &initial, times, rewards: &rewards, vectors: false };
+
+    let solution = solve(&cpu(), F64, &problem, &Options::default(), &mut Keep::default()).unwrap();
+
+    assert!(solution.times[0].rewards[0].cumulative.is_nan());
+    assert_eq!(solution.times[0].rewards[1].cumulative, f64::NEG_INFINITY);
+}
+
+#[test]
+fn the_steady_state_of_a_saturated_queue_is_certified() {
+    // Its initial state has a probability of 2^-25: a certificate that waits for it would wait forever.
+    let queue = model("birth-death:26,2,1");
+    let weights: Vec<f64> = (0..26).map(|i| 2f64.powi(i)).collect();
+    let sum: f64 = weights.iter().sum();
+    let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+    let tight = Options { epsilon: 1e-9, ..Options::default() };
+
+    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(0), &[f64::INFINITY], &tight);
+
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    assert!(l1(&got[0], &wanted) <= solution.bound.total());
+}
+
+#[test]
+fn times_beyond_32_bits_of_steps_end_at_the_steady_state() {
+    let queue = model("birth-death:20,1,2");
+
+    let (got, solution) =
+        run(&cpu(), F64, &*queue, &Initial::State(0), &[1e10, f64::INFINITY], &Options::default());
+
+    // What rounding may have done to the distance counts for every step that was not taken.
+    assert!(solution.terms < 1_000_000, "{}", solution.terms);
+    assert!(l1(&got[0], &got[1]) <= solution.times[0].bound.total() + solution.times[1].bound.total());
+}
+
+#[test]
+fn the_steady_state_of_a_periodic_chain_is_found() {
+    let ring = chain(4, &[(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]);
+
+    let (got, solution) = run(&cpu(), F64, &ring, &Initial::State(0), &[f64::INFINITY], &Options::default());
+
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    assert!(l1(&got[0], &[0.25; 4]) <= solution.bound.total());
+}
+
+#[test]
+fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
+    // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
+    let fork = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
+
+    let (got, solution) = run(&cpu(), F64, &fork, &Initial::State(0), &[f64::INFINITY], &Options::default());
+
+    assert!(l1(&got[0], &[0.0, 0.25, 0.75]) <= solution.bound.total(), "{got:?}");
+}
+
+#[test]
+fn a_slow_part_does_not_pass_for_a_steady_state() {
+    // A ↔ B at rate 1, B ↔ C at rate 1e-6: at t = 2e5 a test of consecutive iterates sees nothing move, and C has
+    // received most of a tenth.
+    let slow = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
+    let exact = dense(&slow, &[1.0, 0.0, 0.0], 2e5);
+
+    let (got, solution) = run(&cpu(), F64, &slow, &Initial::State(0), &[2e5], &Options::default());
+
+    // The oracle squares a 3 by 3 matrix 24 times, doubling its error each time.
+    let oracle = 2f64.powi(24) * 9.0 * f64::EPSILON;
+    assert!(exact[2] > 0.08, "the case is what it says: {exact:?}");
+    assert!(l1(&got[0], &exact) <= solution.bound.total() + oracle, "{got:?} {exact:?}");
+}
+
+#[test]
+fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
+    let queue = model("birth-death:30,1,2");
+
+    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(0), &[1e5], &Options::default());
+
+    let weights: Vec<f64> = (0..30).map(|i| 0.5f64.powi(i)).collect();
+    let sum: f64 = weights.iter().sum();
+    let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+    assert!(solution.bound.steady_state > 0.0 && solution.terms < 10_000, "{} terms", solution.terms);
+    assert!(l1(&got[0], &wanted) <= solution.bound.total());
+}
+
+#[test]
+fn many_times_of_one_sweep_equal_each_alone() {
+    let tandem = model("tandem:6");
+    let times: Vec<f64> = (0..40).map(|i| 0.25 * f64::from(i)).collect();
+
+    let (all, solution) = run(&cpu(), F64, &*tandem, &Initial::State(0), &times, &Options::default());
+
+    for (i, &t) in times.iter().enumerate() {
+        let (alone, one) = run(&cpu(), F64, &*tandem, &Initial::State(0), &[t], &Options::default());
+        let bound = solution.times[i].bound.total() + one.bound.total();
+        assert!(l1(&all[i], &alone[0]) <= bound, "t = {t}");
+    }
+    let last = solution.times[39].window.1;
+    assert!(solution.terms <= last, "{} terms; the last time alone needs {last}", solution.terms);
+}
+
+#[test]
+fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
+    // From αt = 256 on a share of ε is kept for the steady state: windows do not open in the order of times there.
+    let line = model("birth-death:2000,0.5,0.5");
+    let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
+    let exact = Options { epsilon: 1e-12, ..Options::default() };
+
+    let (got, solution) = run(&cpu(), F64, &*line, &Initial::State(1000), &times, &Options::default());
+
+    for (i, &t) in times.iter().enumerate() {
+        let (wanted, _) = run(&cpu(), F64, &*line, &Initial::State(1000), &[t], &exact);
+        let error = l1(&got[i], &wanted[0]);
+        assert!(error <= solution.times[i].bound.total() + 1e-12, "t = {t}: {error:e}");
+    }
+}
+
+#[test]
+fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
+    let lanes = cpu();
+    let mut numbers = vec![1.0; 4 << 20];
+    let buffer = lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
+    for _ in 0..20 {
+        lanes[0].download(&buffer, 0, &mut numbers).expect("a copy");
+    }
+
+    let (_, solution) =
+        run(&lanes, F64, &*model("tandem:2"), &Initial::State(0), &[1.0], &Options::default());
+
+    let s = solution.seconds;
+    let parts = s.build + s.upload + s.solve + s.download;
+    assert!(s.solve > 0.0 && parts <= s.total, "{s:?}");
+}
+
+#[test]
+fn times_that_do_not_fit_memory_take_another_sweep() {
+    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    let wlan = model("wlan:4,3");
+    let times = [5.0, 5.1, 5.2, 5.3, 5.4, 5.5];
+    let (wanted, free) = run(&cpu(), F64, &*wlan, &Initial::State(0), &times, &Options::default());
+    // Room for the matrix, two iterates and two accumulators.
+    let vector = 8 * wlan.states() as u64;
+    let limit = free.matrix.bytes + 4 * vector + vector / 2 + (64 << 10);
+    let options = OpenOptions { memory_limit: Some(limit), ..OpenOptions::default() };
+    let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
+
+    let (got, solution) = run(&lanes, F64, &*wlan, &Initial::State(0), &times, &Options::default());
+
+    assert!(solution.terms > free.terms, "{} terms in several sweeps of {}", solution.terms, free.terms);
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert!(l1(got, wanted) <= solution.bound.total() + free.bound.total());
+    }
+}
+
+#[test]
+fn memory_stays_within_matrix_and_three_vectors() {
+    let wlan = model("wlan:12,6");
+
+    let (_, solution) = run(&cpu(), F64, &*wlan, &Initial::State(0), &[1.0], &Options::default());
+
+    let needed = solution.matrix.bytes + 3 * 8 * wlan.states() as u64;
+    assert!(
+        solution.device_bytes as f64 <= 1.05 * needed as f64,
+        "{} of {needed} bytes",
+        solution.device_bytes
+    );
+}
+
+#[test]
+fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
+    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    let wlan = model("wlan:4,3");
+    let options = OpenOptions { memory_limit: Some(100_000), ..OpenOptions::default() };
+    let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
+    let problem = Problem {
+        transitions: &*wlan,
+        initial: &Initial::State(0),
+        times: &[1.0],
+        rewards: &[],
+        vectors: true,
+    };
+
+    let error = solve(&lanes, F64, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
+
+    assert!(matches!(error, Error::OutOfMemory { asked, .. } if asked > 0), "{error}");
+    assert!(error.to_string().contains("100000"), "{error}");
+}
+
+#[test]
+fn problems_without_an_answer_are_refused_with_the_number() {
+    let two = chain(2, &[(0, 1, 1.0)]);
+    let ask = |times: &[f64], initial: Initial, epsilon: f64| {
+        let problem = Problem { transitions: &two, initial: &initial, times, rewards: &[], vectors: true };
+        let options = Options { epsilon, ..Options::default() };
+        solve(&cpu(), F64, &problem, &options, &mut Keep::default()).unwrap_err().to_string()
+    };
+    assert!(ask(&[-1.0], Initial::State(0), 1e-6).contains("-1"));
+    assert!(ask(&[f64::NAN], Initial::State(0), 1e-6).contains("NaN"));
+    assert!(ask(&[], Initial::State(0), 1e-6).contains("no time"));
+    assert!(ask(&[1.0], Initial::State(7), 1e-6).contains('7'));
+    assert!(ask(&[1.0], Initial::Distribution(vec![0.5, 0.4]), 1e-6).contains("0.9"));
+    assert!(ask(&[1.0], Initial::Distribution(vec![1.0]), 1e-6).contains("2 states"));
+    assert!(ask(&[1.0], Initial::Distribution(vec![1.5, -0.5]), 1e-6).contains("-0.5"));
+    for epsilon in [0.0, 1.0, -1e-3, f64::NAN, 2.0] {
+        assert!(ask(&[1.0], Initial::State(0), epsilon).contains("epsilon"), "{epsilon}");
+    }
+}
+
+#[test]
+fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
+    let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
+    let options = Options { epsilon: 1e-17, ..Options::default() };
+
+    let (got, solution) = run(&cpu(), F64, &two, &Initial::State(0), &[2.0], &options);
+
+    assert_eq!(solution.status, Status::NotMet);
+    assert!(l1(&got[0], &two_states(3.0, 2.0, 2.0)) <= solution.bound.total() + 4e-16);
+}

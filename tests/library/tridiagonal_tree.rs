@@ -1,0 +1,177 @@
+//! Units are joined in one binary tree, in how many steps and in how many places ever.
+
+use crate::support::lanes;
+use kolmo::lane::Lane;
+use kolmo::tridiagonal::Number;
+use kolmo::tridiagonal::partition::{Level, Top};
+use kolmo::tridiagonal::subtrees::{Subtrees, depth, largest};
+
+/// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
+fn units<T: Number>(count: usize) -> (Vec<T>, Vec<u32>) {
+    let mut state = 0x9e37_79b9_7f4a_7c15 ^ count as u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 11
+    };
+    let number = |bits: u64| match bits % 11 {
+        0 => T::of(0.0),
+        1 => T::of(-0.0),
+        _ => T::of(1.2 * (bits as f64 / (1u64 << 53) as f64 - 0.5)),
+    };
+    let numbers = (0..6 * count).map(|_| number(next())).collect();
+    (numbers, (0..count).map(|_| (next() % 3) as u32).collect())
+}
+
+fn bits<T: Number>(numbers: &[T]) -> Vec<u64> {
+    numbers.iter().map(|v| v.wide().to_bits()).collect()
+}
+
+fn download<T: Number>(lane: &Lane, from: &kolmo::lane::Buffer<T>, count: usize) -> Vec<T> {
+    let mut to = vec![T::ZERO; count];
+    lane.download(from, 0, &mut to).expect("the device is there");
+    to
+}
+
+/// The unknowns next to each unit, and flags, by stage 2 alone.
+fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: bool) -> (Vec<u64>, u32) {
+    let level = Level::<T>::new(lane, flags.len()).expect("memory");
+    let top = Top::new(lane, &level, ring).expect("memory");
+    lane.upload(numbers, &level.units, 0).expect("the device is there");
+    lane.upload(flags, &level.flags, 0).expect("the device is there");
+    lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect("the device is there");
+    let outer = download(lane, &level.outer, 2 * flags.len());
+    (bits(&outer), top.flags(lane).expect("the device is there"))
+}
+
+/// The same where ranks, cut behind so many units, join theirs to the largest subtrees of units of which 2^below are one
+/// before they send them.
+fn on_ranks<T: Number>(
+    lane: &Lane,
+    (numbers, flags): &(Vec<T>, Vec<u32>),
+    ring: bool,
+    below: u32,
+    cuts: &[usize],
+) -> (Vec<u64>, u32) {
+    let (count, there) = (flags.len(), "the device is there");
+    let all = count.div_ceil(1 << below);
+    let ends: Vec<usize> = cuts.iter().copied().chain([count]).collect();
+    let starts = std::iter::once(0).chain(cuts.iter().copied());
+    let ranges: Vec<_> = starts.zip(ends).map(|(start, end)| start..end).collect();
+    let (mut sent, mut sent_flags, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ranks: Vec<(Subtrees<T>, usize)> = Vec::new();
+    for here in &ranges {
+        let (start, end) = (here.start >> below, here.end.div_ceil(1 << below));
+        runs.extend(largest(start..end, all, depth(all)));
+        let rank = Subtrees::of_rank(lane, here.len(), below, start, all).expect("memory");
+        let mut own = numbers[6 * here.start..6 * here.end].to_vec();
+        let mut own_flags = flags[here.clone()].to_vec();
+        rank.join(lane, &mut own, &mut own_flags).expect(there);
+        lane.launch(&[], 0).expect(there);
+        sent.extend(&own[..6 * rank.count()]);
+        sent_flags.extend(&own_flags[..rank.count()]);
+        ranks.push((rank, here.len()));
+    }
+    let subtrees = Subtrees::of_all(lane, all, runs).expect("memory");
+    let top = Top::new(lane, subtrees.top(), ring).expect("memory");
+    subtrees.gather(lane, &sent, &sent_flags).expect(there);
+    lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect(there);
+    let mut answers = vec![T::ZERO; 2 * subtrees.count()];
+    subtrees.scatter(lane, &mut answers).expect(there);
+    lane.launch(&[], 0).expect(there);
+    let (mut outer, mut at) = (Vec::<T>::new(), 0);
+    for (rank, units) in &ranks {
+        let mut own = vec![T::ZERO; 2 * units.max(&rank.count())];
+        own[..2 * rank.count()].copy_from_slice(&answers[2 * at..2 * (at + rank.count())]);
+        at += rank.count();
+        rank.part(lane, &mut own).expect(there);
+        lane.launch(&[], 0).expect(there);
+        outer.extend(&own[..2 * units]);
+    }
+    (bits(&outer), top.flags(lane).expect(there))
+}
+
+fn the_tree_is_one<T: Number>(spec: &str) {
+    let Some(lanes) = lanes(spec, T::PRECISION, false) else { return };
+    let lane = &lanes[0];
+    for count in [1, 2, 3, 130, 255, 256, 257, 511, 782, 1025, 1221, 2048, 2049, 5003, 70_001] {
+        let given = units::<T>(count);
+        // Many units take long, and have no borders that some do not have.
+        let (all_levels, shares): (&[u32], &[usize]) = match count {
+            0..1024 => (&[0, 1, 3, 4, 7, 8, 9], &[1, 2, 5]),
+            1024..10_000 => (&[0, 4, 9, 11], &[1, 3, 7]),
+            _ => (&[0, 9], &[3]),
+        };
+        for ring in [false, true] {
+            let wanted = at_once(lane, &given, ring);
+            assert!(count < 256 || wanted.1 > 0);
+            for &levels in all_levels {
+                let grain = 1 << levels;
+                // No deeper than the tree.
+                if grain > count.next_power_of_two() {
+                    continue;
+                }
+                for &share in shares {
+                    let cut = |k: usize| count.div_ceil(grain) * k / share * grain;
+                    let mut cuts: Vec<usize> = (1..share).map(cut).filter(|&c| c > 0 && c < count).collect();
+                    cuts.dedup();
+                    let got = on_ranks(lane, &given, ring, levels, &cuts);
+                    assert!(got == wanted, "{count} units in {levels} levels, cut at {cuts:?}; ring: {ring}");
+                }
+            }
+        }
+    }
+}
+
+/// The values themselves, against elimination of all unknowns.
+fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
+    let Some(lanes) = lanes(spec, T::PRECISION, false) else { return };
+    for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
+        let given = units::<T>(count);
+        let (outer, _) = at_once(&lanes[0], &given, false);
+        let outer: Vec<f64> = outer.into_iter().map(f64::from_bits).collect();
+        assert_eq!((outer[0], outer[2 * count - 1]), (0.0, 0.0), "nothing lies next to all units");
+        for (k, u) in given.0.chunks_exact(6).enumerate() {
+            let u: Vec<f64> = u.iter().map(|v| v.wide()).collect();
+            let (left, right) = (outer[2 * k], outer[2 * k + 1]);
+            let (first, last) = (u[0] - u[1] * left - u[2] * right, u[3] - u[4] * left - u[5] * right);
+            // A unit's first unknown is what lies to the right of the one before, its last to the left of the next.
+            if k > 0 {
+                assert!((first - outer[2 * k - 1]).abs() <= tolerance, "unit {k} of {count}: {first}");
+            }
+            if k + 1 < count {
+                assert!((last - outer[2 * k + 2]).abs() <= tolerance, "unit {k} of {count}: {last}");
+            }
+        }
+    }
+}
+
+/// Numbers of a unit are below 0.6, so that a join's determinant is above 0.64 and unknowns stay below 4; each goes through
+/// some twenty levels of a tree with a few roundings each.
+const ROUNDINGS: f64 = 4.0 * 200.0;
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $type:ty, $epsilon:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn bits_do_not_depend_on_steps_and_places() {
+                the_tree_is_one::<$type>($spec);
+            }
+
+            #[test]
+            fn each_unit_finds_the_unknowns_next_to_it() {
+                the_unknowns_are_right::<$type>($spec, ROUNDINGS * f64::from($epsilon));
+            }
+        }
+    };
+}
+
+on!(cpu_in_f64, "cpu", f64, f64::EPSILON);
+on!(cpu_in_f32, "cpu", f32, f32::EPSILON);
+#[cfg(feature = "wgpu")]
+on!(wgpu_in_f64, "wgpu:0", f64, f64::EPSILON);
+#[cfg(feature = "cuda")]
+on!(cuda_in_f64, "cuda:0", f64, f64::EPSILON);
