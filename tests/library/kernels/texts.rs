@@ -86,7 +86,7 @@ fn no_kernel_is_registered_twice() {
 #[test]
 fn what_lies_in_the_library_is_shared() {
     let Some(folder) = shaders() else {
-        return skip("the sources", "no shaders/ of kolmo in the current folder or above it");
+        return crate::devices::skip("sources", "no shaders/ of kolmo in the current folder or above it");
     };
     let kernels = all();
     for entry in fs::read_dir(folder.join("lib")).expect("shaders/lib can be read") {
