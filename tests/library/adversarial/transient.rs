@@ -357,12 +357,13 @@ fn lanes_of_case(precision: Precision) -> std::rc::Rc<[Vec<Lane>; 2]> {
     thread_local! {
         static LANES: std::cell::RefCell<Vec<(Precision, std::rc::Rc<[Vec<Lane>; 2]>)>> = Default::default();
     }
-    LANES.with_borrow_mut(|known| {
-        if let Some((_, lanes)) = known.iter().find(|(p, _)| *p == precision) {
-            return lanes.clone();
-        }
+    let known = |all: &Vec<(Precision, std::rc::Rc<[Vec<Lane>; 2]>)>| {
+        all.iter().find(|(p, _)| *p == precision).map(|(_, lanes)| lanes.clone())
+    };
+    LANES.with_borrow(known).unwrap_or_else(|| {
+        // Opened outside of the borrow: a thread that waits for a lane's self-test may begin another case.
         let opened = std::rc::Rc::new([1, 2].map(|count| lanes(&vec![DeviceSpec::Cpu; count], precision)));
-        known.push((precision, opened.clone()));
+        LANES.with_borrow_mut(|all| all.push((precision, opened.clone())));
         opened
     })
 }
