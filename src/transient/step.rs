@@ -434,7 +434,7 @@ impl Terms {
 /// The terms of step `k` in a window whose first weight is that of step `weights`: even steps take the next one's too, odd ones their own only where the step before
 /// did not.
 pub(super) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
-    let even = k % 2 == 0;
+    let even = k.is_multiple_of(2);
     let open = window.contains(&k) && (even || k == window.start);
     open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })
 }
