@@ -18,7 +18,6 @@ struct Params {
     seed_low: u32,
     seed_high: u32,
     stride: u32,       // points in a row of the buffer, which begins with first_point
-    group_size: u32,   // threads of a group
 }
 var<immediate> p: Params;
 
@@ -30,7 +29,7 @@ fn join(a: Value, b: Value) -> Value { return a + b; }
 
 fn tally(weight: real, head: vec4<u32>, theta: Value) -> Value { return fma(weight, number(head.x, head.y), theta); }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(GROUP)
 fn walk_grid(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
              @builtin(local_invocation_index) local: u32) {
     let member = group.y * groups.x + group.x;

@@ -1,7 +1,7 @@
 // What steps of every format share: arrays, and what follows a row's sum.
 
 // Whether it is for some rows of the chunk: from one of them on, or listed, which are stored side by side.
-const SOME = false;
+override SOME = false;
 
 @group(0) @binding(3) var<storage, read> exit: array<real>;
 @group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights

@@ -1,7 +1,7 @@
 // The values of a workgroup as one: halves are joined with halves, the same tree on every lane. The kernel says what a
 // Value is, and how two are joined.
 
-const GROUP = 256u;
+override GROUP = 256u;  // threads of a group
 var<workgroup> values_of_group: array<Value, GROUP>;
 
 // The group's value in thread 0.

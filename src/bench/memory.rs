@@ -34,15 +34,15 @@ impl<T: Real> Body for Triad<'_, T> {
     }
 }
 
-fn triad<T: Real>(call: &Call<'_>) {
-    let (b, c) = (call.read::<T>(0), call.read::<T>(1));
-    blocks(call, call.write::<T>(2), |first, a| {
+fn triad<T: Real>(call: &Call<'_>, _: triad::Params, arrays: triad::Bindings<'_, T>) {
+    let triad::Bindings { a, b, c, .. } = arrays;
+    blocks(call, a, |first, a| {
         let here = first..first + a.len();
         dispatch(Triad { a, b: &b[here.clone()], c: &c[here] });
     });
 }
-fn copy<T: Real>(call: &Call<'_>) {
-    let (b, a) = (call.read::<T>(0), call.write::<T>(1));
+fn copy<T: Real>(call: &Call<'_>, _: copy::Params, arrays: copy::Bindings<'_, T>) {
+    let copy::Bindings { a, b, .. } = arrays;
     blocks(call, a, |first, a| a.copy_from_slice(&b[first..first + a.len()]));
 }
 
@@ -59,8 +59,8 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
     let src = lane.alloc_with("the source of a copy", &words)?;
     let dst = lane.alloc::<u32>("the target of a copy", words.len())?;
     let precision = if single { Precision::F32 } else { Precision::F64 };
-    let args = [src.arg().untyped(), dst.arg().untyped()];
-    let launch = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)?;
+    let args = copy::Args { b: src.arg().untyped(), a: dst.arg().untyped() };
+    let launch = lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)?;
     let program = Program { cycle: vec![vec![&launch]] };
     const TIMES: u32 = 16;
     let mut best = 0.0f64;
@@ -89,8 +89,9 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
     let (b, c) = (lane.alloc_with("a triad", &values)?, lane.alloc_with("a triad", &values)?);
     let a = lane.alloc::<f64>("a triad", elements)?;
-    let params = [0, elements as u32];
-    let launch = lane.bind(&TRIAD, Precision::F64, elements, &params, &[b.arg(), c.arg(), a.arg()])?;
+    let params = triad::Params { step: 0, items: elements as u32 };
+    let args = triad::Args { b: b.arg(), c: c.arg(), a: a.arg() };
+    let launch = lane.bind(&TRIAD, Precision::F64, elements, params, args)?;
     let program = Program { cycle: vec![vec![&launch]] };
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
     // A GPU is done with some megabytes before the host knows of it.

@@ -16,7 +16,7 @@ pub mod walk;
 use serde::Serialize;
 
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
-pub(crate) use memory::{COPY, TRIAD};
+pub(crate) use memory::{COPY, TRIAD, copy};
 pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::{COPY, Record, Spread};
+use super::{COPY, Record, Spread, copy};
 use crate::kernel::Precision;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
@@ -111,8 +111,8 @@ pub fn transfer(
         let (mut source, target) = (host()?, host()?);
         source.par_iter_mut().enumerate().for_each(|(i, w)| *w = word(from + i));
         let pairs = len / words;
-        let args = [first.arg().untyped(), second.arg().untyped()];
-        let copy = lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)?;
+        let args = copy::Args { b: first.arg().untyped(), a: second.arg().untyped() };
+        let copy = lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)?;
         shares.push(Share { lane, source, target, first, second, copy });
     }
 
@@ -253,8 +253,9 @@ mod tests {
         let (lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
         let array = || lanes[0].alloc::<u32>("a test", 4).unwrap();
         let (first, second) = (array(), array());
-        let args = [first.arg().untyped(), second.arg().untyped()];
-        let copy = lanes[0].bind(&COPY, Precision::F64, 1, &[0, 1], &args).unwrap();
+        let args = copy::Args { b: first.arg().untyped(), a: second.arg().untyped() };
+        let params = copy::Params { step: 0, items: 1 };
+        let copy = lanes[0].bind(&COPY, Precision::F64, 1, params, args).unwrap();
         let (mut source, mut target) = (HostArray::plain(4), HostArray::plain(4));
         source.copy_from_slice(&[5, 6, 0, 1]);
         target.copy_from_slice(&[5, 7, 0, 1]);

@@ -2,7 +2,11 @@
 
 use std::any::TypeId;
 
+use bytemuck::Pod;
+
 use super::Precision;
+use crate::lane::Arg;
+use crate::lane::cpu::Call;
 
 /// Type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,26 +68,46 @@ impl Interface {
 }
 
 /// The array of a binding, as a twin sees it.
-pub trait View {
+pub trait View<'a> {
     /// Its elements.
     type Element: 'static;
     /// Whether it is written.
     const WRITTEN: bool;
+    /// The array that is bound at this place.
+    fn of(call: &Call<'a>, binding: usize) -> Self;
 }
 
-impl<E: 'static> View for &[E] {
+impl<'a, E: Pod> View<'a> for &'a [E] {
     type Element = E;
     const WRITTEN: bool = false;
+
+    fn of(call: &Call<'a>, binding: usize) -> Self {
+        call.read(binding)
+    }
 }
 
-impl<E: 'static> View for &mut [E] {
+impl<'a, E: Pod> View<'a> for &'a mut [E] {
     type Element = E;
     const WRITTEN: bool = true;
+
+    fn of(call: &Call<'a>, binding: usize) -> Self {
+        call.write(binding)
+    }
 }
 
 impl Binding {
     /// One that twins see as `V`.
-    pub const fn of<V: View>(name: &'static str) -> Self {
+    pub const fn of<'a, V: View<'a>>(name: &'static str) -> Self {
         Self { name, written: V::WRITTEN, scalar: Scalar::of::<V::Element> }
     }
+}
+
+/// The arguments of a kernel's launches: a struct with a member for each binding, made by [`kernel!`](super::kernel).
+pub trait Arguments<'a> {
+    /// The kernel's parameters: a struct of `u32` with the names of the text, in its order.
+    type Params: Pod;
+    /// The kernel's name.
+    const KERNEL: &'static str;
+    /// All of them, in the order of the bindings.
+    fn list(&self) -> Vec<Arg<'a>>;
 }

@@ -1,9 +1,9 @@
 //! Kernels: one WGSL text, one name, one CPU twin.
 //!
-//! A kernel's file stem is its entry point, its Rust constant, its label in profilers and its CPU twin. The text
-//! is written for `f64` in one line, `alias real = f64;`, which a lane of single precision replaces. Every
-//! kernel has one immediate, a struct of `u32`s whose first member is the number of the step it runs, and
-//! storage buffers bound in the order of `@binding`.
+//! A kernel's file stem is its entry point, its label in profilers, its CPU twin, and the module of its parameters and
+//! arguments. The text is written for `f64` in one line, `alias real = f64;`, which a lane of single precision
+//! replaces; behind it stands what it shares with others, from `shaders/lib/`. Every kernel has one immediate, a struct
+//! of `u32`s whose first member is the number of the step it runs, and storage buffers bound in the order of `@binding`.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -12,7 +12,7 @@ mod real;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
 
-pub use interface::{Binding, Interface, Scalar, View};
+pub use interface::{Arguments, Binding, Interface, Scalar, View};
 pub use real::{Precision, Real};
 
 use crate::lane::cpu::Call;
@@ -33,14 +33,12 @@ pub struct Kernel {
     pub cpu_f64: fn(&Call<'_>),
     /// What a launch gives it.
     pub interface: Interface,
-    /// Threads in a workgroup.
-    pub group: u32,
-    /// Whether its text's `SOME` is true.
-    pub some: bool,
+    /// Values of the text's `override` constants, where they are others than the text's.
+    pub constants: &'static [(&'static str, f64)],
 }
 
 impl Kernel {
-    /// Threads in a workgroup, the same in the text of every kernel.
+    /// Threads in a workgroup, as the texts have it.
     pub const GROUP: u32 = 256;
 
     /// This kernel with [`Self::cuda_groups`].
@@ -48,38 +46,25 @@ impl Kernel {
         Self { cuda_groups, ..self }
     }
 
+    /// This kernel with other values of its text's `override` constants.
+    pub const fn with(&self, constants: &'static [(&'static str, f64)]) -> Self {
+        Self { constants, ..*self }
+    }
+
+    /// Threads in a workgroup: 256, or what [`Self::constants`] say.
+    pub fn group(&self) -> u32 {
+        self.constants
+            .iter()
+            .find(|(name, _)| *name == "GROUP")
+            .map_or(Self::GROUP, |&(_, value)| value as u32)
+    }
+
     /// The text for a precision.
     pub fn text(&self, precision: Precision) -> String {
-        let text = match precision {
+        match precision {
             Precision::F64 => self.wgsl.to_owned(),
             Precision::F32 => self.wgsl.replace("alias real = f64;", "alias real = f32;"),
-        };
-        // Such a kernel has what is different behind its name: walk_grid_512, step_some.
-        let named = |stem: &str, text: String| {
-            text.replace(&format!("fn {stem}(@builtin"), &format!("fn {}(@builtin", self.name))
-        };
-        if self.some {
-            let text = text.replace("const SOME = false;", "const SOME = true;");
-            return named(self.name.trim_end_matches("_some"), text);
         }
-        if self.group == Self::GROUP {
-            return text;
-        }
-        let stem = self.name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-        let text = text
-            .replace("const GROUP = 256u;", &format!("const GROUP = {}u;", self.group))
-            .replace("@workgroup_size(256)", &format!("@workgroup_size({})", self.group));
-        named(stem, text)
-    }
-
-    /// A kernel for workgroups of another size, whose text has the line `const GROUP = 256u;`.
-    pub const fn sized(&self, name: &'static str, group: u32) -> Self {
-        Self { name, group, ..*self }
-    }
-
-    /// A kernel for some of the items, whose text has the line `const SOME = false;`.
-    pub const fn some(&self, name: &'static str) -> Self {
-        Self { name, some: true, ..*self }
     }
 
     /// The CPU twin for a precision.
@@ -121,11 +106,27 @@ pub fn variants() -> Vec<&'static Kernel> {
 /// ```
 ///
 /// The parameters behind `step` and the bindings have the names and the order of the text; what the kernel writes is
-/// `&mut`. `T` is the type of real numbers. What the text shares with others lies in `shaders/lib/`: `= walk + tree(…)`
-/// has `lib/tree.wgsl` behind `walk.wgsl`.
+/// `&mut`. `T` is the type of real numbers. A launch is bound with `scale::Params` and `scale::Args`, structs with these
+/// members, and the twin is `fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>)`.
+/// `(like scale)` in the place of the parameters are those of another kernel. What the text shares with others lies in
+/// `shaders/lib/`: `= walk + tree(…)` has `lib/tree.wgsl` behind `walk.wgsl`.
 macro_rules! kernel {
+    (@params like $other:ident) => { pub(crate) use super::$other::Params; };
+    (@params $($param:ident),* $(,)?) => {
+        /// The parameters, in the order of the text.
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        pub(crate) struct Params {
+            pub(crate) step: u32,
+            $(pub(crate) $param: u32,)*
+        }
+
+        impl Params {
+            pub(crate) const NAMES: &'static [&'static str] = &["step", $(stringify!($param)),*];
+        }
+    };
     ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident $(+ $library:ident)*
-        ($($param:ident),* $(,)?)(
+        ($($params:tt)*)(
         $($binding:ident: & $($access:ident)? [$element:ty]),* $(,)?
     ) $(.$with:ident($value:expr))?;)+) => {$(
         $(#[$doc])*
@@ -138,24 +139,57 @@ macro_rules! kernel {
                 )),)*
             ),
             cuda_groups: 0,
-            cpu_f32: $name::<f32>,
-            cpu_f64: $name::<f64>,
+            cpu_f32: |call| $name(call, call.params(), $name::Bindings::<f32>::of(call)),
+            cpu_f64: |call| $name(call, call.params(), $name::Bindings::<f64>::of(call)),
             interface: $crate::kernel::Interface {
-                params: &["step", $(stringify!($param)),*],
-                single: {
-                    #[allow(dead_code, reason = "some kernels have no real numbers")]
-                    type T = f32;
-                    &[$($crate::kernel::Binding::of::<& $($access)? [$element]>(stringify!($binding))),*]
-                },
-                double: {
-                    #[allow(dead_code, reason = "some kernels have no real numbers")]
-                    type T = f64;
-                    &[$($crate::kernel::Binding::of::<& $($access)? [$element]>(stringify!($binding))),*]
-                },
+                params: $name::Params::NAMES,
+                single: $name::Bindings::<f32>::LIST,
+                double: $name::Bindings::<f64>::LIST,
             },
-            group: $crate::kernel::Kernel::GROUP,
-            some: false,
+            constants: &[],
         }$(.$with($value))?;
+
+        #[allow(clippy::module_inception, reason = "a kernel's file has its name, too")]
+        pub(crate) mod $name {
+            #![allow(dead_code, reason = "a twin may do without a parameter or an array")]
+
+            use $crate::kernel::{Arguments, Binding, View};
+            use $crate::lane::{Arg, cpu::Call};
+
+            $crate::kernel::kernel!(@params $($params)*);
+
+            /// What is bound for a launch, in the order of the text.
+            #[derive(Debug, Clone, Copy)]
+            pub(crate) struct Args<'a> {
+                $(pub(crate) $binding: Arg<'a>,)*
+            }
+
+            impl<'a> Arguments<'a> for Args<'a> {
+                type Params = Params;
+                const KERNEL: &'static str = stringify!($name);
+
+                fn list(&self) -> Vec<Arg<'a>> {
+                    vec![$(self.$binding),*]
+                }
+            }
+
+            /// What the twin is given.
+            pub(crate) struct Bindings<'a, T> {
+                $(pub(crate) $binding: &'a $($access)? [$element],)*
+                real: std::marker::PhantomData<T>,
+            }
+
+            impl<'a, T: $crate::kernel::Real> Bindings<'a, T> {
+                pub(crate) const LIST: &'static [Binding] =
+                    &[$(Binding::of::<& $($access)? [$element]>(stringify!($binding))),*];
+
+                pub(crate) fn of(call: &Call<'a>) -> Self {
+                    let mut place = 0..;
+                    let mut next = || place.next().unwrap_or_default();
+                    Self { $($binding: View::of(call, next()),)* real: std::marker::PhantomData }
+                }
+            }
+        }
     )+};
 }
 pub(crate) use kernel;

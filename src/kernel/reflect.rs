@@ -1,5 +1,7 @@
 //! What a kernel's text says of itself, read by naga, against what is declared beside its twin.
 
+use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, StorageAccess, TypeInner};
 
 use super::{Kernel, Precision, Scalar};
@@ -30,19 +32,38 @@ fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
     }
 }
 
+/// A module with the values of a kernel's `override` constants in their places.
+///
+/// # Errors
+/// What naga says against a constant that the module does not have, or its value.
+pub fn with_constants(
+    kernel: &Kernel,
+    module: &Module,
+    info: &ModuleInfo,
+) -> Result<(Module, ModuleInfo), Box<PipelineConstantError>> {
+    let constants = kernel.constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    let (module, info) = process_overrides(module, info, None, &constants)?;
+    Ok((module.into_owned(), info.into_owned()))
+}
+
 /// Parses a kernel's text and reads its interface.
 ///
 /// # Panics
 /// If the text breaks the rules of [`crate::kernel`]: it is ours, and a test reads every kernel.
 pub fn interface(kernel: &Kernel, precision: Precision) -> Interface {
     let name = kernel.name;
-    let module = naga::front::wgsl::parse_str(&kernel.text(precision))
-        .unwrap_or_else(|e| panic!("shaders/{name}.wgsl: {}", e.emit_to_string(&kernel.text(precision))));
+    let text = kernel.text(precision);
+    let wrong = |what: String| -> ! { panic!("shaders/{name}.wgsl: {what}") };
+    let module = naga::front::wgsl::parse_str(&text).unwrap_or_else(|e| wrong(e.emit_to_string(&text)));
+    let info = Validator::new(ValidationFlags::all(), Capabilities::all())
+        .validate(&module)
+        .unwrap_or_else(|e| wrong(e.emit_to_string(&text)));
+    let (module, _) = with_constants(kernel, &module, &info).unwrap_or_else(|e| wrong(e.to_string()));
     let [entry] = &module.entry_points[..] else {
         panic!("shaders/{name}.wgsl has {} entry points, not one", module.entry_points.len());
     };
     assert_eq!(entry.name, name, "a kernel's entry point is its file's stem");
-    assert_eq!(entry.workgroup_size, [kernel.group, 1, 1], "groups of kernel {name}");
+    assert_eq!(entry.workgroup_size, [kernel.group(), 1, 1], "groups of kernel {name}");
 
     let (mut bindings, mut params) = (Vec::new(), Vec::new());
     for (_, variable) in module.global_variables.iter() {

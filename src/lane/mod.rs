@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
-use crate::kernel::{Kernel, Precision, Scalar};
+use crate::kernel::{Arguments, Kernel, Precision, Scalar};
 use crate::sparse::MatrixFormat;
 use crate::{Error, Result};
 
@@ -243,6 +243,8 @@ impl<T: Pod> Buffer<T> {
 #[derive(Debug)]
 pub struct Launch {
     prepared: Prepared,
+    /// Those of the parameters.
+    names: &'static [&'static str],
     /// Number of that lane.
     lane: u32,
 }
@@ -257,8 +259,13 @@ enum Prepared {
 }
 
 impl Launch {
-    /// Changes member `index` of the parameters.
-    pub fn set(&mut self, index: usize, value: u32) {
+    /// Changes a parameter.
+    ///
+    /// # Panics
+    /// If the kernel has none of this name.
+    pub fn set(&mut self, name: &str, value: u32) {
+        let index = self.names.iter().position(|known| *known == name);
+        let index = index.unwrap_or_else(|| panic!("no parameter {name} among {:?}", self.names));
         match &mut self.prepared {
             Prepared::Cpu(launch) => launch.params[index] = value,
             #[cfg(feature = "wgpu")]
@@ -540,22 +547,24 @@ impl Lane {
         Ok(())
     }
 
-    /// Prepares a launch of `kernel` on a problem of `items` rows or elements. `params` are the members of the
-    /// kernel's parameters (the first, the step, is set by each run); `args` its bindings in order, those that
-    /// the kernel writes different from all others.
+    /// Prepares a launch of `kernel` on a problem of `items` rows or elements. Of its parameters the step is set by each
+    /// run. Arrays that it writes are different from all others.
     ///
     /// # Panics
-    /// If parameters and arguments are not those of the kernel's interface: their number, the type of an argument's
-    /// numbers, memory that is written and bound twice, memory of a lane that this one does not reach.
-    pub fn bind(
+    /// If parameters and arguments are those of another kernel, numbers of an argument are of another type, memory that
+    /// is written is bound twice, or memory belongs to a lane that this one does not reach.
+    pub fn bind<'a, A: Arguments<'a>>(
         &self,
         kernel: &'static Kernel,
         precision: Precision,
         items: usize,
-        params: &[u32],
-        args: &[Arg<'_>],
+        params: A::Params,
+        args: A,
     ) -> Result<Launch> {
-        self.assert_interface(kernel, precision, params, args);
+        assert_eq!(A::KERNEL, kernel.name, "the kernel whose arguments are bound, and the kernel");
+        let args = args.list();
+        self.assert_interface(kernel, precision, &args);
+        let params: &[u32] = bytemuck::cast_slice(bytemuck::bytes_of(&params));
         let prepared = match &self.queue {
             Queue::Cpu(lane) => {
                 let args = args.iter().map(|arg| match arg.store {
@@ -583,16 +592,13 @@ impl Lane {
                 Prepared::Cuda(lane.bind(kernel, precision, items, params, args.collect())?)
             }
         };
-        Ok(Launch { prepared, lane: self.budget.lane })
+        Ok(Launch { prepared, names: kernel.interface.params, lane: self.budget.lane })
     }
 
     /// Asserts what the lanes' unsafe code relies on: see [`Lane::bind`].
     #[track_caller]
-    fn assert_interface(&self, kernel: &Kernel, precision: Precision, params: &[u32], args: &[Arg<'_>]) {
-        let (name, interface) = (kernel.name, &kernel.interface);
-        let (bindings, own) = (interface.bindings(precision), self.budget.lane);
-        assert_eq!(params.len(), interface.params.len(), "parameters of kernel '{name}'");
-        assert_eq!(args.len(), bindings.len(), "arguments of kernel '{name}'");
+    fn assert_interface(&self, kernel: &Kernel, precision: Precision, args: &[Arg<'_>]) {
+        let (name, bindings, own) = (kernel.name, kernel.interface.bindings(precision), self.budget.lane);
         for (i, (arg, binding)) in args.iter().zip(bindings).enumerate() {
             let what = || format!("argument {i} of kernel '{name}', {}", binding.name);
             assert!(

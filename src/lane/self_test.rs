@@ -36,8 +36,9 @@ impl<T: Real> Body for SelfTest<'_, T> {
     }
 }
 
-fn self_test<T: Real>(call: &Call<'_>) {
-    dispatch(SelfTest::<T> { index: call.read(0), a: call.read(1), b: call.read(2), y: call.write(3) });
+fn self_test<T: Real>(_: &Call<'_>, _: self_test::Params, arrays: self_test::Bindings<'_, T>) {
+    let self_test::Bindings { index, a, b, y, .. } = arrays;
+    dispatch(SelfTest { index, a, b, y });
 }
 
 /// Runs a small kernel on the lane and compares it with this processor; an adapter that computes wrongly is
@@ -60,8 +61,9 @@ fn check<T: Real>(lane: &Lane) -> Result<()> {
 
     let y = lane.alloc::<T>("the self-test", N)?;
     let (index, da, db) = (lane.alloc_with("", &index)?, lane.alloc_with("", &a)?, lane.alloc_with("", &b)?);
-    let args = [index.arg(), da.arg(), db.arg(), y.arg()];
-    lane.launch(&[&lane.bind(&SELF_TEST, T::PRECISION, N, &[0, N as u32], &args)?], 0)?;
+    let args = self_test::Args { index: index.arg(), a: da.arg(), b: db.arg(), y: y.arg() };
+    let params = self_test::Params { step: 0, items: N as u32 };
+    lane.launch(&[&lane.bind(&SELF_TEST, T::PRECISION, N, params, args)?], 0)?;
     let mut got = vec![T::ZERO; N];
     lane.download(&y, 0, &mut got)?;
 

@@ -3,8 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::bench::TRIAD;
-use crate::transient::kernels::SCALE;
+use crate::transient::kernels::{ACCUMULATE, SCALE, accumulate, scale};
 
 /// Pairs of lanes of one kind: the CPU, and the first adapter where there is one.
 fn pairs() -> Vec<[Lane; 2]> {
@@ -39,33 +38,30 @@ fn real<T: Pod>(lane: &Lane, value: T) -> Buffer<T> {
 #[test]
 fn what_a_kernel_writes_is_bound_once() {
     for [lane, _] in pairs() {
-        let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
-        let bind = |[b, c, a]: [Arg<'_>; 3]| {
-            let args = [b, c, a].map(Arg::untyped);
-            lane.bind(&TRIAD, precision, 4, &[0, 4], &args).map(drop)
+        let bind = |x: &Buffer<f32>, y: &Buffer<f32>, acc: &Buffer<f32>| {
+            let (x, y, acc) = (x.arg(), y.arg(), acc.arg());
+            let args = accumulate::Args { scalars: x, x, y, acc };
+            lane.bind(&ACCUMULATE, Precision::F32, 4, accumulate::Params::default(), args).map(drop)
         };
-        let (x, y) = (real(&lane, 1u32), real(&lane, 2u32));
+        let (a, b, c) = (real(&lane, 1.0f32), real(&lane, 2.0f32), real(&lane, 3.0f32));
 
-        panics(&["argument 2", "'triad'", "a, is written", "argument 0, b"], || {
-            bind([x.arg(), y.arg(), x.arg()])
+        panics(&["argument 3", "'accumulate'", "acc, is written", "argument 0, scalars"], || {
+            bind(&a, &b, &a)
         });
-        panics(&["argument 2", "'triad'", "a, is written", "argument 1, c"], || {
-            bind([x.arg(), y.arg(), y.arg()])
-        });
-        panics(&["two different sides"], || lane.copy(&x, &x, 0, 1));
+        panics(&["argument 3", "'accumulate'", "acc, is written", "argument 2, y"], || bind(&a, &b, &b));
+        panics(&["two different sides"], || lane.copy(&a, &a, 0, 1));
         // What is only read may be bound twice.
-        bind([x.arg(), x.arg(), y.arg()]).expect("a launch");
+        bind(&a, &b, &c).expect("a launch");
     }
 }
 
 #[test]
 fn memory_of_a_lane_is_used_on_that_lane_alone() {
     for [lane, other] in pairs() {
-        let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
         let (mine, theirs) = (real(&lane, 1u32), real(&other, 2u32));
         let bind = |lane: &Lane, factors: &Buffer<u32>, y: &Buffer<u32>| {
-            let args = [factors.arg().untyped(), y.arg().untyped()];
-            lane.bind(&SCALE, precision, 1, &[0, 0, 1, 0], &args)
+            let args = scale::Args { factors: factors.arg().untyped(), y: y.arg().untyped() };
+            lane.bind(&SCALE, Precision::F32, 1, scale::Params::default(), args)
         };
         let (numbers, own) = (real(&lane, 0u32), format!("on lane {}", lane.budget.lane));
         let foreign = format!("of lane {}", other.budget.lane);
@@ -97,18 +93,24 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
 }
 
 #[test]
-fn parameters_and_arguments_are_as_many_as_the_kernel_has() {
+fn a_kernel_is_given_its_own_parameters_and_arguments() {
     for [lane, _] in pairs() {
-        let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
-        let (x, y) = (real(&lane, 1u32), real(&lane, 2u32));
-        let args = [x.arg().untyped(), y.arg().untyped()];
+        let (x, y) = (real(&lane, 1.0f32), real(&lane, 2.0f32));
+        let bind = |kernel| {
+            let args = scale::Args { factors: x.arg(), y: y.arg() };
+            lane.bind(kernel, Precision::F32, 4, scale::Params { rows: 4, ..Default::default() }, args)
+        };
 
-        panics(&["parameters of kernel 'scale'", "3", "4"], || {
-            lane.bind(&SCALE, precision, 4, &[0, 0, 4], &args)
-        });
-        panics(&["arguments of kernel 'scale'", "1", "2"], || {
-            lane.bind(&SCALE, precision, 4, &[0, 0, 4, 0], &args[..1])
-        });
+        panics(&["the kernel whose arguments are bound", "scale", "accumulate"], || bind(&ACCUMULATE));
+        let mut launch = bind(&SCALE).expect("a launch");
+        panics(&["no parameter items", "rows"], || launch.set("items", 1));
+        // Of the four numbers the first two.
+        launch.set("rows", 2);
+        lane.upload(&[3.0], &x, 0).expect("a factor");
+        lane.launch(&[&launch], 0).expect("it runs");
+        let mut scaled = [0.0f32; 4];
+        lane.download(&y, 0, &mut scaled).expect("a copy");
+        assert_eq!(scaled, [6.0, 6.0, 2.0, 2.0]);
     }
 }
 
@@ -117,7 +119,8 @@ fn an_argument_holds_the_numbers_that_the_kernel_takes() {
     for [lane, _] in pairs() {
         let (single, double, words) = (real(&lane, 1.0f32), real(&lane, 1.0f64), real(&lane, 1u32));
         let bind = |precision, factors: Arg<'_>, y: Arg<'_>| {
-            lane.bind(&SCALE, precision, 4, &[0, 0, 4, 0], &[factors, y]).map(drop)
+            let params = scale::Params::default();
+            lane.bind(&SCALE, precision, 4, params, scale::Args { factors, y }).map(drop)
         };
 
         panics(&["argument 0", "factors", "F32", "F64"], || bind(Precision::F64, single.arg(), double.arg()));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::chain::Transitions;
 use super::region::{Kind, Region};
-use crate::bench::COPY;
+use crate::bench::{COPY, copy};
 use crate::kernel::Precision;
 use crate::lane::{Batch, Buffer, Inbox, Lane, Launch, Outbox};
 use crate::ranks::{Crossing, Ranks, Wait, post};
@@ -158,11 +158,11 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
     let to = lane.alloc::<f64>("a measurement", source.len())?;
     let pairs = source.len() / if lane.device().f64 { 2 } else { 1 };
     let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
-    let copy = |to: &Buffer<f64>| -> Result<Launch> {
-        let args = [from.arg().untyped(), to.arg().untyped()];
-        lane.bind(&COPY, precision, pairs, &[0, pairs as u32], &args)
+    let copied = |to: &Buffer<f64>| -> Result<Launch> {
+        let args = copy::Args { b: from.arg().untyped(), a: to.arg().untyped() };
+        lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)
     };
-    let (rows, pack) = (copy(&to)?, copy(&source)?);
+    let (rows, pack) = (copied(&to)?, copied(&source)?);
     let mut values = vec![0.0f64; source.len()];
     // As to a neighbour of its own kind.
     let mut exchange_values = || match lane.hands_over(lane) {

@@ -7,8 +7,9 @@ use rayon::prelude::*;
 use super::Observer;
 use super::exchange::Stage;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
+use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
 use super::parts::{Part, Parts};
-use crate::kernel::{Kernel, Precision, Real};
+use crate::kernel::{Arguments, Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
@@ -240,18 +241,18 @@ impl<'a, T: Real> Iteration<'a, T> {
         let part = &self.parts.parts[0];
         let [slices, columns, values] = part.chunks[0].hyb().expect("small chains are stored in HYB");
         let (scalars, acc, held) = self.fused(target, 0);
-        let params = [
-            0,
-            self.k as u32,
-            SMALL_STEPS as u32,
-            to as u32,
-            held.start as u32,
-            held.end as u32,
-            part.rows.len() as u32,
-        ];
-        let (x, before) = (part.x[self.now].arg(), part.x[1 - self.now].arg());
-        let args = [slices, columns, values, part.exit.arg(), scalars, x, before, acc];
-        let launch = self.lanes[part.lane].bind(&SWEEP, T::PRECISION, 1, &params, &args)?;
+        let params = sweep::Params {
+            step: 0,
+            first: self.k as u32,
+            count: SMALL_STEPS as u32,
+            end: to as u32,
+            window_first: held.start as u32,
+            window_end: held.end as u32,
+            rows: part.rows.len() as u32,
+        };
+        let (exit, x, before) = (part.exit.arg(), part.x[self.now].arg(), part.x[1 - self.now].arg());
+        let args = sweep::Args { slices, columns, values, exit, scalars, x, before, acc };
+        let launch = self.lanes[part.lane].bind(&SWEEP, T::PRECISION, 1, params, args)?;
         Ok((launch, (to - self.k).div_ceil(SMALL_STEPS)))
     }
 
@@ -318,17 +319,21 @@ impl<'a, T: Real> Iteration<'a, T> {
         let p = &self.parts.parts[part];
         // Ghosts of the accumulator are nobody's.
         let (window, rows) = (within(&target.held, steps), p.computed.len());
-        let params = [
-            0,
-            window.start as u32,
-            window.end as u32,
-            target.held.start as u32,
-            rows as u32,
-            p.base() as u32,
-        ];
-        let (x, y) = (&p.x[source], &p.x[1 - source]);
-        let args = [target.scalars[p.lane].arg(), x.arg(), y.arg(), target.acc[part].arg()];
-        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, &params, &args)
+        let params = accumulate::Params {
+            step: 0,
+            window_first: window.start as u32,
+            window_end: window.end as u32,
+            weights: target.held.start as u32,
+            rows: rows as u32,
+            own: p.base() as u32,
+        };
+        let args = accumulate::Args {
+            scalars: target.scalars[p.lane].arg(),
+            x: p.x[source].arg(),
+            y: p.x[1 - source].arg(),
+            acc: target.acc[part].arg(),
+        };
+        self.lanes[p.lane].bind(&ACCUMULATE, T::PRECISION, rows, params, args)
     }
 
     fn reward_launches(&self, part: usize, source: usize, first_step: u64) -> Result<Vec<Launch>> {
@@ -337,9 +342,16 @@ impl<'a, T: Real> Iteration<'a, T> {
         let blocks = rows.div_ceil(BLOCK) as u32;
         let stride = blocks * self.rewards.len() as u32;
         let launch = |(r, reward): (usize, &Vec<Buffer<T>>)| {
-            let params = [0, rows as u32, p.own as u32, r as u32 * blocks, stride, first_step as u32];
-            let args = [reward[part].arg(), p.x[source].arg(), self.partials[part].arg()];
-            self.lanes[p.lane].bind(&BLOCK_DOT, T::PRECISION, rows, &params, &args)
+            let params = block_dot::Params {
+                step: 0,
+                rows: rows as u32,
+                own: p.own as u32,
+                out: r as u32 * blocks,
+                out_step: stride,
+                first_step: first_step as u32,
+            };
+            let (r, x, out) = (reward[part].arg(), p.x[source].arg(), self.partials[part].arg());
+            self.lanes[p.lane].bind(&BLOCK_DOT, T::PRECISION, rows, params, block_dot::Args { r, x, out })
         };
         self.rewards.iter().enumerate().map(launch).collect()
     }
@@ -401,25 +413,29 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// Σ x_k over all states, blocks in global order.
     pub(crate) fn mass(&self) -> Result<f64> {
-        self.block_sums(&BLOCK_SUM, |part| vec![part.x[self.now].arg()])
+        self.block_sums(&BLOCK_SUM, |part, out| block_sum::Args { x: part.x[self.now].arg(), out })
     }
 
     /// ‖x_k − x_{k−1}‖ in l1.
     pub(crate) fn distance(&self) -> Result<f64> {
-        self.block_sums(&BLOCK_DISTANCE, |part| vec![part.x[1 - self.now].arg(), part.x[self.now].arg()])
+        self.block_sums(&BLOCK_DISTANCE, |part, out| block_distance::Args {
+            x: part.x[1 - self.now].arg(),
+            y: part.x[self.now].arg(),
+            out,
+        })
     }
 
-    fn block_sums<'b>(
+    fn block_sums<'b, A: Arguments<'b, Params = block_sum::Params>>(
         &'b self,
         kernel: &'static Kernel,
-        vectors: impl Fn(&'b Part<T>) -> Vec<Arg<'b>>,
+        args: impl Fn(&'b Part<T>, Arg<'b>) -> A,
     ) -> Result<f64> {
         self.each_part(|p| {
             let part = &self.parts.parts[p];
-            let params = [0, part.rows.len() as u32, part.own as u32, 0, 0, 0];
-            let mut args = vectors(part);
-            args.push(self.blocks[p].arg());
-            Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, part.rows.len(), &params, &args)?])
+            let (rows, own) = (part.rows.len(), part.own as u32);
+            let params = block_sum::Params { rows: rows as u32, own, ..Default::default() };
+            let args = args(part, self.blocks[p].arg());
+            Ok(vec![self.lanes[part.lane].bind(kernel, T::PRECISION, rows, params, args)?])
         })?;
         let mut partials = Vec::new();
         for (part, out) in self.parts.parts.iter().zip(&self.blocks) {

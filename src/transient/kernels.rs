@@ -26,11 +26,13 @@ kernel! {
     /// One part's halo from another part.
     pub static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
     /// Mass by blocks.
-    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(x: &[T], out: &mut [T]);
+    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
+        x: &[T], out: &mut [T],
+    );
     /// Rewards by blocks.
-    pub static BLOCK_DOT = block_dot + block_sums + tree(rows, own, out, out_step, first_step)(r: &[T], x: &[T], out: &mut [T]);
+    pub static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
     /// Distances of two vectors by blocks.
-    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(rows, own, out, out_step, first_step)(
+    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
         x: &[T], y: &[T], out: &mut [T],
     );
 }
@@ -57,17 +59,15 @@ pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAI
 /// Largest chain that [`SWEEP`] holds.
 pub const SWEEP_ROWS: usize = 1024;
 
-fn sweep<T: Real>(call: &Call<'_>) {
-    let (slices, columns, values) = (call.read::<u32>(0), call.read::<u32>(1), call.read::<T>(2));
-    let (exit, scalars) = (call.read::<T>(3), call.read::<T>(4));
-    let (x, before) = (call.write::<T>(5), call.write::<T>(6));
-    let first = call.param(1) + call.param(0) * call.param(2);
-    let end = (first + call.param(2)).min(call.param(3));
-    let (window, rows) = (call.param(4)..call.param(5), call.param(6) as usize);
+fn sweep<T: Real>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
+    let sweep::Bindings { slices, columns, values, scalars, .. } = b;
+    let first = p.first + p.step * p.count;
+    let end = (first + p.count).min(p.end);
+    let (window, rows) = (p.window_first..p.window_end, p.rows as usize);
     // Outside of every window there is no accumulator, only something that stands in its place.
-    let mut acc = (!window.is_empty()).then(|| &mut call.write::<T>(7)[..rows]);
-    let exit = &exit[..rows];
-    let (x, before) = (&mut x[..rows], &mut before[..rows]);
+    let mut acc = if window.is_empty() { None } else { Some(&mut b.acc[..rows]) };
+    let exit = &b.exit[..rows];
+    let (x, before) = (&mut b.x[..rows], &mut b.before[..rows]);
     let (mut from, mut to) = (&mut *x, &mut *before);
     for k in first..end {
         let weight = || scalars[1 + (k - window.start) as usize];
@@ -110,42 +110,39 @@ impl<T: Real> Body for Add<'_, T> {
     }
 }
 
-fn accumulate<T: Real>(call: &Call<'_>) {
-    let Some(terms) = terms(call) else { return };
-    let (rows, own) = (call.param(4) as usize, call.param(5) as usize);
-    let (weight, next) = terms.weights(call.read::<T>(0));
-    let (x, y) = (&call.read::<T>(1)[own..][..rows], &call.read::<T>(2)[own..][..rows]);
-    blocks(call, &mut call.write::<T>(3)[..rows], |first, acc| {
+fn accumulate<T: Real>(call: &Call<'_>, p: accumulate::Params, b: accumulate::Bindings<'_, T>) {
+    let Some(terms) = terms(p.step, p.window_first..p.window_end, p.weights) else { return };
+    let (rows, own) = (p.rows as usize, p.own as usize);
+    let (weight, next) = terms.weights(b.scalars);
+    let (x, y) = (&b.x[own..][..rows], &b.y[own..][..rows]);
+    blocks(call, &mut b.acc[..rows], |first, acc| {
         let here = first..first + acc.len();
         dispatch(Add { x: (&x[here.clone()], weight), y: next.map(|next| (&y[here], next)), acc });
     });
 }
 
-fn add<T: Real>(call: &Call<'_>) {
-    let (x, rows, own) = (call.read::<T>(0), call.param(1) as usize, call.param(2) as usize);
-    let x = &x[own..][..rows];
-    blocks(call, &mut call.write::<T>(1)[..rows], |first, acc| {
+fn add<T: Real>(call: &Call<'_>, p: add::Params, b: add::Bindings<'_, T>) {
+    let rows = p.rows as usize;
+    let x = &b.x[p.own as usize..][..rows];
+    blocks(call, &mut b.acc[..rows], |first, acc| {
         for (acc, &x) in acc.iter_mut().zip(&x[first..]) {
             *acc = acc.plus(x);
         }
     });
 }
 
-fn scale<T: Real>(call: &Call<'_>) {
-    let factor = call.read::<T>(0)[(call.param(1) + call.param(0)) as usize];
-    let (rows, own) = (call.param(2) as usize, call.param(3) as usize);
-    blocks(call, &mut call.write::<T>(1)[own..][..rows], |_, y| {
+fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>) {
+    let factor = b.factors[(p.first + p.step) as usize];
+    blocks(call, &mut b.y[p.own as usize..][..p.rows as usize], |_, y| {
         for y in y {
             *y = factor.times(*y);
         }
     });
 }
 
-fn gather<T: Real>(call: &Call<'_>) {
-    let (index, x) = (call.read::<u32>(0), call.read::<T>(1));
-    let (items, first) = (call.param(1) as usize, call.param(2) as usize);
-    let y = &mut call.write::<T>(2)[first..][..items];
-    blocks(call, y, |at, y| {
+fn gather<T: Real>(call: &Call<'_>, p: gather::Params, b: gather::Bindings<'_, T>) {
+    let gather::Bindings { index, x, .. } = b;
+    blocks(call, &mut b.y[p.first as usize..][..p.items as usize], |at, y| {
         for (y, &i) in y.iter_mut().zip(&index[at..]) {
             *y = x[i as usize];
         }
@@ -153,11 +150,11 @@ fn gather<T: Real>(call: &Call<'_>) {
 }
 
 /// Sums blocks of 256 rows as a tree: halves are added to halves, as the kernels' workgroups do.
-fn tree<T: Real>(call: &Call<'_>, out: usize, term: impl Fn(usize) -> T + Sync) {
+fn tree<T: Real>(call: &Call<'_>, p: block_sum::Params, out: &mut [T], term: impl Fn(usize) -> T + Sync) {
     const BLOCK: usize = crate::sparse::BLOCK;
-    let rows = call.param(1) as usize;
-    let at = (call.param(3) + (call.param(0) - call.param(5)) * call.param(4)) as usize;
-    let out = &mut call.write::<T>(out)[at..][..rows.div_ceil(BLOCK)];
+    let rows = p.rows as usize;
+    let at = (p.out + (p.step - p.first_step) * p.out_step) as usize;
+    let out = &mut out[at..][..rows.div_ceil(BLOCK)];
     let block = |(block, out): (usize, &mut T)| {
         let mut sums = [T::ZERO; BLOCK];
         for (i, s) in (block * BLOCK..rows).zip(&mut sums) {
@@ -180,17 +177,14 @@ fn tree<T: Real>(call: &Call<'_>, out: usize, term: impl Fn(usize) -> T + Sync) 
     }
 }
 
-fn block_sum<T: Real>(call: &Call<'_>) {
-    let (x, own) = (call.read::<T>(0), call.param(2) as usize);
-    tree(call, 1, |i| x[own + i]);
+fn block_sum<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
+    tree(call, p, b.out, |i| b.x[p.own as usize + i]);
 }
 
-fn block_dot<T: Real>(call: &Call<'_>) {
-    let (r, x, own) = (call.read::<T>(0), call.read::<T>(1), call.param(2) as usize);
-    tree(call, 2, |i| r[i].times(x[own + i]));
+fn block_dot<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {
+    tree(call, p, b.out, |i| b.r[i].times(b.x[p.own as usize + i]));
 }
 
-fn block_distance<T: Real>(call: &Call<'_>) {
-    let (x, y, own) = (call.read::<T>(0), call.read::<T>(1), call.param(2) as usize);
-    tree(call, 2, |i| y[own + i].distance(x[own + i]));
+fn block_distance<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_distance::Bindings<'_, T>) {
+    tree(call, p, b.out, |i| b.y[p.own as usize + i].distance(b.x[p.own as usize + i]));
 }

@@ -7,8 +7,8 @@ use super::iteration::Sum;
 use super::parts::Part;
 use super::region::{Kind, Leaving, Region};
 use super::split::{self, Path};
-use super::step;
-use crate::kernel::{Kernel, Real};
+use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
+use crate::kernel::Real;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::ranks::Ranks;
 use crate::sparse::patterns::Patterns;
@@ -60,7 +60,7 @@ enum Stored<T> {
     Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
     Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
     Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
-    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: [u32; 7] },
+    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
 }
 
 /// Facts of a matrix as it was stored.
@@ -331,15 +331,16 @@ impl<T: Real> Source<'_, T> {
             ids: self.lane.alloc_with("the rows' patterns", &words)?,
             patterns: self.lane.alloc_with("patterns", tables.as_ref().unwrap_or(&patterns.words))?,
             values: self.lane.alloc_with("patterns", &patterns.values)?,
-            params: [
+            params: step_pattern::Params {
                 ids_log,
-                patterns.pointers() as u32,
-                patterns.groups as u32,
-                patterns.value_bits,
-                patterns.least,
-                patterns.dictionary() as u32,
-                u32::from(patterns.exit_apart),
-            ],
+                pointers: patterns.pointers() as u32,
+                groups: patterns.groups as u32,
+                value_bits: patterns.value_bits,
+                least: patterns.least,
+                dictionary: patterns.dictionary() as u32,
+                exit_apart: u32::from(patterns.exit_apart),
+                ..Default::default()
+            },
         };
         Ok((at, stored))
     }
@@ -449,31 +450,6 @@ impl<T: Real> Stored<T> {
             _ => rows,
         }
     }
-
-    /// The step's kernel for all rows and that for some, its first three arguments, and its parameters behind those that
-    /// all formats share.
-    fn kernel(&self) -> ([&'static Kernel; 2], [Arg<'_>; 3], Vec<u32>) {
-        match self {
-            Self::Hyb { slices, columns, values } => {
-                ([&step::STEP, &step::STEP_SOME], [slices.arg(), columns.arg(), values.arg()], Vec::new())
-            }
-            Self::Packed { slices, entries, values, column_bits } => (
-                [&step::STEP_PACKED, &step::STEP_PACKED_SOME],
-                [slices.arg(), entries.arg(), values.arg()],
-                vec![*column_bits],
-            ),
-            Self::Pair { slices, entries, values, offsets } => (
-                [&step::STEP_PAIR, &step::STEP_PAIR_SOME],
-                [slices.arg(), entries.arg(), values.arg()],
-                vec![*offsets],
-            ),
-            Self::Pattern { ids, patterns, values, params } => (
-                [&step::STEP_PATTERN, &step::STEP_PATTERN_SOME],
-                [ids.arg(), patterns.arg(), values.arg()],
-                params.to_vec(),
-            ),
-        }
-    }
 }
 
 impl<T: Real> Chunk<T> {
@@ -522,24 +498,50 @@ impl<T: Real> Chunk<T> {
         rows: Range<usize>,
         listed: Option<(u32, &Buffer<T>)>,
     ) -> Result<Launch> {
-        let ([whole, some], matrix, own_params) = self.stored.kernel();
-        let kernel = if rows.start == 0 && listed.is_none() { whole } else { some };
+        let all = rows.start == 0 && listed.is_none();
         let (listed, y) = listed.unwrap_or((0, &part.x[1 - source]));
-        let mut params = vec![
-            0,
-            sum.window.start as u32,
-            sum.window.end as u32,
-            sum.weights as u32,
-            rows.end as u32,
-            self.first as u32,
-            part.base() as u32,
-            rows.start as u32,
-            listed,
-        ];
-        params.extend(own_params);
-        let mut args = matrix.to_vec();
-        args.extend([part.exit.arg(), sum.scalars, part.x[source].arg(), y.arg(), sum.acc]);
-        lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), &params, &args)
+        macro_rules! bind {
+            ([$whole:ident, $some:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
+                let params = $kernel::Params {
+                    step: 0,
+                    window_first: sum.window.start as u32,
+                    window_end: sum.window.end as u32,
+                    weights: sum.weights as u32,
+                    rows: rows.end as u32,
+                    first_row: self.first as u32,
+                    own: part.base() as u32,
+                    begin: rows.start as u32,
+                    listed,
+                    $($own)*
+                };
+                let args = $kernel::Args {
+                    $($array: $array.arg(),)*
+                    exit: part.exit.arg(),
+                    scalars: sum.scalars,
+                    x: part.x[source].arg(),
+                    y: y.arg(),
+                    acc: sum.acc,
+                };
+                let kernel = if all { &step::$whole } else { &step::$some };
+                lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)
+            }};
+        }
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => {
+                bind!([STEP, STEP_SOME], step_hyb(slices, columns, values)())
+            }
+            Stored::Packed { slices, entries, values, column_bits } => {
+                let own = *column_bits;
+                bind!([STEP_PACKED, STEP_PACKED_SOME], step_packed(slices, entries, values)(column_bits: own))
+            }
+            Stored::Pair { slices, entries, values, offsets } => {
+                let own = *offsets;
+                bind!([STEP_PAIR, STEP_PAIR_SOME], step_pair(slices, entries, values)(offsets: own))
+            }
+            Stored::Pattern { ids, patterns, values, params } => {
+                bind!([STEP_PATTERN, STEP_PATTERN_SOME], step_pattern(ids, patterns, values)(..*params))
+            }
+        }
     }
 
     /// Slices, columns and values, if these rows are stored in HYB.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::bound::{Survey, scale_rates};
 use super::chain::Transitions;
-use super::kernels::{GATHER, SWEEP_ROWS};
+use super::kernels::{GATHER, SWEEP_ROWS, gather};
 use super::matrix::{Chunk, MatrixInfo, Source};
 use super::region::Region;
 use super::split::{self, Path, Split};
@@ -304,10 +304,8 @@ impl<T: Real> Parts<T> {
         let mut launches = Vec::new();
         for (_, part) in self.of(lane) {
             for halo in &part.halos {
-                let args = [halo.index.arg(), self.parts[halo.owner].x[which].arg(), part.x[which].arg()];
-                let items = halo.index.len();
-                let params = [0, items as u32, halo.first as u32];
-                launches.push(lanes[lane].bind(&GATHER, T::PRECISION, items, &params, &args)?);
+                let (from, to) = (&self.parts[halo.owner].x[which], &part.x[which]);
+                launches.push(gathered(&lanes[lane], &halo.index, from, to, halo.first)?);
             }
         }
         Ok(launches)
@@ -335,12 +333,8 @@ impl<T: Real> Parts<T> {
             let part = &self.parts[*from];
             part.lane == lane && !(after_step && part.straight)
         });
-        own.map(|(from, index, values)| {
-            let args = [index.arg(), self.parts[from].x[which].arg(), values.arg()];
-            let items = index.len();
-            lanes[lane].bind(&GATHER, T::PRECISION, items, &[0, items as u32, 0], &args)
-        })
-        .collect()
+        own.map(|(from, index, values)| gathered(&lanes[lane], index, &self.parts[from].x[which], values, 0))
+            .collect()
     }
 
     /// Launches that store the values of iterate `which` that other lanes read straight into their halos.
@@ -348,10 +342,8 @@ impl<T: Real> Parts<T> {
     pub(super) fn pushes(&self, lanes: &[Lane], lane: usize, which: usize) -> Result<Vec<Launch>> {
         let own = self.links.iter().filter(|link| self.parts[link.from].lane == lane);
         own.map(|link| {
-            let args =
-                [link.index.arg(), self.parts[link.from].x[which].arg(), self.parts[link.to].x[which].arg()];
-            let items = link.index.len();
-            lanes[lane].bind(&GATHER, T::PRECISION, items, &[0, items as u32, link.first as u32], &args)
+            let (from, to) = (&self.parts[link.from].x[which], &self.parts[link.to].x[which]);
+            gathered(&lanes[lane], &link.index, from, to, link.first)
         })
         .collect()
     }
@@ -534,6 +526,19 @@ fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
         }
     }
     Ok(ways)
+}
+
+/// The launch that lays the values of `x` at `index` into `y`, from `first` on.
+fn gathered<T: Real>(
+    lane: &Lane,
+    index: &Buffer<u32>,
+    x: &Buffer<T>,
+    y: &Buffer<T>,
+    first: usize,
+) -> Result<Launch> {
+    let params = gather::Params { step: 0, items: index.len() as u32, first: first as u32 };
+    let args = gather::Args { index: index.arg(), x: x.arg(), y: y.arg() };
+    lane.bind(&GATHER, T::PRECISION, index.len(), params, args)
 }
 
 /// Turns windows off, for tests and comparisons.

@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::step::{Rows, SHARED, each, fma, tail};
+use super::step::{Rows, each, fma, step_pattern, tail};
 use crate::kernel::Real;
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -235,26 +235,29 @@ fn slots<T: Real, const LEVEL: u8>(offsets: &[i32], values: &[[T; TILE]], x: &[T
     sums
 }
 
-pub(super) fn step_pattern<T: Real>(call: &Call<'_>) {
-    let (patterns, values, x) = (call.read::<u32>(1), call.read::<T>(2), call.read::<T>(5));
-    let ids = if call.param(SHARED) == 2 { Ids::Bytes(call.read(0)) } else { Ids::Words(call.read(0)) };
-    let param = |i: usize| call.param(SHARED + i);
+pub(super) fn step_pattern<T: Real>(
+    call: &Call<'_>,
+    p: step_pattern::Params,
+    b: step_pattern::Bindings<'_, T>,
+) {
+    let step_pattern::Bindings { patterns, values, x, .. } = b;
+    let ids = if p.ids_log == 2 { Ids::Bytes(b.ids) } else { Ids::Words(bytemuck::cast_slice(b.ids)) };
     let tables = Tables {
         words: patterns,
-        pointers: param(1) as usize,
-        groups: param(2) as usize,
-        value_bits: param(3),
-        least: param(4),
+        pointers: p.pointers as usize,
+        groups: p.groups as usize,
+        value_bits: p.value_bits,
+        least: p.least,
         values,
-        dictionary: param(5) as usize,
+        dictionary: p.dictionary as usize,
     };
-    let exit_apart = param(6) != 0;
-    let base = (call.param(5) + call.param(6)) as usize;
-    let matrix = call.contents(1);
+    let exit_apart = p.exit_apart != 0;
+    let base = (p.first_row + p.own) as usize;
+    let matrix = call.contents(patterns);
     // Few large pieces: a thread works tiles out again after another thread's piece.
     let pieces = 8 * rayon::current_num_threads();
-    let size = (call.param(4) as usize).div_ceil(pieces).next_multiple_of(1024);
-    each(call, size, 1, |first, rows| {
+    let size = (p.rows as usize).div_ceil(pieces).next_multiple_of(1024);
+    each(call, size, patterns, b.shared(&p), |first, rows| {
         let kept = KEPT.take().and_then(|kept| kept.downcast::<Tiles<T>>().ok());
         let mut tiles =
             kept.filter(|tiles| tiles.matrix == matrix).unwrap_or_else(|| Box::new(Tiles::new(matrix)));

@@ -23,8 +23,8 @@ use crate::sparse::HEADER;
 /// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
 /// part's first row in x, the chunk's first row that is computed, and where rows are listed, if only these are.
 macro_rules! steps {
-    ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)* ($($param:ident),*)($($matrix:tt)*)
-        $(.$with:ident($value:expr))?;)+) => {
+    ($($(#[$doc:meta])* static $constant:ident = $name:ident $(+ $library:ident)*
+        ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
             pub static $constant = $name + step $(+ $library)* + tail(
@@ -33,6 +33,24 @@ macro_rules! steps {
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
             )$(.$with($value))?;
         )+}
+
+        $(impl<'a, T> $name::Bindings<'a, T> {
+            /// What a step has besides its matrix.
+            pub(super) fn shared(self, p: &$name::Params) -> Shared<'a, T> {
+                let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
+                let $name::Params { first_row, own, begin, listed, .. } = *p;
+                Shared {
+                    p: step::Params {
+                        step, window_first, window_end, weights, rows, first_row, own, begin, listed
+                    },
+                    exit: self.exit,
+                    scalars: self.scalars,
+                    x: self.x,
+                    y: self.y,
+                    acc: self.acc,
+                }
+            }
+        })+
     };
 }
 
@@ -42,26 +60,34 @@ steps! {
     /// One step with a packed matrix.
     static STEP_PACKED = step_packed + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
-    static STEP_PAIR = step_pair + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T]).with_cuda_groups(8);
+    static STEP_PAIR = step_pair + slices(offsets)(slices: &[u32], entries: &[u8], values: &[T])
+        .with_cuda_groups(8);
     /// One step with a matrix of row patterns.
     static STEP_PATTERN = step_pattern(
         ids_log, pointers, groups, value_bits, least, dictionary, exit_apart
     )(ids: &[u8], patterns: &[u32], values: &[T]).with_cuda_groups(6);
 }
 
-/// They for some rows of a chunk.
-pub(super) static STEP_SOME: Kernel = STEP.some("step_some");
-/// See [`STEP_SOME`].
-pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.some("step_packed_some");
-/// See [`STEP_SOME`].
-pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.some("step_pair_some");
-/// See [`STEP_SOME`].
-pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.some("step_pattern_some");
+/// What steps of every format are given besides a matrix.
+pub(super) struct Shared<'a, T> {
+    pub(super) p: step::Params,
+    exit: &'a [T],
+    scalars: &'a [T],
+    pub(super) x: &'a [T],
+    y: &'a mut [T],
+    acc: &'a mut [T],
+}
 
-/// Parameters that all of them share: the step, the terms that its sum takes and where their weights begin, where the
-/// chunk's rows end, its place in the part, the place of the part's first row in x, the chunk's first row that is
-/// computed, and where rows are listed, if only these are.
-pub(super) const SHARED: usize = 9;
+/// The constants of a step for some rows of a chunk.
+const SOME: &[(&str, f64)] = &[("SOME", 1.0)];
+/// [`STEP`] for some rows of a chunk.
+pub(super) static STEP_SOME: Kernel = STEP.with(SOME);
+/// [`STEP_PACKED`] for some rows of a chunk.
+pub(super) static STEP_PACKED_SOME: Kernel = STEP_PACKED.with(SOME);
+/// [`STEP_PAIR`] for some rows of a chunk.
+pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
+/// [`STEP_PATTERN`] for some rows of a chunk.
+pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(super) trait Matrix<T: Real>: Copy + Sync {
@@ -309,49 +335,51 @@ pub(super) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
     if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
 }
 
-fn step<T: Real>(call: &Call<'_>) {
-    let (slices, columns, values) = (call.read(0), call.read(1), call.read::<T>(2));
-    sliced(call, Plain { slices, columns, values });
+fn step<T: Real>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
+    let step::Bindings { slices, columns, values, .. } = b;
+    sliced(call, Plain { slices, columns, values }, slices, b.shared(&p));
 }
 
-fn step_packed<T: Real>(call: &Call<'_>) {
-    let (slices, entries, values) = (call.read(0), call.read(1), call.read::<T>(2));
-    sliced(call, Packed { slices, entries, values, column_bits: call.param(SHARED) });
+fn step_packed<T: Real>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
+    let step_packed::Bindings { slices, entries, values, .. } = b;
+    sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
 }
 
-fn step_pair<T: Real>(call: &Call<'_>) {
-    let (slices, entries, values) = (call.read::<u32>(0), call.read(1), call.read::<T>(2));
-    let (slices, offsets) = slices.split_at(call.param(SHARED) as usize);
+fn step_pair<T: Real>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindings<'_, T>) {
+    let step_pair::Bindings { entries, values, .. } = b;
+    let (slices, offsets) = b.slices.split_at(p.offsets as usize);
     let offsets = &offsets[..values.len()];
-    sliced(call, Pair { slices, entries, values, offsets, base: call.param(5) + call.param(6) });
+    let matrix = Pair { slices, entries, values, offsets, base: p.first_row + p.own };
+    sliced(call, matrix, b.slices, b.shared(&p));
 }
 
-fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>) {
-    let x = call.read::<T>(5);
-    each(call, BLOCK, 0, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
+fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
+    let x = shared.x;
+    each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
 
 /// Rows that a thread takes at a time.
 const BLOCK: usize = 1024;
 
-/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. `words` is the
-/// binding that rows are listed in.
+/// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. Rows are listed
+/// among `words`.
 pub(super) fn each<T: Real>(
     call: &Call<'_>,
     size: usize,
-    words: usize,
+    words: &[u32],
+    shared: Shared<'_, T>,
     body: impl Fn(usize, Rows<'_, T>) + Sync,
 ) {
-    let (exit, scalars, x) = (call.read::<T>(3), call.read::<T>(4), call.read::<T>(5));
-    let (own, begin, listed) = (call.param(6) as usize, call.param(7) as usize, call.param(8) as usize);
-    let count = call.param(4) as usize - begin;
+    let Shared { p, exit, scalars, x, y, acc } = shared;
+    let (own, begin, listed) = (p.own as usize, p.begin as usize, p.listed as usize);
+    let count = p.rows as usize - begin;
     // Of listed rows, which ascend, all up to the last are computed.
-    let list = (listed != 0).then(|| &call.read::<u32>(words)[listed..][..count]);
+    let list = (listed != 0).then(|| &words[listed..][..count]);
     let (rows, begin, at) = match list {
         Some(list) => (list.last().map_or(0, |&last| last as usize + 1), 0, begin),
         None => (count, begin, 0),
     };
-    let first_row = call.param(5) as usize + begin;
+    let first_row = p.first_row as usize + begin;
     // Where E lies in the matrix itself there is only something that stands in its place.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
     let own_x = &x[own + first_row..][..rows];
@@ -367,15 +395,15 @@ pub(super) fn each<T: Real>(
         } else {
             block(0, &mut values, None);
         }
-        let y = &mut call.write::<T>(6)[at..][..count];
+        let y = &mut y[at..][..count];
         y.iter_mut().zip(list).for_each(|(y, &row)| *y = values[row as usize]);
         return;
     }
-    let y = &mut call.write::<T>(6)[own + first_row..][..rows];
-    match terms(call) {
+    let y = &mut y[own + first_row..][..rows];
+    match terms(p.step, p.window_first..p.window_end, p.weights) {
         Some(terms) => {
             let (weight, next) = terms.weights(scalars);
-            let acc = &mut call.write::<T>(7)[first_row..][..rows];
+            let acc = &mut acc[first_row..][..rows];
             if call.parallel() {
                 let both = y.par_chunks_mut(size).zip(acc.par_chunks_mut(size)).enumerate();
                 both.for_each(|(i, (y, acc))| block(i * size, y, Some((acc, weight, next))));
@@ -403,11 +431,10 @@ impl Terms {
     }
 }
 
-/// The terms of the call's step: even steps take the next one's too, odd ones their own only where the step before
+/// The terms of step `k` in a window whose first weight is that of step `weights`: even steps take the next one's too, odd ones their own only where the step before
 /// did not.
-pub(super) fn terms(call: &Call<'_>) -> Option<Terms> {
-    let (k, first, end, weights) = (call.param(0), call.param(1), call.param(2), call.param(3));
-    let even = k % 2 == 0;
-    let open = (first..end).contains(&k) && (even || k == first);
-    open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < end })
+pub(super) fn terms(k: u32, window: std::ops::Range<u32>, weights: u32) -> Option<Terms> {
+    let even = k.is_multiple_of(2);
+    let open = window.contains(&k) && (even || k == window.start);
+    open.then(|| Terms { weight: (1 + k - weights) as usize, both: even && k + 1 < window.end })
 }

@@ -9,7 +9,7 @@ use super::bound::Survey;
 use super::checkpoint::{Keeper, Phase};
 use super::exchange::Stage;
 use super::iteration::{MOST_STEPS, Sum};
-use super::kernels::{ADD, SCALE};
+use super::kernels::{ADD, SCALE, add, scale};
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
 use crate::kernel::{Precision, Real};
@@ -122,8 +122,9 @@ pub(crate) fn run<T: Real>(
         factors.extend((1..=last).map(|k| T::of(each / k as f64)));
         let factors = each_lane(&factors)?;
         let scale = |lane: usize, vector: &Buffer<T>, rows: usize, own: usize| {
-            let params = [0, 0, rows as u32, own as u32];
-            lanes[lane].bind(&SCALE, precision, rows, &params, &[factors[lane].arg(), vector.arg()])
+            let params = scale::Params { step: 0, first: 0, rows: rows as u32, own: own as u32 };
+            let args = scale::Args { factors: factors[lane].arg(), y: vector.arg() };
+            lanes[lane].bind(&SCALE, precision, rows, params, args)
         };
         // Term k: r = P m, m = (αt/k) r, pt = pt + m, three kernels on m in x[source] and r in the other iterate.
         let term = |lane: usize, source: usize, stage: Stage| {
@@ -141,8 +142,9 @@ pub(crate) fn run<T: Real>(
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);
-                let params = [0, rows as u32, part.own as u32];
-                launches.push(lanes[lane].bind(&ADD, precision, rows, &params, &[r.arg(), pt[p].arg()])?);
+                let params = add::Params { step: 0, rows: rows as u32, own: part.own as u32 };
+                let args = add::Args { x: r.arg(), acc: pt[p].arg() };
+                launches.push(lanes[lane].bind(&ADD, precision, rows, params, args)?);
             }
             Ok(launches)
         };

@@ -62,10 +62,18 @@ impl BatchShare {
     ) -> Result<Self> {
         let tiles = rows.div_ceil(tile);
         let flags = lane.alloc("flags of small systems", tiles)?;
-        let params = [0, rows as u32, n as u32, tile as u32, span(n) as u32, exponent(T::PRECISION)];
+        let params = tridiagonal_batch::Params {
+            step: 0,
+            rows: rows as u32,
+            n: n as u32,
+            tile: tile as u32,
+            span: span(n) as u32,
+            small: exponent(T::PRECISION),
+        };
         let Arrays { dl, d, du, b, x } = arrays;
-        let args = [dl.arg(), d.arg(), du.arg(), b.arg(), x.arg(), flags.arg()];
-        let launch = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, &params, &args)?;
+        let (dl, d, du, rhs, x, flags_) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg(), flags.arg());
+        let args = tridiagonal_batch::Args { dl, d, du, rhs, x, flags: flags_ };
+        let launch = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
         Ok(Self { launch, flags })
     }
 
@@ -134,11 +142,15 @@ impl<T: Number, const W: usize> Body for Sweep<'_, T, W> {
     }
 }
 
-fn tridiagonal_batch<T: Number>(call: &Call<'_>) {
-    let [rows, n, tile] = [1, 2, 3].map(|k| call.param(k) as usize);
-    let small = small::<T>(call.param(5));
-    let [dl, d, du, rhs] = [0, 1, 2, 3].map(|binding| &call.read::<T>(binding)[..rows]);
-    let x = call.write::<T>(4)[..rows].par_chunks_mut(LANES * n).enumerate();
+fn tridiagonal_batch<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_batch::Params,
+    b: tridiagonal_batch::Bindings<'_, T>,
+) {
+    let [rows, n, tile] = [p.rows, p.n, p.tile].map(|n| n as usize);
+    let small = small::<T>(p.small);
+    let [dl, d, du, rhs] = [b.dl, b.d, b.du, b.rhs].map(|diagonal| &diagonal[..rows]);
+    let x = b.x[..rows].par_chunks_mut(LANES * n).enumerate();
     let scratch = || vec![[[T::ZERO; LANES]; 2]; n];
     let groups = x.with_min_len((1 << 14) / (LANES * n) + 1).map_init(scratch, |back, (group, x)| {
         let mut flags = 0;
@@ -156,7 +168,7 @@ fn tridiagonal_batch<T: Number>(call: &Call<'_>) {
     });
     let all = groups.reduce(|| 0, both);
     // Flags are asked for all tiles together.
-    let flags = &mut call.write::<u32>(5)[..rows.div_ceil(tile)];
+    let flags = &mut b.flags[..rows.div_ceil(tile)];
     flags.fill(0);
     flags[0] = all;
 }

@@ -15,9 +15,7 @@ kernel! {
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &mut [T], flags: &mut [u32],
     );
     /// The unknowns inside of blocks.
-    pub static BLOCK_SOLVE = tridiagonal_block_solve + block_rows + pivots(
-        rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
-    )(
+    pub static BLOCK_SOLVE = tridiagonal_block_solve + block_rows + pivots(like tridiagonal_block_reduce)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &[T], kept: &mut [T], x: &mut [T],
     );
 }
@@ -39,21 +37,21 @@ struct Blocks<'a, T> {
 }
 
 impl<'a, T: Number> Blocks<'a, T> {
-    fn of(call: &Call<'a>) -> Self {
-        let p = |k| call.param(k) as usize;
-        let rows = p(1);
-        let diagonal = |binding, at| &call.read::<T>(binding)[p(at)..][..rows];
+    /// Of these diagonals.
+    fn of(p: tridiagonal_block_reduce::Params, [dl, d, du, rhs]: [&'a [T]; 4]) -> Self {
+        let rows = p.rows as usize;
+        let part = |diagonal: &'a [T], at: u32| &diagonal[at as usize..][..rows];
         Self {
-            dl: diagonal(0, 7),
-            d: diagonal(1, 8),
-            du: diagonal(2, 9),
-            rhs: diagonal(3, 10),
+            dl: part(dl, p.at_dl),
+            d: part(d, p.at_d),
+            du: part(du, p.at_du),
+            rhs: part(rhs, p.at_rhs),
             rows,
-            n: p(2),
-            first: p(3),
-            blocks: p(4),
-            pivot: p(5) == 1,
-            small: small(p(6) as u32),
+            n: p.n as usize,
+            first: p.first as usize,
+            blocks: p.blocks as usize,
+            pivot: p.pivot == 1,
+            small: small(p.small),
         }
     }
 
@@ -124,10 +122,14 @@ impl<T: Number> Running<T> {
     }
 }
 
-fn tridiagonal_block_reduce<T: Number>(call: &Call<'_>) {
-    let blocks = Blocks::<T>::of(call);
+fn tridiagonal_block_reduce<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_block_reduce::Params,
+    b: tridiagonal_block_reduce::Bindings<'_, T>,
+) {
+    let blocks = Blocks::of(p, [b.dl, b.d, b.du, b.rhs]);
     let count = 2 * blocks.blocks;
-    let (dl, rest) = call.write::<T>(4)[..4 * count].split_at_mut(count);
+    let (dl, rest) = b.above[..4 * count].split_at_mut(count);
     let (d, rest) = rest.split_at_mut(count);
     let (du, rhs) = rest.split_at_mut(count);
     let one = |block: usize, [dl, d, du, rhs]: [&mut [T]; 4]| {
@@ -155,7 +157,7 @@ fn tridiagonal_block_reduce<T: Number>(call: &Call<'_>) {
     const GROUP: usize = Kernel::GROUP as usize;
     let parts = dl.par_chunks_mut(2 * GROUP).zip(d.par_chunks_mut(2 * GROUP));
     let parts = parts.zip(du.par_chunks_mut(2 * GROUP)).zip(rhs.par_chunks_mut(2 * GROUP));
-    parts.zip(call.write::<u32>(5)).enumerate().for_each(|(group, ((((dl, d), du), rhs), flags))| {
+    parts.zip(b.flags).enumerate().for_each(|(group, ((((dl, d), du), rhs), flags))| {
         let pairs = dl.chunks_mut(2).zip(d.chunks_mut(2)).zip(du.chunks_mut(2)).zip(rhs.chunks_mut(2));
         *flags = pairs
             .enumerate()
@@ -164,10 +166,14 @@ fn tridiagonal_block_reduce<T: Number>(call: &Call<'_>) {
     });
 }
 
-fn tridiagonal_block_solve<T: Number>(call: &Call<'_>) {
-    let blocks = Blocks::<T>::of(call);
-    let above = call.read::<T>(4);
-    let x = &mut call.write::<T>(6)[..blocks.rows];
+fn tridiagonal_block_solve<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_block_reduce::Params,
+    b: tridiagonal_block_solve::Bindings<'_, T>,
+) {
+    let blocks = Blocks::of(p, [b.dl, b.d, b.du, b.rhs]);
+    let above = b.above;
+    let x = &mut b.x[..blocks.rows];
     // What the kernel keeps in memory for all blocks, a thread here keeps for one.
     let one = |block: usize, x: &mut [T], kept: &mut Vec<[T; 3]>| {
         let here = blocks.rows_of(block);

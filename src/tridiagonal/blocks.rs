@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE};
+use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
 use super::kernels::{NOT_DOMINANT, both};
 use super::partition::{Arrays, Place, exponent};
 use super::unit::Number;
@@ -161,26 +161,27 @@ fn halve<T: Number>(
 ) -> Result<[Launch; 2]> {
     let blocks = above.rows / 2;
     assert!(kept.len() >= 3 * source.rows, "room for {} of {} numbers", kept.len(), 3 * source.rows);
-    let [a, b, c, d] = source.at.map(|at| at as u32);
-    let params = [
-        0,
-        source.rows as u32,
-        source.place.0,
-        source.place.1,
-        blocks as u32,
-        u32::from(pivot),
-        exponent(T::PRECISION),
-        a,
-        b,
-        c,
-        d,
-    ];
-    let bind = |kernel, rest: &[Arg<'_>]| {
-        let args: Vec<Arg<'_>> = source.arrays.iter().chain(rest).copied().collect();
-        lane.bind(kernel, T::PRECISION, blocks, &params, &args)
+    let [at_dl, at_d, at_du, at_rhs] = source.at.map(|at| at as u32);
+    let params = tridiagonal_block_reduce::Params {
+        step: 0,
+        rows: source.rows as u32,
+        n: source.place.0,
+        first: source.place.1,
+        blocks: blocks as u32,
+        pivot: u32::from(pivot),
+        small: exponent(T::PRECISION),
+        at_dl,
+        at_d,
+        at_du,
+        at_rhs,
     };
-    let up = bind(&BLOCK_REDUCE, &[above.system.arg(), above.flags.arg()])?;
-    let down = bind(&BLOCK_SOLVE, &[above.x.arg(), kept.arg(), source.x])?;
+    let [dl, d, du, rhs] = source.arrays;
+    let (system, flags) = (above.system.arg(), above.flags.arg());
+    let args = tridiagonal_block_reduce::Args { dl, d, du, rhs, above: system, flags };
+    let up = lane.bind(&BLOCK_REDUCE, T::PRECISION, blocks, params, args)?;
+    let (above, kept, x) = (above.x.arg(), kept.arg(), source.x);
+    let args = tridiagonal_block_solve::Args { dl, d, du, rhs, above, kept, x };
+    let down = lane.bind(&BLOCK_SOLVE, T::PRECISION, blocks, params, args)?;
     Ok([up, down])
 }
 

@@ -384,13 +384,6 @@ struct Chunk<'a, T> {
 }
 
 impl<'a, T: Number> Chunk<'a, T> {
-    fn of(call: &Call<'a>) -> Self {
-        let place =
-            Place { n: call.param(2) as usize, first: call.param(3) as usize, ring: call.param(4) == 1 };
-        let [dl, d, du, rhs] = [0, 1, 2, 3].map(|binding| call.read::<T>(binding));
-        Self { all: Rows { dl, d, du, rhs }, rows: call.param(1) as usize, place }
-    }
-
     /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
     fn strip<'s>(&'s self, strip: usize, scratch: &'s mut Scratch<T>) -> (Rows<'s, T>, &'s mut [Back<T>]) {
         let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
@@ -402,11 +395,17 @@ impl<'a, T: Number> Chunk<'a, T> {
     }
 }
 
-fn tridiagonal_reduce<T: Number>(call: &Call<'_>) {
-    let chunk = Chunk::<T>::of(call);
-    let (small, count) = (small(call.param(5)), chunk.rows.div_ceil(UNIT));
-    let units = call.write::<T>(4)[..6 * count].par_chunks_mut(6 * LANES);
-    let strips = units.zip(call.write::<u32>(5)[..count].par_chunks_mut(LANES));
+fn tridiagonal_reduce<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_reduce::Params,
+    b: tridiagonal_reduce::Bindings<'_, T>,
+) {
+    let tridiagonal_reduce::Bindings { dl, d, du, rhs, .. } = b;
+    let place = Place { n: p.n as usize, first: p.first as usize, ring: p.ring == 1 };
+    let chunk = Chunk { all: Rows { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let (small, count) = (small(p.small), chunk.rows.div_ceil(UNIT));
+    let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
+    let strips = units.zip(b.flags[..count].par_chunks_mut(LANES));
     strips.enumerate().with_min_len(STRIPS).for_each_init(
         Scratch::new,
         |scratch, (strip, (units, flags))| {
@@ -416,11 +415,17 @@ fn tridiagonal_reduce<T: Number>(call: &Call<'_>) {
     );
 }
 
-fn tridiagonal_solve<T: Number>(call: &Call<'_>) {
-    let chunk = Chunk::<T>::of(call);
-    let outer = call.read::<T>(4)[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+fn tridiagonal_solve<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_solve::Params,
+    b: tridiagonal_solve::Bindings<'_, T>,
+) {
+    let tridiagonal_solve::Bindings { dl, d, du, rhs, .. } = b;
+    let place = Place { n: p.n as usize, first: p.first as usize, ring: p.ring == 1 };
+    let chunk = Chunk { all: Rows { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let outer = b.outer[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
     let past = chunk.rows >= UNCACHED;
-    let x = call.write::<T>(5)[..chunk.rows].par_chunks_mut(STRIP);
+    let x = b.x[..chunk.rows].par_chunks_mut(STRIP);
     x.zip(outer).enumerate().with_min_len(STRIPS).for_each_init(
         Scratch::new,
         |scratch, (strip, (x, outer))| {
@@ -473,10 +478,14 @@ fn spread<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], outer: &mut [T]) {
     }
 }
 
-fn tridiagonal_merge<T: Number>(call: &Call<'_>) {
-    let (count, small, levels) = (call.param(1) as usize, small(call.param(2)), call.param(3));
-    let (units, flags) = (&mut call.write::<T>(0)[..6 * count], &call.read::<u32>(1)[..count]);
-    let (above, flags_above) = (call.write::<T>(2), call.write::<u32>(3));
+fn tridiagonal_merge<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_merge::Params,
+    b: tridiagonal_merge::Bindings<'_, T>,
+) {
+    let (count, small, levels) = (p.count as usize, small(p.small), p.levels);
+    let (units, flags) = (&mut b.units[..6 * count], &b.flags[..count]);
+    let (above, flags_above) = (b.above, b.flags_above);
     let (fan, wholes) = (1usize << levels, FAN >> levels);
     let parts = units.par_chunks_mut(6 * FAN).zip(flags.par_chunks(FAN));
     let parts = parts.zip(above.par_chunks_mut(6 * wholes)).zip(flags_above.par_chunks_mut(wholes));
@@ -490,10 +499,14 @@ fn tridiagonal_merge<T: Number>(call: &Call<'_>) {
     });
 }
 
-fn tridiagonal_expand<T: Number>(call: &Call<'_>) {
-    let (count, levels) = (call.param(1) as usize, call.param(2));
-    let (units, above) = (&call.read::<T>(0)[..6 * count], call.read::<T>(1));
-    let outer = call.write::<T>(2)[..2 * count].par_chunks_mut(2 * FAN);
+fn tridiagonal_expand<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_expand::Params,
+    b: tridiagonal_expand::Bindings<'_, T>,
+) {
+    let (count, levels) = (p.count as usize, p.levels);
+    let (units, above) = (&b.units[..6 * count], b.above);
+    let outer = b.outer[..2 * count].par_chunks_mut(2 * FAN);
     let (fan, wholes) = (1usize << levels, FAN >> levels);
     outer.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks(2 * wholes)).for_each(
         |((outer, nodes), ends)| {
@@ -503,22 +516,25 @@ fn tridiagonal_expand<T: Number>(call: &Call<'_>) {
     );
 }
 
-fn tridiagonal_interface<T: Number>(call: &Call<'_>) {
-    let [count, share, width] = [1, 2, 3].map(|param| call.param(param) as usize);
-    let (levels, ring, small) = ((share * width).ilog2(), call.param(4) == 1, small(call.param(5)));
-    let (units, flags) = (&call.read::<T>(0)[..6 * count], &call.read::<u32>(1)[..count]);
-    let (nodes, outer) = (&mut call.write::<T>(3)[..6 * count], &mut call.write::<T>(4)[..2 * count]);
+fn tridiagonal_interface<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_interface::Params,
+    b: tridiagonal_interface::Bindings<'_, T>,
+) {
+    let [count, share, width] = [p.count, p.share, p.width].map(|n| n as usize);
+    let (levels, ring, small) = ((share * width).ilog2(), p.ring == 1, small(p.small));
+    let (units, flags) = (&b.units[..6 * count], &b.flags[..count]);
+    let (nodes, outer) = (&mut b.nodes[..6 * count], &mut b.outer[..2 * count]);
     nodes.copy_from_slice(units);
     let (whole, mut bad) = join_all(nodes, flags, levels, small);
-    let given = call.read::<T>(2);
-    let mut ends = [given[0], given[1]];
+    let mut ends = [b.ends[0], b.ends[1]];
     if ring {
         let (closed, det) = whole.ring();
         let [_, u1, _, _, _, u5] = whole.u;
         bad += u32::from(det.size() <= small * (u1.size() + u5.size() + T::of(1.0)));
         ends = closed;
     }
-    call.write::<T>(5)[..6].copy_from_slice(&whole.u);
-    call.write::<u32>(6)[0] = bad;
+    b.above[..6].copy_from_slice(&whole.u);
+    b.flags_above[0] = bad;
     spread(nodes, levels, ends, outer);
 }

@@ -1,6 +1,8 @@
 //! A chunk of rows on one lane: up to one unit, and from the unknowns next to it down to its own.
 
 use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, REDUCE, SOLVE, TILE, UNIT};
+use super::kernels::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
+use super::kernels::{tridiagonal_reduce, tridiagonal_solve};
 use super::unit::Number;
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
@@ -232,11 +234,19 @@ impl<T: Number> Joins<T> {
         let (below, small) = (self.last(first), exponent(T::PRECISION));
         let above = Level::new(lane, below.count.div_ceil(1 << levels))?;
         let items = below.count.next_multiple_of(FAN);
-        let bind = |kernel, params: &[u32], args: &[_]| lane.bind(kernel, T::PRECISION, items, params, args);
-        let args = [below.units.arg(), below.flags.arg(), above.units.arg(), above.flags.arg()];
-        let merge = bind(&MERGE, &[0, below.count as u32, small, levels], &args)?;
-        let args = [below.units.arg(), above.outer.arg(), below.outer.arg()];
-        let expand = bind(&EXPAND, &[0, below.count as u32, levels], &args)?;
+        let count = below.count as u32;
+        let params = tridiagonal_merge::Params { step: 0, count, small, levels };
+        let args = tridiagonal_merge::Args {
+            units: below.units.arg(),
+            flags: below.flags.arg(),
+            above: above.units.arg(),
+            flags_above: above.flags.arg(),
+        };
+        let merge = lane.bind(&MERGE, T::PRECISION, items, params, args)?;
+        let params = tridiagonal_expand::Params { step: 0, count, levels };
+        let (units, above_, outer) = (below.units.arg(), above.outer.arg(), below.outer.arg());
+        let args = tridiagonal_expand::Args { units, above: above_, outer };
+        let expand = lane.bind(&EXPAND, T::PRECISION, items, params, args)?;
         self.up.push(merge);
         self.down.insert(0, expand);
         self.levels.push(above);
@@ -270,16 +280,16 @@ impl<T: Number> Share<T> {
         let Arrays { dl, d, du, b, x } = arrays;
         let first = Level::new(lane, rows.div_ceil(UNIT))?;
         let (n, at) = place.params(rows);
-        let params = [0, rows as u32, n, at, u32::from(place.ring), exponent(T::PRECISION)];
-        let items = rows.div_ceil(TILE) * Kernel::GROUP as usize;
-        let bind = |kernel, params: &[u32], args: &[_]| lane.bind(kernel, T::PRECISION, items, params, args);
-        let rows_args = [dl.arg(), d.arg(), du.arg(), b.arg()];
-        let mut args = rows_args.to_vec();
-        args.extend([first.units.arg(), first.flags.arg()]);
-        let reduce = bind(&REDUCE, &params, &args)?;
-        let mut args = rows_args.to_vec();
-        args.extend([first.outer.arg(), x.arg()]);
-        let solve = bind(&SOLVE, &params[..5], &args)?;
+        let (step, ring, items) = (0, u32::from(place.ring), rows.div_ceil(TILE) * Kernel::GROUP as usize);
+        let (rows, small) = (rows as u32, exponent(T::PRECISION));
+        let (dl, d, du, rhs) = (dl.arg(), d.arg(), du.arg(), b.arg());
+        let params = tridiagonal_reduce::Params { step, rows, n, first: at, ring, small };
+        let (units, flags) = (first.units.arg(), first.flags.arg());
+        let args = tridiagonal_reduce::Args { dl, d, du, rhs, units, flags };
+        let reduce = lane.bind(&REDUCE, T::PRECISION, items, params, args)?;
+        let params = tridiagonal_solve::Params { step, rows, n, first: at, ring };
+        let args = tridiagonal_solve::Args { dl, d, du, rhs, outer: first.outer.arg(), x: x.arg() };
+        let solve = lane.bind(&SOLVE, T::PRECISION, items, params, args)?;
         let mut joins = Joins::none();
         joins.climb(lane, &first, levels)?;
         Ok(Self { reduce, solve, first, joins })
@@ -325,17 +335,24 @@ impl<T: Number> Top<T> {
         // The tree ends with one level over all units, and not before or behind it: its depth is the same whatever was joined.
         let share = top.count.div_ceil(FAN).next_power_of_two();
         let width = top.count.next_power_of_two() / share;
-        let params = [0, top.count as u32, share as u32, width as u32, u32::from(ring), small];
-        let args = [
-            top.units.arg(),
-            top.flags.arg(),
-            ends.arg(),
-            nodes.arg(),
-            top.outer.arg(),
-            root.arg(),
-            flag.arg(),
-        ];
-        let interface = lane.bind(&INTERFACE, T::PRECISION, Kernel::GROUP as usize, &params, &args)?;
+        let params = tridiagonal_interface::Params {
+            step: 0,
+            count: top.count as u32,
+            share: share as u32,
+            width: width as u32,
+            ring: u32::from(ring),
+            small,
+        };
+        let args = tridiagonal_interface::Args {
+            units: top.units.arg(),
+            flags: top.flags.arg(),
+            ends: ends.arg(),
+            nodes: nodes.arg(),
+            outer: top.outer.arg(),
+            above: root.arg(),
+            flags_above: flag.arg(),
+        };
+        let interface = lane.bind(&INTERFACE, T::PRECISION, Kernel::GROUP as usize, params, args)?;
         Ok(Self { interface, flag, joins, nodes, ends, root })
     }
 

@@ -5,16 +5,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::grid::Grid;
-use super::kernels::{BLOCK, BUFFER, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number};
+use super::grid::{Grid, walk_grid};
+use super::kernels::{BLOCK, BUFFER, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number, walk, walk_columns};
 use super::sequence::mtgp32::{Mtgp32, SETS};
 use super::sequence::{Points, Scramble, Sequence, Stream, dimension_key, fill};
 use super::table::{Table, UNIT};
-use crate::kernel::{Kernel, Precision, Real};
+use crate::kernel::{Precision, Real};
 use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch, Program};
 use crate::ranks::Ranks;
-use crate::transient::kernels::BLOCK_SUM;
+use crate::transient::kernels::{BLOCK_SUM, block_sum};
 use crate::{Error, Result};
 
 /// The first row of some chains and their stream.
@@ -285,37 +285,39 @@ impl<'a> Chains<'a> {
             Some((_, stride)) => (BUFFER, stride),
             None => (self.feed.points.as_ref().map_or(BUFFER, |p| p.sequence().code()), 0),
         };
-        let params = [
-            0,
+        let params = walk::Params {
+            step: 0,
             groups,
-            0,
-            count,
+            first: 0,
+            end: count,
             per_task,
-            part.points.0,
-            part.points.1,
-            round.length,
-            round.cut.to_bits(),
+            first_point: part.points.0,
+            end_point: part.points.1,
+            length: round.length,
+            cut: round.cut.to_bits(),
             sequence,
-            self.feed.scramble.code(),
-            self.feed.points.as_ref().map_or(0, Points::tabled),
+            scramble: self.feed.scramble.code(),
+            tabled: self.feed.points.as_ref().map_or(0, Points::tabled),
             seed_low,
             seed_high,
             stride,
-        ];
-        let points = part.buffer.map_or(&equipped.table, |b| b.0);
-        let mut args = vec![equipped.rows.arg(), starts.arg(), points.arg()];
-        let kernel: &'static Kernel = match &equipped.columns {
-            None => &WALK,
+        };
+        let (rows, tasks, out) = (equipped.rows.arg(), starts.arg(), out.arg());
+        let table = part.buffer.map_or(&equipped.table, |b| b.0).arg();
+        let items = groups as usize * BLOCK;
+        let columns = match &equipped.columns {
+            None => None,
+            Some(Numbers::Single(buffer)) => Some(buffer.arg()),
+            Some(Numbers::Double(buffer)) => Some(buffer.arg()),
+        };
+        let launch = match columns {
+            None => lane.bind(&WALK, T::PRECISION, items, params, walk::Args { rows, tasks, table, out })?,
             Some(columns) => {
-                args.push(match columns {
-                    Numbers::Single(buffer) => buffer.arg(),
-                    Numbers::Double(buffer) => buffer.arg(),
-                });
-                &WALK_COLUMNS
+                let args = walk_columns::Args { rows, tasks, table, columns, out };
+                lane.bind(&WALK_COLUMNS, T::PRECISION, items, params, args)?
             }
         };
-        args.push(out.arg());
-        Ok((lane.bind(kernel, T::PRECISION, groups as usize * BLOCK, &params, &args)?, groups))
+        Ok((launch, groups))
     }
 
     /// Adds the sums of every task and column to the end of `sums`.
@@ -350,8 +352,8 @@ impl<'a> Chains<'a> {
                     break;
                 }
                 let end = count.min(first + share);
-                launch.set(2, first);
-                launch.set(3, end);
+                launch.set("first", first);
+                launch.set("end", end);
                 let program = Program { cycle: vec![vec![&launch]] };
                 let steps = (end - first).div_ceil(groups);
                 let (from, mut seen) = (Instant::now(), 0);
@@ -501,39 +503,40 @@ impl<'a> Chains<'a> {
         let partial = lane.alloc::<T>("sums of groups", groups)?;
         let out = lane.alloc::<T>("sums of walks", groups.div_ceil(BLOCK))?;
         let points = part.buffer.map_or(&equipped.table, |b| b.0);
-        let args = [equipped.rows.arg(), starts.arg(), points.arg(), partial.arg()];
+        let (rows, tasks, table) = (equipped.rows.arg(), starts.arg(), points.arg());
+        let args = walk_grid::Args { rows, tasks, table, out: partial.arg() };
         let items = groups * grid.size as usize;
         let params = self.grid_params(grid, 0, part, round);
-        let walks = lane.bind(grid.kernel()?, T::PRECISION, items, &params, &args)?;
-        let params = [0, grid.groups, 0, 0, 0, 0];
-        let reduce = lane.bind(&BLOCK_SUM, T::PRECISION, groups, &params, &[partial.arg(), out.arg()])?;
+        let walks = lane.bind(grid.kernel()?, T::PRECISION, items, params, args)?;
+        let params = block_sum::Params { rows: grid.groups, ..Default::default() };
+        let args = block_sum::Args { x: partial.arg(), out: out.arg() };
+        let reduce = lane.bind(&BLOCK_SUM, T::PRECISION, groups, params, args)?;
         lane.launch(&[&walks, &reduce], 0)?;
         let mut sums = vec![T::ZERO; out.len()];
         lane.download(&out, 0, &mut sums)?;
         Ok(sums.into_iter().map(T::wide).sum())
     }
 
-    fn grid_params(&self, grid: Grid, unknowns: u32, part: &Part<'_>, round: Round) -> [u32; 14] {
+    fn grid_params(&self, grid: Grid, unknowns: u32, part: &Part<'_>, round: Round) -> walk_grid::Params {
         let (sequence, stride) = match part.buffer {
             Some((_, stride)) => (BUFFER, stride),
             None => (self.feed.points.as_ref().map_or(BUFFER, |p| p.sequence().code()), 0),
         };
-        [
-            0,
-            grid.groups,
+        walk_grid::Params {
+            step: 0,
+            groups: grid.groups,
             unknowns,
-            part.points.0,
-            part.points.1,
-            round.length,
-            round.cut.to_bits(),
+            first_point: part.points.0,
+            end_point: part.points.1,
+            length: round.length,
+            cut: round.cut.to_bits(),
             sequence,
-            self.feed.scramble.code(),
-            self.feed.points.as_ref().map_or(0, Points::tabled),
-            self.feed.seed as u32,
-            (self.feed.seed >> 32) as u32,
+            scramble: self.feed.scramble.code(),
+            tabled: self.feed.points.as_ref().map_or(0, Points::tabled),
+            seed_low: self.feed.seed as u32,
+            seed_high: (self.feed.seed >> 32) as u32,
             stride,
-            grid.size,
-        ]
+        }
     }
 
     /// One thread an unknown: each task's walks one after the other, as in section 3.1 of the paper of 2015, on the
@@ -557,8 +560,9 @@ impl<'a> Chains<'a> {
         let part = Part { tasks: &words, points: round.points, buffer: None };
         let grid = Grid { groups: tasks.len().div_ceil(BLOCK) as u32, size: BLOCK as u32 };
         let params = self.grid_params(grid, tasks.len() as u32, &part, round);
-        let args = [equipped.rows.arg(), starts.arg(), equipped.table.arg(), out.arg()];
-        let launch = equipped.lane.bind(grid.kernel()?, T::PRECISION, tasks.len(), &params, &args)?;
+        let (rows, table) = (equipped.rows.arg(), equipped.table.arg());
+        let args = walk_grid::Args { rows, tasks: starts.arg(), table, out: out.arg() };
+        let launch = equipped.lane.bind(grid.kernel()?, T::PRECISION, tasks.len(), params, args)?;
         equipped.lane.launch(&[&launch], 0)?;
         let mut sums = vec![T::ZERO; tasks.len()];
         equipped.lane.download(&out, 0, &mut sums)?;

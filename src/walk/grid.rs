@@ -14,7 +14,7 @@ kernel! {
     /// Walks from one row shared out over a grid, or one thread an unknown.
     pub static WALK_GRID = walk_grid + chain + random + tree(
         groups, unknowns, first_point, end_point, length, cut, sequence, scramble, tabled,
-        seed_low, seed_high, stride, group_size,
+        seed_low, seed_high, stride,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
@@ -22,11 +22,11 @@ kernel! {
 
 /// The same in groups of other sizes.
 static SIZED: [Kernel; 5] = [
-    WALK_GRID.sized("walk_grid_32", 32),
-    WALK_GRID.sized("walk_grid_64", 64),
-    WALK_GRID.sized("walk_grid_128", 128),
-    WALK_GRID.sized("walk_grid_512", 512),
-    WALK_GRID.sized("walk_grid_1024", 1024),
+    WALK_GRID.with(&[("GROUP", 32.0)]),
+    WALK_GRID.with(&[("GROUP", 64.0)]),
+    WALK_GRID.with(&[("GROUP", 128.0)]),
+    WALK_GRID.with(&[("GROUP", 512.0)]),
+    WALK_GRID.with(&[("GROUP", 1024.0)]),
 ];
 
 /// The kernel for groups of other sizes.
@@ -55,22 +55,20 @@ impl Grid {
         if self.groups == 0 || self.groups > 65_535 {
             return Err(Error::Invalid(format!("--groups {} must lie between 1 and 65535", self.groups)));
         }
-        std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group == self.size).ok_or_else(|| {
+        std::iter::once(&WALK_GRID).chain(&SIZED).find(|k| k.group() == self.size).ok_or_else(|| {
             Error::Invalid(format!("--group-size {} must be 32, 64, 128, 256, 512 or 1024", self.size))
         })
     }
 }
 
-fn walk_grid<T: Real>(call: &Call<'_>) {
-    let (rows, tasks, table) = (call.read::<u32>(0), call.read::<[u32; 4]>(1), call.read::<u32>(2));
-    let out = call.write::<T>(3);
-    let (groups, unknowns, size) = (call.param(1), call.param(2) as usize, call.param(13));
-    let (begin, stop, length) = (call.param(3), call.param(4), call.param(5));
-    let cut = T::of(f64::from(f32::from_bits(call.param(6))));
-    let (sequence, stride) = (call.param(7), call.param(12) as usize);
-    let access = (sequence != BUFFER).then(|| {
-        Points::of_call(sequence, call.param(8), call.param(9), [call.param(10), call.param(11)], table)
-    });
+fn walk_grid<T: Real>(call: &Call<'_>, p: walk_grid::Params, b: walk_grid::Bindings<'_, T>) {
+    let walk_grid::Bindings { rows, tasks, table, out, .. } = b;
+    let (groups, unknowns, size) = (p.groups, p.unknowns as usize, call.group());
+    let (begin, stop, length) = (p.first_point, p.end_point, p.length);
+    let cut = T::of(f64::from(f32::from_bits(p.cut)));
+    let (sequence, stride) = (p.sequence, p.stride as usize);
+    let access = (sequence != BUFFER)
+        .then(|| Points::of_call(sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table));
     // θ of up to a block of points from `first_point` on.
     let walks = |task: [u32; 4], first_point: u32, walks: usize, theta: &mut [[T; 1]; BLOCK]| {
         let [row, key, component, replicate] = task;
@@ -130,10 +128,9 @@ mod tests {
         use crate::kernel::{Precision, reflect};
         for size in [32, 64, 128, 256, 512, 1024] {
             let kernel = Grid { groups: 1, size }.kernel().unwrap();
-            // Asserts name and size of the entry point.
-            let interface = reflect::interface(kernel, Precision::F64);
-            assert_eq!((interface.params.len(), kernel.group), (14, size));
-            assert!(kernel.text(Precision::F32).contains(&format!("const GROUP = {size}u;")), "{size}");
+            // Asserts the size of the entry point.
+            assert_eq!(reflect::declared(kernel, Precision::F64), Ok(()));
+            assert_eq!(kernel.group(), size);
         }
     }
 }

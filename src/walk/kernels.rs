@@ -17,10 +17,7 @@ kernel! {
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
     /// The same for [`COLUMNS`] right-hand sides.
-    pub static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(
-        groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
-        tabled, seed_low, seed_high, stride,
-    )(
+    pub static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
@@ -168,17 +165,20 @@ pub(super) fn tree<T: Real, const C: usize>(sums: &mut [[T; C]]) -> [T; C] {
     sums[0]
 }
 
-/// The blocks of a launch.
-fn blocks<T: Real, const C: usize>(call: &Call<'_>, columns: &[[T; C]], out: &mut [[T; C]]) {
-    let (rows, tasks, table) = (call.read::<u32>(0), call.read::<[u32; 4]>(1), call.read::<u32>(2));
-    let (groups, end, per_task) = (call.param(1), call.param(3), call.param(4));
-    let first = (call.param(2) + call.param(0) * groups).min(end);
-    let (begin, stop, length) = (call.param(5), call.param(6), call.param(7));
-    let cut = T::of(f64::from(f32::from_bits(call.param(8))));
-    let (sequence, stride) = (call.param(9), call.param(14) as usize);
-    let access = (sequence != BUFFER).then(|| {
-        Points::of_call(sequence, call.param(10), call.param(11), [call.param(12), call.param(13)], table)
-    });
+/// The blocks of a launch on these tables: records, tasks, the sequence's.
+fn blocks<T: Real, const C: usize>(
+    p: walk::Params,
+    (rows, tasks, table): (&[u32], &[[u32; 4]], &[u32]),
+    columns: &[[T; C]],
+    out: &mut [[T; C]],
+) {
+    let walk::Params { groups, end, per_task, length, sequence, .. } = p;
+    let first = (p.first + p.step * groups).min(end);
+    let (begin, stop) = (p.first_point, p.end_point);
+    let cut = T::of(f64::from(f32::from_bits(p.cut)));
+    let stride = p.stride as usize;
+    let access = (sequence != BUFFER)
+        .then(|| Points::of_call(sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table));
     let out = &mut out[first as usize..(first + groups).min(end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {
         let block = first + k as u32;
@@ -203,11 +203,10 @@ fn blocks<T: Real, const C: usize>(call: &Call<'_>, columns: &[[T; C]], out: &mu
     });
 }
 
-fn walk<T: Real>(call: &Call<'_>) {
-    blocks::<T, 1>(call, &[], bytemuck::cast_slice_mut(call.write::<T>(3)));
+fn walk<T: Real>(_: &Call<'_>, p: walk::Params, b: walk::Bindings<'_, T>) {
+    blocks::<T, 1>(p, (b.rows, b.tasks, b.table), &[], bytemuck::cast_slice_mut(b.out));
 }
 
-fn walk_columns<T: Real>(call: &Call<'_>) {
-    let columns: &[[T; COLUMNS]] = bytemuck::cast_slice(call.read::<T>(3));
-    blocks(call, columns, bytemuck::cast_slice_mut(call.write::<T>(4)));
+fn walk_columns<T: Real>(_: &Call<'_>, p: walk::Params, b: walk_columns::Bindings<'_, T>) {
+    blocks(p, (b.rows, b.tasks, b.table), b.columns, b.out);
 }

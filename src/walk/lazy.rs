@@ -192,27 +192,14 @@ pub(super) fn fold<T: Real>(values: &mut [[T; 4]; BLOCK]) -> [T; 4] {
     values[0]
 }
 
-fn walk_lazy<T: Real>(call: &Call<'_>) {
-    let rows = Launched {
-        starts: call.read::<u32>(0),
-        columns: call.read::<u32>(1),
-        values: call.read::<T>(2),
-        rhs: call.read::<T>(3),
-    };
-    let (tasks, table) = (call.read::<[u32; 4]>(4), call.read::<u32>(5));
-    let (groups, end, per_task) = (call.param(1), call.param(3), call.param(4));
-    let first = (call.param(2) + call.param(0) * groups).min(end);
-    let (begin, stop, length) = (call.param(5), call.param(6), call.param(7));
-    let cut = T::of(f64::from(f32::from_bits(call.param(8))));
-    let points = Points::of_call(
-        call.param(9),
-        call.param(10),
-        call.param(11),
-        [call.param(12), call.param(13)],
-        table,
-    );
-    let given = call.param(14) == 1;
-    let out: &mut [[T; 4]] = bytemuck::cast_slice_mut(call.write::<T>(6));
+fn walk_lazy<T: Real>(_: &Call<'_>, p: walk_lazy::Params, b: walk_lazy::Bindings<'_, T>) {
+    let walk_lazy::Bindings { starts, columns, values, rhs, tasks, table, out, .. } = b;
+    let rows = Launched { starts, columns, values, rhs };
+    let walk_lazy::Params { groups, end, per_task, length, .. } = p;
+    let first = (p.first + p.step * groups).min(end);
+    let (begin, stop, given) = (p.first_point, p.end_point, p.given == 1);
+    let cut = T::of(f64::from(f32::from_bits(p.cut)));
+    let points = Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table);
     let out = &mut out[first as usize..(first + groups).min(end) as usize];
     out.par_iter_mut().enumerate().for_each(|(k, out)| {
         let block = first + k as u32;
@@ -575,30 +562,37 @@ impl<'a> LazyChains<'a> {
         let (steps, least) = if lane.device().software { (1u64 << 22, 16) } else { (1 << 28, 2048) };
         let groups = ((steps / of_block) as u32).clamp(least, 1 << 16).min(count);
         let [seed_low, seed_high] = self.points.key();
-        let params = [
-            0,
+        let params = walk_lazy::Params {
+            step: 0,
             groups,
-            0,
-            count,
+            first: 0,
+            end: count,
             per_task,
-            round.points.0,
-            round.points.1,
-            round.length,
-            round.cut.to_bits(),
-            self.points.sequence().code(),
-            self.points.scramble().code(),
-            self.points.tabled(),
+            first_point: round.points.0,
+            end_point: round.points.1,
+            length: round.length,
+            cut: round.cut.to_bits(),
+            sequence: self.points.sequence().code(),
+            scramble: self.points.scramble().code(),
+            tabled: self.points.tabled(),
             seed_low,
             seed_high,
-            u32::from(self.rough.given),
-        ];
+            given: u32::from(self.rough.given),
+        };
         let (values, rhs) = match &copy.numbers {
             Numbers::Single(values, rhs) => (values.arg(), rhs.arg()),
             Numbers::Double(values, rhs) => (values.arg(), rhs.arg()),
         };
-        let args =
-            [copy.starts.arg(), copy.columns.arg(), values, rhs, starts.arg(), copy.table.arg(), out.arg()];
-        let launch = lane.bind(&WALK_LAZY, T::PRECISION, groups as usize * BLOCK, &params, &args)?;
+        let args = walk_lazy::Args {
+            starts: copy.starts.arg(),
+            columns: copy.columns.arg(),
+            values,
+            rhs,
+            tasks: starts.arg(),
+            table: copy.table.arg(),
+            out: out.arg(),
+        };
+        let launch = lane.bind(&WALK_LAZY, T::PRECISION, groups as usize * BLOCK, params, args)?;
         let program = Program { cycle: vec![vec![&launch]] };
         let launches = u64::from(count.div_ceil(groups));
         lane.run(&program, 0, launches, &mut |done| told(done * u64::from(groups)))?;

@@ -165,8 +165,13 @@ fn the_package_has_all_that_it_needs() {
         assert!(packed.contains(name), "{name} is missing");
     }
     let mut shaders = 0;
-    for entry in fs::read_dir(root().join("shaders")).expect("the kernels") {
-        let name = format!("shaders/{}", entry.expect("an entry").file_name().to_string_lossy());
+    let folder = |name: &str| fs::read_dir(root().join(name)).expect("the kernels");
+    for entry in folder("shaders").chain(folder("shaders/lib")) {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            continue;
+        }
+        let name = path.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
         assert!(packed.contains(&name[..]), "{name} is missing");
         shaders += 1;
     }

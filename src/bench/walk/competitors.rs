@@ -9,7 +9,7 @@ use crate::Result;
 use crate::kernel::{Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::{Buffer, Lane};
-use crate::transient::kernels::{ACCUMULATE, ADD, BLOCK_DOT, SCALE};
+use crate::transient::kernels::{ACCUMULATE, ADD, BLOCK_DOT, SCALE, accumulate, add, block_dot, scale};
 use crate::walk::splitting::Split;
 
 kernel! {
@@ -19,10 +19,9 @@ kernel! {
     );
 }
 
-fn csr_sweep<T: Real>(call: &Call<'_>) {
-    let (starts, columns, values) = (call.read::<u32>(0), call.read::<u32>(1), call.read::<T>(2));
-    let (f, x, rows) = (call.read::<T>(3), call.read::<T>(4), call.param(1) as usize);
-    let (y, changes) = (&mut call.write::<T>(5)[..rows], call.write::<T>(6));
+fn csr_sweep<T: Real>(_: &Call<'_>, p: csr_sweep::Params, b: csr_sweep::Bindings<'_, T>) {
+    let csr_sweep::Bindings { starts, columns, values, f, x, changes, .. } = b;
+    let y = &mut b.y[..p.rows as usize];
     let block = |(block, (y, change)): (usize, (&mut [T], &mut T))| {
         *change = T::ZERO;
         for (k, y) in y.iter_mut().enumerate() {
@@ -110,16 +109,16 @@ impl<T: Real> OnLane<T> {
         x: &Buffer<T>,
         y: &Buffer<T>,
     ) -> Result<crate::lane::Launch> {
-        let args = [
-            self.starts.arg(),
-            self.columns.arg(),
-            self.values.arg(),
-            f.arg(),
-            x.arg(),
-            y.arg(),
-            self.changes.arg(),
-        ];
-        lane.bind(&CSR_SWEEP, T::PRECISION, n, &[0, n as u32], &args)
+        let args = csr_sweep::Args {
+            starts: self.starts.arg(),
+            columns: self.columns.arg(),
+            values: self.values.arg(),
+            f: f.arg(),
+            x: x.arg(),
+            y: y.arg(),
+            changes: self.changes.arg(),
+        };
+        lane.bind(&CSR_SWEEP, T::PRECISION, n, csr_sweep::Params { step: 0, rows: n as u32 }, args)
     }
 }
 
@@ -209,17 +208,24 @@ pub(super) fn conjugate_gradients<T: Real>(
     let size = n as u32;
     let product = matrix.sweep(lane, n, &zero, &d, &q)?;
     let dot = |a: &Buffer<T>, b: &Buffer<T>| {
-        lane.bind(&BLOCK_DOT, T::PRECISION, n, &[0, size, 0, 0, 0, 0], &[a.arg(), b.arg(), sums.arg()])
+        let params = block_dot::Params { rows: size, ..Default::default() };
+        let args = block_dot::Args { r: a.arg(), x: b.arg(), out: sums.arg() };
+        lane.bind(&BLOCK_DOT, T::PRECISION, n, params, args)
     };
     let (dq, rr) = (dot(&d, &q)?, dot(&r, &r)?);
     // As the one term of a window: the step chooses the scalar.
     let add = |step: u32, a: &Buffer<T>, b: &Buffer<T>| {
-        let args = [scalars.arg(), a.arg(), a.arg(), b.arg()];
-        lane.bind(&ACCUMULATE, T::PRECISION, n, &[0, step, step + 1, 0, size, 0], &args)
+        let params =
+            accumulate::Params { window_first: step, window_end: step + 1, rows: size, ..Default::default() };
+        let args = accumulate::Args { scalars: scalars.arg(), x: a.arg(), y: a.arg(), acc: b.arg() };
+        lane.bind(&ACCUMULATE, T::PRECISION, n, params, args)
     };
     let (to_x, to_r) = (add(0, &d, &x)?, add(1, &q, &r)?);
-    let shrink = lane.bind(&SCALE, T::PRECISION, n, &[0, 3, size, 0], &[scalars.arg(), d.arg()])?;
-    let renew = lane.bind(&ADD, T::PRECISION, n, &[0, size, 0], &[r.arg(), d.arg()])?;
+    let params = scale::Params { first: 3, rows: size, ..Default::default() };
+    let args = scale::Args { factors: scalars.arg(), y: d.arg() };
+    let shrink = lane.bind(&SCALE, T::PRECISION, n, params, args)?;
+    let params = add::Params { rows: size, ..Default::default() };
+    let renew = lane.bind(&ADD, T::PRECISION, n, params, add::Args { x: r.arg(), acc: d.arg() })?;
     let sum = || -> Result<f64> {
         let mut blocks = vec![T::ZERO; n.div_ceil(256)];
         lane.download(&sums, 0, &mut blocks)?;

@@ -19,7 +19,7 @@
 //! | | |
 //! |---|---|
 //! | types | `bool`, `i32`, `u32`, `i64`, `u64`, `f32`, `f64`, vectors of them, arrays, structs with WGSL's layout, `atomic<i32>` and `u32`, `i64`, `u64` |
-//! | variables | bindings of group 0 (`storage`), one `immediate` struct of `u32`s, `workgroup`, `private`, `function`; `let`, `const`; pointers in `let` and as arguments |
+//! | variables | `override` constants, with the kernel's values; bindings of group 0 (`storage`), one `immediate` struct of `u32`s, `workgroup`, `private`, `function`; `let`, `const`; pointers in `let` and as arguments |
 //! | statements | blocks, `if`, `switch`, `loop` with `continuing` and `break if`, `for`, `while`, `break`, `continue`, `return`, assignment to places and their parts, calls |
 //! | operators | all, on numbers and vectors |
 //! | functions | `abs all any ceil clamp countLeadingZeros countOneBits countTrailingZeros distance dot extractBits firstLeadingBit firstTrailingBit floor fma fract insertBits inverseSqrt ldexp length max min mix reverseBits round saturate select sign smoothstep sqrt step trunc`, conversions, `bitcast` between types of one width |
@@ -27,7 +27,7 @@
 //! | subgroups | every operation; a subgroup is a warp, 32 threads, and all of them have to reach the operation |
 //! | built-in values | `global_invocation_id local_invocation_id local_invocation_index num_subgroups num_workgroups subgroup_id subgroup_invocation_id subgroup_size workgroup_id workgroup_size`, alone or in a struct |
 //!
-//! Everything else is [`Unsupported`], by name: among others `f16`, matrices, textures, `var<uniform>`, `override`,
+//! Everything else is [`Unsupported`], by name: among others `f16`, matrices, textures, `var<uniform>`,
 //! `arrayLength`, arrays of unknown length inside structs, atomic floating-point numbers, transcendental
 //! functions, other groups than 256 × 1 × 1.
 //!
@@ -52,6 +52,7 @@ use naga::{
     AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, Span, StorageAccess, TypeInner,
 };
 
+use super::reflect::with_constants;
 use super::{Kernel, Precision};
 use function::Body;
 use types::Unit;
@@ -130,6 +131,8 @@ pub fn translate(kernel: &Kernel, precision: Precision) -> Result<CudaKernel, Un
     let module = naga::front::wgsl::parse_str(&text)
         .map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
     let info = validate(&module).map_err(|e| refuse(None, format!("naga: {}", e.emit_to_string(&text))))?;
+    let (module, info) =
+        with_constants(kernel, &module, &info).map_err(|e| refuse(None, format!("naga: {e}")))?;
     write(kernel, &module, &info).map_err(|refusal| {
         let line = refusal.span.is_defined().then(|| refusal.span.location(&text).line_number);
         refuse(line, refusal.construct)
@@ -170,10 +173,7 @@ fn write(kernel: &Kernel, module: &Module, info: &ModuleInfo) -> Written<CudaKer
     if entry.name != kernel.name {
         return Err(Refusal::new(format!("the entry point {}, not {}", entry.name, kernel.name)));
     }
-    if module.overrides.iter().next().is_some() || entry.workgroup_size_overrides.is_some() {
-        return Err(Refusal::new("override"));
-    }
-    if entry.workgroup_size != [kernel.group, 1, 1] {
+    if entry.workgroup_size != [kernel.group(), 1, 1] {
         return Err(Refusal::new(format!("workgroups of {:?}", entry.workgroup_size)));
     }
     let bindings = bindings(&unit)?;

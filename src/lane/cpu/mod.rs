@@ -98,6 +98,7 @@ pub struct Call<'a> {
     params: &'a [u32],
     step: u32,
     items: usize,
+    group: u32,
     bindings: &'static [Binding],
     args: &'a [Arc<Memory>],
     /// One bit an argument: handed out for reading, for writing.
@@ -110,9 +111,16 @@ impl<'a> Call<'a> {
         self.items
     }
 
-    /// Member `index` of the parameters; 0 is the number of the step.
-    pub fn param(&self, index: usize) -> u32 {
-        if index == 0 { self.step } else { self.params[index] }
+    /// Threads of the kernel's workgroups.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// The kernel's parameters.
+    pub(crate) fn params<P: bytemuck::Pod>(&self) -> P {
+        let mut params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(self.params));
+        bytemuck::cast_slice_mut(bytemuck::bytes_of_mut(&mut params))[0] = self.step;
+        params
     }
 
     /// Whether the launch is large enough to be shared out over threads.
@@ -121,7 +129,7 @@ impl<'a> Call<'a> {
     }
 
     /// A binding that the kernel reads.
-    pub fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
+    pub(crate) fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
         let (read, written) = self.taken.get();
         assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
         self.taken.set((read | 1 << binding, written));
@@ -132,12 +140,13 @@ impl<'a> Call<'a> {
 
     /// A number that stands for the contents of a binding that no kernel writes: equal contents of one array, and
     /// different numbers otherwise.
-    pub fn contents(&self, binding: usize) -> u64 {
-        self.args[binding].contents.load(Ordering::Relaxed)
+    pub fn contents<T>(&self, array: &[T]) -> u64 {
+        let bound = self.args.iter().find(|memory| memory.address == array.as_ptr().addr());
+        bound.expect("the whole of a binding").contents.load(Ordering::Relaxed)
     }
 
     /// A binding that the kernel writes.
-    pub fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
+    pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
         assert!(self.bindings[binding].written, "{} is not written", self.bindings[binding].name);
         let (read, written) = self.taken.get();
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
@@ -151,6 +160,7 @@ impl<'a> Call<'a> {
 #[derive(Debug)]
 pub struct CpuLaunch {
     twin: fn(&Call<'_>),
+    group: u32,
     pub(super) params: Vec<u32>,
     items: usize,
     bindings: &'static [Binding],
@@ -280,7 +290,14 @@ impl CpuLane {
         args: Vec<Arc<Memory>>,
     ) -> CpuLaunch {
         let bindings = kernel.interface.bindings(precision);
-        CpuLaunch { twin: kernel.twin(precision), params: params.to_vec(), items, bindings, args }
+        CpuLaunch {
+            twin: kernel.twin(precision),
+            group: kernel.group(),
+            params: params.to_vec(),
+            items,
+            bindings,
+            args,
+        }
     }
 
     /// Runs `count` steps of the program from step `first`, waking up `watch` every [`PIECE`].
@@ -303,6 +320,7 @@ impl CpuLane {
                         params: &launch.params,
                         step: step as u32,
                         items: launch.items,
+                        group: launch.group,
                         bindings: launch.bindings,
                         args: &launch.args,
                         taken: Cell::new((0, 0)),

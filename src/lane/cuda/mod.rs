@@ -31,7 +31,7 @@ pub(crate) struct CudaLane {
     /// A point in the stream that copies beside it wait for.
     fence: Event,
     arch: String,
-    functions: Mutex<HashMap<(&'static str, Precision), Function>>,
+    functions: Mutex<HashMap<(usize, Precision), Function>>,
     staging: Mutex<Staging>,
 }
 
@@ -290,13 +290,14 @@ impl CudaLane {
 
     fn function(&self, kernel: &'static Kernel, precision: Precision) -> Result<Function> {
         let mut functions = lock(&self.functions);
-        if let Some(function) = functions.get(&(kernel.name, precision)) {
+        let key = (std::ptr::from_ref(kernel).addr(), precision);
+        if let Some(function) = functions.get(&key) {
             return Ok(*function);
         }
         let code = compile::machine_code(kernel, precision, &self.arch)?;
         let function = driver::load(self.context, &code, kernel.name)
             .map_err(|e| self.error(&format!("loading kernel '{}'", kernel.name), e))?;
-        functions.insert((kernel.name, precision), function);
+        functions.insert(key, function);
         Ok(function)
     }
 
@@ -309,10 +310,10 @@ impl CudaLane {
         args: Vec<Arc<Memory>>,
     ) -> Result<CudaLaunch> {
         let function = self.function(kernel, precision)?;
-        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
+        let groups = items.div_ceil(kernel.group() as usize).max(1) as u64;
         Ok(CudaLaunch {
             function,
-            group: kernel.group,
+            group: kernel.group(),
             grid: super::fold(groups, 65_535),
             params: params.to_vec(),
             args,

@@ -40,7 +40,7 @@ pub(super) struct WgpuLane {
     queue: wgpu::Queue,
     /// Why the device is lost, once it is; set by wgpu's callbacks.
     lost: Arc<Mutex<Option<String>>>,
-    pipelines: Mutex<HashMap<(&'static str, Precision), Arc<Pipeline>>>,
+    pipelines: Mutex<HashMap<(usize, Precision), Arc<Pipeline>>>,
     uploads: Mutex<Ring>,
     downloads: Mutex<Ring>,
     trace: Mutex<Option<Trace>>,
@@ -259,7 +259,8 @@ impl WgpuLane {
 
     fn pipeline(&self, kernel: &'static Kernel, precision: Precision) -> Result<Arc<Pipeline>> {
         let mut pipelines = lock(&self.pipelines);
-        if let Some(pipeline) = pipelines.get(&(kernel.name, precision)) {
+        let key = (std::ptr::from_ref(kernel).addr(), precision);
+        if let Some(pipeline) = pipelines.get(&key) {
             return Ok(pipeline.clone());
         }
         let _creation = lock(&adapter::CREATION);
@@ -307,7 +308,7 @@ impl WgpuLane {
             module: &module,
             entry_point: Some(kernel.name),
             compilation_options: wgpu::PipelineCompilationOptions {
-                constants: &[],
+                constants: kernel.constants,
                 zero_initialize_workgroup_memory: false,
             },
             cache: None,
@@ -320,7 +321,7 @@ impl WgpuLane {
         }
         self.alive("the making of a pipeline")?;
         let made = Arc::new(Pipeline { layout, pipeline });
-        pipelines.insert((kernel.name, precision), made.clone());
+        pipelines.insert(key, made.clone());
         Ok(made)
     }
 
@@ -362,7 +363,7 @@ impl WgpuLane {
                 self.device.spec, self.device.name, kernel.name
             )));
         }
-        let groups = items.div_ceil(kernel.group as usize).max(1) as u64;
+        let groups = items.div_ceil(kernel.group() as usize).max(1) as u64;
         Ok(WgpuLaunch {
             pipeline,
             group,

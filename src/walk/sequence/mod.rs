@@ -479,25 +479,26 @@ pub fn fill(
     let [seed_low, seed_high] = points.key();
     for first in dimensions.clone().step_by(rows as usize) {
         let rows = rows.min(dimensions.end - first);
-        let params = [
-            0,
-            points.sequence.code(),
-            points.scramble.code(),
-            points.tabled,
-            points.base,
-            stream.key,
+        let params = sequence::Params {
+            step: 0,
+            sequence: points.sequence.code(),
+            scramble: points.scramble.code(),
+            tabled: points.tabled,
+            base: points.base,
+            key: stream.key,
             seed_low,
             seed_high,
-            stream.component,
-            stream.replicate,
+            component: stream.component,
+            replicate: stream.replicate,
             first_point,
-            count,
-            first,
-            rows,
-            (first - dimensions.start) * count,
-        ];
+            points: count,
+            first_dimension: first,
+            dimensions: rows,
+            out: (first - dimensions.start) * count,
+        };
         let items = rows as usize * count as usize;
-        let launch = lane.bind(&SEQUENCE, Precision::F32, items, &params, &[table.arg(), out.arg()])?;
+        let args = sequence::Args { table: table.arg(), out: out.arg() };
+        let launch = lane.bind(&SEQUENCE, Precision::F32, items, params, args)?;
         lane.launch(&[&launch], 0)?;
     }
     Ok(out)
@@ -540,17 +541,13 @@ impl PointSet {
     }
 }
 
-#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
-fn sequence<T: Real>(call: &Call<'_>) {
-    let (key, table) = ([call.param(6), call.param(7)], call.read::<u32>(0));
-    let points = Points {
-        base: call.param(4),
-        ..Points::of_call(call.param(1), call.param(2), call.param(3), key, table)
-    };
-    let stream = Stream { key: call.param(5), component: call.param(8), replicate: call.param(9) };
-    let (first_point, count) = (call.param(10), call.param(11) as usize);
-    let (first, dimensions) = (call.param(12), call.param(13));
-    let out = &mut call.write::<u32>(1)[call.param(14) as usize..][..count * dimensions as usize];
+fn sequence<T: Real>(call: &Call<'_>, p: sequence::Params, b: sequence::Bindings<'_, T>) {
+    let seed = [p.seed_low, p.seed_high];
+    let points = Points { base: p.base, ..Points::of_call(p.sequence, p.scramble, p.tabled, seed, b.table) };
+    let stream = Stream { key: p.key, component: p.component, replicate: p.replicate };
+    let (first_point, count) = (p.first_point, p.points as usize);
+    let (first, dimensions) = (p.first_dimension, p.dimensions);
+    let out = &mut b.out[p.out as usize..][..count * dimensions as usize];
     let here = |from: u32, first_point: u32, out: &mut [u32], rows: u32| {
         points.fill_host(stream, first_point, from..from + rows, out);
     };

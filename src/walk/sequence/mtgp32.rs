@@ -187,10 +187,17 @@ impl Mtgp32 {
         }
         let out = lane.alloc("points of a sequence", values as usize)?;
         if !out.is_empty() {
-            let params = [0, self.groups, self.block, end as u32, self.dimensions, count];
-            let args = [self.sets.arg(), self.states.arg(), out.arg()];
+            let params = mtgp32::Params {
+                step: 0,
+                groups: self.groups,
+                first_block: self.block,
+                end_point: end as u32,
+                dimensions: self.dimensions,
+                points: count,
+            };
+            let args = mtgp32::Args { sets: self.sets.arg(), states: self.states.arg(), out: out.arg() };
             let items = self.groups as usize * BLOCK;
-            lane.launch(&[&lane.bind(&MTGP32, Precision::F32, items, &params, &args)?], 0)?;
+            lane.launch(&[&lane.bind(&MTGP32, Precision::F32, items, params, args)?], 0)?;
             self.block += count.div_ceil(BLOCK as u32);
         }
         Ok(out)
@@ -220,26 +227,24 @@ impl Body for Blocks<'_> {
     }
 }
 
-#[expect(clippy::extra_unused_type_parameters, reason = "twins are generic, and this one has no real number")]
-fn mtgp32<T: Real>(call: &Call<'_>) {
-    let groups = call.param(1) as usize;
-    let (first_block, dimensions, points) =
-        (call.param(2) as usize, call.param(4) as usize, call.param(5) as usize);
-    let out = &mut call.write::<u32>(2)[..dimensions * points];
+fn mtgp32<T: Real>(_: &Call<'_>, p: mtgp32::Params, b: mtgp32::Bindings<'_, T>) {
+    let (groups, first_block) = (p.groups as usize, p.first_block as usize);
+    let (dimensions, points) = (p.dimensions as usize, p.points as usize);
+    let out = &mut b.out[..dimensions * points];
     let mut blocks: Vec<Vec<&mut [u32]>> = (0..groups).map(|_| Vec::new()).collect();
     for row in out.chunks_exact_mut(points) {
         for (block, words) in row.chunks_mut(BLOCK).enumerate() {
             blocks[(first_block + block) % groups].push(words);
         }
     }
-    let sets = call.read::<u32>(0).chunks_exact(12).map(|set| Parameters {
+    let sets = b.sets.chunks_exact(12).map(|set| Parameters {
         pos: set[0] as usize,
         sh1: set[1],
         sh2: set[2],
         tbl: std::array::from_fn(|k| set[4 + k]),
         tmp: std::array::from_fn(|k| set[8 + k]),
     });
-    let states = call.write::<u32>(1).chunks_exact_mut(STATE);
+    let states = b.states.chunks_exact_mut(STATE);
     let generators: Vec<Blocks<'_>> = blocks
         .into_iter()
         .zip(sets)

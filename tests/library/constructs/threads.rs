@@ -50,6 +50,19 @@ var<workgroup> count: atomic<u32>;",
             |i, _: &[u32]| [(i / 256 * 256 + 3 + 512_000 + 5_000_000) as u32],
         ),
         thread(
+            "override constants",
+            "
+override SIZE: u32 = 256u;
+override ADD = true;
+var<workgroup> shared_: array<u32, SIZE>;",
+            "
+    shared_[local] = i;
+    workgroupBarrier();
+    out[i] = shared_[SIZE - 1u - local];
+    if ADD { out[i] += SIZE / 2u; }",
+            |i, _: &[u32]| [(i / 256 * 256 + 255 - i % 256 + 128) as u32],
+        ),
+        thread(
             "a tree of sums in workgroup memory",
             "var<workgroup> sums: array<f64, 256>;",
             "

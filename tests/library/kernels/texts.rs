@@ -97,7 +97,7 @@ fn what_lies_in_the_library_is_shared() {
     }
 }
 
-/// What a text of a kernel says of a number that the host computes with, too: WGSL cannot be told.
+/// What a text of a kernel says of a number that the host computes with, too.
 #[test]
 fn numbers_that_host_and_kernel_share_are_equal() {
     use kolmo::sparse::patterns::MOST_VALUES;
