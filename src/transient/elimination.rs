@@ -170,11 +170,11 @@ fn stationary(
     }
     // x = fraction · 2^exponent: probabilities may lie more orders apart than doubles reach.
     let mut x: Vec<(f64, i32)> = vec![(1.0, 0)];
-    for k in 1..m {
+    for (k, &sum) in sums.iter().enumerate().skip(1) {
         let from = |i: usize| rates.values[i * m + k];
         let top = (0..k).filter(|&i| from(i) > 0.0).map(|i| x[i].1).max().unwrap_or(0);
         let terms = (0..k).map(|i| x[i].0 * power_of_two(x[i].1 - top) * from(i));
-        let (fraction, exponent) = split(super::chain::exit_rate(terms) / sums[k]);
+        let (fraction, exponent) = split(super::chain::exit_rate(terms) / sum);
         x.push((fraction, exponent + top));
     }
     let top = x.iter().map(|x| x.1).max().unwrap_or(0);
