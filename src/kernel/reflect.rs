@@ -32,7 +32,8 @@ fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
     }
 }
 
-/// A module with the values of a kernel's `override` constants in their places.
+/// A module with the values of a kernel's `override` constants in their places. Where there are some, naga leaves out
+/// what nothing uses, bindings among it.
 ///
 /// # Errors
 /// What naga says against a constant that the module does not have, or its value.

@@ -1,6 +1,6 @@
 //! Names, types, literals: what is the same wherever it is written.
 
-use naga::proc::{Layouter, TypeResolution};
+use naga::proc::{IndexableLength, Layouter, TypeResolution};
 use naga::{
     AddressSpace, ArraySize, Constant, Function, GlobalVariable, Handle, Literal, Module, Scalar, ScalarKind,
     StorageAccess, StructMember, Type, TypeInner, VectorSize,
@@ -166,13 +166,14 @@ impl<'a> Unit<'a> {
                 _ => return Err(Refusal::new(format!("atomic<{}>", scalar(s)?))),
             },
             TypeInner::Vector { size, scalar: s } => format!("Vec<{}, {}>", scalar(s)?, size as u32),
-            TypeInner::Array { base, size: ArraySize::Constant(n), .. } => {
-                format!("Array<{}, {n}>", self.element_text(base)?)
-            }
-            TypeInner::Array { size: ArraySize::Dynamic, .. } => {
-                return Err(Refusal::new("an array of unknown length that is no binding of its own"));
-            }
-            TypeInner::Array { .. } => return Err(Refusal::new("an array whose length is an override")),
+            // The value of an `override` constant is found behind its name.
+            TypeInner::Array { base, size, .. } => match size.resolve(self.module.to_ctx()) {
+                Ok(IndexableLength::Known(n)) => format!("Array<{}, {n}>", self.element_text(base)?),
+                Ok(IndexableLength::Dynamic) => {
+                    return Err(Refusal::new("an array of unknown length that is no binding of its own"));
+                }
+                Err(e) => return Err(Refusal::new(format!("an array's length ({e})"))),
+            },
             TypeInner::Matrix { .. } => return Err(Refusal::new("matrices")),
             TypeInner::CooperativeMatrix { .. } => return Err(Refusal::new("cooperative matrices")),
             TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. } => {

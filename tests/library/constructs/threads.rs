@@ -58,9 +58,9 @@ var<workgroup> shared_: array<u32, SIZE>;",
             "
     shared_[local] = i;
     workgroupBarrier();
-    out[i] = shared_[SIZE - 1u - local];
+    out[i] = shared_[SIZE - 1u - local] + a[i];
     if ADD { out[i] += SIZE / 2u; }",
-            |i, _: &[u32]| [(i / 256 * 256 + 255 - i % 256 + 128) as u32],
+            |i, a: &[u32]| [((i / 256 * 256 + 255 - i % 256 + 128) as u32).wrapping_add(a[i])],
         ),
         thread(
             "a tree of sums in workgroup memory",
