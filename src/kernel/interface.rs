@@ -102,7 +102,7 @@ impl Binding {
     }
 }
 
-/// The arguments of a kernel's launches: a struct with a member for each binding, made by [`kernel!`](super::kernel).
+/// The arguments of a kernel's launches: a struct with a member for each binding, made by `kernel!`.
 pub trait Arguments<'a> {
     /// The kernel's parameters: a struct of `u32` with the names of the text, in its order.
     type Params: Pod;

@@ -92,7 +92,7 @@ impl<T: Real> Survey<T> {
 /// exit rates and two iterates.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where there is not.
+/// [`Error::OutOfMemory`] where there is not.
 pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions, ranks: Ranks) -> Result<()> {
     let n = (transitions.states() / ranks.size()) as u64;
     let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
