@@ -2,8 +2,10 @@
 //!
 //! Rates are multiplied by a power of two c that brings α into [1, 2), and times divided by it, which is exact; so
 //! neither sums of rates nor products of rates and probabilities leave the range of the numbers, in whatever unit
-//! rates are given. In what follows they are those in that unit. A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit
-//! roundoff, the standard model of rounding gives for each row i
+//! rates are given. In what follows they are those in that unit.
+//!
+//! A step computes s = Σ r x (k terms, fused, columns ascending), s' = s − E x, y = x + s'/α. With u the unit roundoff,
+//! the standard model of rounding gives for each row i
 //!
 //! |ŷ − y| ≤ u (k + 1) Σ_j r_ji |x_j| / α + u (Σ_j r_ji |x_j| + E_i |x_i|) / α + u |y|
 //!

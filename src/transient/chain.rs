@@ -179,11 +179,11 @@ impl Initial {
         self.probabilities_of(0..n, n)
     }
 
-    /// Bound on the l1 error of the probabilities as numbers: a third is none.
+    /// Bound on the l1 error of the probabilities as numbers: a third is none, nor is it one when states are renumbered.
     pub(crate) fn rounding(&self) -> f64 {
         match self {
-            Self::Uniform(among) if !among.len().is_power_of_two() => 0.5 * f64::EPSILON,
-            _ => 0.0,
+            Self::State(_) => 0.0,
+            Self::Uniform(_) | Self::Distribution(_) => 0.5 * f64::EPSILON,
         }
     }
 

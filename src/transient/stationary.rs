@@ -110,7 +110,8 @@ pub(super) fn run<T: Real>(
     if first || (worth.is_some() && found.1.total() > built.options.epsilon) {
         if let Some((limit, bound)) = eliminate(built, observer)? {
             (found.0, found.1, eliminated) = (limit, bound, n);
-        } else if first {
+        } else {
+            // Rates span too many orders: however long it takes.
             found = iterate(built, MOST_STEPS, observer, keeper)?;
         }
     }
