@@ -1,4 +1,4 @@
-//! Texts of numbers that no double is near.
+//! Doubles: texts of numbers that none is near, and powers of two, which keep numbers in range without rounding them.
 
 /// Whether the text of a number that was read as 0 names another: one below the smallest double.
 pub(crate) fn is_not_zero(text: &[u8]) -> bool {
@@ -22,4 +22,59 @@ pub(crate) fn out_of_range(text: &[u8]) -> Option<&'static str> {
 /// Why a text is not a finite number that can be used.
 pub(crate) fn fault(text: &[u8]) -> &'static str {
     out_of_range(text).unwrap_or("is not a finite number")
+}
+
+/// 2^k, a normal number.
+pub(crate) fn power(k: i32) -> f64 {
+    f64::from_bits(((1023 + k) as u64) << 52)
+}
+
+/// The k of 2^k ≤ |v| < 2^(k+1); of 0 that of the least double.
+pub(crate) fn exponent(v: f64) -> i32 {
+    let biased = |v: f64| (v.to_bits() >> 52 & 0x7ff) as i32;
+    match biased(v) {
+        0 if v == 0.0 => -1074,
+        0 => biased(v * power(64)) - 64 - 1023,
+        normal => normal - 1023,
+    }
+}
+
+/// v·2^k, rounded once where it leaves the range of normal doubles.
+pub(crate) fn times_power_of_two(v: f64, k: i32) -> f64 {
+    if k.abs() <= 1022 {
+        return v * power(k);
+    }
+    // Of the three factors only the last one to have an effect rounds: they differ by more than doubles have digits.
+    let k = k.clamp(-3000, 3000);
+    let third = k / 3;
+    v * power(third) * power(third) * power(k - 2 * third)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two_are_exact_as_long_as_the_range_allows() {
+        for (v, k) in [(1.0, 0), (1.5, 0), (2.0, 1), (0.75, -1), (-3.0, 1), (f64::MAX, 1023), (5e-324, -1074)]
+        {
+            assert_eq!(exponent(v), k, "{v:e}");
+        }
+        assert_eq!(exponent(f64::MIN_POSITIVE * 0.75), -1023);
+        let (least, odd) = (5e-324, 1.0 + f64::EPSILON);
+        assert_eq!(times_power_of_two(least, 2097), power(1023));
+        assert_eq!(times_power_of_two(power(1023), -2097), least);
+        assert_eq!(times_power_of_two(odd, -1022), odd * f64::MIN_POSITIVE);
+        assert_eq!(times_power_of_two(times_power_of_two(odd, 1000), -2000), times_power_of_two(odd, -1000));
+        assert_eq!((times_power_of_two(1.0, 5000), times_power_of_two(1.0, -5000)), (f64::INFINITY, 0.0));
+        // 2^−1074 · 1.5 lies between two doubles and goes to the even one; 1.25 rounded twice would, too.
+        assert_eq!(
+            (
+                times_power_of_two(1.5, -1074),
+                times_power_of_two(1.25, -1074),
+                times_power_of_two(1.75, -1073)
+            ),
+            (1e-323, 5e-324, 2e-323)
+        );
+    }
 }

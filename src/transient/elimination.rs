@@ -21,6 +21,7 @@ use rayon::prelude::*;
 
 use super::chain::Transitions;
 use super::classes::Classes;
+use crate::number::{exponent, times_power_of_two};
 
 /// Most states that are eliminated: their rates take 128 MiB.
 pub(super) const MOST_STATES: usize = 4096;
@@ -172,25 +173,17 @@ fn stationary(
     let mut x: Vec<(f64, i32)> = vec![(1.0, 0)];
     for (k, &sum) in sums.iter().enumerate().skip(1) {
         let from = |i: usize| rates.values[i * m + k];
-        let top = (0..k).filter(|&i| from(i) > 0.0).map(|i| x[i].1).max().unwrap_or(0);
-        let terms = (0..k).map(|i| x[i].0 * power_of_two(x[i].1 - top) * from(i));
-        let (fraction, exponent) = split(super::chain::exit_rate(terms) / sum);
-        x.push((fraction, exponent + top));
+        // A state that does not lead here may be any number of orders more probable.
+        let before = || (0..k).filter(|&i| from(i) > 0.0);
+        let top = before().map(|i| x[i].1).max().unwrap_or(0);
+        let terms = before().map(|i| times_power_of_two(x[i].0, x[i].1 - top) * from(i));
+        let value = super::chain::exit_rate(terms) / sum;
+        let size = exponent(value);
+        x.push((times_power_of_two(value, -size), size + top));
     }
     let top = x.iter().map(|x| x.1).max().unwrap_or(0);
     let x: Vec<f64> =
-        x.into_iter().map(|(fraction, exponent)| fraction * power_of_two(exponent - top)).collect();
+        x.into_iter().map(|(fraction, size)| times_power_of_two(fraction, size - top)).collect();
     let sum = super::chain::exit_rate(x.iter().copied());
     Ok(Some(x.into_iter().map(|x| x / sum).collect()))
-}
-
-/// 2^exponent for an exponent of at most 0; 0 below the range of normal numbers.
-fn power_of_two(exponent: i32) -> f64 {
-    if exponent < -1022 { 0.0 } else { f64::from_bits(((1023 + exponent) as u64) << 52) }
-}
-
-/// A normal number as a fraction in [1, 2) and an exponent.
-fn split(x: f64) -> (f64, i32) {
-    let bits = x.to_bits();
-    (f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52)), (bits >> 52) as i32 - 1023)
 }

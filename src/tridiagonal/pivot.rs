@@ -5,11 +5,12 @@
 
 use rayon::prelude::*;
 
-use super::range::{self, exponent, scaled};
+use super::range;
 use super::residual::Residual;
 use super::rows::{Span, View};
 use super::system::System;
 use crate::kernel::Precision;
+use crate::number::{exponent, times_power_of_two};
 
 /// One system, factored as it is eliminated.
 struct Factors<'a> {
@@ -297,7 +298,7 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
         let shifts: Vec<i32> = b.iter().map(|b| range::shift(range::largest(b), roomy)).collect();
         let all = |b: &mut [Vec<f64>], sign: i32| {
             for (b, &k) in b.iter_mut().zip(&shifts).filter(|(_, k)| **k != 0) {
-                b.iter_mut().for_each(|b| *b = scaled(*b, sign * k));
+                b.iter_mut().for_each(|b| *b = times_power_of_two(*b, sign * k));
             }
         };
         all(b, 1);
@@ -363,7 +364,7 @@ fn balanced(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     let column = |i| -size(of_column(i), used(i), neighbours(i).map(|i| rows[i]));
     let columns: Vec<i32> = (0..n).map(column).collect();
     let product = |k: usize, i: usize| match used(i)[k] {
-        true => scaled(of_row(i)[k], rows[i] + columns[neighbours(i)[k]]),
+        true => times_power_of_two(of_row(i)[k], rows[i] + columns[neighbours(i)[k]]),
         false => 0.0,
     };
     let [dl, d, du] = [0, 1, 2].map(|k| (0..n).map(|i| product(k, i)).collect::<Vec<f64>>());
@@ -373,13 +374,14 @@ fn balanced(system: &View<'_>) -> Result<Vec<Answer>, usize> {
         // The largest number becomes one that elimination has room for.
         let sizes = own.iter().zip(&rows).filter(|(b, _)| **b != 0.0).map(|(b, k)| exponent(*b) + k);
         let shift = -sizes.max().unwrap_or(0);
-        b.push(own.iter().zip(&rows).map(|(b, k)| scaled(*b, k + shift)).collect());
+        b.push(own.iter().zip(&rows).map(|(b, k)| times_power_of_two(*b, k + shift)).collect());
         shifts.push(shift);
     }
     let b = b.iter().map(|b| &b[..]).collect();
     let answers = corrected(&View { span: system.span, dl: &dl, d: &d, du: &du, b })?;
     let given = answers.into_iter().zip(shifts).zip(&system.b).map(|((answer, shift), b)| {
-        let x: Vec<f64> = answer.x.iter().zip(&columns).map(|(x, k)| scaled(*x, k - shift)).collect();
+        let x: Vec<f64> =
+            answer.x.iter().zip(&columns).map(|(x, k)| times_power_of_two(*x, k - shift)).collect();
         Answer { residual: system.residual(b, &x, &mut []), x, ..answer }
     });
     Ok(given.collect())

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::range::{exponent, scaled};
 use super::rows::{Span, View};
 use super::system::System;
 use crate::lane::cpu::simd::{Body, dispatch};
+use crate::number::{exponent, times_power_of_two};
 
 /// How well x solves a system.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
@@ -126,8 +126,8 @@ impl Norms {
                 (true, false) => a + x,
                 _ => b,
             };
-            let product = scaled(self.a, -a) * scaled(self.x, a - largest);
-            scaled(self.r, -largest) / (product + scaled(self.b, -largest))
+            let product = times_power_of_two(self.a, -a) * times_power_of_two(self.x, a - largest);
+            times_power_of_two(self.r, -largest) / (product + times_power_of_two(self.b, -largest))
         };
         let bad = |v: f64| if v.is_nan() { f64::INFINITY } else { v };
         Residual { normwise: bad(normwise), componentwise: bad(self.component) }
@@ -164,13 +164,13 @@ fn row_in_range(coefficients: [f64; 3], b: f64, x: [f64; 3]) -> (f64, Norms) {
     };
     let (mut sum, mut scale) = (0.0f64, 0.0);
     for (c, x) in factors().collect::<Vec<_>>().into_iter().rev() {
-        let (c, x) = (scaled(c, exponent(x) - largest), scaled(x, -exponent(x)));
+        let (c, x) = (times_power_of_two(c, exponent(x) - largest), times_power_of_two(x, -exponent(x)));
         sum = (-c).mul_add(x, sum);
         scale += (c * x).abs();
     }
     let coarse = coefficients.iter().zip(x).filter(|(_, x)| x.abs() < f64::MIN_POSITIVE);
-    let coarse: f64 = coarse.map(|(c, _)| scaled(c.abs(), -1074 - largest)).sum();
-    let r = scaled(sum, largest);
+    let coarse: f64 = coarse.map(|(c, _)| times_power_of_two(c.abs(), -1074 - largest)).sum();
+    let r = times_power_of_two(sum, largest);
     let norms = Norms { r: r.abs(), a: norms.a.min(f64::MAX), ..norms };
     (r, Norms { component: (sum.abs() - coarse).max(0.0) / scale, ..norms })
 }

@@ -7,13 +7,14 @@ use serde::Serialize;
 use super::kernels::{NOT_DOMINANT, both};
 use super::pivot::{self, Improved};
 use super::plan::{Plan, PlanOptions, Send, Stages, convert};
-use super::range::{self, exponent, scaled};
+use super::range;
 use super::residual::Residual;
 use super::rows::{Rows, Span, View};
 use super::system::System;
 use super::unit::Number;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::number::{exponent, times_power_of_two};
 use crate::{Error, Result};
 
 /// Which rows may be exchanged.
@@ -467,7 +468,7 @@ fn refine<T: Number>(
         plan.solve(Send::RightHandSide)?;
         *seconds += at.elapsed().as_secs_f64();
         better.clear();
-        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + scaled(e.wide(), -scale)));
+        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + times_power_of_two(e.wide(), -scale)));
         let next = view.residual(b, &better, r);
         // Less than half a step's work is a sign that rounding has the last word.
         if corrections == Refine::Auto && next.excess() >= 0.5 * residual.excess() {

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::sequence::{Scramble, Sequence};
-use super::splitting::{Splitting, times_power_of_two};
+use super::splitting::Splitting;
+use crate::number::times_power_of_two;
 use crate::transient::Status;
 use crate::{Error, Result};
 

@@ -15,11 +15,12 @@ use super::published::{self, Length};
 use super::reach::Reached;
 use super::sequence::Scramble;
 use super::solution::{Bound, Component, Jacobi, Seconds, Solution, largest, met};
-use super::splitting::{Split, times_power_of_two, up};
+use super::splitting::{Split, up};
 use super::table::{RowOrder, Table};
 use super::unprepared::unprepared;
 use crate::kernel::Precision;
 use crate::lane::{HostArray, Lane};
+use crate::number::times_power_of_two;
 use crate::{Error, Result};
 
 /// Estimates components of x with intervals; `watch` gets the steps of a round done and to do, 0 where not known.

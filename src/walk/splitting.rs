@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::lane::HostArray;
 use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};
+use crate::number::{exponent, power};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -75,24 +76,11 @@ impl fmt::Display for Splitting {
     }
 }
 
-/// e of 2^e ≤ |x| < 2^(e+1); of an infinite or undefined number 1024.
-pub(super) fn exponent(x: f64) -> i32 {
-    let of = |x: f64| (x.to_bits() >> 52 & 0x7ff) as i32 - 1023;
-    // Numbers below 2^−1022 have no exponent of their own.
-    if x.abs() < f64::MIN_POSITIVE { of(times_power_of_two(x, 60)) - 60 } else { of(x) }
-}
-
-/// x · 2^e, rounded only where it is no normal number, for |e| ≤ 3000: 2^e itself need not be a number.
-pub(super) fn times_power_of_two(x: f64, e: i32) -> f64 {
-    powers_of_two(e).into_iter().fold(x, |x, power| x * power)
-}
-
 /// Three powers of 2 whose product is 2^e.
 pub(super) fn powers_of_two(e: i32) -> [f64; 3] {
-    let of = |e: i32| f64::from_bits(((e + 1023) as u64) << 52);
     let first = e.clamp(-1000, 1000);
     let second = (e - first).clamp(-1000, 1000);
-    [of(first), of(second), of(e - first - second)]
+    [power(first), power(second), power(e - first - second)]
 }
 
 /// What becomes of the diagonal of A.

@@ -12,9 +12,10 @@ use super::options::{MOST_LENGTH, Options, Problem, points, replicates};
 use super::published::{self, Length};
 use super::sequence::Points;
 use super::solution::{Bound, Component, Seconds, Solution, largest, met};
-use super::splitting::{Splitting, powers_of_two, times_power_of_two};
+use super::splitting::{Splitting, powers_of_two};
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::number::times_power_of_two;
 use crate::{Error, Result};
 
 /// [`solve`](super::solve()) without any preparation.
