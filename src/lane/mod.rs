@@ -340,6 +340,11 @@ impl Lane {
         }
     }
 
+    /// Number of this lane, which no other of this process ever has.
+    pub(crate) fn number(&self) -> u32 {
+        self.budget.lane
+    }
+
     /// Asserts that something was made by this lane: another would use its memory without this one's queue.
     #[track_caller]
     fn assert_own(&self, what: &str, lane: u32) {

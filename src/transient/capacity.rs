@@ -145,7 +145,7 @@ fn many_in<T: Real>(
         )));
     }
     expect_somebody(lanes, ranks)?;
-    let swap = hops::measure(lanes, ranks)?;
+    let swap = hops::swap(lanes, ranks)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];

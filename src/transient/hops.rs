@@ -2,6 +2,7 @@
 //! chain does not hide, and rows that neighbours compute as well make it rarer.
 
 use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::chain::Transitions;
@@ -50,8 +51,25 @@ const ROUNDS: usize = 12;
 /// columns and what they point to, one after the other. About 20 µs for 10⁵ rows on an H200, by its own clock.
 const SMALL_LAUNCH: f64 = 20e-6;
 
+/// What a swap between these lanes costs: measured once, for later solves on the same lanes as well. Ranks measure
+/// each time, since all have to do the same.
+pub(super) fn swap(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
+    static MEASURED: Mutex<Vec<(Vec<u32>, Swap)>> = Mutex::new(Vec::new());
+    if ranks.several() {
+        return measure(lanes, ranks);
+    }
+    let numbers: Vec<u32> = lanes.iter().map(Lane::number).collect();
+    let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, swap)) = known().iter().find(|(measured, _)| *measured == numbers) {
+        return Ok(*swap);
+    }
+    let swap = measure(lanes, ranks)?;
+    known().push((numbers, swap));
+    Ok(swap)
+}
+
 /// Measures a swap: every lane gives its values to the next, as in the long loop, and so does every rank.
-pub(super) fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
+fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
     let large = ranks.least((free / 80).clamp(1 << 9, 1 << 19)) as usize;

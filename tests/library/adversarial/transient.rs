@@ -6,6 +6,7 @@ use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::chain::{Reward, TransitionList};
 use kolmo::transient::csr::Csr;
+use kolmo::transient::split::How;
 use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Result};
 
@@ -359,12 +360,12 @@ fn lanes_of_case(precision: Precision) -> Opened {
     thread_local! {
         static LANES: std::cell::RefCell<Vec<(Precision, Opened)>> = Default::default();
     }
-    let known = LANES
-        .with_borrow(|known| known.iter().find(|(p, _)| *p == precision).map(|(_, lanes)| lanes.clone()));
-    known.unwrap_or_else(|| {
-        // Meanwhile this thread may work on another case.
+    LANES.with_borrow_mut(|known| {
+        if let Some((_, lanes)) = known.iter().find(|(p, _)| *p == precision) {
+            return lanes.clone();
+        }
         let opened = Opened::new([1, 2].map(|count| lanes(&vec![DeviceSpec::Cpu; count], precision)));
-        LANES.with_borrow_mut(|known| known.push((precision, opened.clone())));
+        known.push((precision, opened.clone()));
         opened
     })
 }
@@ -435,7 +436,8 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let format =
         [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
     let other = Options { format, ..options };
-    for (lanes, options) in [(two, &options), (one, &other)] {
+    let split = How { hops: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
+    for (lanes, options) in [(two, &Options { split, ..options }), (one, &other)] {
         match run(lanes, precision, &chain, &initial, &times, options) {
             Ok((again, _)) if again == results => {}
             Ok(_) => {
@@ -452,9 +454,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
 #[test]
 fn probabilities_of_adversarial_chains_lie_within_their_bounds() {
     let seen = Seen::default();
-    // A thread that waits for its lane's takes up another case in the meantime, on the same stack.
-    let pool = rayon::ThreadPoolBuilder::new().stack_size(1 << 30).build().expect("threads");
-    pool.install(|| run_all(&KINDS, 12, |kind, seed| case(kind, seed, &seen)));
+    run_all(&KINDS, 12, |kind, seed| case(kind, seed, &seen));
     let seen = seen.into_inner().expect("no case panicked");
     let loose = seen.iter().filter(|(bound, error)| bound / error > 1e4).count();
     assert!(100 * loose <= seen.len(), "{loose} of {} bounds are more than 10^4 times the error", seen.len());
