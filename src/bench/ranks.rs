@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{Record, Spread};
 use crate::lane::Window;
-use crate::ranks::{Crossing, Ranks, Wait, post};
+use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::transient::parts::NO_WINDOWS;
 use crate::{Error, Result};
 
@@ -19,8 +19,8 @@ const ENOUGH: u64 = 1 << 20;
 
 /// A rank next to this one: what goes there and what comes from there.
 struct Neighbour {
-    to: Crossing,
-    from: Crossing,
+    to: Envelope,
+    from: Envelope,
     out: Vec<u32>,
     back: Vec<u32>,
     windows: Option<[Window; 2]>,
@@ -38,8 +38,8 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
     let ways = [(ranks.rank().checked_sub(1), 1), (Some(ranks.rank() + 1), 0)];
     let there = |(rank, way): (Option<usize>, usize)| Some((rank.filter(|&rank| rank < ranks.size())?, way));
     let make = |(rank, way)| Neighbour {
-        to: Crossing { rank, number: way },
-        from: Crossing { rank, number: 1 - way },
+        to: Envelope { rank, number: way },
+        from: Envelope { rank, number: 1 - way },
         out: (0..words).map(|i| word(ranks.rank(), i)).collect(),
         back: vec![0; words],
         windows: None,
@@ -62,7 +62,7 @@ fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
         }
     }
     let mut complete = mine.len() == neighbours.len();
-    let offers = ranks.texts(&offers);
+    let offers = ranks.all_gather_text(&offers);
     let to_me = format!("{} ", ranks.rank());
     for (neighbour, out) in neighbours.iter_mut().zip(mine) {
         let path = offers[neighbour.from.rank].lines().find_map(|line| line.strip_prefix(&to_me[..]));
@@ -71,7 +71,7 @@ fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
             None => complete = false,
         }
     }
-    let complete = ranks.least(u64::from(complete)) == 1;
+    let complete = ranks.all_reduce_min(u64::from(complete)) == 1;
     paths.iter().for_each(|path| Window::forget(path));
     complete
 }
@@ -116,7 +116,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
 /// If memory does not suffice, or something else arrives than was sent.
 pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Record>> {
     let room = crate::lane::cpu::expect_memory(8 * bytes, || "an exchange between ranks".to_owned());
-    ranks.agree(room)?;
+    ranks.all_ok(room)?;
     let words = (bytes / 4).max(1) as usize;
     let bytes = 4 * words as u64;
     let mut neighbours = neighbours(ranks, words);
@@ -134,15 +134,15 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
         let mut rounds = Vec::new();
         for _ in 0..=repeat {
             // All begin together.
-            ranks.sum(0);
+            ranks.all_reduce_sum(0);
             let at = Instant::now();
             for _ in 0..times {
                 exchange(ranks, &mut neighbours, through_windows, number)?;
                 number += 1;
             }
-            rounds.push(ranks.most(at.elapsed().as_secs_f64() / times as f64));
+            rounds.push(ranks.all_reduce_max(at.elapsed().as_secs_f64() / times as f64));
         }
-        ranks.agree(arrived(&neighbours, case))?;
+        ranks.all_ok(arrived(&neighbours, case))?;
         // The first one pages in.
         let seconds = Spread::of(rounds[1..].to_vec());
         records.push(Record {

@@ -14,13 +14,13 @@ use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::MatrixFormat;
-use crate::transient::bound::{Survey, expect_room, survey};
+use crate::transient::bound::{MatrixStatistics, expect_room, statistics};
 use crate::transient::chain::Transitions;
-use crate::transient::checkpoint::Keeper;
+use crate::transient::checkpoint::Checkpointer;
 use crate::transient::order::Order;
+use crate::transient::partitioning::{Exchange, Partitioning};
 use crate::transient::parts::Parts;
 use crate::transient::solve::{Built, sweep};
-use crate::transient::split::{Exchange, How};
 use crate::transient::{Initial, Observer, Options, Problem, subdivided};
 
 /// K of `wlan:K,6` for each row of the table.
@@ -169,7 +169,7 @@ pub struct Row<'a> {
     pub k: usize,
     /// Its transitions.
     pub transitions: &'a dyn Transitions,
-    survey: Survey<f64>,
+    statistics: MatrixStatistics<f64>,
 }
 
 /// αt of the short runs that a product's time is read off: what the second takes longer.
@@ -182,8 +182,8 @@ impl<'a> Row<'a> {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that.
     pub fn new(lanes: &[Lane], case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
         expect_room::<f64>(lanes, transitions, Ranks::ALONE)?;
-        let survey = lanes[0].host(|| survey::<f64>(transitions))?;
-        Ok(Self { case, k, transitions, survey })
+        let statistics = lanes[0].host(|| statistics::<f64>(transitions))?;
+        Ok(Self { case, k, transitions, statistics })
     }
 
     /// Measures a column on these lanes at every time.
@@ -198,7 +198,7 @@ impl<'a> Row<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Vec<Cell>> {
         let (n, initial) = (self.transitions.states(), Initial::State(0));
-        let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.survey.mean_holding()).collect();
+        let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.statistics.mean_holding()).collect();
         times.extend(wanted.times);
         let problem = Problem {
             transitions: self.transitions,
@@ -213,21 +213,29 @@ impl<'a> Row<'a> {
             // The algorithm of 2012 has its own format, the sweep the one that moves the fewest bytes.
             format: if column.subdivided() { MatrixFormat::Hyb } else { MatrixFormat::Auto },
             order: Order::Natural,
-            split: How { exchange, ..How::default() },
+            split: Partitioning { exchange, ..Partitioning::default() },
             ..Options::default()
         };
         let parts = Parts::build(
             lanes,
             self.transitions,
-            &self.survey,
+            &self.statistics,
             options.width,
             options.format,
             options.split,
         )?;
-        let survey = Survey { lengths: Vec::new(), exit: Vec::new(), ..self.survey.clone() };
+        let statistics =
+            MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
-        let mut built =
-            Built { lanes, problem: &problem, options: &options, survey, parts, initial, initial_error: 0.0 };
+        let mut built = Built {
+            lanes,
+            problem: &problem,
+            options: &options,
+            statistics,
+            parts,
+            initial,
+            initial_error: 0.0,
+        };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
         let mut run = |built: &Built<'_, f64>, time: usize| {
@@ -235,10 +243,10 @@ impl<'a> Row<'a> {
             let (at, before) = (Instant::now(), copies(lanes));
             let products = match column.subdivided() {
                 true => {
-                    let nowhere = &mut Keeper::none();
+                    let nowhere = &mut Checkpointer::none();
                     subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
                 }
-                false => sweep(built, &[time], &mut results, observer, &mut Keeper::none())?,
+                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?,
             };
             let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
             Ok::<_, crate::Error>((seconds.max(0.0), products))
@@ -262,9 +270,12 @@ impl<'a> Row<'a> {
         };
         for (time, &t) in times.iter().enumerate().skip(SHORT.len()) {
             let planned = match column.subdivided() {
-                true => {
-                    subdivided::terms(&built.survey, wanted.epsilon, wanted.theta, built.survey.lambda(t)?)?
-                }
+                true => subdivided::terms(
+                    &built.statistics,
+                    wanted.epsilon,
+                    wanted.theta,
+                    built.statistics.lambda(t)?,
+                )?,
                 false => 0,
             };
             let scaled = before + product * planned as f64;
@@ -277,13 +288,13 @@ impl<'a> Row<'a> {
                 bench: "seed-table",
                 case: self.case.clone(),
                 t,
-                alpha_t: built.survey.lambda(t)?,
+                alpha_t: built.statistics.lambda(t)?,
                 column,
                 device: devices.join(" + "),
                 backend: lanes[0].device().backend,
                 precision: Precision::F64.to_string(),
                 n,
-                nnz: self.survey.nnz,
+                nnz: self.statistics.nnz,
                 lanes: lanes.len(),
                 seconds,
                 products,

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::transient::Options;
-use crate::transient::bound::{Survey, expect_room, scale_rates, survey};
+use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 use crate::transient::chain::Transitions;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
@@ -42,15 +42,16 @@ fn measure<T: Real>(
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
     expect_room::<T>(lanes, transitions, options.split.ranks)?;
-    let survey = lanes[0].host(|| survey::<T>(transitions))?;
-    let mut parts = Parts::build(lanes, transitions, &survey, options.width, options.format, options.split)?;
+    let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+    let mut parts =
+        Parts::build(lanes, transitions, &statistics, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
     let sum: f64 = (0..n).into_par_iter().map(weight).sum();
     let x: Vec<f64> = (0..n).into_par_iter().map(|i| weight(i) / sum).collect();
     const STEPS: usize = 10_000;
-    let mut iteration = Iteration::new(lanes, &parts, survey.inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0))?;
     let mut target = iteration.target(STEPS, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1e-4; STEPS], 1.0)?;
 
@@ -70,11 +71,11 @@ fn measure<T: Real>(
         let seconds = Spread::of((0..repeat).map(|_| run(steps)).collect::<Result<_>>()?);
         iteration.start(&x)?;
         iteration.advance(1, targets, &mut Silent)?;
-        let relative_error = error(transitions, &survey, &x, &iteration.newest()?);
+        let relative_error = error(transitions, &statistics, &x, &iteration.newest()?);
 
         let real = T::PRECISION.bytes();
         let vectors = real * n as u64 * if accumulate { 4 } else { 2 };
-        let bytes = (real + 4) * survey.nnz + vectors;
+        let bytes = (real + 4) * statistics.nnz + vectors;
         // The accumulator is read and written every second step.
         let moved = real * n as u64 * if accumulate { 3 } else { 2 };
         let halo: u64 = 2 * parts.matrix.halo * parts.matrix.parts as u64 * real;
@@ -86,7 +87,7 @@ fn measure<T: Real>(
             backend: lanes[0].device().backend,
             precision: T::PRECISION.to_string(),
             n,
-            nnz: survey.nnz,
+            nnz: statistics.nnz,
             format: parts.matrix.format.clone(),
             lanes: lanes.len(),
             accumulate: Some(accumulate),
@@ -106,14 +107,19 @@ fn measure<T: Real>(
     if lanes.len() > 1 {
         drop((target, iteration));
         let steps = ((0.1 / records[0].seconds.median) as u64).clamp(4, STEPS as u64);
-        records[0].together = Some(together(lanes, &mut parts, &survey, &x, steps, repeat)?);
+        records[0].together = Some(together(lanes, &mut parts, &statistics, &x, steps, repeat)?);
     }
     Ok(records)
 }
 
 /// Largest error of a step from `x` to `y`, relative to its largest element, against a plain sum in f64.
-fn error<T: Real>(transitions: &dyn Transitions, survey: &Survey<T>, x: &[f64], y: &[f64]) -> f64 {
-    let inverse = survey.inverse_alpha.wide();
+fn error<T: Real>(
+    transitions: &dyn Transitions,
+    statistics: &MatrixStatistics<T>,
+    x: &[f64],
+    y: &[f64],
+) -> f64 {
+    let inverse = statistics.inverse_alpha.wide();
     let (worst, largest) = y
         .par_iter()
         .enumerate()
@@ -121,9 +127,9 @@ fn error<T: Real>(transitions: &dyn Transitions, survey: &Survey<T>, x: &[f64], 
         .map_init(Vec::new, |row, (i, y)| {
             row.clear();
             transitions.incoming(i, row);
-            scale_rates(row, survey.scale);
+            scale_rates(row, statistics.scale);
             let s: f64 = row.iter().map(|&(j, r)| r * x[j as usize]).sum();
-            let exact = x[i] + (s - survey.exit[i].wide() * x[i]) * inverse;
+            let exact = x[i] + (s - statistics.exit[i].wide() * x[i]) * inverse;
             ((exact - y).abs(), exact.abs())
         })
         .reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)));

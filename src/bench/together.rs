@@ -8,7 +8,7 @@ use super::{Silent, Spread};
 use crate::Result;
 use crate::kernel::Real;
 use crate::lane::Lane;
-use crate::transient::bound::Survey;
+use crate::transient::bound::MatrixStatistics;
 use crate::transient::iteration::Iteration;
 use crate::transient::parts::Parts;
 use crate::transient::timeline::{Moment, PHASES, Timeline};
@@ -17,7 +17,7 @@ use crate::transient::timeline::{Moment, PHASES, Timeline};
 #[derive(Debug, Clone, Serialize)]
 pub struct Together {
     /// Steps between two exchanges.
-    pub hops: usize,
+    pub halo_depth: usize,
     /// Seconds of a step of the same work on the same lanes, were nothing exchanged.
     pub alone: f64,
     /// Share of a step that the exchange costs: what the step takes longer than that.
@@ -44,12 +44,12 @@ pub struct PhaseTime {
 pub(super) fn step_seconds<T: Real>(
     lanes: &[Lane],
     parts: &Parts<T>,
-    survey: &Survey<T>,
+    statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,
     repeat: usize,
 ) -> Result<Spread> {
-    let mut iteration = Iteration::new(lanes, parts, survey.inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(lanes, parts, statistics.inverse_alpha, &[], (0, 0))?;
     let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
     iteration.weigh(&mut target, 0, &vec![1e-4; steps as usize], 1.0)?;
     let mut seconds = Vec::new();
@@ -66,26 +66,26 @@ pub(super) fn step_seconds<T: Real>(
 pub(super) fn together<T: Real>(
     lanes: &[Lane],
     parts: &mut Parts<T>,
-    survey: &Survey<T>,
+    statistics: &MatrixStatistics<T>,
     x: &[f64],
     steps: u64,
     repeat: usize,
 ) -> Result<Together> {
     parts.timeline = Some(Timeline::default());
     lanes.iter().for_each(Lane::trace);
-    let with = step_seconds(lanes, parts, survey, x, steps, repeat)?.median;
+    let with = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     let moments = parts.timeline.take().map_or_else(Vec::new, |timeline| timeline.take());
     let mut phases = phases(lanes.len(), &moments);
     // Batches of the first run: each ends with one that has no interior.
-    let first = 2 * (steps as usize).div_ceil(parts.matrix.hops);
+    let first = 2 * (steps as usize).div_ceil(parts.matrix.halo_depth);
     for (number, lane) in lanes.iter().enumerate() {
         phases.extend(device_phases(number, &lane.traced()?, first));
     }
     let links = std::mem::take(&mut parts.links);
-    let alone = step_seconds(lanes, parts, survey, x, steps, repeat)?.median;
+    let alone = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     parts.links = links;
     Ok(Together {
-        hops: parts.matrix.hops,
+        halo_depth: parts.matrix.halo_depth,
         alone,
         communication_share: (1.0 - alone / with).max(0.0),
         phases,

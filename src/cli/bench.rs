@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::progress::Waiting;
 use super::seed_table::SeedTable;
-use super::transient::Hops;
+use super::transient::HaloDepth;
 use super::{Common, Outcome, transient};
 use crate::bench::{self, Record};
 use crate::io::output::OutputFile;
@@ -16,7 +16,7 @@ use crate::lane::{DeviceSpec, OpenOptions, open};
 use crate::ranks::Ranks;
 use crate::report::seconds;
 use crate::sparse::{MatrixFormat, WidthRule};
-use crate::transient::split::How;
+use crate::transient::partitioning::Partitioning;
 use crate::transient::{Method, Observer, Options, Problem, solve};
 use crate::{Error, Result};
 
@@ -44,8 +44,8 @@ pub(super) struct Spmv {
     #[command(flatten)]
     job: Job,
     /// Steps between two exchanges of devices that share a chain through the host
-    #[arg(long, value_name = "N", default_value = "auto")]
-    hops: Hops,
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
+    halo_depth: HaloDepth,
     /// Show what each device's thread does between two exchanges
     #[arg(long)]
     timeline: bool,
@@ -169,7 +169,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         let copy = bench::bandwidth(&lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
-                let split = How { hops: spmv.hops.0, ..How::default() };
+                let split = Partitioning { halo_depth: spmv.halo_depth.0, ..Partitioning::default() };
                 for &format in formats {
                     let options = Options { width: job.ell_width, format, split, ..Options::default() };
                     let (name, chain) = (&chain.name, &*chain.transitions);
@@ -262,7 +262,7 @@ fn timeline(records: &[Record]) -> String {
             seconds(record.seconds.median),
             seconds(together.alone),
             100.0 * together.communication_share,
-            together.hops,
+            together.halo_depth,
         );
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::TableStyle::new());

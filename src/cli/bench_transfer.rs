@@ -35,7 +35,7 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
             args.size.0
         )));
     }
-    if ranks.several() {
+    if ranks.is_distributed() {
         return between_ranks(args, ranks);
     }
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
@@ -72,11 +72,11 @@ const EXCHANGES: [u64; 8] = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 
 
 /// The same of what ranks exchange.
 fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
-    let report = args.common.report.as_deref().filter(|_| ranks.first());
-    let report = ranks.agree(report.map(OutputFile::create).transpose())?;
+    let report = args.common.report.as_deref().filter(|_| ranks.is_root());
+    let report = ranks.all_ok(report.map(OutputFile::create).transpose())?;
     let mut records = Vec::new();
     for bytes in EXCHANGES.into_iter().filter(|&bytes| bytes <= args.size.0) {
-        ranks.agree(super::interrupt::check())?;
+        ranks.all_ok(super::interrupt::check())?;
         records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
     }
     if let Some(mut file) = report {
@@ -85,7 +85,7 @@ fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
         }
         file.commit()?;
     }
-    if !ranks.first() {
+    if !ranks.is_root() {
         return Ok(Outcome::Met);
     }
     let mut table = comfy_table::Table::new();

@@ -24,7 +24,7 @@ const ROOM: usize = 1 << 30;
 
 /// As [`create`], for rank 0 alone.
 pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
-    if ranks.first() { create(path).map(Some) } else { Ok(None) }
+    if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
 }
 
 /// Opens the file of a chart, before the work starts.

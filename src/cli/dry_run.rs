@@ -169,10 +169,11 @@ pub(super) fn tridiagonal(
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
     let Span { n, batch, ranks, .. } = rows.span;
-    let pilot = ranks.agree(pilot(lanes, precision, rows, options))?;
-    let solve = ranks.most(pilot.solve);
-    let of =
-        |text: &str| if ranks.several() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() };
+    let pilot = ranks.all_ok(pilot(lanes, precision, rows, options))?;
+    let solve = ranks.all_reduce_max(pilot.solve);
+    let of = |text: &str| {
+        if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
+    };
     let [lines, objects] = {
         let line =
             |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
@@ -184,10 +185,10 @@ pub(super) fn tridiagonal(
             "host": pilot.host.json(),
             "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
         });
-        [lines, object.to_string()].map(|text| ranks.texts(&text))
+        [lines, object.to_string()].map(|text| ranks.all_gather_text(&text))
     };
     let told = devices_of(lanes, precision, ranks);
-    let all = ranks.sum(lanes.len() as u64);
+    let all = ranks.all_reduce_sum(lanes.len() as u64);
     if let Some(mut file) = report {
         let mut object = json!({
             "command": "tridiagonal",
@@ -211,7 +212,7 @@ pub(super) fn tridiagonal(
         writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if ranks.first() {
+    if ranks.is_root() {
         say(format_args!(
             "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {precision}",
             grouped(rows.span.all() as u64),
@@ -228,7 +229,7 @@ pub(super) fn tridiagonal(
         say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
     }
     let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
-    ranks.agree(fits()).map(|()| Outcome::Met)
+    ranks.all_ok(fits()).map(|()| Outcome::Met)
 }
 
 /// A solution of some rows, and what it says of all that are here.

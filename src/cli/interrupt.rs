@@ -23,7 +23,7 @@ pub(super) fn listen(ranks: Ranks) {
         }
         std::thread::spawn(move || {
             std::thread::sleep(GRACE_OF_OUTPUTS);
-            if ranks.several() && !checkpoint::busy() {
+            if ranks.is_distributed() && !checkpoint::busy() {
                 crate::io::output::abandon();
             }
             std::thread::sleep(GRACE - GRACE_OF_OUTPUTS);
@@ -39,7 +39,7 @@ pub(super) fn listen(ranks: Ranks) {
 /// Ends the process. Reading, building and single long launches have no watch.
 fn end(ranks: Ranks) -> ! {
     crate::io::output::abandon();
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         super::say("interrupted");
     }
     std::process::exit(130)

@@ -156,8 +156,8 @@ impl Common {
     /// As [`open`](Self::open) on every rank; all agree on the precision.
     fn open_on(&self, ranks: Ranks) -> Result<(Vec<Lane>, Precision)> {
         let specs = crate::lane::of_place(&self.device.0, ranks.place());
-        let (lanes, precision) = ranks.agree(self.open_all(&specs))?;
-        ranks.same("precision", &precision.to_string())?;
+        let (lanes, precision) = ranks.all_ok(self.open_all(&specs))?;
+        ranks.expect_same("precision", &precision.to_string())?;
         Ok((lanes, precision))
     }
 
@@ -224,7 +224,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => run(cli.command, ranks).map(ended),
         Err(e) => {
             // Help and versions go to stdout and are no failure. Ranks are told the same.
-            let printed = if ranks.first() { e.print() } else { Ok(()) };
+            let printed = if ranks.is_root() { e.print() } else { Ok(()) };
             match printed {
                 // Nobody reads messages on stderr; help is what was asked for.
                 Err(source) if !e.use_stderr() => Err(Error::Io { path: "stdout".into(), source }),
@@ -235,7 +235,9 @@ pub fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         // An error that the other ranks do not know of ends them.
-        Err(e) if ranks.several() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => ranks.end(&e),
+        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => {
+            ranks.abort_all(&e)
+        }
         Err(Error::Elsewhere) => ExitCode::from(2),
         Err(Error::Interrupted) => {
             say("interrupted");
@@ -259,7 +261,7 @@ fn ended(outcome: Outcome) -> ExitCode {
 
 /// An error for ranks of different versions, or with options other than those that are each rank's own.
 fn alike(ranks: Ranks) -> Result<()> {
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         return Ok(());
     }
     const OWN: [&str; 3] = ["--device", "--lanes", "--memory-limit"];
@@ -272,8 +274,8 @@ fn alike(ranks: Ranks) -> Result<()> {
             shared.push(arg);
         }
     }
-    ranks.same("version", env!("CARGO_PKG_VERSION"))?;
-    ranks.same("command line", &shared.join(" "))
+    ranks.expect_same("version", env!("CARGO_PKG_VERSION"))?;
+    ranks.expect_same("command line", &shared.join(" "))
 }
 
 fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
@@ -287,8 +289,8 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
         Command::Completions(_) => Some("completions"),
         Command::Manual(_) => Some("manual"),
     };
-    if let Some(name) = alone.filter(|_| ranks.several()) {
-        return ranks.agree(Err(Error::Invalid(format!(
+    if let Some(name) = alone.filter(|_| ranks.is_distributed()) {
+        return ranks.all_ok(Err(Error::Invalid(format!(
             "kolmo {name} is the work of one process; start it without mpirun"
         ))));
     }

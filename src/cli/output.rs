@@ -76,7 +76,7 @@ impl Named {
                 return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
             }
         }
-        let file = if ranks.first() { Some(OutputFile::create(path)?) } else { None };
+        let file = if ranks.is_root() { Some(OutputFile::create(path)?) } else { None };
         Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }
@@ -129,8 +129,8 @@ impl Sink {
         };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         // What goes to stdout is rank 0's to write, and its stdout decides for all.
-        let stdout = || ranks.first().then(OutputFile::stdout);
-        let terminal = ranks.all(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
+        let stdout = || ranks.is_root().then(OutputFile::stdout);
+        let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
         if rewards {
             sink.rewards = stdout();
         }
@@ -174,8 +174,8 @@ impl Sink {
         }
         match &mut self.vectors {
             None => {}
-            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.to_first(p),
-            Some(Vectors::Text { values, .. }) => *values = ranks.to_first(p),
+            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
+            Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
             Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
             Some(Vectors::Npy { writer, waiting, next }) => {
                 waiting[index] = Some(p.to_vec());
@@ -249,7 +249,7 @@ impl Vectors {
     fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
         let Named { path, extension, file: output } = named;
         let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
-        if ranks.several() && extension == "npy" {
+        if ranks.is_distributed() && extension == "npy" {
             return SharedFile::open(path, output, &shape, ranks).map(Self::Shared);
         }
         Ok(match (&extension[..], output) {
@@ -272,15 +272,15 @@ impl Selection {
             Self::All => Vec::new(),
             Self::States(states) => {
                 let mine = || (0u32..).zip(states).filter(|(_, s)| here(s));
-                let places = ranks.all(&mine().map(|(place, _)| place).collect::<Vec<_>>()).concat();
-                let values = ranks.all(&mine().map(|(_, &s)| of(s)).collect::<Vec<_>>()).concat();
+                let places = ranks.all_gather(&mine().map(|(place, _)| place).collect::<Vec<_>>()).concat();
+                let values = ranks.all_gather(&mine().map(|(_, &s)| of(s)).collect::<Vec<_>>()).concat();
                 let mut all: Vec<(String, f64)> = states.iter().map(|s| (s.to_string(), f64::NAN)).collect();
                 places.iter().zip(values).for_each(|(&place, value)| all[place as usize].1 = value);
                 all
             }
             Self::Labels(labels) => {
                 let mut sums = vec![0.0; 2 * labels.len()];
-                ranks.relay(&mut sums, |sums| {
+                ranks.ordered_reduce(&mut sums, |sums| {
                     for (sum, (_, states)) in sums.as_chunks_mut().0.iter_mut().zip(labels) {
                         add_rates(sum, states.iter().filter(|s| here(s)).map(|&s| of(s)));
                     }
@@ -290,8 +290,8 @@ impl Selection {
             }
             Self::Top(k) => {
                 let mine = largest(rows.start as u32, p, *k);
-                let states = ranks.all(&mine.iter().map(|&(s, _)| s).collect::<Vec<_>>()).concat();
-                let values = ranks.all(&mine.iter().map(|&(_, p)| p).collect::<Vec<_>>()).concat();
+                let states = ranks.all_gather(&mine.iter().map(|&(s, _)| s).collect::<Vec<_>>()).concat();
+                let values = ranks.all_gather(&mine.iter().map(|&(_, p)| p).collect::<Vec<_>>()).concat();
                 let mut all: Vec<(u32, f64)> = states.into_iter().zip(values).collect();
                 all.sort_unstable_by(order);
                 all.truncate(*k);

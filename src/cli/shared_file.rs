@@ -27,7 +27,8 @@ impl SharedFile {
         ranks: Ranks,
     ) -> Result<Self> {
         let temporary = named.as_ref().and_then(OutputFile::temporary);
-        let name = ranks.texts(&temporary.unwrap_or(Path::new("")).to_string_lossy()).swap_remove(0);
+        let name =
+            ranks.all_gather_text(&temporary.unwrap_or(Path::new("")).to_string_lossy()).swap_remove(0);
         let shape: Vec<u64> = shape.iter().map(|&k| k as u64).collect();
         let header = npy::header("<f8", &shape);
         let open = || -> Result<File> {
@@ -39,7 +40,7 @@ impl SharedFile {
                 path: path.clone(),
                 reason: format!("rank 0 has opened it, and here it is not to be seen ({e}); ranks write one file, so name one in a directory that all of them have"),
             })?;
-            if ranks.first() {
+            if ranks.is_root() {
                 let all = header.len() as u64 + 8 * shape.iter().product::<u64>();
                 file.write_all(&header)
                     .and_then(|()| file.set_len(all))
@@ -47,7 +48,7 @@ impl SharedFile {
             }
             Ok(file)
         };
-        let file = ranks.agree(open())?;
+        let file = ranks.all_ok(open())?;
         Ok(Self { named, path, file, data: header.len() as u64 })
     }
 
@@ -64,7 +65,7 @@ impl SharedFile {
     pub(super) fn commit(self, ranks: Ranks) -> Result<()> {
         // All that others wrote is there before the file has its name.
         drop(self.file);
-        ranks.agree(Ok(()))?;
+        ranks.all_ok(Ok(()))?;
         self.named.map_or(Ok(()), OutputFile::commit)
     }
 }

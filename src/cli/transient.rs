@@ -24,8 +24,8 @@ use crate::transient::capacity;
 use crate::transient::chain::{Chain, Initial, Labels, Reward};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
+use crate::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
 use crate::transient::rewards::at_home;
-use crate::transient::split::{Exchange, How, MOST_HOPS, bandwidths};
 use crate::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
 use crate::{Error, Result, number};
 
@@ -73,8 +73,8 @@ pub(super) struct Transient {
     #[arg(long, value_name = "X", default_value = "halo")]
     exchange: ExchangeArg,
     /// Steps between two exchanges through the host: auto, by measured latency, or a number
-    #[arg(long, value_name = "N", default_value = "auto")]
-    hops: Hops,
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
+    halo_depth: HaloDepth,
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     parts: usize,
@@ -133,15 +133,17 @@ enum ExchangeArg {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hops(pub(super) Option<usize>);
+pub(super) struct HaloDepth(pub(super) Option<usize>);
 
-impl FromStr for Hops {
+impl FromStr for HaloDepth {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
         match (s, s.parse()) {
             ("auto", _) => Ok(Self(None)),
-            (_, Ok(n @ 1..=MOST_HOPS)) => Ok(Self(Some(n))),
-            _ => Err(Error::Invalid(format!("'{s}' is no number of steps; give auto or 1 to {MOST_HOPS}"))),
+            (_, Ok(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
+            ))),
         }
     }
 }
@@ -171,23 +173,23 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
 fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
     let own = matches!(options.order, Order::Auto | Order::Natural)
-        && options.split.hops.is_none_or(|hops| hops == 1)
+        && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none();
     match models::parse(&args.model) {
         None if own => {
             // The arrays with which bandwidths are measured are not to lie beside the chain.
-            if ranks.several() {
+            if ranks.is_distributed() {
                 bandwidths(lanes, ranks)?;
             }
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
-        _ => ranks.agree(model(&args.model, args.labels.as_deref())),
+        _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
     }
 }
 
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    let quiet = args.common.quiet || !ranks.first();
+    let quiet = args.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
     let Prepared {
         times,
@@ -213,21 +215,21 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         };
         let plan = capacity::plan(&lanes, precision, &problem, &options)?;
         let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
-        let many = ranks.agree(many.transpose())?;
+        let many = ranks.all_ok(many.transpose())?;
         let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
         if let Some(mut file) = report_file {
             writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
             file.commit()?;
         }
-        if ranks.first() {
+        if ranks.is_root() {
             say(run.text().trim_end());
         }
         // What is missing is an error as it would be without --dry-run.
         let enough = plan.lanes.iter().try_for_each(|need| need.expect());
-        return ranks.agree(enough).map(|()| Outcome::Met);
+        return ranks.all_ok(enough).map(|()| Outcome::Met);
     }
     let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, ranks));
-    let curves = ranks.agree(curves.transpose())?;
+    let curves = ranks.all_ok(curves.transpose())?;
     let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n, ranks)?;
     if !quiet {
         for warning in &chain.warnings {
@@ -316,16 +318,16 @@ pub(super) struct Outputs {
 }
 
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
-    let (times, options, outputs) = ranks.agree(outputs(args, ranks))?;
+    let (times, options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
         Some(file) if !args.dry_run => {
-            let quiet = args.common.quiet || !ranks.first();
+            let quiet = args.common.quiet || !ranks.is_root();
             Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
         }
         _ => None,
     };
     let (lanes, precision) = args.common.open_on(ranks)?;
-    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.first());
+    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
     let chain = model_on(args, &options, &lanes, ranks)?;
     let read = || {
         let mut chain = chain;
@@ -340,7 +342,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         Ok((chain, selection, initial, rewards))
     };
-    let (chain, selection, initial, rewards) = ranks.agree(read())?;
+    let (chain, selection, initial, rewards) = ranks.all_ok(read())?;
     Ok(Prepared { times, options, outputs, checkpoint, lanes, precision, chain, selection, initial, rewards })
 }
 
@@ -361,13 +363,13 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
             OrderArg::Bfs => Order::Bfs,
             OrderArg::Rcm => Order::Rcm,
         },
-        split: How {
+        split: Partitioning {
             parts: args.parts,
             exchange: match args.exchange {
                 ExchangeArg::Halo => Exchange::Halo,
                 ExchangeArg::Full => Exchange::Full,
             },
-            hops: args.hops.0,
+            halo_depth: args.halo_depth.0,
             ranks,
         },
     };
@@ -410,7 +412,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
-    let report_file = report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?;
+    let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     let plot = args.plot.as_deref().filter(|_| !args.dry_run);
     let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))

@@ -156,7 +156,7 @@ struct Loaded {
 /// Reads this rank's rows, or makes them.
 fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
         let System { n, batch, dl, d, du, b, cyclic } = file.system;
         let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
@@ -223,9 +223,9 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
             }
         },
     };
-    let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.first());
+    let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());
     let output = output.map(OutputFile::create).transpose()?;
-    let report = report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?;
+    let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     Ok(Outputs { format, output, report })
 }
 
@@ -250,9 +250,9 @@ fn options(args: &Tridiagonal) -> Options {
 pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     // Rank 0 speaks for all.
-    let common = Common { quiet: args.common.quiet || !ranks.first(), ..args.common.clone() };
+    let common = Common { quiet: args.common.quiet || !ranks.is_root(), ..args.common.clone() };
     let quiet = common.quiet;
-    let Outputs { format, output, report: report_file } = ranks.agree(outputs(args, ranks))?;
+    let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let (mut lanes, precision) = common.open_on(ranks)?;
     let options = options(args);
     let waiting = Waiting::new(quiet, "reading the system");
@@ -265,7 +265,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             _ => Ok(loaded),
         }
     });
-    let Loaded { name, mut rows, shape, order, has_b, through } = ranks.agree(loaded)?;
+    let Loaded { name, mut rows, shape, order, has_b, through } = ranks.all_ok(loaded)?;
     drop(waiting);
     if args.transpose {
         rows = rows.transposed();
@@ -288,11 +288,11 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             Some(super::lanes::predict(&common, &lanes, precision, together.max(1)))
         }
     };
-    if ranks.most(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
+    if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
         drop(lanes);
         let specs = crate::lane::of_place(&common.device.0, ranks.place());
         let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
-        lanes = ranks.agree(common.open_lanes(&specs, count))?.0;
+        lanes = ranks.all_ok(common.open_lanes(&specs, count))?.0;
     }
     let load = started.elapsed().as_secs_f64();
     if args.dry_run {
@@ -303,30 +303,30 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let solution = solve_rows(&lanes, precision, &rows, &options)?;
     drop(waiting);
     let solved = at.elapsed().as_secs_f64();
-    ranks.agree(interrupt::check())?;
+    ranks.all_ok(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
     let to_file = args.output.is_some();
-    if to_file && format == "npy" && ranks.several() && order != Order::Interleaved {
+    if to_file && format == "npy" && ranks.is_distributed() && order != Order::Interleaved {
         let path = args.output.clone().unwrap_or_default();
         share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
-    } else if !to_file && ranks.all(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
+    } else if !to_file && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
         glance(&span, &solution.x)?;
     } else {
         // Of several ranks the first then has all of it.
         let all: Vec<Vec<f64>>;
-        let x = match ranks.several() {
+        let x = match ranks.is_distributed() {
             true => {
-                all = solution.x.iter().map(|x| ranks.to_first(x)).collect();
+                all = solution.x.iter().map(|x| ranks.gather_to_root(x)).collect();
                 &all
             }
             false => &solution.x,
         };
         let written = match output {
             Some(out) => write(out, &format, &form, x),
-            None if ranks.first() => write(OutputFile::stdout(), &format, &form, x),
+            None if ranks.is_root() => write(OutputFile::stdout(), &format, &form, x),
             None => Ok(()),
         };
-        ranks.agree(written)?;
+        ranks.all_ok(written)?;
     }
     let run = Run {
         name: &name,
@@ -334,7 +334,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         rhs: rows.b.len(),
         tolerance: args.tolerance,
         devices: report::devices_of(&lanes, precision, ranks),
-        lanes: ranks.sum(lanes.len() as u64) as usize,
+        lanes: ranks.all_reduce_sum(lanes.len() as u64) as usize,
         lanes_predicted,
         solution: &solution,
         seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
@@ -365,7 +365,7 @@ fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> 
             file.write(span.first * x.len(), &side_by_side)
         }
     };
-    span.ranks.agree(written)?;
+    span.ranks.all_ok(written)?;
     file.commit(span.ranks)
 }
 
@@ -388,8 +388,8 @@ fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
         own
     };
     let mine: Vec<Entry> = x.iter().enumerate().flat_map(entry).collect();
-    let mut largest: Vec<Entry> = span.ranks.all(&mine).concat();
-    if !span.ranks.first() {
+    let mut largest: Vec<Entry> = span.ranks.all_gather(&mine).concat();
+    if !span.ranks.is_root() {
         return Ok(());
     }
     largest.sort_by(larger);

@@ -222,25 +222,25 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         ahead: args.points_ahead,
         ranks,
     };
-    let quiet = args.common.quiet || !ranks.first();
+    let quiet = args.common.quiet || !ranks.is_root();
     // Rank 0 writes.
     let outputs = || {
-        if ranks.several() && (args.plot.is_some() || args.dry_run) {
+        if ranks.is_distributed() && (args.plot.is_some() || args.dry_run) {
             return Err(Error::Invalid(
                 "--plot and --dry-run are the work of one process; start it without mpirun".to_owned(),
             ));
         }
         let report = args.common.report.as_deref();
         let output = args.output.as_deref().filter(|_| !args.dry_run);
-        let output = ranks.first().then(|| open(output, report)).transpose()?;
+        let output = ranks.is_root().then(|| open(output, report)).transpose()?;
         let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
-        Ok((output, plot, report.filter(|_| ranks.first()).map(OutputFile::create).transpose()?))
+        Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
     };
-    let (output, plot, report_file) = ranks.agree(outputs())?;
+    let (output, plot, report_file) = ranks.all_ok(outputs())?;
     let (lanes, precision) = args.common.open_on(ranks)?;
     if let Some(GroupSize(None)) = args.group_size {
         let grid = tuned_grid(&lanes[0], precision, args.groups, quiet);
-        ranks.same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
+        ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
         options.grid = Some(grid);
     }
     let input = || {
@@ -249,7 +249,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         let components = components(&args.component, system.matrix.rows())?;
         Ok((system, rhs, components))
     };
-    let (system, rhs, components) = ranks.agree(input())?;
+    let (system, rhs, components) = ranks.all_ok(input())?;
     let load = started.elapsed().as_secs_f64();
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };

@@ -617,7 +617,7 @@ mod tests {
             };
             let whole = read_matrix(&path).unwrap();
             for size in [1, 2, 3, 7, 300] {
-                let share = |rank| share(&path, Ranks::imagined(rank, size)).unwrap().expect("a part");
+                let share = |rank| share(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
                 let shares: Vec<Share> = (0..size).map(share).collect();
 
                 assert_eq!(shares.iter().map(|s| s.listed).sum::<u64>(), shares[0].promised, "{size} ranks");
@@ -633,7 +633,7 @@ mod tests {
         let part = share(&path, Ranks::ALONE).unwrap().expect("a part");
         assert_eq!((part.matrix, part.listed), (read_matrix(&path).unwrap(), 300_000));
         fs::write(&path, "%%MatrixMarket matrix coordinate real general\n9000 9000 1\n1 2 1\n").unwrap();
-        assert!(share(&path, Ranks::imagined(0, 2)).unwrap().is_none(), "more rows than bytes");
+        assert!(share(&path, Ranks::simulated(0, 2)).unwrap().is_none(), "more rows than bytes");
     }
 
     #[test]

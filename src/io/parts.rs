@@ -55,20 +55,20 @@ enum Facts {
 /// # Errors
 /// Those of [`read_chain`], which all ranks have.
 pub fn read_chain_on(path: &Path, labels: Option<&Path>, ranks: Ranks) -> Result<Chain> {
-    if ranks.several() {
+    if ranks.is_distributed() {
         let part = match Format::of(path) {
             Ok(format) if path.exists() => part(path, format, ranks).map(|part| (part, format)),
             _ => None,
         };
         // What one has to read whole all do.
-        if ranks.least(u64::from(part.is_some())) == 1
+        if ranks.all_reduce_min(u64::from(part.is_some())) == 1
             && let Some((part, format)) = part
             && let Some(chain) = together(path, part, format, labels, ranks)?
         {
             return Ok(chain);
         }
     }
-    ranks.agree(read_chain(path, labels))
+    ranks.all_ok(read_chain(path, labels))
 }
 
 /// This rank's part; none where the file has to be read whole.
@@ -139,11 +139,11 @@ fn gathered(
         (rank, [i, j, bits as u32, (bits >> 32) as u32])
     });
     let mut sums = RowSums::new(states, columns, &share(ranks.rank()));
-    ranks.deliver(list.rate.len(), entries, |&[i, j, low, high]| {
+    ranks.all_to_all_in_rounds(list.rate.len(), entries, |&[i, j, low, high]| {
         sums.add(i, j, f64::from_bits(u64::from(high) << 32 | u64::from(low)));
     });
     let facts = sums.facts();
-    (ranks.least(u64::from(facts.is_some())) == 1).then_some(facts).flatten()
+    (ranks.all_reduce_min(u64::from(facts.is_some())) == 1).then_some(facts).flatten()
 }
 
 /// Makes a chain of all ranks' parts; none where there is something to say that one process knows how to.
@@ -165,8 +165,8 @@ fn together(
         }
     };
     if let Some(facts) = facts {
-        let all =
-            ranks.all(&[facts.negative, facts.balanced, facts.stochastic, facts.diagonal].map(u8::from));
+        let all = ranks
+            .all_gather(&[facts.negative, facts.balanced, facts.stochastic, facts.diagonal].map(u8::from));
         let (any, every) =
             (|k: usize| all.iter().any(|f| f[k] == 1), |k: usize| all.iter().all(|f| f[k] == 1));
         if any(0) && !every(1) {
@@ -176,8 +176,9 @@ fn together(
             warnings.push(generator::looks_stochastic(path));
         }
     }
-    let (found, listed) = (ranks.sum(part.listed), ranks.sum(part.transitions.rate.len() as u64));
-    let highest = ranks.most(part.highest as f64) as u64;
+    let (found, listed) =
+        (ranks.all_reduce_sum(part.listed), ranks.all_reduce_sum(part.transitions.rate.len() as u64));
+    let highest = ranks.all_reduce_max(part.highest as f64) as u64;
     let states = part.states.unwrap_or(highest);
     if part.promised.is_some_and(|promised| promised != found) || states == 0 {
         return Ok(None);
@@ -200,14 +201,14 @@ fn together(
     warnings.extend(more);
     // Both orders of this rank's share. The list is there already.
     let share = (states / ranks.size() as u64) * 16 + listed / ranks.size() as u64 * 24;
-    ranks.agree(expect_memory(share, || {
+    ranks.all_ok(expect_memory(share, || {
         format!("{}: a part of a chain of {states} states and {listed} transitions", path.display())
     }))?;
     let (chain, duplicate) = Shared::new(states as usize, part.transitions, ranks);
     // The first of all.
     let mine = duplicate.map_or(Vec::new(), |Duplicate { from, to }| vec![to, from]);
-    if let Some(&[to, from]) = ranks.all(&mine).concat().as_chunks::<2>().0.first() {
-        return ranks.agree(Err(twice(path, format, Duplicate { from, to })));
+    if let Some(&[to, from]) = ranks.all_gather(&mine).concat().as_chunks::<2>().0.first() {
+        return ranks.all_ok(Err(twice(path, format, Duplicate { from, to })));
     }
     let file = ChainFile {
         states: states as usize,
@@ -217,5 +218,5 @@ fn together(
         ..ChainFile::default()
     };
     let own = |reward| at_home(reward, states as usize, ranks);
-    ranks.agree(dressed(path, file, Box::new(chain), labels, own)).map(Some)
+    ranks.all_ok(dressed(path, file, Box::new(chain), labels, own)).map(Some)
 }

@@ -8,7 +8,7 @@ use crate::Result;
 
 /// The way of values from a lane of one rank to a lane of another, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Crossing {
+pub(crate) struct Envelope {
     /// The other rank.
     pub(crate) rank: usize,
     /// Its number among the ways between the two ranks in this direction.
@@ -20,11 +20,11 @@ pub(crate) struct Crossing {
 pub(crate) struct Post<'v>(PhantomData<&'v mut [u32]>);
 
 impl<'v> Post<'v> {
-    pub(crate) fn expect(&mut self, from: Crossing, _: &'v mut [u32]) {
+    pub(crate) fn expect(&mut self, from: Envelope, _: &'v mut [u32]) {
         unreachable!("nothing comes from {from:?}")
     }
 
-    pub(crate) fn send(&mut self, to: Crossing, _: &'v [u32]) {
+    pub(crate) fn send(&mut self, to: Envelope, _: &'v [u32]) {
         unreachable!("nothing goes to {to:?}")
     }
 

@@ -10,9 +10,9 @@ mod absent;
 mod mpi;
 
 #[cfg(not(feature = "mpi"))]
-pub(crate) use absent::{Crossing, Wait, post};
+pub(crate) use absent::{Envelope, Wait, post};
 #[cfg(feature = "mpi")]
-pub(crate) use mpi::{Crossing, Wait, post};
+pub(crate) use mpi::{Envelope, Wait, post};
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ impl Ranks {
 
     /// One of some that are not there, to look at what it would do by itself.
     #[cfg(test)]
-    pub(crate) fn imagined(rank: usize, size: usize) -> Self {
+    pub(crate) fn simulated(rank: usize, size: usize) -> Self {
         Self { rank, size, place: (rank, size) }
     }
 
@@ -64,12 +64,12 @@ impl Ranks {
     }
 
     /// Whether there are others.
-    pub fn several(self) -> bool {
+    pub fn is_distributed(self) -> bool {
         self.size > 1
     }
 
     /// Whether this is rank 0, which speaks for all.
-    pub fn first(self) -> bool {
+    pub fn is_root(self) -> bool {
         self.rank == 0
     }
 
@@ -85,70 +85,70 @@ impl Ranks {
     }
 
     /// What every rank has, in the order of ranks. Lists may differ in length.
-    pub fn all<T: Pod>(self, mine: &[T]) -> Vec<Vec<T>> {
+    pub fn all_gather<T: Pod>(self, mine: &[T]) -> Vec<Vec<T>> {
         if self.size == 1 {
             return vec![mine.to_vec()];
         }
         #[cfg(feature = "mpi")]
-        return mpi::all(bytemuck::cast_slice(mine)).iter().map(|list| pod(list)).collect();
+        return mpi::all_gather(bytemuck::cast_slice(mine)).iter().map(|list| pod(list)).collect();
         #[cfg(not(feature = "mpi"))]
         alone!()
     }
 
     /// Sends list r to rank r, and gives what came from each.
-    pub fn trade(self, lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+    pub fn all_to_all(self, lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
         assert_eq!(lists.len(), self.size, "a list for each rank");
         if self.size == 1 {
             return lists;
         }
         #[cfg(feature = "mpi")]
-        return mpi::trade(lists);
+        return mpi::all_to_all(lists);
         #[cfg(not(feature = "mpi"))]
         alone!()
     }
 
     /// Sends items of W words to ranks, a bounded number at once, and gives `take` those that come, in an order that their
     /// number decides and not W. `count` is how many this rank has, or more.
-    pub fn deliver<const W: usize>(
+    pub fn all_to_all_in_rounds<const W: usize>(
         self,
         count: usize,
         items: impl IntoIterator<Item = (usize, [u32; W])>,
         take: impl FnMut(&[u32; W]),
     ) {
-        let most = self.most(count as f64) as usize;
-        in_rounds(self.size, most, items.into_iter(), |lists| self.trade(lists), take);
+        let most = self.all_reduce_max(count as f64) as usize;
+        in_rounds(self.size, most, items.into_iter(), |lists| self.all_to_all(lists), take);
     }
 
     /// Hands numbers from rank to rank, each of which changes them in turn, and then to all: a sum that is added up in
     /// one order, however many ranks there are.
-    pub fn relay(self, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
+    pub fn ordered_reduce(self, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
         if self.size == 1 {
             return change(numbers);
         }
         #[cfg(feature = "mpi")]
-        mpi::relay(self.rank, self.size, numbers, change);
+        mpi::ordered_reduce(self.rank, self.size, numbers, change);
         #[cfg(not(feature = "mpi"))]
         alone!()
     }
 
     /// Values of all ranks, one behind the other, on rank 0; nothing elsewhere. However many they are.
-    pub fn to_first(self, mine: &[f64]) -> Vec<f64> {
+    pub fn gather_to_root(self, mine: &[f64]) -> Vec<f64> {
         if self.size == 1 {
             return mine.to_vec();
         }
         #[cfg(feature = "mpi")]
-        return mpi::to_first(self, mine);
+        return mpi::gather_to_root(self, mine);
         #[cfg(not(feature = "mpi"))]
         alone!()
     }
 
     /// Numbers that rank 0 has for each rank, `mine` of them for this one; `list` is asked on rank 0. However many they are.
-    pub fn from_first(self, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+    pub fn scatter_from_root(self, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
         if self.size == 1 {
             return list(0);
         }
         #[cfg(feature = "mpi")]
-        return mpi::from_first(self, mine, list);
+        return mpi::scatter_from_root(self, mine, list);
         #[cfg(not(feature = "mpi"))]
         {
             let _ = mine;
@@ -157,30 +157,33 @@ impl Ranks {
     }
 
     /// The largest of everybody's numbers.
-    pub fn most(self, mine: f64) -> f64 {
-        self.all(&[mine]).into_iter().flatten().fold(mine, f64::max)
+    pub fn all_reduce_max(self, mine: f64) -> f64 {
+        self.all_gather(&[mine]).into_iter().flatten().fold(mine, f64::max)
     }
 
     /// The smallest of everybody's numbers.
-    pub fn least(self, mine: u64) -> u64 {
-        self.all(&[mine]).into_iter().flatten().fold(mine, u64::min)
+    pub fn all_reduce_min(self, mine: u64) -> u64 {
+        self.all_gather(&[mine]).into_iter().flatten().fold(mine, u64::min)
     }
 
     /// The sum of everybody's numbers.
-    pub fn sum(self, mine: u64) -> u64 {
-        self.all(&[mine]).into_iter().flatten().sum()
+    pub fn all_reduce_sum(self, mine: u64) -> u64 {
+        self.all_gather(&[mine]).into_iter().flatten().sum()
     }
 
     /// A text of each rank.
-    pub fn texts(self, mine: &str) -> Vec<String> {
-        self.all(mine.as_bytes()).iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    pub fn all_gather_text(self, mine: &str) -> Vec<String> {
+        self.all_gather(mine.as_bytes())
+            .iter()
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+            .collect()
     }
 
     /// A result that every rank has, or an error on all.
     ///
     /// # Errors
     /// [`Error::OnRank`] on the first rank with an error, [`Error::Elsewhere`] on all others.
-    pub fn agree<T>(self, mine: Result<T>) -> Result<T> {
+    pub fn all_ok<T>(self, mine: Result<T>) -> Result<T> {
         if self.size == 1 {
             return mine;
         }
@@ -191,7 +194,7 @@ impl Ranks {
             Err(Error::Interrupted) => INTERRUPTED,
             Err(_) => FAILED,
         };
-        let failed = self.all(&[told]).concat();
+        let failed = self.all_gather(&[told]).concat();
         let count = failed.iter().filter(|&&failed| failed == FAILED).count();
         let first = failed.iter().position(|&failed| failed == FAILED);
         match (first, mine) {
@@ -209,8 +212,8 @@ impl Ranks {
     ///
     /// # Errors
     /// [`Error::OnRank`] and [`Error::Elsewhere`], as [`Ranks::agree`].
-    pub fn same(self, what: &str, mine: &str) -> Result<()> {
-        let texts = self.texts(mine);
+    pub fn expect_same(self, what: &str, mine: &str) -> Result<()> {
+        let texts = self.all_gather_text(mine);
         let mine = match texts[0] == texts[self.rank] {
             true => Ok(()),
             false => Err(Error::Invalid(format!(
@@ -218,23 +221,23 @@ impl Ranks {
                 texts[self.rank], texts[0]
             ))),
         };
-        self.agree(mine)
+        self.all_ok(mine)
     }
 
     /// Ends all ranks for an error that the others do not know of: says which, removes what is not complete, and does
     /// not come back.
-    pub fn end(self, error: &Error) -> ! {
+    pub fn abort_all(self, error: &Error) -> ! {
         let code = match error {
             Error::Interrupted => {
                 // What rank 0 has to say about a checkpoint comes first.
-                if !self.first() {
+                if !self.is_root() {
                     std::thread::sleep(SAY_FIRST);
                 }
                 130
             }
             _ => {
                 // Where all have the same error one message will do.
-                if !self.first() {
+                if !self.is_root() {
                     std::thread::sleep(SAY_FIRST);
                 }
                 eprintln!("error: rank {}: {error}", self.rank);
@@ -243,7 +246,7 @@ impl Ranks {
         };
         crate::io::output::abandon();
         #[cfg(feature = "mpi")]
-        if self.several() {
+        if self.is_distributed() {
             mpi::abort(code);
         }
         std::process::exit(code)
@@ -356,13 +359,16 @@ mod tests {
         let ranks = Ranks::ALONE;
         let mut sum = [1.0];
 
-        ranks.relay(&mut sum, |sum| sum[0] += 2.0);
+        ranks.ordered_reduce(&mut sum, |sum| sum[0] += 2.0);
 
         assert_eq!(sum, [3.0]);
-        assert_eq!(ranks.all(&[1u32, 2]), [[1, 2]]);
-        assert_eq!(ranks.trade(vec![vec![7]]), [[7]]);
-        assert_eq!((ranks.most(0.5), ranks.least(3), ranks.sum(4)), (0.5, 3, 4));
-        assert!(matches!(ranks.agree::<()>(Err(Error::Interrupted)), Err(Error::Interrupted)));
+        assert_eq!(ranks.all_gather(&[1u32, 2]), [[1, 2]]);
+        assert_eq!(ranks.all_to_all(vec![vec![7]]), [[7]]);
+        assert_eq!(
+            (ranks.all_reduce_max(0.5), ranks.all_reduce_min(3), ranks.all_reduce_sum(4)),
+            (0.5, 3, 4)
+        );
+        assert!(matches!(ranks.all_ok::<()>(Err(Error::Interrupted)), Err(Error::Interrupted)));
     }
 
     #[test]

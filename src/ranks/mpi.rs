@@ -79,11 +79,11 @@ fn gather(ranks: &SimpleCommunicator, mine: &[u8]) -> Vec<Vec<u8>> {
     counts.iter().zip(&places).map(list).collect()
 }
 
-pub(super) fn all(mine: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn all_gather(mine: &[u8]) -> Vec<Vec<u8>> {
     gather(&world(), mine)
 }
 
-pub(super) fn trade(lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+pub(super) fn all_to_all(lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     let world = world();
     let count = |list: &Vec<u32>| Count::try_from(list.len()).expect("a halo has fewer than 2^31 rows");
     let counts: Vec<Count> = lists.iter().map(count).collect();
@@ -102,7 +102,7 @@ pub(super) fn trade(lists: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
     coming.iter().zip(&arriving).map(list).collect()
 }
 
-pub(super) fn relay(rank: usize, size: usize, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
+pub(super) fn ordered_reduce(rank: usize, size: usize, numbers: &mut [f64], change: impl FnOnce(&mut [f64])) {
     let world = world();
     if rank > 0 {
         world.process_at_rank(rank as i32 - 1).receive_into(numbers);
@@ -117,10 +117,10 @@ pub(super) fn relay(rank: usize, size: usize, numbers: &mut [f64], change: impl 
 /// Elements of a message, of which an `int` counts no more than 2³¹ − 1.
 const PIECE: usize = 1 << 27;
 
-pub(super) fn to_first(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
+pub(super) fn gather_to_root(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
     let world = world();
-    let counts = ranks.all(&[mine.len() as u64]);
-    if !ranks.first() {
+    let counts = ranks.all_gather(&[mine.len() as u64]);
+    if !ranks.is_root() {
         let first = world.process_at_rank(0);
         mine.chunks(PIECE).for_each(|piece| first.send(piece));
         return Vec::new();
@@ -138,9 +138,9 @@ pub(super) fn to_first(ranks: Ranks, mine: &[f64]) -> Vec<f64> {
     all
 }
 
-pub(super) fn from_first(ranks: Ranks, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
+pub(super) fn scatter_from_root(ranks: Ranks, mine: usize, list: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
     let world = world();
-    if ranks.first() {
+    if ranks.is_root() {
         for rank in 1..ranks.size() {
             let process = world.process_at_rank(rank as i32);
             list(rank).chunks(PIECE).for_each(|piece| process.send(piece));
@@ -157,14 +157,14 @@ pub(super) fn from_first(ranks: Ranks, mine: usize, list: impl Fn(usize) -> Vec<
 
 /// The way of values from a lane of one rank to a lane of another, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Crossing {
+pub(crate) struct Envelope {
     /// The other rank.
     pub(crate) rank: usize,
     /// Its number among the ways between the two ranks in this direction.
     pub(crate) number: usize,
 }
 
-impl Crossing {
+impl Envelope {
     fn tag(self) -> i32 {
         self.number as i32
     }
@@ -180,14 +180,14 @@ pub(crate) struct Post<'s, 'v> {
 
 impl<'v> Post<'_, 'v> {
     /// Values that will arrive; they are numbered in the order of these calls.
-    pub(crate) fn expect(&mut self, from: Crossing, values: &'v mut [u32]) {
+    pub(crate) fn expect(&mut self, from: Envelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
         self.arriving.push(Some(process.immediate_receive_into_with_tag(self.scope, values, from.tag())));
     }
 
     /// Sends values without waiting.
-    pub(crate) fn send(&mut self, to: Crossing, values: &'v [u32]) {
+    pub(crate) fn send(&mut self, to: Envelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
         self.leaving.push(process.immediate_send_with_tag(self.scope, values, to.tag()));
@@ -278,7 +278,7 @@ pub(crate) fn post<'v>(
                 // The thread that knows why ends all ranks.
                 std::thread::sleep(Duration::from_secs(10));
             }
-            ranks.end(e);
+            ranks.abort_all(e);
         }
         done
     })

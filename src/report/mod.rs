@@ -8,7 +8,7 @@ use crate::io::write::push_number;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::transient::split::Swap;
+use crate::transient::partitioning::Swap;
 
 #[cfg(feature = "cli")]
 pub mod page;
@@ -54,10 +54,10 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
 /// The devices of a run on several ranks, those of each rank by themselves.
 pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<DeviceReport> {
     let own = devices(lanes, precision);
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         return own;
     }
-    let all = ranks.texts(&serde_json::to_string(&own).expect("devices are written as JSON"));
+    let all = ranks.all_gather_text(&serde_json::to_string(&own).expect("devices are written as JSON"));
     let one = |(rank, text): (usize, &String)| {
         let mut devices: Vec<DeviceReport> =
             serde_json::from_str(text).expect("a rank's devices are read back");
@@ -81,7 +81,7 @@ pub struct RankMemory {
 /// The memory of every rank.
 pub fn memory_of(lanes: &[Lane], ranks: Ranks) -> Vec<RankMemory> {
     let peak: u64 = lanes.iter().map(Lane::peak_bytes).sum();
-    let all = ranks.all(&[peak, resident().unwrap_or(0)]);
+    let all = ranks.all_gather(&[peak, resident().unwrap_or(0)]);
     let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
         rank,
         device_bytes: bytes[0],

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use crate::kernel::Precision;
 use crate::transient::capacity::{ManyRanks, Plan};
-use crate::transient::split::Path;
+use crate::transient::partitioning::Path;
 
 /// What a run would take.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Run<'_> {
             Path::Host(swap) => Some(format!("through the host ({} measured)", super::swap(swap))),
         };
         if let Some(way) = way {
-            let _ = writeln!(out, "exchange {way}, every {} steps", p.hops);
+            let _ = writeln!(out, "exchange {way}, every {} steps", p.halo_depth);
         }
         let _ = match p.terms {
             Some(terms) => writeln!(
@@ -139,6 +139,6 @@ fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
         out,
         "predicted {} a multiplication, exchanges every {} steps{whole}",
         seconds(many.step()),
-        many.hops
+        many.halo_depth
     );
 }

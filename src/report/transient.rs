@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
 use crate::transient::checkpoint::Checkpoint;
 use crate::transient::order::Order;
-use crate::transient::split::Path;
+use crate::transient::partitioning::Path;
 use crate::transient::{Solution, Status, TimeResult};
 
 /// A run and its answer.
@@ -59,7 +59,7 @@ impl Run<'_> {
             "parts": s.matrix.parts,
             "plan": s.matrix.plan,
             "exchange": s.matrix.exchange,
-            "hops": s.matrix.hops,
+            "halo_depth": s.matrix.halo_depth,
             "order": s.order.name(),
             "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
             "checkpoint": self.checkpoint.map(|c| json!({
@@ -191,9 +191,9 @@ impl Run<'_> {
 
     /// The line on how devices exchange values, where they do.
     fn exchange(&self) -> String {
-        let every = match self.solution.matrix.hops {
+        let every = match self.solution.matrix.halo_depth {
             0 | 1 => "after every step".to_owned(),
-            hops => format!("every {hops} steps, rows of neighbours computed between"),
+            halo_depth => format!("every {halo_depth} steps, rows of neighbours computed between"),
         };
         match self.solution.matrix.exchange {
             Path::None => String::new(),

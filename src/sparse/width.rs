@@ -88,11 +88,11 @@ impl WidthRule {
 
     /// The same rule for a matrix whose rows are shared out over ranks: what it chooses for all of them.
     pub(crate) fn over(self, ranks: Ranks, lengths: &[u32]) -> Self {
-        if !ranks.several() || self == Self::Auto {
+        if !ranks.is_distributed() || self == Self::Auto {
             return self;
         }
         let mut all: Vec<u64> = Vec::new();
-        for counts in ranks.all(&rows_of(lengths)) {
+        for counts in ranks.all_gather(&rows_of(lengths)) {
             all.resize(all.len().max(counts.len()), 0);
             all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         }

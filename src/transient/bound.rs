@@ -32,7 +32,7 @@ use crate::{Error, Result};
 
 /// What the solver must know of the transitions before it can build them: one pass over all of them.
 #[derive(Debug, Clone)]
-pub struct Survey<T> {
+pub struct MatrixStatistics<T> {
     /// The rows that this rank knows, at first its own: whole blocks.
     pub rows: Range<usize>,
     /// Entries of each of them in Rᵀ.
@@ -53,7 +53,7 @@ pub struct Survey<T> {
     pub step: f64,
 }
 
-impl<T: Real> Survey<T> {
+impl<T: Real> MatrixStatistics<T> {
     /// αt of a finite time above 0, α being the inverse of the stored 1/α.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ fn diagonal_of<T: Real>(row: &[(u32, f64)], exact: f64) -> T {
     })
 }
 
-impl<T: Real> Survey<T> {
+impl<T: Real> MatrixStatistics<T> {
     /// Gets to know all rows of `hull`, which includes those that are known.
     pub(super) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
         let scale = self.scale;
@@ -155,13 +155,13 @@ impl<T: Real> Survey<T> {
 }
 
 /// Entries of rows of other ranks.
-struct Abroad {
+struct RemoteRowLengths {
     /// Ascending.
     states: Vec<u32>,
     lengths: Vec<u32>,
 }
 
-impl Abroad {
+impl RemoteRowLengths {
     /// Of the states that some rows' transitions lead to, of a chain of which each rank knows its rows alone. `lengths`
     /// are those of this rank's. Every rank calls this at once.
     fn new(transitions: &dyn Transitions, rows: &Range<usize>, lengths: &[u32], ranks: Ranks) -> Self {
@@ -187,7 +187,7 @@ impl Abroad {
                 bits &= bits - 1;
             }
         }
-        let ends = ranks.all(&[rows.end as u64]).concat();
+        let ends = ranks.all_gather(&[rows.end as u64]).concat();
         let mut wanted = vec![Vec::new(); ranks.size()];
         states.iter().for_each(|&state| {
             wanted[ends.partition_point(|&end| end <= u64::from(state))].push(state);
@@ -195,7 +195,7 @@ impl Abroad {
         let answer = |asked: Vec<u32>| {
             asked.into_iter().map(|state| lengths[state as usize - rows.start]).collect::<Vec<u32>>()
         };
-        let lengths = ranks.trade(ranks.trade(wanted).into_iter().map(answer).collect()).concat();
+        let lengths = ranks.all_to_all(ranks.all_to_all(wanted).into_iter().map(answer).collect()).concat();
         Self { states, lengths }
     }
 
@@ -226,19 +226,19 @@ pub(super) fn scale_of(alpha: f64) -> f64 {
 ///
 /// # Errors
 /// [`Error::Invalid`] for an exit rate that is no double.
-pub fn survey<T: Real>(transitions: &dyn Transitions) -> Result<Survey<T>> {
-    survey_rows(transitions, 0..transitions.states(), Ranks::ALONE)
+pub fn statistics<T: Real>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
+    statistics_of_rows(transitions, 0..transitions.states(), Ranks::ALONE)
 }
 
 /// The same where every rank looks at its own rows alone.
-pub(super) fn survey_rows<T: Real>(
+pub(super) fn statistics_of_rows<T: Real>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
     ranks: Ranks,
-) -> Result<Survey<T>> {
+) -> Result<MatrixStatistics<T>> {
     let lengths = lengths(transitions, rows.clone());
-    let abroad = match ranks.several() && !transitions.whole() {
-        true => Some(Abroad::new(transitions, &rows, &lengths, ranks)),
+    let abroad = match ranks.is_distributed() && !transitions.whole() {
+        true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };
     let mut exit = vec![T::ZERO; rows.len()];
@@ -263,13 +263,13 @@ pub(super) fn survey_rows<T: Real>(
         false => found = look(scale),
     }
     let inverse_alpha = inverse_below::<T>(found.stored);
-    let nnz = ranks.sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + found.diagonal);
+    let nnz = ranks.all_reduce_sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + found.diagonal);
     let u = T::PRECISION.unit_roundoff();
     // Rates that vanish beside α in that unit are among what underflows.
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;
     // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
     let step = 1.001 * (found.scaled * inverse_alpha.wide() + 3.0 * u) + underflow;
-    Ok(Survey { rows, lengths, exit, shares: Vec::new(), nnz, alpha, scale, inverse_alpha, step })
+    Ok(MatrixStatistics { rows, lengths, exit, shares: Vec::new(), nnz, alpha, scale, inverse_alpha, step })
 }
 
 /// What a look at all transitions finds.
@@ -302,8 +302,8 @@ impl Look {
     /// Of all ranks, but for the number of states.
     fn over(self, ranks: Ranks) -> Self {
         let [stored, exact, scaled] =
-            [self.stored, self.exact, self.scaled].map(|largest| ranks.most(largest));
-        Self { stored, exact, scaled, least: -ranks.most(-self.least), ..self }
+            [self.stored, self.exact, self.scaled].map(|largest| ranks.all_reduce_max(largest));
+        Self { stored, exact, scaled, least: -ranks.all_reduce_max(-self.least), ..self }
     }
 }
 
@@ -312,7 +312,7 @@ fn look<T: Real>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     lengths: &[u32],
-    abroad: Option<&Abroad>,
+    abroad: Option<&RemoteRowLengths>,
     exit: &mut [T],
     scale: f64,
 ) -> Look {

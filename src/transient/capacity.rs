@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::bound::{Survey, expect_room, survey_rows};
+use super::bound::{MatrixStatistics, expect_room, statistics_of_rows};
 use super::chain::Transitions;
-use super::hops::{self, Work};
+use super::halo_depth::{self, Work};
+use super::partitioning::{LanePlan, Path, Swap, row_bytes, split};
 use super::parts::with_source;
 use super::region::Region;
 use super::solve::{Method, Options, Problem, check, surveyed, windows};
-use super::split::{LanePlan, Path, Swap, row_bytes, split};
 use super::subdivided;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
@@ -99,7 +99,7 @@ pub struct ManyRanks {
     /// The first, one in the middle and the last.
     pub ranks: Vec<RankPlan>,
     /// Steps between two exchanges with the shortest predicted step.
-    pub hops: usize,
+    pub halo_depth: usize,
     /// What an exchange was measured to cost.
     pub swap: Swap,
 }
@@ -145,7 +145,7 @@ fn many_in<T: Real>(
         )));
     }
     expect_somebody(lanes, ranks)?;
-    let swap = hops::swap(lanes, ranks)?;
+    let swap = halo_depth::swap(lanes, ranks)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -161,7 +161,7 @@ fn many_in<T: Real>(
 
 /// An error where there is nobody to measure an exchange with.
 fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
-    if ranks.several() || lanes.len() > 1 {
+    if ranks.is_distributed() || lanes.len() > 1 {
         return Ok(());
     }
     Err(Error::Invalid(
@@ -207,27 +207,27 @@ fn look<T: Real>(
 ) -> Result<Look> {
     let real = T::PRECISION.bytes();
     let region = lane.host(|| Region::new(transitions, 0, rows));
-    let survey = lane.host(|| survey_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
-    let layout = lane.host(|| Layout::new(&survey.lengths, options.width, real));
+    let statistics = lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
+    let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
     let alone = std::slice::from_ref(&region);
-    let need = with_source(lane, transitions, &survey, &layout, &region, (alone, 1), |source| {
+    let need = with_source(lane, transitions, &statistics, &layout, &region, (alone, 1), |source| {
         source.plan(options.format)
     })?;
-    let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+    let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
     Ok(Look { need, halo: region.halo.len(), reach: region.reach(), bytes: bytes as f64 })
 }
 
 /// The run of `count` ranks of which some were looked at.
 fn predicted(looked: Vec<(usize, Look, Work)>, count: usize, swap: Swap, options: &Options) -> ManyRanks {
-    let hops = match options.how().hops {
-        Some(hops) => hops,
-        None => hops::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), swap),
+    let halo_depth = match options.how().halo_depth {
+        Some(halo_depth) => halo_depth,
+        None => halo_depth::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), swap),
     };
     let one = |(rank, look, work): (usize, Look, Work)| {
-        let step = if count > 1 { work.step(hops, swap).0 } else { work.compute };
+        let step = if count > 1 { work.step(halo_depth, swap).0 } else { work.compute };
         RankPlan { rank, need: look.need, halo: look.halo, compute: work.compute, step }
     };
-    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), hops, swap }
+    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, swap }
 }
 
 /// What a run would take.
@@ -244,7 +244,7 @@ pub struct Plan {
     /// How rows are shared out over lanes; empty for one lane.
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
-    pub hops: usize,
+    pub halo_depth: usize,
     /// How lanes exchange.
     pub exchange: Path,
     /// Multiplications, at most; none where that shows only on the way, as for the steady state.
@@ -277,25 +277,25 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     let how = options.how();
     // The host's memory is needed now; a lane's is what the plan is about.
     expect_room::<T>(&[], transitions, how.ranks)?;
-    let mut survey = surveyed::<T>(lanes, transitions, how.ranks)?;
-    let split = split(lanes, transitions, &survey.shares, real, how)?;
+    let mut statistics = surveyed::<T>(lanes, transitions, how.ranks)?;
+    let split = split(lanes, transitions, &statistics.shares, real, how)?;
     let mine = &split.regions[split.own.clone()];
-    let hull = mine.iter().fold(survey.rows.clone(), |hull, region| {
+    let hull = mine.iter().fold(statistics.rows.clone(), |hull, region| {
         hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
     });
-    survey.widen(transitions, hull);
-    let width = options.width.over(how.ranks, &survey.lengths);
-    let layout = lanes[0].host(|| Layout::new(&survey.lengths, width, real));
+    statistics.widen(transitions, hull);
+    let width = options.width.over(how.ranks, &statistics.lengths);
+    let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
     for region in mine {
         let lane = &lanes[region.lane - split.first];
         let need = with_source(
             lane,
             transitions,
-            &survey,
+            &statistics,
             &layout,
             region,
-            (&split.regions, split.hops),
+            (&split.regions, split.halo_depth),
             |source| source.plan(options.format),
         )?;
         // Parts of one lane add up.
@@ -307,34 +307,40 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     }
     let step = match &split.plan[..] {
         [] => {
-            let bytes: u64 = survey.lengths.iter().map(|&length| row_bytes(length, real)).sum();
+            let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
             bytes as f64 / lanes[0].bandwidth()?
         }
         plan => plan.iter().map(|lane| lane.step).fold(0.0, f64::max),
     };
     Ok(Plan {
         n: transitions.states(),
-        nnz: survey.nnz,
-        alpha: survey.alpha,
+        nnz: statistics.nnz,
+        alpha: statistics.alpha,
         lanes: needs,
         plan: split.plan,
-        hops: split.hops,
+        halo_depth: split.halo_depth,
         exchange: split.path,
-        terms: terms(&survey, problem, options)?,
+        terms: terms(&statistics, problem, options)?,
         step,
     })
 }
 
-fn terms<T: Real>(survey: &Survey<T>, problem: &Problem<'_>, options: &Options) -> Result<Option<u64>> {
-    if problem.times.iter().any(|t| t.is_infinite()) && survey.alpha > 0.0 {
+fn terms<T: Real>(
+    statistics: &MatrixStatistics<T>,
+    problem: &Problem<'_>,
+    options: &Options,
+) -> Result<Option<u64>> {
+    if problem.times.iter().any(|t| t.is_infinite()) && statistics.alpha > 0.0 {
         return Ok(None);
     }
     let (mut sum, mut last) = (0, 0);
-    for &t in problem.times.iter().filter(|&&t| t > 0.0 && survey.alpha > 0.0) {
-        let lambda = survey.lambda(t)?;
+    for &t in problem.times.iter().filter(|&&t| t > 0.0 && statistics.alpha > 0.0) {
+        let lambda = statistics.lambda(t)?;
         match options.method {
-            Method::Subdivided { theta } => sum += subdivided::terms(survey, options.epsilon, theta, lambda)?,
-            Method::Sweep => last = windows(survey, options.epsilon, lambda).0.right.max(last),
+            Method::Subdivided { theta } => {
+                sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?
+            }
+            Method::Sweep => last = windows(statistics, options.epsilon, lambda).0.right.max(last),
         }
     }
     Ok(Some(sum + last))

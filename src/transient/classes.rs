@@ -14,7 +14,7 @@ pub(super) struct Known<'a> {
     pub(super) ranks: Ranks,
     /// This rank's states, and everybody's.
     pub(super) rows: Range<usize>,
-    everybodys: Vec<Range<usize>>,
+    all_gather_regions: Vec<Range<usize>>,
 }
 
 /// The closed classes that are reached, one state of each; and which of this rank's states are reached.
@@ -64,20 +64,20 @@ fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
 
 impl<'a> Known<'a> {
     pub(super) fn new(transitions: &'a dyn Transitions, ranks: Ranks, rows: Range<usize>) -> Self {
-        let bounds = ranks.all(&[rows.start as u64, rows.end as u64]);
-        let everybodys = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
-        Self { transitions, ranks, rows, everybodys }
+        let bounds = ranks.all_gather(&[rows.start as u64, rows.end as u64]);
+        let all_gather_regions = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
+        Self { transitions, ranks, rows, all_gather_regions }
     }
 
     /// The rank that knows a state.
     pub(super) fn owner(&self, state: usize) -> usize {
-        self.everybodys.partition_point(|rows| rows.end <= state)
+        self.all_gather_regions.partition_point(|rows| rows.end <= state)
     }
 
     /// The closed classes that are reached from the initial probabilities of this rank's states. `probable` decides
     /// which state stands for a class.
     pub(super) fn closed_classes(&self, initial: &[f64], probable: &[f64]) -> Classes {
-        if !self.ranks.several() {
+        if !self.ranks.is_distributed() {
             return Classes::new(self.transitions, initial, probable);
         }
         let mut reached = vec![false; self.rows.len()];
@@ -94,7 +94,7 @@ impl<'a> Known<'a> {
         let staying: Vec<usize> = (0..reached.len()).filter(stays).collect();
         let global: Vec<u64> = staying.iter().map(|&i| (self.rows.start + i) as u64).collect();
         let mut representatives: Vec<usize> =
-            self.ranks.all(&global).concat().into_iter().map(|state| state as usize).collect();
+            self.ranks.all_gather(&global).concat().into_iter().map(|state| state as usize).collect();
         // States from which a class that was found is reached; the others never leave themselves.
         let mut done: Vec<bool> = reached.iter().map(|reached| !reached).collect();
         self.spread(staying, Way::Against, &mut done, |i| reached[i]);
@@ -134,7 +134,7 @@ impl<'a> Known<'a> {
         }
         // States are exact as doubles.
         let mine = best.map_or(Vec::new(), |(p, state)| vec![p, state as f64]);
-        let all = self.ranks.all(&mine).concat();
+        let all = self.ranks.all_gather(&mine).concat();
         let all = all.as_chunks::<2>().0.iter().map(|&[p, state]| (p, state as usize));
         all.reduce(|a, b| if ahead(b, a) { b } else { a }).map(|(_, state)| state)
     }
@@ -169,13 +169,13 @@ impl<'a> Known<'a> {
                 states.sort_unstable();
                 states.dedup();
             }
-            for state in self.ranks.trade(leaving).concat() {
+            for state in self.ranks.all_to_all(leaving).concat() {
                 let i = state as usize - self.rows.start;
                 if within(i) && !std::mem::replace(&mut set[i], true) {
                     open.push(i);
                 }
             }
-            if self.ranks.sum(open.len() as u64) == 0 {
+            if self.ranks.all_reduce_sum(open.len() as u64) == 0 {
                 return;
             }
         }

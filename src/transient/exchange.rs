@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use super::hops::first_cause;
+use super::halo_depth::first_cause;
+use super::partitioning::Path;
 use super::parts::{Arrival, Departure, Link, Parts};
 use super::region::Kind;
-use super::split::Path;
 use super::timeline::{Clock, Phase};
 use crate::kernel::Real;
 use crate::lane::{Batch, Inbox, Lane, Launch, Outbox, Program};
@@ -93,7 +93,7 @@ impl<T: Real> Parts<T> {
                     boundary: launches(lane, source, Stage::Boundary)?,
                     packs: self.packs(lanes, lane, 1 - source, true)?,
                     interior: inner(Stage::Interior)?,
-                    last: (self.matrix.hops > 1).then(|| inner(Stage::Own)).transpose()?,
+                    last: (self.matrix.halo_depth > 1).then(|| inner(Stage::Own)).transpose()?,
                 })
             };
             work.push([step(0)?, step(1)?]);
@@ -141,7 +141,7 @@ struct Worker<'a, T> {
     departures: Vec<&'a Departure<T>>,
     arrivals: Vec<&'a Arrival>,
     ranks: Ranks,
-    hops: u64,
+    halo_depth: u64,
 }
 
 fn host<T>(link: &Link<T>) -> &(Outbox, [Inbox; 2]) {
@@ -162,9 +162,9 @@ fn together<T: Real>(
     for (number, (lane, work)) in lanes.iter().zip(work).enumerate() {
         let departures = parts.departures.iter().filter(|d| parts.parts[d.from].lane == number).collect();
         let arrivals = parts.arrivals.iter().filter(|a| parts.parts[a.to].lane == number).collect();
-        let (ranks, hops) = (parts.ranks, parts.matrix.hops as u64);
+        let (ranks, halo_depth) = (parts.ranks, parts.matrix.halo_depth as u64);
         let (outgoing, incoming) = (Vec::new(), Vec::new());
-        workers.push(Worker { lane, work, outgoing, incoming, departures, arrivals, ranks, hops });
+        workers.push(Worker { lane, work, outgoing, incoming, departures, arrivals, ranks, halo_depth });
     }
     for link in &parts.links {
         let (outbox, inboxes) = host(link);
@@ -194,8 +194,8 @@ fn together<T: Real>(
                 let result = worker.run(steps, now, stop, done, &mut clock);
                 if let Err(e) = &result {
                     // Other ranks wait for this one.
-                    if worker.ranks.several() && !matches!(e, Error::Interrupted) {
-                        worker.ranks.end(e);
+                    if worker.ranks.is_distributed() && !matches!(e, Error::Interrupted) {
+                        worker.ranks.abort_all(e);
                     }
                     stop.store(true, Ordering::Release);
                 }
@@ -212,8 +212,8 @@ fn together<T: Real>(
             if watched.is_ok() {
                 watched = watch(least);
                 if let Err(e) = &watched {
-                    if parts.ranks.several() {
-                        parts.ranks.end(e);
+                    if parts.ranks.is_distributed() {
+                        parts.ranks.abort_all(e);
                     }
                     stop.store(true, Ordering::Release);
                 }
@@ -291,7 +291,7 @@ impl<T: Real> Worker<'_, T> {
             if stop.load(Ordering::Acquire) {
                 return Err(Error::Interrupted);
             }
-            let count = self.hops.min(steps.end - k);
+            let count = self.halo_depth.min(steps.end - k);
             let last = (source + count as usize - 1) % 2;
             let (first, second) = (self.first(arrived, source, count), self.second(last));
             post(self.ranks, &wait, |post| {

@@ -280,7 +280,7 @@ impl<'a, T: Real> Iteration<'a, T> {
         for (p, part) in self.parts.of(lane) {
             // With several steps between exchanges the boundary's rows come a second time, among all rows; the first
             // time is for those alone who take them over.
-            let again = stage == Stage::Boundary && self.parts.matrix.hops > 1;
+            let again = stage == Stage::Boundary && self.parts.matrix.halo_depth > 1;
             let target = targets.first().copied().filter(|_| !again);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
@@ -366,7 +366,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             self.lanes[part.lane].download(out, 0, &mut partial)?;
             partials.push((blocks, partial));
         }
-        self.parts.ranks.relay(&mut sums, |sums| {
+        self.parts.ranks.ordered_reduce(&mut sums, |sums| {
             for (blocks, partial) in &partials {
                 for (sum, blocks) in sums.iter_mut().zip(partial.chunks(*blocks)) {
                     blocks.iter().for_each(|b| *sum += b.wide());
@@ -444,7 +444,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
         }
         let mut sum = [0.0];
-        self.parts.ranks.relay(&mut sum, |sum| partials.iter().for_each(|b| sum[0] += b.wide()));
+        self.parts.ranks.ordered_reduce(&mut sum, |sum| partials.iter().for_each(|b| sum[0] += b.wide()));
         Ok(sum[0])
     }
 

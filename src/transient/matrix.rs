@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::capacity::Need;
 use super::iteration::Sum;
+use super::partitioning::{self, Path};
 use super::parts::Part;
 use super::region::{Kind, Leaving, Region};
-use super::split::{self, Path};
 use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
 use crate::kernel::Real;
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -83,27 +83,27 @@ pub struct MatrixInfo {
     /// Number of parts.
     pub parts: usize,
     /// Steps between two exchanges.
-    pub hops: usize,
+    pub halo_depth: usize,
     /// The way of values from lane to lane.
     pub exchange: Path,
     /// How rows were shared out over lanes; empty for one lane.
-    pub plan: Vec<split::LanePlan>,
+    pub plan: Vec<partitioning::LanePlan>,
 }
 
 impl MatrixInfo {
     /// Sums up what parts said, those of other ranks included.
     pub(super) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
-        self.bytes = ranks.sum(self.bytes);
-        self.halo = ranks.most(self.halo as f64) as u64;
-        self.ell_width = ranks.most(f64::from(self.ell_width)) as u32;
+        self.bytes = ranks.all_reduce_sum(self.bytes);
+        self.halo = ranks.all_reduce_max(self.halo as f64) as u64;
+        self.ell_width = ranks.all_reduce_max(f64::from(self.ell_width)) as u32;
         let mut all: Vec<String> = Vec::new();
-        for format in ranks.texts(&formats.join("+")).iter().flat_map(|text| text.split('+')) {
+        for format in ranks.all_gather_text(&formats.join("+")).iter().flat_map(|text| text.split('+')) {
             if !format.is_empty() && !all.iter().any(|known| known == format) {
                 all.push(format.to_owned());
             }
         }
         self.format = all.join("+");
-        let reasons = ranks.texts(&self.passed_over.join("\n"));
+        let reasons = ranks.all_gather_text(&self.passed_over.join("\n"));
         self.passed_over = reasons.iter().flat_map(|text| text.lines().map(str::to_owned)).collect();
         self.passed_over.sort_unstable();
         self.passed_over.dedup();

@@ -91,7 +91,7 @@ impl Beyond {
             };
         });
         let read = wanted.iter().map(Vec::len).collect();
-        let mut asked = ranks.trade(wanted);
+        let mut asked = ranks.all_to_all(wanted);
         asked.iter_mut().flatten().for_each(|state| *state -= own.start as u32);
         Self { ranks, read, asked }
     }
@@ -102,14 +102,14 @@ impl Beyond {
 
     /// Brings the values behind one's own up to date.
     fn update(&self, values: &mut [f64]) {
-        if !self.ranks.several() {
+        if !self.ranks.is_distributed() {
             return;
         }
         let pick = |places: &Vec<u32>| -> Vec<u32> {
             let values: Vec<f64> = places.iter().map(|&place| values[place as usize]).collect();
             bytemuck::cast_slice(&values).to_vec()
         };
-        let arrived = self.ranks.trade(self.asked.iter().map(pick).collect()).concat();
+        let arrived = self.ranks.all_to_all(self.asked.iter().map(pick).collect()).concat();
         let own = values.len() - self.len();
         bytemuck::cast_slice_mut::<f64, u32>(&mut values[own..]).copy_from_slice(&arrived);
     }
@@ -139,7 +139,7 @@ pub(super) fn expected_steps(
     a.resize(n + beyond.len(), 0.0);
     beyond.update(&mut a);
     let mut next = vec![0.0; n + beyond.len()];
-    let (mut largest, mut sum) = (ranks.most(a.iter().copied().fold(0.0, f64::max)), 0.0);
+    let (mut largest, mut sum) = (ranks.all_reduce_max(a.iter().copied().fold(0.0, f64::max)), 0.0);
     let mut steps = 0u64;
     let mut best = f64::INFINITY;
     while largest > 0.0 {
@@ -159,7 +159,7 @@ pub(super) fn expected_steps(
             0..=ROWS => block((0, here)),
             _ => here.par_chunks_mut(ROWS).enumerate().map(block).reduce(|| 0.0, f64::max),
         };
-        largest = ranks.most(largest);
+        largest = ranks.all_reduce_max(largest);
         beyond.update(&mut next);
         std::mem::swap(&mut a, &mut next);
         steps += 1;
@@ -176,7 +176,7 @@ pub(super) fn expected_steps(
             }
         }
         if steps.is_multiple_of(64) {
-            ranks.agree(observer.progress(0, 0))?;
+            ranks.all_ok(observer.progress(0, 0))?;
         }
         if steps >= most {
             return Ok((rho < 1.0).then(|| sum / (1.0 - rho)));

@@ -6,8 +6,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
+use super::partitioning::{Partitioning, share, split};
 use super::solve::{Observer, Problem};
-use super::split::{How, share, split};
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
@@ -124,7 +124,7 @@ impl Restore<'_> {
             let values: Vec<f64> = places.map(|&place| probabilities[place as usize - mine.start]).collect();
             bytemuck::cast_slice(&values).to_vec()
         };
-        let arrived = ranks.trade(self.rows.iter().map(to).collect());
+        let arrived = ranks.all_to_all(self.rows.iter().map(to).collect());
         let mut arrived: Vec<_> = arrived
             .iter()
             .map(|values| bytemuck::pod_collect_to_vec::<u32, f64>(values).into_iter())
@@ -141,13 +141,13 @@ impl Observer for Restore<'_> {
     }
 
     fn rows(&mut self, rows: Range<usize>) {
-        let bounds = self.order.ranks.all(&[rows.start as u64, rows.end as u64]);
+        let bounds = self.order.ranks.all_gather(&[rows.start as u64, rows.end as u64]);
         self.rows = bounds.iter().map(|b| b[0] as usize..b[1] as usize).collect();
         self.inner.rows(rows);
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        let restored: Vec<f64> = match self.order.ranks.several() {
+        let restored: Vec<f64> = match self.order.ranks.is_distributed() {
             true => self.collected(probabilities),
             false => self.order.new.par_iter().map(|&place| probabilities[place as usize]).collect(),
         };
@@ -171,7 +171,7 @@ pub(super) fn reorder<'a>(
     initial: &'a [f64],
     lengths: &[u32],
     real: u64,
-    how: How,
+    how: Partitioning,
     wanted: Order,
 ) -> Result<(Option<Reordered<'a>>, Order)> {
     let (transitions, ranks) = (problem.transitions, how.ranks);
@@ -188,20 +188,20 @@ pub(super) fn reorder<'a>(
                 "the order {name} {why}; --order {name} makes all read all of it"
             )));
         }
-        Order::Bfs | Order::Rcm if ranks.several() => {
+        Order::Bfs | Order::Rcm if ranks.is_distributed() => {
             let n = transitions.states();
             let room = expect_memory(n as u64 * WHOLE, || {
                 format!(
                     "an order of {n} states, which every rank finds by itself (--order natural takes no such memory)"
                 )
             });
-            ranks.agree(room)?;
-            let initial = ranks.agree(problem.initial.probabilities(n))?;
+            ranks.all_ok(room)?;
+            let initial = ranks.all_ok(problem.initial.probabilities(n))?;
             return Ok((Some(make(wanted, initial.into())), wanted));
         }
         Order::Bfs | Order::Rcm => return Ok((Some(make(wanted, initial.into())), wanted)),
         // Other orders take a look at all states, of which a rank knows its own.
-        Order::Auto if lanes.len() == 1 || how.ranks.several() => return Ok((None, Order::Natural)),
+        Order::Auto if lanes.len() == 1 || how.ranks.is_distributed() => return Ok((None, Order::Natural)),
         Order::Auto => {}
     }
     // Seconds of the slowest lane's step.

@@ -11,16 +11,16 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::bound::{Survey, scale_rates};
+use super::bound::{MatrixStatistics, scale_rates};
 use super::chain::Transitions;
 use super::kernels::{GATHER, SWEEP_ROWS, gather};
 use super::matrix::{Chunk, MatrixInfo, Source};
+use super::partitioning::{self, Partition, Path};
 use super::region::Region;
-use super::split::{self, Path, Split};
 use super::timeline::Timeline;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox, Window};
-use crate::ranks::{Crossing, Ranks, Wait, post};
+use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::sparse::{BLOCK, Layout, MatrixFormat, SLICE, WidthRule};
 use crate::{Error, Result};
 
@@ -81,7 +81,7 @@ pub(super) struct Departure<T> {
     /// The part that owns them.
     pub(super) from: usize,
     /// Where they go, and the number of the reader among all regions.
-    pub(super) to: Crossing,
+    pub(super) to: Envelope,
     taker: usize,
     /// Places in the owner's vector.
     index: Buffer<u32>,
@@ -122,7 +122,7 @@ pub(super) struct Arrival {
     /// The part that reads them.
     pub(super) to: usize,
     /// Where they come from.
-    pub(super) from: Crossing,
+    pub(super) from: Envelope,
     /// Place of the first in the reader's vector, and how many they are.
     first: usize,
     pub(super) len: usize,
@@ -170,55 +170,55 @@ impl<T: Real> Parts<T> {
     pub fn build(
         lanes: &[Lane],
         transitions: &dyn Transitions,
-        survey: &Survey<T>,
+        statistics: &MatrixStatistics<T>,
         rule: WidthRule,
         format: MatrixFormat,
-        how: split::How,
+        how: partitioning::Partitioning,
     ) -> Result<Self> {
         let real = T::PRECISION.bytes();
         let ranks = how.ranks;
-        let shares = match &survey.shares[..] {
-            [] => &split::share(lanes, transitions, Some(&survey.lengths), real, ranks)?,
+        let shares = match &statistics.shares[..] {
+            [] => &partitioning::share(lanes, transitions, Some(&statistics.lengths), real, ranks)?,
             known => known,
         };
-        let split = split::split(lanes, transitions, shares, real, how)?;
+        let split = partitioning::split(lanes, transitions, shares, real, how)?;
         let rows = split.rows(shares);
         // Rows of others that are computed here, too, have to be known.
         let mine = &split.regions[split.own.clone()];
-        let hull = mine.iter().fold(survey.rows.clone(), |hull, region| {
+        let hull = mine.iter().fold(statistics.rows.clone(), |hull, region| {
             hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
         });
-        let wider = match hull == survey.rows {
+        let wider = match hull == statistics.rows {
             true => None,
             false => {
-                let mut wider = survey.clone();
+                let mut wider = statistics.clone();
                 lanes[0].host(|| wider.widen(transitions, hull));
                 Some(wider)
             }
         };
-        let own_lengths = &survey.lengths;
-        let survey = wider.as_ref().unwrap_or(survey);
+        let own_lengths = &statistics.lengths;
+        let statistics = wider.as_ref().unwrap_or(statistics);
         let rule = rule.over(ranks, own_lengths);
-        let layout = lanes[0].host(|| Layout::new(&survey.lengths, rule, real));
-        let Split { regions, plan, hops, path, .. } = &split;
-        let (hops, path) = (*hops, *path);
+        let layout = lanes[0].host(|| Layout::new(&statistics.lengths, rule, real));
+        let Partition { regions, plan, halo_depth, path, .. } = &split;
+        let (halo_depth, path) = (*halo_depth, *path);
         let mut matrix = MatrixInfo {
             ell_width: layout.widths.iter().copied().max().unwrap_or(0),
             halo: mine.iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
             parts: regions.len(),
-            hops,
+            halo_depth,
             exchange: path,
             plan: plan.clone(),
             ..MatrixInfo::default()
         };
         // Own rows count, and not those of others that are computed here, too.
-        let first = (rows.start - survey.rows.start) / SLICE;
+        let first = (rows.start - statistics.rows.start) / SLICE;
         let slices = first..first + rows.len().div_ceil(SLICE);
         let counted =
             Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
-        let tail: u64 = ranks.sum(counted.tails.iter().map(|&t| u64::from(t)).sum());
-        let entries: u64 = ranks.sum(own_lengths.iter().map(|&l| u64::from(l)).sum());
-        let ell = ranks.sum(counted.stored()) - tail;
+        let tail: u64 = ranks.all_reduce_sum(counted.tails.iter().map(|&t| u64::from(t)).sum());
+        let entries: u64 = ranks.all_reduce_sum(own_lengths.iter().map(|&l| u64::from(l)).sum());
+        let ell = ranks.all_reduce_sum(counted.stored()) - tail;
         matrix.coo_share = tail as f64 / entries.max(1) as f64;
         matrix.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
 
@@ -226,13 +226,13 @@ impl<T: Real> Parts<T> {
         let blocks = transitions.states().div_ceil(BLOCK);
         let built = (|| {
             let (parts, formats) =
-                Self::parts(lanes, transitions, survey, &layout, &split, format, &mut matrix)?;
+                Self::parts(lanes, transitions, statistics, &layout, &split, format, &mut matrix)?;
             let links = links(lanes, &parts, &split)?;
             Ok((parts, formats, links, ways(&split, ranks)?))
         })();
-        let (parts, formats, links, ways) = ranks.agree(built)?;
+        let (parts, formats, links, ways) = ranks.all_ok(built)?;
         let windows = windows::<T>(&ways, ranks);
-        let (departures, arrivals) = ranks.agree(crossings(lanes, &parts, ways, windows))?;
+        let (departures, arrivals) = ranks.all_ok(crossings(lanes, &parts, ways, windows))?;
         matrix.over(ranks, formats);
         Ok(Self { ranks, rows, blocks, parts, departures, arrivals, links, matrix, timeline: None })
     }
@@ -241,20 +241,26 @@ impl<T: Real> Parts<T> {
     fn parts(
         lanes: &[Lane],
         transitions: &dyn Transitions,
-        survey: &Survey<T>,
+        statistics: &MatrixStatistics<T>,
         layout: &Layout,
-        split: &Split,
+        split: &Partition,
         format: MatrixFormat,
         matrix: &mut MatrixInfo,
     ) -> Result<(Vec<Part<T>>, Vec<&'static str>)> {
-        let Split { regions, own, first, .. } = split;
+        let Partition { regions, own, first, .. } = split;
         let mut parts = Vec::with_capacity(own.len());
         let mut formats: Vec<&str> = Vec::new();
         for region in &regions[own.clone()] {
             let lane = &lanes[region.lane - first];
             let mut straight = false;
-            let built =
-                with_source(lane, transitions, survey, layout, region, (regions, split.hops), |source| {
+            let built = with_source(
+                lane,
+                transitions,
+                statistics,
+                layout,
+                region,
+                (regions, split.halo_depth),
+                |source| {
                     straight = source.leaving.is_some();
                     // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
                     let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
@@ -263,7 +269,8 @@ impl<T: Real> Parts<T> {
                     } else {
                         format
                     })
-                })?;
+                },
+            )?;
             matrix.bytes += built.bytes;
             matrix.passed_over.extend(built.passed_over);
             if !formats.contains(&built.format.name()) {
@@ -389,32 +396,32 @@ impl<T: Real> Parts<T> {
 pub(super) fn with_source<T: Real, R>(
     lane: &Lane,
     transitions: &dyn Transitions,
-    survey: &Survey<T>,
+    statistics: &MatrixStatistics<T>,
     layout: &Layout,
     region: &Region,
-    (regions, hops): (&[Region], usize),
+    (regions, halo_depth): (&[Region], usize),
     work: impl FnOnce(&Source<'_, T>) -> R,
 ) -> R {
-    let (before, computed) = (survey.rows.start, &region.computed);
+    let (before, computed) = (statistics.rows.start, &region.computed);
     let slices = (computed.start - before) / SLICE..(computed.end - before).div_ceil(SLICE);
     let layout =
         Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() };
     let row = |row: usize, entries: &mut Vec<(u32, f64)>| {
         transitions.incoming(region.computed.start + row, entries);
-        scale_rates(entries, survey.scale);
+        scale_rates(entries, statistics.scale);
         if region.len() > region.rows.len() {
             for (column, _) in entries {
                 *column = region.local(*column);
             }
         }
     };
-    let exit = &survey.exit[computed.start - before..computed.end - before];
-    let pieces = region.pieces(regions, hops);
-    let leaving = region.leaving(&pieces, regions, hops);
+    let exit = &statistics.exit[computed.start - before..computed.end - before];
+    let pieces = region.pieces(regions, halo_depth);
+    let leaving = region.leaving(&pieces, regions, halo_depth);
     work(&Source { lane, region, pieces: &pieces, leaving, layout: &layout, exit, row: &row })
 }
 
-fn halos(lane: &Lane, region: &Region, split: &Split) -> Result<Vec<Halo>> {
+fn halos(lane: &Lane, region: &Region, split: &Partition) -> Result<Vec<Halo>> {
     let mut halos = Vec::new();
     let mine = split.regions[split.own.clone()].iter().enumerate();
     for (owner, other) in mine.filter(|(_, other)| other.lane == region.lane) {
@@ -430,7 +437,7 @@ fn halos(lane: &Lane, region: &Region, split: &Split) -> Result<Vec<Halo>> {
     Ok(halos)
 }
 
-fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Vec<Link<T>>> {
+fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Partition) -> Result<Vec<Link<T>>> {
     let mut links = Vec::new();
     let mine = &split.regions[split.own.clone()];
     for (to, region) in mine.iter().enumerate() {
@@ -463,7 +470,7 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Split) -> Result<Ve
 
 /// A way between parts of two ranks, one of them this one.
 struct Way {
-    other: Crossing,
+    other: Envelope,
     leaves: bool,
     /// Number of the reader among all regions.
     reader: usize,
@@ -479,12 +486,12 @@ struct Way {
 
 /// The ways to and from parts of other ranks. Both ends number those between the same two ranks alike: by reader, then
 /// by owner.
-fn ways(split: &Split, ranks: Ranks) -> Result<Vec<Way>> {
+fn ways(split: &Partition, ranks: Ranks) -> Result<Vec<Way>> {
     let mut ways = Vec::new();
     let (mut leaving, mut arriving) = (vec![0; ranks.size()], vec![0; ranks.size()]);
     let number = |numbers: &mut [usize], rank: usize| {
         numbers[rank] += 1;
-        Crossing { rank, number: numbers[rank] - 1 }
+        Envelope { rank, number: numbers[rank] - 1 }
     };
     for (reader, region) in split.regions.iter().enumerate() {
         for (owner, other) in split.regions.iter().enumerate() {
@@ -561,7 +568,7 @@ fn windows<T: Real>(ways: &[Way], ranks: Ranks) -> Vec<Option<Window>> {
         }
     }
     // Who reads finds the file on the same host alone.
-    let offers = ranks.texts(&offers);
+    let offers = ranks.all_gather_text(&offers);
     let mut taken = String::new();
     for (way, window) in ways.iter().zip(&mut windows).filter(|(way, _)| !way.leaves) {
         let mine = format!("{} {} ", ranks.rank(), way.other.number);
@@ -571,7 +578,7 @@ fn windows<T: Real>(ways: &[Way], ranks: Ranks) -> Vec<Option<Window>> {
             taken += &format!("{} {}\n", way.other.rank, way.other.number);
         }
     }
-    let taken = ranks.texts(&taken);
+    let taken = ranks.all_gather_text(&taken);
     for (way, window) in ways.iter().zip(&mut windows).filter(|(way, _)| way.leaves) {
         let mine = format!("{} {}", ranks.rank(), way.other.number);
         if !taken[way.other.rank].lines().any(|line| line == mine) {

@@ -107,14 +107,14 @@ impl Region {
         self.left = self.computed.start;
     }
 
-    /// Computes as many rows around its own as `hops` steps without an exchange take.
+    /// Computes as many rows around its own as `halo_depth` steps without an exchange take.
     ///
     /// After the exchange all rows of the vector are right; after step j those that depend on right ones alone. The
-    /// computed rows grow by the hull of what they read, in whole blocks, `hops` − 1 times: after the last step the
+    /// computed rows grow by the hull of what they read, in whole blocks, `halo_depth` − 1 times: after the last step the
     /// own rows are still right.
-    pub(super) fn deepen(&mut self, transitions: &dyn Transitions, hops: usize) {
+    pub(super) fn deepen(&mut self, transitions: &dyn Transitions, halo_depth: usize) {
         let n = transitions.states();
-        for _ in 1..hops {
+        for _ in 1..halo_depth {
             let (Some(&first), Some(&last)) = (self.halo.first(), self.halo.last()) else { break };
             let start = self.computed.start.min(first as usize / BLOCK * BLOCK);
             let end = self.computed.end.max(((last as usize + 1).next_multiple_of(BLOCK)).min(n));
@@ -170,7 +170,7 @@ impl Region {
     /// of own rows that no part of another lane takes over. With several steps in between, most steps take all
     /// computed rows at once, which are therefore one piece. The boundary is stored beside it once more: the last step
     /// computes it first, and again with all others.
-    pub(super) fn pieces(&self, regions: &[Self], hops: usize) -> Vec<(Range<usize>, Kind)> {
+    pub(super) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<(Range<usize>, Kind)> {
         let mut taken: Vec<u32> = Vec::new();
         for other in regions.iter().filter(|other| other.lane != self.lane) {
             taken.extend(other.takes(self));
@@ -189,7 +189,7 @@ impl Region {
         let own = &self.rows;
         let pieces = [
             (own.start..interior.start, Kind::Boundary),
-            (if hops > 1 { self.computed.clone() } else { interior.clone() }, Kind::Interior),
+            (if halo_depth > 1 { self.computed.clone() } else { interior.clone() }, Kind::Interior),
             (interior.end..own.end, Kind::Boundary),
         ];
         pieces.into_iter().filter(|(rows, _)| !rows.is_empty()).collect()
@@ -202,7 +202,7 @@ impl Region {
         &self,
         pieces: &[(Range<usize>, Kind)],
         regions: &[Self],
-        hops: usize,
+        halo_depth: usize,
     ) -> Option<Vec<Option<Leaving>>> {
         let takers = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
         let taken: Vec<(usize, Vec<u32>)> = takers.map(|(i, other)| (i, other.takes(self))).collect();
@@ -222,7 +222,7 @@ impl Region {
             }
             Some(leaving)
         };
-        if hops > 1 { pieces.iter().map(of).collect() } else { None }
+        if halo_depth > 1 { pieces.iter().map(of).collect() } else { None }
     }
 }
 
@@ -280,10 +280,10 @@ mod tests {
         Csr::from_list(n as usize, &list).unwrap()
     }
 
-    fn regions(chain: &Csr, cuts: &[usize], hops: usize) -> Vec<Region> {
+    fn regions(chain: &Csr, cuts: &[usize], halo_depth: usize) -> Vec<Region> {
         let part = |(lane, ends): (usize, &[usize])| {
             let mut region = Region::new(chain, lane, ends[0]..ends[1]);
-            region.deepen(chain, hops);
+            region.deepen(chain, halo_depth);
             region
         };
         cuts.windows(2).enumerate().map(part).collect()
@@ -313,9 +313,9 @@ mod tests {
     #[test]
     fn own_rows_are_right_for_as_many_steps_as_there_are_hops_and_no_longer() {
         let chain = line(5000, 300);
-        for hops in [1, 2, 3, 5] {
-            for region in regions(&chain, &[0, 1024, 2560, 5000], hops) {
-                assert!(right_after(&chain, &region, hops), "{hops} hops of {:?}", region.rows);
+        for halo_depth in [1, 2, 3, 5] {
+            for region in regions(&chain, &[0, 1024, 2560, 5000], halo_depth) {
+                assert!(right_after(&chain, &region, halo_depth), "depth {halo_depth} of {:?}", region.rows);
             }
         }
         let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
@@ -341,8 +341,8 @@ mod tests {
     #[test]
     fn what_is_taken_over_is_all_that_is_not_own_and_lies_side_by_side() {
         let chain = line(4000, 500);
-        for hops in [1, 2, 4] {
-            let all = regions(&chain, &[0, 256, 1280, 4000], hops);
+        for halo_depth in [1, 2, 4] {
+            let all = regions(&chain, &[0, 256, 1280, 4000], halo_depth);
             for region in &all {
                 let mut count = 0;
                 for other in all.iter().filter(|other| other.lane != region.lane) {
@@ -401,7 +401,7 @@ mod tests {
                 }
                 assert_eq!(region.leaving(&pieces, &all, 1), None, "one step: the boundary stays");
             }
-            // Three hops of 300 rows lead through a lane of one block to the next.
+            // Three layers of 300 rows lead through a lane of one block to the next.
             assert_eq!(straight, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
         }
     }

@@ -42,11 +42,11 @@ pub(crate) fn settled<'a>(
     n: usize,
     ranks: Ranks,
 ) -> Cow<'a, [Reward]> {
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         return Cow::Borrowed(rewards);
     }
     let own = |reward: &Reward| {
-        let whole = ranks.least(u64::from(reward.values.len() == n)) == 1;
+        let whole = ranks.all_reduce_min(u64::from(reward.values.len() == n)) == 1;
         let values = match whole {
             true => reward.values[rows.clone()].to_vec(),
             false => moved(&reward.values, home(n, ranks), rows.clone(), ranks),
@@ -58,7 +58,7 @@ pub(crate) fn settled<'a>(
 
 /// Values of the states `from`, each rank's its own, as values of the states `to`.
 fn moved(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> Vec<f64> {
-    let ends = ranks.all(&[from.start as u64, from.end as u64, to.start as u64, to.end as u64]);
+    let ends = ranks.all_gather(&[from.start as u64, from.end as u64, to.start as u64, to.end as u64]);
     let range = |rank: usize, at: usize| ends[rank][at] as usize..ends[rank][at + 1] as usize;
     let piece = (AT_ONCE / ranks.size()).max(1);
     let of_round = |rank: usize, round: usize| {
@@ -74,7 +74,7 @@ fn moved(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> 
             let leaving = states.map(|state| values[state - from.start]);
             leaving.flat_map(|v| [v.to_bits() as u32, (v.to_bits() >> 32) as u32]).collect()
         };
-        let arriving = ranks.trade((0..ranks.size()).map(leaving).collect());
+        let arriving = ranks.all_to_all((0..ranks.size()).map(leaving).collect());
         for (rank, words) in arriving.iter().enumerate() {
             let states = common(&of_round(rank, round), &to);
             for (state, &[low, high]) in states.zip(words.as_chunks().0) {
@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn homes_are_blocks() {
         let homes = |n, size| -> Vec<Range<usize>> {
-            (0..size).map(|rank| home(n, Ranks::imagined(rank, size))).collect()
+            (0..size).map(|rank| home(n, Ranks::simulated(rank, size))).collect()
         };
         assert_eq!(homes(600, 2), [0..256, 256..600]);
         assert_eq!(homes(3, 3), [0..0, 0..0, 0..3]);
         let reward = Reward { name: "r".to_owned(), values: (0..600).map(f64::from).collect() };
-        assert_eq!(at_home(reward, 600, Ranks::imagined(1, 2)).values[..2], [256.0, 257.0]);
+        assert_eq!(at_home(reward, 600, Ranks::simulated(1, 2)).values[..2], [256.0, 257.0]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Shared {
     pub fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
         let blocks = n.div_ceil(BLOCK) as u64;
         let mine = ranks.share(blocks);
-        let cuts = ranks.all(&[mine.start, mine.end]);
+        let cuts = ranks.all_gather(&[mine.start, mine.end]);
         let rows = |cut: &Vec<u64>| (cut[0] as usize * BLOCK).min(n)..(cut[1] as usize * BLOCK).min(n);
         let homes: Vec<Range<usize>> = cuts.iter().map(rows).collect();
         let home = homes[ranks.rank()].clone();
@@ -93,7 +93,7 @@ impl Shared {
     /// Gets the rows of some states, ascending, from their homes.
     fn fetched(&self, states: &[u32], into: bool) -> Rows {
         let size = self.ranks.size();
-        let most = self.ranks.most(states.len() as f64) as usize;
+        let most = self.ranks.all_reduce_max(states.len() as f64) as usize;
         let piece = (AT_ONCE / size).max(most / ROUNDS).max(1);
         let mut rows = Rows::default();
         for round in 0..most.div_ceil(piece) {
@@ -101,7 +101,7 @@ impl Shared {
             let states = &states[(round * piece).min(states.len())..((round + 1) * piece).min(states.len())];
             states.iter().for_each(|&state| wanted[owner(&self.homes, state)].push(state));
             let (mut lengths, mut words) = (Vec::new(), Vec::new());
-            for asked in self.ranks.trade(wanted) {
+            for asked in self.ranks.all_to_all(wanted) {
                 let (mut ends, mut entries, mut row) = (Vec::new(), Vec::new(), Vec::new());
                 for state in asked {
                     row.clear();
@@ -119,8 +119,8 @@ impl Shared {
                 words.push(entries);
             }
             // Homes ascend as the states do.
-            let lengths = self.ranks.trade(lengths).concat();
-            let words = self.ranks.trade(words).concat();
+            let lengths = self.ranks.all_to_all(lengths).concat();
+            let words = self.ranks.all_to_all(words).concat();
             let mut entries = words.as_chunks::<3>().0.iter();
             for len in lengths {
                 let row = entries.by_ref().take(len as usize);
@@ -179,7 +179,7 @@ impl<'a> Arriving<'a> {
         let home = &homes[ranks.rank()];
         let mut lengths = vec![0; home.len() + 1];
         let rows = rows.map(|row| (owner(homes, row), [row]));
-        ranks.deliver(count, rows, |&[row]| lengths[row as usize - home.start + 1] += 1);
+        ranks.all_to_all_in_rounds(count, rows, |&[row]| lengths[row as usize - home.start + 1] += 1);
         Self { homes, ranks, count, rows: Rows::of_lengths(lengths) }
     }
 
@@ -188,7 +188,9 @@ impl<'a> Arriving<'a> {
         let (homes, first) = (self.homes, self.homes[self.ranks.rank()].start);
         let entries = entries.map(|(row, column)| (owner(homes, row), [row, column]));
         self.rows.fill_columns(|place| {
-            self.ranks.deliver(self.count, entries, |&[row, column]| place(row as usize - first, column));
+            self.ranks.all_to_all_in_rounds(self.count, entries, |&[row, column]| {
+                place(row as usize - first, column)
+            });
         });
     }
 
@@ -200,7 +202,7 @@ impl<'a> Arriving<'a> {
             (owner(homes, row), [row, low, high])
         });
         self.rows.fill_values(|place| {
-            self.ranks.deliver(self.count, entries, |&[row, low, high]| {
+            self.ranks.all_to_all_in_rounds(self.count, entries, |&[row, low, high]| {
                 place(row as usize - first, whole(low, high));
             });
         });

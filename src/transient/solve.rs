@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::bound::{Survey, expect_room, scale_of, survey, survey_rows};
+use super::bound::{MatrixStatistics, expect_room, scale_of, statistics, statistics_of_rows};
 use super::chain::{Initial, Reward, Transitions, add_rates};
-use super::checkpoint::{Checkpoint, Keeper};
+use super::checkpoint::{Checkpoint, Checkpointer};
 use super::iteration::Iteration;
 use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
+use super::partitioning::{Partitioning, rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
-use super::split::{How, rows_of, share};
 use super::sweep::{Planned, Sweep};
 use super::{rewards, stationary, subdivided};
 use crate::kernel::{Precision, Real};
@@ -61,18 +61,18 @@ pub struct Options {
     /// Method.
     pub method: Method,
     /// How rows are split over lanes.
-    pub split: How,
+    pub split: Partitioning,
     /// Order of the states inside.
     pub order: Order,
 }
 
 impl Options {
     /// How rows are split for the method.
-    pub(super) fn how(&self) -> How {
+    pub(super) fn how(&self) -> Partitioning {
         match self.method {
             Method::Sweep => self.split,
             // Its terms are scaled by kernels that know of own rows alone.
-            Method::Subdivided { .. } => How { hops: Some(1), ..self.split },
+            Method::Subdivided { .. } => Partitioning { halo_depth: Some(1), ..self.split },
         }
     }
 }
@@ -84,7 +84,7 @@ impl Default for Options {
             width: WidthRule::Auto,
             format: MatrixFormat::Auto,
             method: Method::Sweep,
-            split: How::default(),
+            split: Partitioning::default(),
             order: Order::Auto,
         }
     }
@@ -225,8 +225,8 @@ pub fn solve(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
-    options.split.ranks.agree(check(problem, options))?;
-    solve_kept(lanes, precision, problem, options, observer, &mut Keeper::none())
+    options.split.ranks.all_ok(check(problem, options))?;
+    solve_kept(lanes, precision, problem, options, observer, &mut Checkpointer::none())
 }
 
 /// As [`solve`], with the state of the run in a file from which another process can go on, see
@@ -245,13 +245,13 @@ pub fn solve_resumable(
     checkpoint: &mut Checkpoint,
 ) -> Result<Solution> {
     let ranks = options.split.ranks;
-    ranks.agree(check(problem, options))?;
+    ranks.all_ok(check(problem, options))?;
     // Of a chain that was solved before.
     problem.transitions.settle(&rewards::home(problem.transitions.states(), ranks));
-    let mut keeper = ranks.agree(Keeper::new(checkpoint, lanes, precision, problem, options))?;
-    let options = Options { order: keeper.order().unwrap_or(options.order), ..*options };
-    let solution = solve_kept(lanes, precision, problem, &options, observer, &mut keeper)?;
-    keeper.complete();
+    let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, lanes, precision, problem, options))?;
+    let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
+    let solution = solve_kept(lanes, precision, problem, &options, observer, &mut checkpointer)?;
+    checkpointer.complete();
     Ok(solution)
 }
 
@@ -261,11 +261,11 @@ fn solve_kept(
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Solution> {
     match precision {
-        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer, keeper),
-        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer, keeper),
+        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer, checkpointer),
+        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer, checkpointer),
     }
 }
 
@@ -307,7 +307,7 @@ pub(crate) struct Built<'a, T> {
     /// Its rewards are those of this rank's rows.
     pub(crate) problem: &'a Problem<'a>,
     pub(crate) options: &'a Options,
-    pub(crate) survey: Survey<T>,
+    pub(crate) statistics: MatrixStatistics<T>,
     pub(crate) parts: Parts<T>,
     /// Of this rank's rows.
     pub(crate) initial: Vec<f64>,
@@ -320,28 +320,29 @@ fn solve_in<T: Real>(
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Solution> {
     let started = Instant::now();
     let n = problem.transitions.states();
     let ranks = options.split.ranks;
-    ranks.agree(expect_room::<T>(lanes, problem.transitions, ranks))?;
-    let survey = surveyed::<T>(lanes, problem.transitions, ranks)?;
-    let own = survey.rows.clone();
-    let initial = ranks.agree(problem.initial.probabilities_of(own.clone(), n))?;
-    if ranks.several() {
+    ranks.all_ok(expect_room::<T>(lanes, problem.transitions, ranks))?;
+    let statistics = surveyed::<T>(lanes, problem.transitions, ranks)?;
+    let own = statistics.rows.clone();
+    let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
+    if ranks.is_distributed() {
         observer.rows(own.clone());
     }
     let (real, how) = (T::PRECISION.bytes(), options.split);
-    let (reordered, order) = reorder(lanes, problem, &initial, &survey.lengths, real, how, options.order)?;
-    keeper.chosen(order);
+    let (reordered, order) =
+        reorder(lanes, problem, &initial, &statistics.lengths, real, how, options.order)?;
+    checkpointer.set_order(order);
     if let Some(reordered) = reordered {
         let initial = Initial::Distribution(reordered.permute(&reordered.initial));
         let rewards = reordered.rewards(problem.rewards);
         let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
         let options = Options { order: Order::Natural, ..*options };
-        drop(survey);
-        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer), keeper)?;
+        drop(statistics);
+        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer), checkpointer)?;
         return Ok(Solution { order, ..solution });
     }
     let rewards = rewards::settled(problem.rewards, &own, n, ranks);
@@ -351,8 +352,8 @@ fn solve_in<T: Real>(
         status: Status::Met,
         bound: Bound::default(),
         n,
-        nnz: survey.nnz,
-        alpha: survey.alpha,
+        nnz: statistics.nnz,
+        alpha: statistics.alpha,
         terms: 0,
         eliminated: 0,
         matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
@@ -367,7 +368,7 @@ fn solve_in<T: Real>(
     let mut observer = LastLook { ranks, inner: observer, seen: &mut seen, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
-    let still = |t: f64| t == 0.0 || survey.alpha == 0.0;
+    let still = |t: f64| t == 0.0 || statistics.alpha == 0.0;
     let mut times: Vec<Option<TimeResult>> =
         problem.times.iter().map(|&t| still(t).then(|| at_rest(t, initial_error))).collect();
     for (i, time) in times.iter_mut().enumerate() {
@@ -378,8 +379,8 @@ fn solve_in<T: Real>(
             }
         }
     }
-    keeper.own(&own)?;
-    solution.terms = keeper.replay(&mut times, &mut observer)?;
+    checkpointer.set_rows(&own)?;
+    solution.terms = checkpointer.replay(&mut times, &mut observer)?;
     if times.iter().all(Option::is_some) && solution.terms > 0 {
         solution.matrix.format = "none: the checkpoint was complete".to_owned();
     }
@@ -391,30 +392,31 @@ fn solve_in<T: Real>(
             problem.transitions.arrivals_suffice();
         }
         let (width, format, how) = (options.width, options.format, options.how());
-        let parts = Parts::build(lanes, problem.transitions, &survey, width, format, how)?;
+        let parts = Parts::build(lanes, problem.transitions, &statistics, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut built = Built { lanes, problem, options, survey, parts, initial, initial_error };
-        built.survey.lengths = Vec::new();
-        built.survey.exit = Vec::new();
+        let mut built = Built { lanes, problem, options, statistics, parts, initial, initial_error };
+        built.statistics.lengths = Vec::new();
+        built.statistics.exit = Vec::new();
         let at = Instant::now();
         let finite: Vec<usize> =
             (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
         if !finite.is_empty() {
             let terms = match options.method {
-                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer, keeper)?,
+                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer, checkpointer)?,
                 Method::Subdivided { theta } => {
-                    subdivided::run(&built, theta, &finite, &mut times, &mut observer, keeper)?
+                    subdivided::run(&built, theta, &finite, &mut times, &mut observer, checkpointer)?
                 }
             };
-            keeper.ended(terms);
+            checkpointer.ended(terms);
             solution.terms += terms;
         }
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
-            let (terms, eliminated) = stationary::run(&built, &infinite, &mut times, &mut observer, keeper)?;
-            keeper.ended(terms);
+            let (terms, eliminated) =
+                stationary::run(&built, &infinite, &mut times, &mut observer, checkpointer)?;
+            checkpointer.ended(terms);
             solution.terms += terms;
             solution.eliminated = eliminated;
         }
@@ -443,7 +445,7 @@ fn solve_in<T: Real>(
         }
     }
     let most = lanes.iter().map(Lane::peak_bytes).max().unwrap_or(0);
-    solution.device_bytes = ranks.all(&[most]).into_iter().flatten().max().unwrap_or(0);
+    solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
 }
@@ -453,19 +455,20 @@ pub(super) fn surveyed<T: Real>(
     lanes: &[Lane],
     transitions: &dyn Transitions,
     ranks: Ranks,
-) -> Result<Survey<T>> {
-    if !ranks.several() {
-        let mut survey = lanes[0].host(|| survey::<T>(transitions))?;
-        survey.shares = share(lanes, transitions, Some(&survey.lengths), T::PRECISION.bytes(), ranks)?;
-        return Ok(survey);
+) -> Result<MatrixStatistics<T>> {
+    if !ranks.is_distributed() {
+        let mut statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+        statistics.shares =
+            share(lanes, transitions, Some(&statistics.lengths), T::PRECISION.bytes(), ranks)?;
+        return Ok(statistics);
     }
     let shares = share(lanes, transitions, None, T::PRECISION.bytes(), ranks)?;
-    let counts = ranks.all(&[lanes.len() as u64]).concat();
+    let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
     transitions.settle(&rows);
     // Sums over ranks are made by the thread that asked, not in a lane's.
-    Ok(Survey { shares, ..survey_rows::<T>(transitions, rows, ranks)? })
+    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, ranks)? })
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.
@@ -502,7 +505,7 @@ impl Observer for LastLook<'_> {
         // Rounding can take a probability below 0; 0 is nearer to what it should be.
         let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
         let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
-        self.seen[index] = Some(Seen { mass, least: -self.ranks.most(-here) });
+        self.seen[index] = Some(Seen { mass, least: -self.ranks.all_reduce_max(-here) });
         self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
         *self.spent += from.elapsed();
         Ok(())
@@ -512,7 +515,7 @@ impl Observer for LastLook<'_> {
 /// The sum of all ranks' values, in the order of states.
 pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
     let mut sum = [0.0; 2];
-    ranks.relay(&mut sum, |sum| {
+    ranks.ordered_reduce(&mut sum, |sum| {
         let mut state = [sum[0], sum[1]];
         add_rates(&mut state, values.iter().copied());
         sum.copy_from_slice(&state);
@@ -561,7 +564,7 @@ fn at_rest(time: f64, rounding: f64) -> TimeResult {
 fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) -> Vec<RewardValue> {
     let value = |r: &Reward| {
         let mut sum = [0.0];
-        ranks.relay(&mut sum, |sum| {
+        ranks.ordered_reduce(&mut sum, |sum| {
             r.values.iter().zip(initial).for_each(|(r, p)| sum[0] += r * p);
         });
         let instantaneous = sum[0];
@@ -573,11 +576,11 @@ fn rest_rewards(problem: &Problem<'_>, initial: &[f64], ranks: Ranks, t: f64) ->
 }
 
 /// The terms that a time takes, and what of ε is left for a stop at the steady state.
-pub(super) fn windows<T: Real>(survey: &Survey<T>, epsilon: f64, lambda: f64) -> (Window, f64) {
+pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, lambda: f64) -> (Window, f64) {
     // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
     // nothing the bound cannot be met, and half of ε is as good as any share.
     let len = 12.0 * lambda.sqrt() + 64.0;
-    let left = epsilon - survey.rounding(lambda, len as u64, u64::MAX);
+    let left = epsilon - statistics.rounding(lambda, len as u64, u64::MAX);
     let left = if left > 0.0 { left } else { 0.5 * epsilon };
     let share = if lambda > 256.0 { 0.8 } else { 0.999 };
     (Window::new(lambda, share * left), (1.0 - share) * left)
@@ -589,13 +592,13 @@ pub(crate) fn sweep<T: Real>(
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<u64> {
     let (problem, epsilon) = (built.problem, built.options.epsilon);
     let mut planned = Vec::with_capacity(which.len());
     for &index in which {
-        let lambda = built.survey.lambda(problem.times[index])?;
-        let (window, steady_allowance) = windows(&built.survey, epsilon, lambda);
+        let lambda = built.statistics.lambda(problem.times[index])?;
+        let (window, steady_allowance) = windows(&built.statistics, epsilon, lambda);
         let weights = window.weights();
         planned.push(Planned {
             index,
@@ -612,18 +615,19 @@ pub(crate) fn sweep<T: Real>(
     }
     // In the order in which windows open, which is not always that of times: shares of ε differ.
     planned.sort_by_key(|time| time.weights.left);
-    let mut resumed = keeper.sweep()?;
+    let mut resumed = checkpointer.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     // Scaled by powers of two, as rates are.
-    let scale =
-        |r: &Reward| scale_of(built.parts.ranks.most(r.values.iter().fold(0.0, |most, v| v.abs().max(most))));
+    let scale = |r: &Reward| {
+        scale_of(built.parts.ranks.all_reduce_max(r.values.iter().fold(0.0, |most, v| v.abs().max(most))))
+    };
     let scales: Vec<f64> = problem.rewards.iter().map(scale).collect();
     let rewards: Vec<(&[f64], f64)> =
         problem.rewards.iter().zip(&scales).map(|(r, &scale)| (&r.values[..], scale)).collect();
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
-        let inverse_alpha = built.survey.inverse_alpha;
+        let inverse_alpha = built.statistics.inverse_alpha;
         let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
         // A tenth of what is free stays free, for weights and the driver.
         let room = |(l, lane): (usize, &Lane)| {
@@ -632,7 +636,7 @@ pub(crate) fn sweep<T: Real>(
             lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
         };
         let room = built.lanes.iter().enumerate().map(room).min().unwrap_or(1);
-        let room = (built.parts.ranks.least(room) as usize).clamp(1, planned.len());
+        let room = (built.parts.ranks.all_reduce_min(room) as usize).clamp(1, planned.len());
         let sweep = match resumed.take() {
             None => {
                 iteration.start(&built.initial)?;
@@ -641,9 +645,9 @@ pub(crate) fn sweep<T: Real>(
             Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {
                 Sweep::resume(iteration, &mut planned, kept, problem.vectors)?
             }
-            Some(_) => return Err(keeper.unusable()),
+            Some(_) => return Err(checkpointer.unusable()),
         };
-        let (steps, left_over) = sweep.run(observer, keeper)?;
+        let (steps, left_over) = sweep.run(observer, checkpointer)?;
         terms += steps;
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {
@@ -655,7 +659,7 @@ pub(crate) fn sweep<T: Real>(
                 });
             } else {
                 let result = finish(built, &time, &scales);
-                keeper.finished(time.index, &result);
+                checkpointer.finished(time.index, &result);
                 times[time.index] = Some(result);
             }
         }
@@ -665,7 +669,7 @@ pub(crate) fn sweep<T: Real>(
 }
 
 fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
-    let holding = built.survey.mean_holding();
+    let holding = built.statistics.mean_holding();
     let (left, len) = (time.weights.left, time.weights.values.len() as u64);
     // Masses that weights were divided by are known to ten roundings or better.
     let measured = match T::PRECISION {
@@ -686,7 +690,7 @@ fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> Time
         bound: Bound {
             truncation: time.truncation,
             steady_state: time.steady_state,
-            rounding: built.survey.rounding(time.lambda, len, time.steps)
+            rounding: built.statistics.rounding(time.lambda, len, time.steps)
                 + time.weights.rounding
                 + measured
                 + built.initial_error,

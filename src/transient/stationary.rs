@@ -19,7 +19,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::{Keeper, Phase};
+use super::checkpoint::{Checkpointer, Phase};
 use super::classes::{Classes, Known};
 use super::elimination;
 use super::iteration::Iteration;
@@ -65,18 +65,18 @@ impl StationaryState {
         iteration: &mut Iteration<'_, T>,
         most: u64,
         observer: &mut dyn Observer,
-        keeper: &mut Keeper<'_>,
+        checkpointer: &mut Checkpointer<'_>,
     ) -> Result<()> {
         let to = self.until.take().unwrap_or_else(|| self.steps + (self.steps / 16).clamp(16, most));
         loop {
-            let leg = keeper.leg(self.steps, to);
-            iteration.advance(leg, &[], &mut keeper.patient(observer))?;
-            keeper.walked(leg - self.steps);
+            let leg = checkpointer.next_stop(self.steps, to);
+            iteration.advance(leg, &[], &mut checkpointer.defer_interrupt(observer))?;
+            checkpointer.record_pace(leg - self.steps);
             self.steps = leg;
             if leg == to {
                 break;
             }
-            keeper.offer(|| Ok((self.phase(Some(to)), vec![iteration.newest()?])))?;
+            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.newest()?])))?;
         }
         // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
         let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
@@ -95,35 +95,37 @@ pub(super) fn run<T: Real>(
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(u64, usize)> {
     let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
     let n = transitions.states();
     // Multiplications beyond which elimination is cheaper.
-    let worth = elimination::worth(n, built.survey.nnz);
+    let worth = elimination::worth(n, built.statistics.nnz);
     let mut found = (Vec::new(), Bound::default(), 0);
     let mut eliminated = 0;
     let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
     if !first {
-        found = iterate(built, worth.unwrap_or(MOST_STEPS), observer, keeper)?;
+        found = iterate(built, worth.unwrap_or(MOST_STEPS), observer, checkpointer)?;
     }
     if first || (worth.is_some() && found.1.total() > built.options.epsilon) {
         if let Some((limit, bound)) = eliminate(built, observer)? {
             (found.0, found.1, eliminated) = (limit, bound, n);
         } else {
             // Rates span too many orders: however long it takes.
-            found = iterate(built, MOST_STEPS, observer, keeper)?;
+            found = iterate(built, MOST_STEPS, observer, checkpointer)?;
         }
     }
     let (limit, bound, terms) = found;
     for &index in which {
         let rewards = built.problem.rewards.iter().map(|r| {
             let mut sum = [0.0];
-            ranks.relay(&mut sum, |sum| r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p));
+            ranks.ordered_reduce(&mut sum, |sum| {
+                r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p)
+            });
             let [instantaneous] = sum;
             // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
             // and which, the limit does not tell.
-            let most = ranks.most(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
+            let most = ranks.all_reduce_max(r.values.iter().fold(0.0f64, |m, r| m.max(r.abs())));
             let error = bound.total() * most;
             let cumulative =
                 if instantaneous.abs() > error { instantaneous * f64::INFINITY } else { f64::NAN };
@@ -137,11 +139,11 @@ pub(super) fn run<T: Real>(
             rewards: rewards.collect(),
             ..TimeResult::default()
         };
-        keeper.finished(index, &result);
+        checkpointer.finished(index, &result);
         times[index] = Some(result);
         if built.problem.vectors {
             observer.result(index, &limit)?;
-            keeper.delivered(index, &limit);
+            checkpointer.delivered(index, &limit);
         }
     }
     Ok((terms, eliminated))
@@ -155,10 +157,10 @@ fn eliminate<T: Real>(
     let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
     let n = transitions.states();
     transitions.settle(&(0..n));
-    let initial: Vec<f64> = ranks.all(&built.initial).concat();
+    let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
     let classes = Classes::new(transitions, &initial, &initial);
-    let mut check = || ranks.agree(observer.progress(0, 0));
-    let found = elimination::limit(transitions, built.survey.scale, &initial, &classes, &mut check)?;
+    let mut check = || ranks.all_ok(observer.progress(0, 0));
+    let found = elimination::limit(transitions, built.statistics.scale, &initial, &classes, &mut check)?;
     transitions.settle(rows);
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + built.initial_error;
@@ -171,11 +173,11 @@ fn iterate<T: Real>(
     built: &Built<'_, T>,
     most: u64,
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(Vec<f64>, Bound, u64)> {
     let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
-    let inverse_alpha = T::of(0.9 * built.survey.inverse_alpha.wide());
+    let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
     let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
     let mut s = StationaryState {
@@ -186,7 +188,7 @@ fn iterate<T: Real>(
         stalled: 0,
         certificate: None,
     };
-    match keeper.stationary()? {
+    match checkpointer.stationary()? {
         None => iteration.start(&built.initial)?,
         Some(kept) => {
             s = kept.state;
@@ -194,7 +196,7 @@ fn iterate<T: Real>(
                 [x] if x.len() == built.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
                     iteration.resume(s.steps, x)?;
                 }
-                _ => return Err(keeper.unusable()),
+                _ => return Err(checkpointer.unusable()),
             }
         }
     }
@@ -202,19 +204,19 @@ fn iterate<T: Real>(
         Some(certificate) => certificate,
         None => {
             while s.until.is_some() || (s.distance > FIRST_DISTANCE && s.steps < FIRST_STEPS) {
-                keeper.offer(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
-                s.advance(&mut iteration, 1 << 10, observer, keeper)?;
+                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+                s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
             }
             let probable = iteration.newest()?;
             let known = Known::new(transitions, ranks, built.parts.rows.clone());
             let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
             let (targets, observed) = (&representatives, &mut *observer);
-            let most = (MOST_WORK / built.survey.nnz.max(1)).max(1 << 16).min(most);
-            let alpha = alpha / built.survey.scale;
+            let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16).min(most);
+            let alpha = alpha / built.statistics.scale;
             let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
             // Sums over ranks are made by the thread that asked, not in a lane's.
-            let meeting = if ranks.several() { bound() } else { built.lanes[0].host(bound) };
-            let meeting = keeper.rescue(meeting, || Ok((s.phase(None), vec![probable])))?;
+            let meeting = if ranks.is_distributed() { bound() } else { built.lanes[0].host(bound) };
+            let meeting = checkpointer.save_on_interrupt(meeting, || Ok((s.phase(None), vec![probable])))?;
             Certificate { meeting, classes: representatives.len() }
         }
     };
@@ -224,13 +226,13 @@ fn iterate<T: Real>(
     // Without a certificate the distance of two distributions is at most 2, whatever they are.
     let bound_of = |distance: f64| meeting.map_or(2.0, |meeting| (2.0 * meeting * distance).min(2.0));
     // What a step's own rounding does to the residual cannot be iterated away.
-    let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.survey.step);
+    let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.statistics.step);
     let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
     // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < most) {
-        keeper.offer(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
-        s.advance(&mut iteration, 1 << 16, observer, keeper)?;
-        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.survey.step;
+        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+        s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
+        let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.statistics.step;
         s.stalled = if falls { 0 } else { s.stalled + 1 };
         s.best = s.best.min(s.distance);
     }
@@ -244,7 +246,7 @@ fn iterate<T: Real>(
     // on the way shifted mass between them.
     let on_the_way = match classes {
         1 => 0.0,
-        _ => (built.survey.step * terms as f64).min(2.0),
+        _ => (built.statistics.step * terms as f64).min(2.0),
     };
     let rounding = floor
         + on_the_way

@@ -5,8 +5,8 @@
 //! shared over the intervals, whose errors add. The factor e^{−αt} is applied to the sum at an interval's end as
 //! there, which bounds Θ by the range of the numbers.
 
-use super::bound::Survey;
-use super::checkpoint::{Keeper, Phase};
+use super::bound::MatrixStatistics;
+use super::checkpoint::{Checkpointer, Phase};
 use super::exchange::Stage;
 use super::iteration::{MOST_STEPS, Sum};
 use super::kernels::{ADD, SCALE, add, scale};
@@ -26,9 +26,14 @@ fn largest_theta(precision: Precision) -> f64 {
 }
 
 /// The number of intervals, and the terms of each.
-fn intervals<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> (f64, Window) {
+fn intervals<T: Real>(
+    statistics: &MatrixStatistics<T>,
+    epsilon: f64,
+    theta: f64,
+    lambda: f64,
+) -> (f64, Window) {
     let intervals = (lambda / theta).ceil().max(1.0);
-    let share = (epsilon - survey.rounding(lambda, 3 * lambda as u64, u64::MAX)).max(0.5 * epsilon);
+    let share = (epsilon - statistics.rounding(lambda, 3 * lambda as u64, u64::MAX)).max(0.5 * epsilon);
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
 }
 
@@ -46,8 +51,13 @@ pub(super) struct SubdividedState {
 ///
 /// # Errors
 /// [`Error::Invalid`] for more than a sweep would take: nothing ends this method early.
-pub(crate) fn terms<T: Real>(survey: &Survey<T>, epsilon: f64, theta: f64, lambda: f64) -> Result<u64> {
-    let (intervals, window) = intervals(survey, epsilon, theta, lambda);
+pub(crate) fn terms<T: Real>(
+    statistics: &MatrixStatistics<T>,
+    epsilon: f64,
+    theta: f64,
+    lambda: f64,
+) -> Result<u64> {
+    let (intervals, window) = intervals(statistics, epsilon, theta, lambda);
     let terms = intervals * window.right as f64;
     if terms > MOST_STEPS as f64 {
         return Err(Error::Invalid(format!(
@@ -64,7 +74,7 @@ pub(crate) fn run<T: Real>(
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
-    keeper: &mut Keeper<'_>,
+    checkpointer: &mut Checkpointer<'_>,
 ) -> Result<u64> {
     let largest = largest_theta(T::PRECISION);
     if theta > largest {
@@ -79,7 +89,12 @@ pub(crate) fn run<T: Real>(
         ));
     }
     for &index in which {
-        terms(&built.survey, built.options.epsilon, theta, built.survey.lambda(built.problem.times[index])?)?;
+        terms(
+            &built.statistics,
+            built.options.epsilon,
+            theta,
+            built.statistics.lambda(built.problem.times[index])?,
+        )?;
     }
     let (lanes, parts, precision) = (built.lanes, &built.parts, T::PRECISION);
     let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
@@ -89,14 +104,14 @@ pub(crate) fn run<T: Real>(
         .map(|p| lanes[p.lane].alloc("an accumulator", p.rows.len()))
         .collect::<Result<_>>()?;
     let nothing: Vec<Buffer<T>> = each_lane(&[T::ZERO])?;
-    let inverse = each_lane(&[built.survey.inverse_alpha])?;
+    let inverse = each_lane(&[built.statistics.inverse_alpha])?;
     let n = built.initial.len();
-    let mut resumed = keeper.subdivided()?;
+    let mut resumed = checkpointer.subdivided()?;
     let mut terms = 0;
     if let Some(kept) = &resumed {
         let whole = kept.vectors.len() == 1 && kept.vectors[0].len() == n;
         if which.first() != Some(&kept.state.index) || !whole {
-            return Err(keeper.unusable());
+            return Err(checkpointer.unusable());
         }
         terms = kept.state.terms;
     }
@@ -112,8 +127,8 @@ pub(crate) fn run<T: Real>(
     };
     for &index in which {
         let t = built.problem.times[index];
-        let lambda = built.survey.lambda(t)?;
-        let (intervals, window) = intervals(&built.survey, built.options.epsilon, theta, lambda);
+        let lambda = built.statistics.lambda(t)?;
+        let (intervals, window) = intervals(&built.statistics, built.options.epsilon, theta, lambda);
         let each = lambda / intervals;
         let last = window.right;
 
@@ -158,7 +173,7 @@ pub(crate) fn run<T: Real>(
             lanes[part.lane].upload(&own, pt, 0)?;
         }
         for interval in from..intervals as u64 {
-            keeper.offer(|| {
+            checkpointer.save_if_due(|| {
                 Ok((Phase::Subdivided(SubdividedState { index, interval, terms }), vec![collect()?]))
             })?;
             for (part, pt) in parts.parts.iter().zip(&pt) {
@@ -166,7 +181,7 @@ pub(crate) fn run<T: Real>(
             }
             parts.exchange(lanes, 0)?;
             let all = terms + (intervals as u64 - interval) * last;
-            let mut patient = keeper.patient(observer);
+            let mut patient = checkpointer.defer_interrupt(observer);
             let mut watch = |done: u64| patient.progress(terms + done, all);
             // Step numbers are those of the terms, 1 … last.
             parts.run(lanes, 1..last + 1, 0, &term, &mut watch)?;
@@ -177,10 +192,11 @@ pub(crate) fn run<T: Real>(
         }
         let result = collect()?;
         observer.result(index, &result)?;
-        keeper.delivered(index, &result);
+        checkpointer.delivered(index, &result);
         // Each term is scaled and added once more than in the sweep, and e^{−x} rounds once an interval.
         let u = precision.unit_roundoff();
-        let rounding = built.survey.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
+        let rounding =
+            built.statistics.rounding(lambda, 0, u64::MAX) + u * intervals * (3.0 * last as f64 + 4.0);
         let result = TimeResult {
             time: t,
             alpha_t: lambda,
@@ -189,7 +205,7 @@ pub(crate) fn run<T: Real>(
             rewards: Vec::new(),
             ..TimeResult::default()
         };
-        keeper.finished(index, &result);
+        checkpointer.finished(index, &result);
         times[index] = Some(result);
     }
     Ok(terms)

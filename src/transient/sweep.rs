@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::Observer;
-use super::checkpoint::{Keeper, Phase, Resumed};
+use super::checkpoint::{Checkpointer, Phase, Resumed};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::{Weights, expected_excess};
 use crate::Result;
@@ -245,18 +245,18 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
     pub(super) fn run(
         mut self,
         observer: &mut dyn Observer,
-        keeper: &mut Keeper<'_>,
+        checkpointer: &mut Checkpointer<'_>,
     ) -> Result<(u64, Vec<usize>)> {
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
                 None => {
-                    keeper.offer(|| self.state(None))?;
+                    checkpointer.save_if_due(|| self.state(None))?;
                     self.open_windows()?;
                     let Some(end) = self.end() else {
                         return Ok((self.iteration.steps(), self.left_over));
                     };
-                    if self.close_windows(end, observer, keeper)? {
+                    if self.close_windows(end, observer, checkpointer)? {
                         continue;
                     }
                     if Self::SINGLE && !self.open.is_empty() {
@@ -267,15 +267,16 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             };
             loop {
                 let k = self.iteration.steps();
-                let leg = keeper.leg(k, to);
+                let leg = checkpointer.next_stop(k, to);
                 let targets: Vec<&Target<T>> = self.open.iter().map(|o| &o.target).collect();
-                let rewards = self.iteration.advance(leg, &targets, &mut keeper.patient(observer))?;
+                let rewards =
+                    self.iteration.advance(leg, &targets, &mut checkpointer.defer_interrupt(observer))?;
                 self.credit(k, &rewards);
-                keeper.walked(leg - k);
+                checkpointer.record_pace(leg - k);
                 if leg == to {
                     break;
                 }
-                keeper.offer(|| self.state(Some(to)))?;
+                checkpointer.save_if_due(|| self.state(Some(to)))?;
             }
 
             let Some(end) = self.end() else { continue };
@@ -283,7 +284,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
                 self.check = to + (to / 16).max(CHECK_STEPS);
                 if let Some(distance) = self.steady()? {
                     let terms = self.iteration.steps();
-                    return self.freeze(distance, observer, keeper).map(|left_over| (terms, left_over));
+                    return self.freeze(distance, observer, checkpointer).map(|left_over| (terms, left_over));
                 }
             }
         }
@@ -356,7 +357,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         &mut self,
         end: u64,
         observer: &mut dyn Observer,
-        keeper: &mut Keeper<'_>,
+        checkpointer: &mut Checkpointer<'_>,
     ) -> Result<bool> {
         let k = self.iteration.steps();
         let closing = |o: &Open<T>, planned: &[Planned]| planned[o.place].right() == k;
@@ -375,16 +376,21 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         self.open = open;
         for o in done {
             self.iteration.add(&o.target, Which::Newest)?;
-            self.deliver(o, observer, keeper)?;
+            self.deliver(o, observer, checkpointer)?;
         }
         Ok(true)
     }
 
-    fn deliver(&mut self, o: Open<T>, observer: &mut dyn Observer, keeper: &mut Keeper<'_>) -> Result<()> {
+    fn deliver(
+        &mut self,
+        o: Open<T>,
+        observer: &mut dyn Observer,
+        checkpointer: &mut Checkpointer<'_>,
+    ) -> Result<()> {
         if self.vectors {
             let result = self.iteration.download(&o.target.acc)?;
             observer.result(self.planned[o.place].index, &result)?;
-            keeper.delivered(self.planned[o.place].index, &result);
+            checkpointer.delivered(self.planned[o.place].index, &result);
             self.free.push(o.target.acc);
         }
         Ok(())
@@ -441,7 +447,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         mut self,
         distance: f64,
         observer: &mut dyn Observer,
-        keeper: &mut Keeper<'_>,
+        checkpointer: &mut Checkpointer<'_>,
     ) -> Result<Vec<usize>> {
         let k = self.iteration.steps();
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
@@ -484,7 +490,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             }
             self.iteration.weigh(&mut o.target, k, &[rest], mass)?;
             self.iteration.add(&o.target, Which::Before)?;
-            self.deliver(o, observer, keeper)?;
+            self.deliver(o, observer, checkpointer)?;
         }
     }
 }

@@ -325,21 +325,21 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
             0 => u32::MAX,
             _ => job.cut().levels(job.first, job.all),
         };
-        of_rank.levels = ranks.least(u64::from(of_rank.levels)) as u32;
+        of_rank.levels = ranks.all_reduce_min(u64::from(of_rank.levels)) as u32;
     }
     let subtrees = match kind {
-        Kind::Tiles if ranks.several() => of_ranks(job, of_rank),
+        Kind::Tiles if ranks.is_distributed() => of_ranks(job, of_rank),
         _ => Vec::new(),
     };
     loop {
         // A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to stage 2.
         let grain = match (kind, parts) {
-            (Kind::Tiles, 1) if !ranks.several() => Grain::TILES,
+            (Kind::Tiles, 1) if !ranks.is_distributed() => Grain::TILES,
             (Kind::Tiles, 2..) => Grain::of_chunks(job.all, parts * ranks.size()),
             (Kind::Blocks, _) => Grain { rows: at_least_a_tile(of_rank.rows), levels: 0 },
             _ => of_rank,
         };
-        let grain = if ranks.several() && grain.levels > of_rank.levels { of_rank } else { grain };
+        let grain = if ranks.is_distributed() && grain.levels > of_rank.levels { of_rank } else { grain };
         let size = job.rows.div_ceil(parts).next_multiple_of(grain.rows);
         match cut_into(lanes, job, (kind, of_rank, tail), &subtrees, grain, size) {
             Err(e @ Error::OutOfMemory { .. }) if !job.options.resident => {
@@ -358,7 +358,7 @@ pub(super) fn cut<'a, T: Number>(lanes: &'a [Lane], job: &Job<'_, T>) -> Result<
 fn of_ranks<T>(job: &Job<'_, T>, grain: Grain) -> Vec<Run> {
     let all = grain.units(job.all);
     let levels = subtrees::depth(all);
-    let shares = job.ranks.all(&[job.first as u64, job.rows as u64]);
+    let shares = job.ranks.all_gather(&[job.first as u64, job.rows as u64]);
     let shares = shares.iter().map(|share| [share[0] as usize, share[1] as usize]);
     let units = shares.map(|[first, rows]| grain.units(first)..grain.units(first) + grain.units(rows));
     units.flat_map(|units| subtrees::largest(units, all, levels)).collect()
@@ -389,19 +389,19 @@ fn cut_into<'a, T: Number>(
     let count = ranges.len();
     let blocks = job.cut();
     let items = match kind {
-        Kind::Tiles if job.ranks.several() => of_rank.units(job.all),
+        Kind::Tiles if job.ranks.is_distributed() => of_rank.units(job.all),
         Kind::Tiles => grain.units(job.all),
-        Kind::Blocks if job.ranks.several() => {
+        Kind::Blocks if job.ranks.is_distributed() => {
             (0..=of_rank.levels).fold(job.all, |rows, _| 2 * rows.div_ceil(blocks.block))
         }
         Kind::Blocks => 2 * blocks.blocks(0, job.all, job.all),
         Kind::Whole => 0,
     };
-    let several = count > 1 || job.ranks.several();
+    let several = count > 1 || job.ranks.is_distributed();
     // One lane does stage 2 for all.
-    let stage2 = match several && job.ranks.first() {
+    let stage2 = match several && job.ranks.is_root() {
         true => {
-            let subtrees = match job.ranks.several() {
+            let subtrees = match job.ranks.is_distributed() {
                 true => subtrees.to_vec(),
                 false => vec![Run { level: 0, nodes: 0..items }],
             };
@@ -410,7 +410,7 @@ fn cut_into<'a, T: Number>(
         false => None,
     };
     let leaving = match (kind, of_rank.levels.saturating_sub(grain.levels)) {
-        _ if rows == 0 || !job.ranks.several() => None,
+        _ if rows == 0 || !job.ranks.is_distributed() => None,
         (Kind::Tiles, levels) => {
             let (start, all) = (of_rank.units(job.first), of_rank.units(job.all));
             Some(Leaving::tiles(&lanes[0], grain.units(rows), levels, start, all)?)

@@ -162,7 +162,7 @@ impl<'a, T: Number> Plan<'a, T> {
             let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
             Ok([dl?, d?, du?, b?, x?])
         };
-        let arrays = span.ranks.agree(made())?;
+        let arrays = span.ranks.all_ok(made())?;
         let (chunks, stage2, pieces) = (Vec::new(), Stage2::Nothing, Pieces::none());
         let leaving = None;
         let mut plan =
@@ -198,17 +198,17 @@ impl<'a, T: Number> Plan<'a, T> {
         let Span { n, first, rows, cyclic, ranks, .. } = self.span;
         let (options, arrays) = (&self.options, &self.arrays);
         let job = Job { n, first, rows, all: self.span.all(), cyclic, ranks, options, arrays };
-        let cutting = ranks.agree(cut(lanes, &job))?;
+        let cutting = ranks.all_ok(cut(lanes, &job))?;
         // Alone, a chunk keeps its piece.
-        let alone = cutting.chunks.len() == 1 && !ranks.several();
+        let alone = cutting.chunks.len() == 1 && !ranks.is_distributed();
         let own = cutting.chunks.last().map_or(0, |last| last.items.end);
         let sent = cutting.leaving.as_ref().map_or(own, Leaving::count);
-        let room = if ranks.first() { own.max(cutting.items) } else { own };
+        let room = if ranks.is_root() { own.max(cutting.items) } else { own };
         let items = if alone { [0; 2] } else { [sent, room] };
         let what = "the interface system";
         let numbers = |len| options.host_array::<T>(home, what, len);
         let flags = |len| options.host_array::<u32>(home, what, len);
-        self.pieces = ranks.agree(Pieces::new(cutting.kind, items, numbers, flags))?;
+        self.pieces = ranks.all_ok(Pieces::new(cutting.kind, items, numbers, flags))?;
         (self.chunks, self.leaving, self.stage2) = (cutting.chunks, cutting.leaving, cutting.stage2);
         Ok(())
     }
@@ -272,8 +272,8 @@ impl<'a, T: Number> Plan<'a, T> {
             Ok(Stage2::<T>::together(chunks.into_iter().chain([stage2, leaving, self.replaced])))
         };
         let ranks = self.span.ranks;
-        let known = ranks.agree(known())?;
-        Ok(Stage2::<T>::together(ranks.all(&[known]).into_iter().flatten()))
+        let known = ranks.all_ok(known())?;
+        Ok(Stage2::<T>::together(ranks.all_gather(&[known]).into_iter().flatten()))
     }
 
     /// Bytes on the devices.
@@ -287,7 +287,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// The chunk that is everything, if one is.
     fn everything(&self) -> Option<&Chunk<'a, T>> {
         match &self.chunks[..] {
-            [chunk] if !self.span.ranks.several() => Some(chunk),
+            [chunk] if !self.span.ranks.is_distributed() => Some(chunk),
             _ => None,
         }
     }
@@ -345,7 +345,7 @@ impl<'a, T: Number> Plan<'a, T> {
                 chunk.lane.enqueue(&chunk.down())?;
                 chunk.fetch(x)
             });
-            return ranks.agree(done.and_then(|()| finish(&plan.chunks))).map(|()| 0.0);
+            return ranks.all_ok(done.and_then(|()| finish(&plan.chunks))).map(|()| 0.0);
         }
         let direct = plan.everything().is_some();
         let pieces = plan.pieces.split(&plan.chunks);
@@ -356,7 +356,7 @@ impl<'a, T: Number> Plan<'a, T> {
         });
         let (home, leaving, pieces) = (plan.home, &plan.leaving, &mut plan.pieces);
         let join = |()| leaving.as_ref().map_or(Ok(()), |leaving| leaving.join(home, pieces));
-        ranks.agree(up.and_then(|()| finish(&plan.chunks)).and_then(join))?;
+        ranks.all_ok(up.and_then(|()| finish(&plan.chunks)).and_then(join))?;
         let at = Instant::now();
         plan.gather();
         plan.stage2()?;
@@ -375,14 +375,14 @@ impl<'a, T: Number> Plan<'a, T> {
                 chunk.fetch(x)
             })
         };
-        ranks.agree(parted.and_then(down).and_then(|()| finish(&plan.chunks)))?;
+        ranks.all_ok(parted.and_then(down).and_then(|()| finish(&plan.chunks)))?;
         Ok(interface)
     }
 
     /// Brings the pieces of all ranks to the first.
     fn gather(&mut self) {
         let ranks = self.span.ranks;
-        if !ranks.several() {
+        if !ranks.is_distributed() {
             return;
         }
         let Pieces { sent: own, room, .. } = self.pieces;
@@ -397,9 +397,9 @@ impl<'a, T: Number> Plan<'a, T> {
         }
         let flagged = if flags.is_empty() { 0 } else { own };
         mine.extend(flags[..flagged].iter().map(|&f| f64::from(f)));
-        let counts = ranks.all(&[own as u64]);
-        let all = ranks.to_first(&mine);
-        if !ranks.first() {
+        let counts = ranks.all_gather(&[own as u64]);
+        let all = ranks.gather_to_root(&mine);
+        if !ranks.is_root() {
             return;
         }
         let (mut from, mut to) = (&all[..], 0);
@@ -424,7 +424,7 @@ impl<'a, T: Number> Plan<'a, T> {
     fn stage2(&mut self) -> Result<()> {
         let ranks = self.span.ranks;
         let Self { home, stage2, pieces, chunks, options, .. } = self;
-        let everything = if ranks.several() { None } else { chunks.first() };
+        let everything = if ranks.is_distributed() { None } else { chunks.first() };
         let mut perform = || {
             stage2.bring(home, pieces)?;
             let replaced = stage2.perform(home, everything, pieces, options.pivot)?;
@@ -433,12 +433,12 @@ impl<'a, T: Number> Plan<'a, T> {
             Ok(replaced)
         };
         let done = perform();
-        self.replaced = ranks.agree(done)?;
-        if ranks.several() {
+        self.replaced = ranks.all_ok(done)?;
+        if ranks.is_distributed() {
             let (_, width) = self.pieces.width();
             // Of an interface system also the unknown behind.
             let behind = usize::from(self.pieces.kind == Kind::Blocks);
-            let counts = ranks.all(&[self.pieces.sent as u64]);
+            let counts = ranks.all_gather(&[self.pieces.sent as u64]);
             let mut at = 0;
             let lists = counts.iter().map(|count| {
                 let here = width * at..width * (at + count[0] as usize) + behind;
@@ -449,7 +449,7 @@ impl<'a, T: Number> Plan<'a, T> {
             let answers = &self.pieces.answers;
             let list =
                 |rank: usize| answers[lists[rank].clone()].iter().map(|v| v.wide()).collect::<Vec<f64>>();
-            let mine = ranks.from_first(lists[ranks.rank()].len(), list);
+            let mine = ranks.scatter_from_root(lists[ranks.rank()].len(), list);
             self.pieces.answers.iter_mut().zip(mine).for_each(|(to, v)| *to = T::of(v));
         }
         Ok(())

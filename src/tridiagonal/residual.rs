@@ -252,7 +252,7 @@ impl View<'_> {
                 .map(|(s, r)| self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, r).residual())
                 .reduce(Residual::default, most),
         };
-        if !ranks.several() {
+        if !ranks.is_distributed() {
             return systems;
         }
         let mut mine = vec![systems.normwise, systems.componentwise];
@@ -263,7 +263,7 @@ impl View<'_> {
                 mine.extend([norms.r, norms.a, norms.x, norms.b, norms.component]);
             }
         }
-        let all = ranks.all(&mine);
+        let all = ranks.all_gather(&mine);
         let mut cut: BTreeMap<u64, Norms> = BTreeMap::new();
         let mut residual = Residual::default();
         for list in &all {

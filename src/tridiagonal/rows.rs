@@ -51,7 +51,7 @@ impl Span {
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
-        if !ranks.several() || all == 0 {
+        if !ranks.is_distributed() || all == 0 {
             return whole;
         }
         let (unit, tail) = if cyclic && batch > 1 {
@@ -89,10 +89,10 @@ impl Span {
     /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks
     /// before and behind have, those at both ends being neighbours.
     pub(crate) fn beyond(&self, own: Option<[f64; 2]>) -> [f64; 2] {
-        if !self.ranks.several() {
+        if !self.ranks.is_distributed() {
             return own.map_or([0.0; 2], |[first, last]| [last, first]);
         }
-        let all = self.ranks.all(own.as_ref().map_or(&[][..], |own| own));
+        let all = self.ranks.all_gather(own.as_ref().map_or(&[][..], |own| own));
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let at = |rank: usize| all[rank % size].get(..2);
         let before = (1..=size).find_map(|k| at(rank + size - k)).map_or(0.0, |ends| ends[1]);
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn rank(rank: usize, size: usize) -> Ranks {
-        Ranks::imagined(rank, size)
+        Ranks::simulated(rank, size)
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Op
 /// As of [`solve`], on all ranks if on one.
 pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &Options) -> Result<Solution> {
     let view = View::from(rows);
-    rows.span.ranks.agree(view.check())?;
+    rows.span.ranks.all_ok(view.check())?;
     match precision {
         Precision::F64 => run::<f64>(lanes, &view, options),
         Precision::F32 => run::<f32>(lanes, &view, options),
@@ -237,13 +237,13 @@ fn pass<T: Number>(
         Ok(())
     };
     let each = each();
-    ranks.agree(each)?;
-    if ranks.several() {
-        done.flags = ranks.all(&[done.flags]).into_iter().flatten().fold(0, both);
-        let residuals = ranks.all(&[done.residual.normwise, done.residual.componentwise]);
+    ranks.all_ok(each)?;
+    if ranks.is_distributed() {
+        done.flags = ranks.all_gather(&[done.flags]).into_iter().flatten().fold(0, both);
+        let residuals = ranks.all_gather(&[done.residual.normwise, done.residual.componentwise]);
         let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
         done.residual = residuals.iter().map(residual).fold(Residual::default(), Residual::max);
-        done.refinements = ranks.most(f64::from(done.refinements)) as u32;
+        done.refinements = ranks.all_reduce_max(f64::from(done.refinements)) as u32;
     }
     Ok(done)
 }
@@ -267,7 +267,7 @@ fn solve_part<T: Number>(
     convert(view.d, inputs.d);
     convert(view.du, inputs.du);
     for (k, &b) in view.b.iter().enumerate() {
-        let largest = view.span.ranks.most(range::largest(b));
+        let largest = view.span.ranks.all_reduce_max(range::largest(b));
         let shift = range::shift(largest, range::roomy(T::PRECISION));
         range::convert(b, plan.inputs().b, shift);
         let at = Instant::now();
@@ -308,7 +308,7 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
     let pivoted = PlanOptions { block: Some(options.pivot_block()), pivot: true, ..plain };
     // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
     if cyclic && plain.block.is_some() {
-        return ranks.agree(Err(Error::Invalid(
+        return ranks.all_ok(Err(Error::Invalid(
             "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
                 .to_owned(),
         )));
@@ -355,8 +355,9 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         seconds += at.elapsed().as_secs_f64();
     }
     let singular = host.singular;
-    let largest =
-        |all: &mut dyn Iterator<Item = &[f64]>| ranks.most(all.map(range::largest).fold(0.0, f64::max));
+    let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
+        ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
+    };
     let xs = largest(&mut done.x.iter().map(|x| &x[..]));
     let bs = largest(&mut view.b.iter().copied());
     let met = done.residual.within(options.tolerance) && singular.is_none() && !unproved;
@@ -375,9 +376,9 @@ fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<
         method,
         refinements: done.refinements,
         stages: done.stages,
-        device_bytes: ranks.sum(done.device_bytes),
-        chunks: ranks.sum(done.chunks as u64) as usize,
-        solve_seconds: ranks.most(seconds),
+        device_bytes: ranks.all_reduce_sum(done.device_bytes),
+        chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
+        solve_seconds: ranks.all_reduce_max(seconds),
         x: done.x,
     })
 }
@@ -397,18 +398,18 @@ fn last_resort(
     asked: impl Fn(Residual) -> bool + Sync + std::marker::Send,
 ) -> Option<Improved> {
     let Span { n, batch, cyclic, first, rows, ranks } = view.span;
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         return Some(lane.host(|| pivot::improve(view, x, asked)));
     }
     let numbers = (PIVOTING + PIVOTING_EACH * view.b.len()) as u64 * view.span.all() as u64;
-    let room = ranks.all(&[crate::lane::cpu::available_memory()])[0][0];
+    let room = ranks.all_gather(&[crate::lane::cpu::available_memory()])[0][0];
     if 8 * numbers > room {
         return None;
     }
-    let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.to_first(own));
-    let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.to_first(b)).collect();
-    let mut all: Vec<Vec<f64>> = x.iter().map(|x| ranks.to_first(x)).collect();
-    let improved = ranks.first().then(|| {
+    let [dl, d, du] = [view.dl, view.d, view.du].map(|own| ranks.gather_to_root(own));
+    let b: Vec<Vec<f64>> = view.b.iter().map(|b| ranks.gather_to_root(b)).collect();
+    let mut all: Vec<Vec<f64>> = x.iter().map(|x| ranks.gather_to_root(x)).collect();
+    let improved = ranks.is_root().then(|| {
         let b = b.iter().map(|b| &b[..]).collect();
         let whole = View { span: Span::whole(n, batch, cyclic), dl: &dl, d: &d, du: &du, b };
         lane.host(|| pivot::improve(&whole, &mut all, asked))
@@ -418,19 +419,19 @@ fn last_resort(
     let (system, row) = singular.unwrap_or_default();
     let told =
         [u64::from(changed), u64::from(singular.is_some()), system as u64, row as u64, corrections.into()];
-    let told = &ranks.all(&told)[0];
+    let told = &ranks.all_gather(&told)[0];
     let improved = Improved {
         changed: told[0] == 1,
         singular: (told[1] == 1).then_some((told[2] as usize, told[3] as usize)),
         corrections: told[4] as u32,
     };
-    let shares = ranks.all(&[first as u64, rows as u64]);
+    let shares = ranks.all_gather(&[first as u64, rows as u64]);
     let of = |x: &[f64], rank: usize| {
         let [first, rows] = [shares[rank][0], shares[rank][1]].map(|number| number as usize);
         x[first..first + rows].to_vec()
     };
     for (x, all) in x.iter_mut().zip(&all).filter(|_| improved.changed) {
-        *x = ranks.from_first(rows, |rank| of(all, rank));
+        *x = ranks.scatter_from_root(rows, |rank| of(all, rank));
     }
     Some(improved)
 }
@@ -458,7 +459,7 @@ fn refine<T: Number>(
     let mut better = vec![];
     while steps < most && !done(residual, dominant && steps == 0) {
         // A power of two brings the residual into the range of single precision, without rounding.
-        let largest = view.span.ranks.most(range::largest(r));
+        let largest = view.span.ranks.all_reduce_max(range::largest(r));
         if !(largest > 0.0 && largest.is_finite()) {
             break;
         }

@@ -381,7 +381,7 @@ impl<'a> Chains<'a> {
                 *sum = value.wide();
             }
         }
-        let all = if self.ranks.several() { self.ranks.all(&mine).concat() } else { mine };
+        let all = if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine };
         sums.extend(added(&all, per_task as usize, columns));
         Ok(())
     }
@@ -418,7 +418,8 @@ impl<'a> Chains<'a> {
             places.push(i as u64);
             values.extend(part);
         }
-        let (places, values) = (self.ranks.all(&places).concat(), self.ranks.all(&values).concat());
+        let (places, values) =
+            (self.ranks.all_gather(&places).concat(), self.ranks.all_gather(&values).concat());
         for (&i, part) in places.iter().zip(values.chunks(columns)) {
             sums[i as usize * columns..][..columns].copy_from_slice(part);
         }

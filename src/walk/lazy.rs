@@ -485,9 +485,9 @@ impl<'a> LazyChains<'a> {
                 met = blocks.iter().fold(met, |m, b| m.and(Met { norm: b[1], f: b[2], longest: b[3] }));
             }
         }
-        let sums = self.ranks.all(&sums).concat();
+        let sums = self.ranks.all_gather(&sums).concat();
         // Not the greatest: a NaN has to stay.
-        for [norm, f, longest] in self.ranks.all(&[[met.norm, met.f, met.longest]]).concat() {
+        for [norm, f, longest] in self.ranks.all_gather(&[[met.norm, met.f, met.longest]]).concat() {
             met = met.and(Met { norm, f, longest });
         }
         if let Some(sum) = sums.iter().find(|s: &&f64| !s.is_finite()) {

@@ -55,13 +55,13 @@ fn devices_that_do_not_reach_each_other_go_through_the_host_and_say_so() {
     }
     assert!(near.stderr.contains("each other's memory, after every step"), "{}", near.stderr);
 
-    for hops in ["1", "3"] {
-        let far = format!("{line} --hops {hops} -o far.npy --report r.json");
+    for halo_depth in ["1", "3"] {
+        let far = format!("{line} --halo-depth {halo_depth} -o far.npy --report r.json");
         let far = place.kolmo_with(&far, &[("KOLMO_NO_PEER", "1")]);
 
         assert_eq!(far.code, 0, "{}", far.stderr);
         assert!(far.stderr.contains("do not reach each other's memory"), "{}", far.stderr);
-        assert_eq!(place.json("r.json")["hops"].to_string(), hops);
+        assert_eq!(place.json("r.json")["halo_depth"].to_string(), halo_depth);
         assert!(place.get("far.npy") == place.get("near.npy"), "the same bits by another way");
     }
 }

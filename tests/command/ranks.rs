@@ -18,13 +18,13 @@ fn vectors_have_the_bits_of_one_process() {
         // One block for five ranks: four of them have no row.
         (&[5], "transient birth-death:250,0.8,0.7 --time 20 -o OUT.npy"),
         // Two blocks and one row more.
-        (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --hops 3 -o OUT.npy"),
+        (&[2, 3], "transient birth-death:513,3,2 --time 1,40 --epsilon 1e-9 --halo-depth 3 -o OUT.npy"),
         // Every rank reads of every other; a uniform width, whose rule looks at all rows.
         (
             &[2, 5],
             "transient circulant:3000,-1,1,700,-1100 --time 7 --ell-width cusp --matrix-format hyb -o OUT.npy",
         ),
-        (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --hops 1 -o OUT.npy"),
+        (&[3], "transient wlan:6,3 --time 0.8 --precision f32 --halo-depth 1 -o OUT.npy"),
         (&[3], "transient wlan:5,3 --time 0.5 --method subdivided --theta 10 -o OUT.npy"),
         // On several lanes the order is chosen by measurement unless it is given.
         (&[2, 3], "transient wlan:4,3 --time 2 --lanes 2 --parts 2 --order natural -o OUT.csv"),
@@ -281,7 +281,7 @@ fn messages_carry_what_windows_do() {
         return;
     }
     let place = Place::new();
-    let line = "transient tandem:35 --time 0.4,3 --hops 1 --device cpu --quiet -o";
+    let line = "transient tandem:35 --time 0.4,3 --halo-depth 1 --device cpu --quiet -o";
     assert_eq!(place.kolmo(&format!("{line} alone.npy")).code, 0);
     for windows in [true, false] {
         let mut command = mpirun(&place);

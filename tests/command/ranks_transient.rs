@@ -60,7 +60,7 @@ fn ranks_that_are_killed_go_on_as_any_number_of_ranks_to_the_bytes_of_one_proces
     let mut random = fastrand::Rng::with_seed(31);
     let mut all = 0;
     for line in [
-        "transient wlan:10,5 --time 9,14,15 --device cpu --hops 1",
+        "transient wlan:10,5 --time 9,14,15 --device cpu --halo-depth 1",
         "transient tandem:60 --time 4,5 --device cpu --precision f32 --epsilon 1e-2",
         "transient tandem:60 --time 1 --method subdivided --theta 10 --device cpu",
     ] {
@@ -306,7 +306,7 @@ fn files_that_are_read_by_parts_give_the_bits_of_one_process() {
         (&[3], "transient m.tra --time 2 --labels labels --absorbing s --label s --initial 7"),
         (&[5], "transient m.tra --time 2 --rewards r.srew"),
         (&[3], "transient m.tra --time 2 --order rcm --top 9"),
-        (&[2], "transient m.tra --time 2 --hops 3 --top 9"),
+        (&[2], "transient m.tra --time 2 --halo-depth 3 --top 9"),
         // Hand-written: comments, no line end, self-loops, zeros, a first line that says nothing.
         (&[5], "transient odd.tra --time 2 -o OUT.npy"),
         (&[3], "transient generator.npz --time 0.7 -o OUT.npy"),
@@ -517,8 +517,8 @@ fn ranks_hold_their_share_and_their_halo() {
     }
     let place = Place::new();
     for (counts, line) in [
-        (&[3][..], "transient wlan:20,5 --time 0.1 --hops 1 --matrix-format hyb"),
-        (&[2, 4], "transient tandem:400 --time 0.01 --hops 1 --matrix-format pair"),
+        (&[3][..], "transient wlan:20,5 --time 0.1 --halo-depth 1 --matrix-format hyb"),
+        (&[2, 4], "transient tandem:400 --time 0.01 --halo-depth 1 --matrix-format pair"),
     ] {
         let line = format!("{line} --device cpu --quiet --top 1 --report r.json");
         assert_eq!(place.kolmo(&line).code, 0);

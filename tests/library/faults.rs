@@ -7,7 +7,7 @@ use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::capacity::plan;
 use kolmo::transient::order::Order;
-use kolmo::transient::split::How;
+use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Options, Problem, solve};
 
 fn cpu(memory_limit: Option<u64>) -> Lane {
@@ -25,7 +25,7 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     let problem =
         Problem { transitions: &*chain, initial: &initial, times: &[1.0], rewards: &[], vectors: true };
     // One format: which one a lane takes may depend on what it has room for.
-    let split = How { hops: Some(1), ..How::default() };
+    let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
     let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, split, ..Options::default() };
     let plenty = 1 << 30;
     let needed = plan(&[cpu(Some(plenty)), cpu(Some(plenty))], F64, &problem, &options).unwrap();

@@ -7,7 +7,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::chain::Transitions;
 use kolmo::transient::csr::Csr;
 use kolmo::transient::order::Order;
-use kolmo::transient::split::How;
+use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Options, Problem, Solution, solve};
 use kolmo::{Error, Result};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn formats_agree(
         format,
         width,
         order: Order::Natural,
-        split: How { parts, ..How::default() },
+        split: Partitioning { parts, ..Partitioning::default() },
         ..Options::default()
     };
     let (hyb, _) =
@@ -132,54 +132,57 @@ on! {
 }
 
 /// Steps without an exchange between them change no bit, whatever the matrix is stored in.
-fn hops_agree(spec: &str, chains: &[&str]) {
+fn depths_agree(spec: &str, chains: &[&str]) {
     let Some(lanes) = lanes(spec, F64, false) else { return };
     let mixed = lanes.iter().any(|lane| lane.device().backend != lanes[0].device().backend);
     for name in chains {
         let chain = model(name);
-        let with = |format, hops| {
+        let with = |format, halo_depth| {
             let options = Options {
                 format,
                 order: Order::Natural,
-                split: How { hops: Some(hops), ..How::default() },
+                split: Partitioning { halo_depth: Some(halo_depth), ..Partitioning::default() },
                 ..Options::default()
             };
             answer(&lanes, F64, &*chain, &options).expect("all formats store it")
         };
         let (one, _) = with(MatrixFormat::Hyb, 1);
         for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
-            for hops in [2, 3] {
-                let (several, solution) = with(format, hops);
-                assert_eq!((solution.matrix.format.as_str(), solution.matrix.hops), (format.name(), hops));
+            for halo_depth in [2, 3] {
+                let (several, solution) = with(format, halo_depth);
+                assert_eq!(
+                    (solution.matrix.format.as_str(), solution.matrix.halo_depth),
+                    (format.name(), halo_depth)
+                );
                 // Unequal devices get shares as measured just then, and small numbers are not the same on all of them.
                 let same = several.iter().flatten().zip(one.iter().flatten()).all(|(a, b)| match mixed {
                     true => (a - b).abs() <= 1e-15,
                     false => a == b,
                 });
-                assert!(same, "{name}: {hops} hops in {format} on {spec}");
+                assert!(same, "{name}: {halo_depth} halo_depth in {format} on {spec}");
             }
         }
     }
 }
 
 #[test]
-fn hops_on_cpu_lanes() {
-    hops_agree("cpu,cpu", &["wlan:9,3", "birth-death:5000,1,2"]);
-    hops_agree("cpu,cpu,cpu", &["wlan:12,3"]);
+fn halo_depths_on_cpu_lanes() {
+    depths_agree("cpu,cpu", &["wlan:9,3", "birth-death:5000,1,2"]);
+    depths_agree("cpu,cpu,cpu", &["wlan:12,3"]);
 }
 
 #[cfg(feature = "wgpu")]
 #[test]
-fn hops_on_wgpu_lanes() {
-    hops_agree("wgpu:0,wgpu:0", &["wlan:9,3", "birth-death:5000,1,2"]);
-    hops_agree("wgpu:0,wgpu:0,wgpu:0", &["wlan:12,3"]);
-    hops_agree("wgpu:0,cpu", &["wlan:9,3"]);
+fn halo_depths_on_wgpu_lanes() {
+    depths_agree("wgpu:0,wgpu:0", &["wlan:9,3", "birth-death:5000,1,2"]);
+    depths_agree("wgpu:0,wgpu:0,wgpu:0", &["wlan:12,3"]);
+    depths_agree("wgpu:0,cpu", &["wlan:9,3"]);
 }
 
 #[cfg(feature = "cuda")]
 #[test]
-fn hops_on_a_cuda_device_and_the_cpu() {
-    hops_agree("cuda:0,cpu", &["wlan:9,3"]);
+fn halo_depths_on_a_cuda_device_and_the_cpu() {
+    depths_agree("cuda:0,cpu", &["wlan:9,3"]);
 }
 
 #[test]

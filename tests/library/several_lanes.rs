@@ -4,7 +4,7 @@ use crate::support::{chain, lanes, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::Transitions;
 use kolmo::transient::order::Order;
-use kolmo::transient::split::How;
+use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Options, Solution};
 
 /// Chains that are split in different ways: banded in two sizes; with ranges of one block and less; unconnected, with
@@ -26,29 +26,30 @@ fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
 }
 
 /// π on these lanes and on one of them, for every chain and number of steps between exchanges.
-fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, hops: &[Option<usize>]) {
+fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[Option<usize>]) {
     let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
         return;
     };
     for (name, chain) in chains() {
         let initial = Initial::Uniform(vec![0, 201]);
         // Another order of the states adds a row's terms in another order.
-        let with = |hops| Options {
+        let with = |halo_depth| Options {
             order: Order::Natural,
-            split: How { hops, ..How::default() },
+            split: Partitioning { halo_depth, ..Partitioning::default() },
             ..Options::default()
         };
-        let ask = |lanes, hops| run(lanes, precision, &*chain, &initial, &[0.7, 6.0], &with(hops));
+        let ask =
+            |lanes, halo_depth| run(lanes, precision, &*chain, &initial, &[0.7, 6.0], &with(halo_depth));
         let (wanted, _) = ask(&one, None);
-        for &hops in hops {
-            let (got, solution): (_, Solution) = ask(&many, hops);
+        for &halo_depth in halo_depth {
+            let (got, solution): (_, Solution) = ask(&many, halo_depth);
 
             let said = &solution.matrix;
             assert!(said.parts > 1 || chain.states() <= 256, "{name}: {} parts", said.parts);
-            if let Some(hops) = hops {
-                assert_eq!(said.hops, hops, "{name}");
+            if let Some(halo_depth) = halo_depth {
+                assert_eq!(said.halo_depth, halo_depth, "{name}");
             }
-            assert!(got == wanted, "{name} on {spec} in {precision}, {} steps an exchange", said.hops);
+            assert!(got == wanted, "{name} on {spec} in {precision}, {} steps an exchange", said.halo_depth);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::support::{self, Keep, chain, dense, l1, lanes, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
 use kolmo::transient::order::Order;
-use kolmo::transient::split::{Exchange, How};
+use kolmo::transient::partitioning::{Exchange, Partitioning};
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
 use kolmo::{Error, sparse::WidthRule};
 
@@ -96,7 +96,7 @@ mod suite {
             let initial = Initial::State(1);
             // One order of the states, and a width with one order of additions whatever the slices.
             let (order, width) = (Order::Natural, WidthRule::Max);
-            let split = |parts| How { parts, ..How::default() };
+            let split = |parts| Partitioning { parts, ..Partitioning::default() };
             let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
             let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
             for parts in [2, 3, 5] {
@@ -267,7 +267,7 @@ fn merging_the_whole_vector_gives_the_bits_of_halos() {
     let (wlan, lanes) = (model("wlan:3,2"), lanes_of("cpu,cpu"));
     for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
-            let split = How { exchange, hops: Some(1), ..How::default() };
+            let split = Partitioning { exchange, halo_depth: Some(1), ..Partitioning::default() };
             let options = Options { split, method, order: Order::Natural, ..Options::default() };
             run(&lanes, F64, &*wlan, &Initial::State(0), &[5.0], &options)
         };

@@ -12,7 +12,7 @@ use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::transient::Chain;
 use crate::transient::Observer;
-use crate::transient::bound::survey;
+use crate::transient::bound::statistics;
 use crate::tridiagonal::lane_count::LANE_COUNTS;
 use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::overlap::gomez_luna;
@@ -52,7 +52,7 @@ impl Prepared {
         for &k in jobs.seed_chains {
             let chain = built_in(&format!("wlan:{k},6"))?;
             watch(&format!("{}: what others are held against", chain.name))?;
-            let inverse = cpu[0].host(|| survey::<f64>(&*chain.transitions))?.mean_holding();
+            let inverse = cpu[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
             // Those of the short runs of a `Row`, and the table's own.
             let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
             seeds.push(Seed { chain, k, reference });

@@ -178,7 +178,8 @@ impl Part {
     /// Brings together what all parts say beside their transitions; none if there is something wrong with them. Every rank
     /// calls this at once.
     pub(in crate::io) fn beside(self, path: &Path, ranks: Ranks) -> Option<Beside> {
-        let told: Vec<Told> = ranks.all(&self.told.words()).iter().map(|words| told_of(words)).collect();
+        let told: Vec<Told> =
+            ranks.all_gather(&self.told.words()).iter().map(|words| told_of(words)).collect();
         let all = Told::together(&told, self.header.states)?;
         let (states, first) = (self.header.states as usize, self.told.first);
         let mut rewards = Vec::new();
@@ -188,7 +189,7 @@ impl Part {
             rewards.push(Reward { name: self.header.reward(number), values });
         }
         let warnings = warnings(path, &all.mismatches, &self.header, all.choices);
-        Some(Beside { labels: everybodys(self.labels, ranks), warnings, rewards })
+        Some(Beside { labels: all_gather_regions(self.labels, ranks), warnings, rewards })
     }
 }
 
@@ -197,18 +198,18 @@ fn told_of(words: &[u64]) -> Told {
 }
 
 /// Labels of all parts, in the order in which the file names them first.
-fn everybodys(own: Labels, ranks: Ranks) -> Labels {
+fn all_gather_regions(own: Labels, ranks: Ranks) -> Labels {
     // A label ends with its line, whatever stands in it.
     let names: Vec<String> = own.sets.iter().map(|(name, _)| format!("{name}\n")).collect();
     let lengths: Vec<u64> = own.sets.iter().map(|(_, set)| set.len() as u64).collect();
-    let (names, lengths) = (ranks.texts(&names.concat()), ranks.all(&lengths));
+    let (names, lengths) = (ranks.all_gather_text(&names.concat()), ranks.all_gather(&lengths));
     let mine: Vec<u32> = own.sets.into_iter().flat_map(|(_, set)| set).collect();
     let piece = (AT_ONCE / ranks.size()).max(1);
-    let rounds = ranks.most(mine.len().div_ceil(piece) as f64) as usize;
+    let rounds = ranks.all_reduce_max(mine.len().div_ceil(piece) as f64) as usize;
     let mut states = vec![Vec::new(); ranks.size()];
     for round in 0..rounds {
         let from = (round * piece).min(mine.len());
-        let told = ranks.all(&mine[from..(from + piece).min(mine.len())]);
+        let told = ranks.all_gather(&mine[from..(from + piece).min(mine.len())]);
         states.iter_mut().zip(told).for_each(|(states, more)| states.extend(more));
     }
     drop(mine);
@@ -241,7 +242,7 @@ mod tests {
         \t\t2 : 3\nstate 3 !2 odd \"all state\" // state 4\n\taction 1\n\t\t0 : 1";
 
     fn parts(path: &Path, size: usize) -> Vec<Part> {
-        let part = |rank| part(path, Ranks::imagined(rank, size)).expect("no error").expect("a part");
+        let part = |rank| part(path, Ranks::simulated(rank, size)).expect("no error").expect("a part");
         (0..size).map(part).collect()
     }
 
@@ -351,7 +352,7 @@ mod tests {
             std::fs::write(&path, format!("{HEAD}{body}")).unwrap();
             let alone = read(&path).expect_err("no file").to_string();
             for size in [1, 2, 3, 5, 40, body.len()] {
-                let of = |rank| part(&path, Ranks::imagined(rank, size)).ok().flatten();
+                let of = |rank| part(&path, Ranks::simulated(rank, size)).ok().flatten();
                 let told: Option<Vec<Told>> = (0..size).map(|rank| of(rank).map(|part| part.told)).collect();
                 let all = told.and_then(|told| Told::together(&told, 4));
                 assert!(all.is_none(), "{size} ranks: {alone}");
@@ -379,7 +380,7 @@ mod tests {
             let whole = parse(text.as_bytes(), &path);
             assert_eq!(whole.as_ref().ok().map(|file| file.rewards.len()), due, "{lists:?}");
             for size in [1, 2, 3, 5] {
-                let of = |rank| part(&path, Ranks::imagined(rank, size)).ok().flatten();
+                let of = |rank| part(&path, Ranks::simulated(rank, size)).ok().flatten();
                 let told: Option<Vec<Told>> = (0..size).map(|rank| of(rank).map(|part| part.told)).collect();
                 let all = told.and_then(|told| Told::together(&told, 3));
                 assert_eq!(all.map(|all| all.rewards as usize), due, "{size} ranks: {lists:?}");

@@ -201,7 +201,7 @@ mod tests {
     fn parts(path: &Path, size: usize, begins: fn(&[u8]) -> bool, piece: Option<u64>) -> Vec<Vec<u8>> {
         let part = |rank| {
             let parted = Parted::open(path).unwrap().expect("a text");
-            let mut pieces = parted.blocks(5, Ranks::imagined(rank, size), begins).unwrap();
+            let mut pieces = parted.blocks(5, Ranks::simulated(rank, size), begins).unwrap();
             pieces.piece = piece.unwrap_or(pieces.piece);
             let (mut all, mut bytes) = (Vec::new(), Vec::new());
             while pieces.next(&mut bytes).unwrap().expect("no NUL") {
@@ -271,7 +271,7 @@ mod tests {
         let parted = Parted::open(&path).unwrap().expect("a text as it begins");
         assert_eq!((parted.start.len(), parted.start.last()), (5 + 8 * (HEAD / 8 - 1), Some(&b'\n')));
         let lines = |rank| {
-            let mut pieces = parted.lines(5, Ranks::imagined(rank, 2)).unwrap();
+            let mut pieces = parted.lines(5, Ranks::simulated(rank, 2)).unwrap();
             let mut bytes = Vec::new();
             loop {
                 match pieces.next(&mut bytes).unwrap() {

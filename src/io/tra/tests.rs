@@ -246,7 +246,7 @@ fn parts_of_several_pieces_are_the_file() {
     std::fs::write(&path, &text).unwrap();
     let whole = read(&path).unwrap();
     for size in [1, 2, 3] {
-        let part = |rank| lines(&path, Ranks::imagined(rank, size)).unwrap().expect("a part");
+        let part = |rank| lines(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
         let mut all = TransitionList::default();
         let mut highest = 0;
         for part in (0..size).map(part) {

@@ -205,7 +205,7 @@ fn parts_have_the_rewards_of_their_states() {
     fs::write(&path, model.tar()).unwrap();
     let whole = read(&path).unwrap();
     for size in 1..5 {
-        let share = |rank| share(&path, Ranks::imagined(rank, size)).unwrap().expect("a part");
+        let share = |rank| share(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
         let shares: Vec<Share> = (0..size).map(share).collect();
 
         let values: Vec<f64> = shares.iter().flat_map(|s| s.rewards[0].values.clone()).collect();
@@ -213,7 +213,7 @@ fn parts_have_the_rewards_of_their_states() {
         assert!(shares.windows(2).all(|s| s[0].first + s[0].rewards[0].values.len() as u64 == s[1].first));
         let from: Vec<u32> = shares.iter().flat_map(|s| s.transitions.from.clone()).collect();
         assert_eq!(from, whole.transitions.from, "{size} ranks");
-        let pieces = |rank| share_by(&path, Ranks::imagined(rank, size), 1).unwrap().expect("a part");
+        let pieces = |rank| share_by(&path, Ranks::simulated(rank, size), 1).unwrap().expect("a part");
         for (rank, share) in shares.iter().enumerate() {
             let (pieces, of) = (pieces(rank), "in pieces of a state");
             assert_eq!((&pieces.transitions, &pieces.labels), (&share.transitions, &share.labels), "{of}");
@@ -223,7 +223,7 @@ fn parts_have_the_rewards_of_their_states() {
     // What one process leaves out with a warning it has to look at by itself.
     model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0]));
     fs::write(&path, model.tar()).unwrap();
-    assert!(!(0..2).all(|rank| share(&path, Ranks::imagined(rank, 2)).is_ok_and(|part| part.is_some())));
+    assert!(!(0..2).all(|rank| share(&path, Ranks::simulated(rank, 2)).is_ok_and(|part| part.is_some())));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use super::checkpointer::State;
 use super::identity::Identity;
-use super::keeper::State;
 use crate::io::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
@@ -117,8 +117,8 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
             values.par_chunks(SEGMENT).map(hash).collect::<Vec<_>>()
         })
         .collect();
-    let starts = ranks.all(&mine);
-    let known = ranks.all(&hashes);
+    let starts = ranks.all_gather(&mine);
+    let known = ranks.all_gather(&hashes);
     // By vectors, as each rank has them by its own.
     let mut hashes = Vec::with_capacity(known.iter().map(Vec::len).sum());
     for vector in 0..kept.delivered.len() + kept.vectors.len() {
@@ -136,7 +136,7 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
     };
     let io = |source| Error::Io { path: path.into(), source };
     let head = encoded(&head).map_err(io);
-    if !ranks.several() {
+    if !ranks.is_distributed() {
         let (head, mut file) = (head?, OutputFile::create(path)?);
         let mut put = || {
             file.write_all(&head)?;
@@ -147,7 +147,7 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
     }
     // Whether everybody did his part, or the first that did not tells why.
     let told = |mine: Result<()>| -> Result<()> {
-        let texts = ranks.texts(&mine.err().map_or(String::new(), |e| e.to_string()));
+        let texts = ranks.all_gather_text(&mine.err().map_or(String::new(), |e| e.to_string()));
         match texts.into_iter().enumerate().find(|(_, text)| !text.is_empty()) {
             None => Ok(()),
             Some((rank, text)) => {
@@ -155,7 +155,7 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
             }
         }
     };
-    let file = match ranks.first() {
+    let file = match ranks.is_root() {
         true => head.and_then(|head| {
             let mut file = OutputFile::create(path)?;
             file.write_all(&head).and_then(|()| file.flush()).map_err(io)?;
@@ -168,7 +168,8 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
     let (temporary, data) = file.as_ref().map_or((String::new(), 0), |(file, data)| {
         (file.temporary().map_or(String::new(), |path| path.to_string_lossy().into_owned()), *data)
     });
-    let (temporary, data) = (ranks.texts(&temporary).swap_remove(0), ranks.all(&[data])[0][0]);
+    let (temporary, data) =
+        (ranks.all_gather_text(&temporary).swap_remove(0), ranks.all_gather(&[data])[0][0]);
     told(rows_into(&temporary, data, kept))?;
     told(file.map_or(Ok(()), |(file, _)| file.commit_durably()))
 }

@@ -137,7 +137,7 @@ fn reward(values: &[f64], n: usize, ranks: Ranks) -> u128 {
         XxHash3_128::oneshot(&bytes)
     };
     let sum = own.par_chunks(BLOCK).enumerate().map(block).reduce(|| 0, u128::wrapping_add);
-    ranks.all(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
+    ranks.all_gather(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
 }
 
 /// Of a vector given by its entries other than zero.
@@ -166,5 +166,5 @@ fn transitions(chain: &dyn Transitions, ranks: Ranks) -> u128 {
     let mine = ranks.share(n.div_ceil(BLOCK) as u64);
     let mine = (mine.start as usize..mine.end as usize).into_par_iter().map(block);
     let sum = mine.reduce(|| 0, u128::wrapping_add);
-    ranks.all(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
+    ranks.all_gather(&[sum]).concat().into_iter().fold(0, u128::wrapping_add)
 }

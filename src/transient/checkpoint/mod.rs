@@ -23,9 +23,9 @@
 //!
 //! Numbers are little-endian.
 
+mod checkpointer;
 mod file;
 mod identity;
-mod keeper;
 
 use std::fs::File;
 use std::io::Cursor;
@@ -34,15 +34,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use keeper::Keeper;
-pub(super) use keeper::{Phase, Resumed};
+pub(crate) use checkpointer::Checkpointer;
+pub(super) use checkpointer::{Phase, Resumed};
 
 use crate::io::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
+use checkpointer::State;
 use file::{Kept, Stored};
 use identity::Identity;
-use keeper::State;
 
 /// Least time between two checkpoints, unless told otherwise.
 const LEAST: Duration = Duration::from_secs(5);
@@ -178,16 +178,16 @@ impl Checkpoint {
     /// As theirs; on ranks that see another file than rank 0.
     pub fn on_ranks(path: impl Into<PathBuf>, resume: bool, ranks: Ranks) -> Result<Self> {
         let path = path.into();
-        if !ranks.several() {
+        if !ranks.is_distributed() {
             return if resume { Self::resume(path) } else { Self::create(path) };
         }
         // Rank 0 makes the file that all write.
-        let made = if ranks.first() { Self::create(path) } else { Ok(Self::at(path)) };
-        let mut checkpoint = ranks.agree(made)?;
+        let made = if ranks.is_root() { Self::create(path) } else { Ok(Self::at(path)) };
+        let mut checkpoint = ranks.all_ok(made)?;
         if resume {
-            let stored = ranks.agree(file::open(&checkpoint.path))?;
+            let stored = ranks.all_ok(file::open(&checkpoint.path))?;
             let name = stored.as_ref().map_or("missing".to_owned(), |s| format!("{:032x}", s.hash));
-            ranks.same("checkpoint", &name)?;
+            ranks.expect_same("checkpoint", &name)?;
             checkpoint.held = stored.map(|stored| Held::File(Box::new(stored)));
         }
         Ok(checkpoint)
@@ -253,7 +253,7 @@ impl Checkpoint {
                 self.trouble = None;
             }
             Err(error) => {
-                if self.trouble.is_none() && ranks.first() {
+                if self.trouble.is_none() && ranks.is_root() {
                     (self.complain)(&error);
                 }
                 self.trouble = Some(error);

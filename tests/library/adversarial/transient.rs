@@ -6,7 +6,7 @@ use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::chain::{Reward, TransitionList};
 use kolmo::transient::csr::Csr;
-use kolmo::transient::split::How;
+use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Result};
 
@@ -436,7 +436,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let format =
         [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
     let other = Options { format, ..options };
-    let split = How { hops: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
+    let split = Partitioning { halo_depth: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
     for (lanes, options) in [(two, &Options { split, ..options }), (one, &other)] {
         match run(lanes, precision, &chain, &initial, &times, options) {
             Ok((again, _)) if again == results => {}

@@ -10,7 +10,7 @@ use super::region::{Kind, Region};
 use crate::bench::{COPY, copy};
 use crate::kernel::Precision;
 use crate::lane::{Batch, Buffer, Inbox, Lane, Launch, Outbox};
-use crate::ranks::{Crossing, Ranks, Wait, post};
+use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::{Error, Result};
 
 /// Most steps between two exchanges.
@@ -35,11 +35,11 @@ impl Swap {
         self.latency + bytes / self.rate
     }
 
-    /// Seconds by which an exchange of so many bytes makes `hops` steps longer. Where one follows every step, the
+    /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
     /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
     /// steps pass, all rows of the last one do.
-    pub(super) fn waits(self, bytes: f64, hops: usize, interior: f64, compute: f64) -> f64 {
-        let hidden = if hops == 1 { interior * compute } else { compute };
+    pub(super) fn waits(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
+        let hidden = if halo_depth == 1 { interior * compute } else { compute };
         self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
     }
 }
@@ -55,7 +55,7 @@ const SMALL_LAUNCH: f64 = 20e-6;
 /// each time, since all have to do the same.
 pub(super) fn swap(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     static MEASURED: Mutex<Vec<(Vec<u32>, Swap)>> = Mutex::new(Vec::new());
-    if ranks.several() {
+    if ranks.is_distributed() {
         return measure(lanes, ranks);
     }
     let numbers: Vec<u32> = lanes.iter().map(Lane::number).collect();
@@ -72,7 +72,7 @@ pub(super) fn swap(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
 fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
-    let large = ranks.least((free / 80).clamp(1 << 9, 1 << 19)) as usize;
+    let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, 1 << 19)) as usize;
     let small = large / (1 << 9);
     let across = |elements: usize| lanes[0].unnoticed(|| around(&lanes[0], ranks, elements));
     let seconds = |elements: usize| -> Result<f64> {
@@ -130,8 +130,8 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     };
     let slowest = |elements: usize| -> Result<f64> {
         let within = if lanes.len() > 1 { seconds(elements)? } else { 0.0 };
-        let between = if ranks.several() { across(elements)? } else { 0.0 };
-        Ok(ranks.most(within.max(between)))
+        let between = if ranks.is_distributed() { across(elements)? } else { 0.0 };
+        Ok(ranks.all_reduce_max(within.max(between)))
     };
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
@@ -145,7 +145,7 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
         let more = (whole - quarter).max(0.0) / 3.0;
         (busy, slower) = (busy.max(quarter - more), slower.max(more));
     }
-    let (mut busy, slower) = (ranks.most(busy), ranks.most(slower));
+    let (mut busy, slower) = (ranks.all_reduce_max(busy), ranks.all_reduce_max(slower));
     if busy > 0.0 {
         busy += SMALL_LAUNCH;
     }
@@ -232,8 +232,8 @@ fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
     let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
     let departure = Batch { departures: vec![&out], ..Batch::default() };
     let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
-    let to = Crossing { rank: (ranks.rank() + 1) % ranks.size(), number: 0 };
-    let from = Crossing { rank: (ranks.rank() + ranks.size() - 1) % ranks.size(), number: 0 };
+    let to = Envelope { rank: (ranks.rank() + 1) % ranks.size(), number: 0 };
+    let from = Envelope { rank: (ranks.rank() + ranks.size() - 1) % ranks.size(), number: 0 };
     let never = std::sync::atomic::AtomicBool::new(false);
     let wait = Wait { stop: &never, alone: lane.device().backend != "cpu" };
     let (mut leaving, mut arriving) = (vec![0.0; elements], vec![0.0; elements]);
@@ -306,14 +306,14 @@ impl Work {
         }
     }
 
-    /// Seconds of a step with an exchange every `hops` steps, and of them those that the exchange takes.
-    pub(super) fn step(self, hops: usize, swap: Swap) -> (f64, f64) {
-        let k = hops as f64;
-        // Every step computes k − 1 hops of ghosts, and the last its boundary twice.
+    /// Seconds of a step with an exchange every `halo_depth` steps, and of them those that the exchange takes.
+    pub(super) fn step(self, halo_depth: usize, swap: Swap) -> (f64, f64) {
+        let k = halo_depth as f64;
+        // Every step computes k − 1 layers of halo, and the last its boundary twice.
         let ghosts = k * (k - 1.0) * self.ghosts;
-        let again = if hops == 1 { 0.0 } else { (1.0 - self.interior) * self.compute };
+        let again = if halo_depth == 1 { 0.0 } else { (1.0 - self.interior) * self.compute };
         let bytes = self.bytes + (k - 1.0) * self.deeper;
-        let waits = swap.waits(bytes, hops, self.interior, self.compute);
+        let waits = swap.waits(bytes, halo_depth, self.interior, self.compute);
         ((k * self.compute + ghosts + again + waits) / k, waits / k)
     }
 }
@@ -321,38 +321,38 @@ impl Work {
 /// The number of steps between two exchanges with the shortest predicted step; a larger one only where its step is a
 /// tenth less, or a seventieth where it is known what an exchange keeps a lane from. The bits are the same for any.
 pub(super) fn choose(work: &[Work], swap: Swap) -> usize {
-    let slowest = |hops: usize| work.iter().map(|w| w.step(hops, swap).0).fold(0.0, f64::max);
+    let slowest = |halo_depth: usize| work.iter().map(|w| w.step(halo_depth, swap).0).fold(0.0, f64::max);
     let enough = if swap.busy > 0.0 { 0.985 } else { 0.9 };
     let (mut best, mut chosen) = (slowest(1), 1);
-    for hops in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST] {
-        let step = slowest(hops);
+    for halo_depth in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST] {
+        let step = slowest(halo_depth);
         if step < enough * best {
-            (best, chosen) = (step, hops);
+            (best, chosen) = (step, halo_depth);
         }
     }
     chosen
 }
 
-/// Makes every region fit for `hops` steps without an exchange, or leaves them as they are where that would outgrow
+/// Makes every region fit for `halo_depth` steps without an exchange, or leaves them as they are where that would outgrow
 /// what a lane can bind; returns the number of steps.
 pub(super) fn deepen(
     regions: &mut [Region],
     transitions: &dyn Transitions,
     largest: &[usize],
-    hops: usize,
+    halo_depth: usize,
 ) -> usize {
-    if hops <= 1 {
+    if halo_depth <= 1 {
         return 1;
     }
     let mut deep = regions.to_vec();
     for region in &mut deep {
-        region.deepen(transitions, hops);
+        region.deepen(transitions, halo_depth);
         if region.len() > largest[region.lane] {
             return 1;
         }
     }
     regions.clone_from_slice(&deep);
-    hops
+    halo_depth
 }
 
 #[cfg(test)]
@@ -366,9 +366,9 @@ mod tests {
         let small = Work { compute: 21e-6, ghosts: 0.5e-6, interior: 0.9, bytes: 20e3, deeper: 20e3 };
 
         assert_eq!(choose(&[large, large], swap), 1);
-        let hops = choose(&[small, small], swap);
-        assert!((4..=32).contains(&hops), "{hops}");
-        assert!(small.step(hops, swap).0 < 0.5 * small.step(1, swap).0);
+        let halo_depth = choose(&[small, small], swap);
+        assert!((4..=32).contains(&halo_depth), "{halo_depth}");
+        assert!(small.step(halo_depth, swap).0 < 0.5 * small.step(1, swap).0);
     }
 
     #[test]
@@ -389,9 +389,9 @@ mod tests {
 
         assert_eq!(choose(&[hyb, hyb], swap), 2);
         assert!(choose(&[patterns, patterns], swap) <= 2);
-        for (hops, measured) in [(1, 496e-6), (2, 468e-6), (3, 476e-6)] {
-            let (step, _) = hyb.step(hops, swap);
-            assert!((step / measured - 1.0).abs() < 0.05, "{hops}: {step}");
+        for (halo_depth, measured) in [(1, 496e-6), (2, 468e-6), (3, 476e-6)] {
+            let (step, _) = hyb.step(halo_depth, swap);
+            assert!((step / measured - 1.0).abs() < 0.05, "{halo_depth}: {step}");
         }
     }
 }

@@ -75,7 +75,7 @@ pub(in crate::transient) struct Resumed<S> {
 }
 
 /// Keeps a run's state, if it is asked to.
-pub(crate) struct Keeper<'a> {
+pub(crate) struct Checkpointer<'a> {
     active: Option<Active<'a>>,
 }
 
@@ -98,7 +98,7 @@ struct Active<'a> {
     began: Instant,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> Checkpointer<'a> {
     /// Keeps nothing.
     pub(crate) fn none() -> Self {
         Self { active: None }
@@ -114,13 +114,17 @@ impl<'a> Keeper<'a> {
     ) -> Result<Self> {
         let ranks = options.split.ranks;
         // Sums over ranks are made by the thread that asked, not in a lane's.
-        let identity = match ranks.several() {
+        let identity = match ranks.is_distributed() {
             true => Identity::of(precision, problem, options)?,
             false => lanes[0].host(|| Identity::of(precision, problem, options))?,
         };
         let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
-        let mut backends: Vec<String> =
-            ranks.texts(&backends.join("\n")).iter().flat_map(|all| all.lines()).map(str::to_owned).collect();
+        let mut backends: Vec<String> = ranks
+            .all_gather_text(&backends.join("\n"))
+            .iter()
+            .flat_map(|all| all.lines())
+            .map(str::to_owned)
+            .collect();
         backends.dedup();
         let fresh = State { order: options.order, backends, terms: 0, times: Vec::new(), phase: Phase::Done };
         checkpoint.last = Instant::now();
@@ -178,11 +182,11 @@ impl<'a> Keeper<'a> {
     }
 
     /// Gets to know which states' probabilities are this rank's, and reads what the checkpoint holds of them.
-    pub(in crate::transient) fn own(&mut self, rows: &Range<usize>) -> Result<()> {
+    pub(in crate::transient) fn set_rows(&mut self, rows: &Range<usize>) -> Result<()> {
         let Some(active) = &mut self.active else { return Ok(()) };
         active.rows = rows.clone();
         if let Some(held) = active.held.take() {
-            let Kept { state, delivered, vectors, .. } = active.ranks.agree(held.rows(rows.clone()))?;
+            let Kept { state, delivered, vectors, .. } = active.ranks.all_ok(held.rows(rows.clone()))?;
             active.delivered = delivered;
             active.resumed = Some(Resumed { state: state.phase, vectors });
         }
@@ -195,7 +199,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Notes the order chosen.
-    pub(in crate::transient) fn chosen(&mut self, order: Order) {
+    pub(in crate::transient) fn set_order(&mut self, order: Order) {
         if let Some(active) = self.active.as_mut().filter(|a| a.state.order == Order::Auto) {
             active.state.order = order;
         }
@@ -239,7 +243,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    fn take<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
+    fn resume<S>(&mut self, of: impl FnOnce(Phase) -> Option<S>) -> Result<Option<Resumed<S>>> {
         let Some(active) = &mut self.active else { return Ok(None) };
         let Some(resumed) = active.resumed.take() else { return Ok(None) };
         match of(resumed.state) {
@@ -250,17 +254,17 @@ impl<'a> Keeper<'a> {
 
     /// The sweep to go on with.
     pub(in crate::transient) fn sweep(&mut self) -> Result<Option<Resumed<SweepState>>> {
-        self.take(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
+        self.resume(|phase| if let Phase::Sweep(state) = phase { Some(state) } else { None })
     }
 
     /// The steady state to go on with.
     pub(in crate::transient) fn stationary(&mut self) -> Result<Option<Resumed<StationaryState>>> {
-        self.take(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
+        self.resume(|phase| if let Phase::Stationary(state) = phase { Some(state) } else { None })
     }
 
     /// The intervals to go on with.
     pub(in crate::transient) fn subdivided(&mut self) -> Result<Option<Resumed<SubdividedState>>> {
-        self.take(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
+        self.resume(|phase| if let Phase::Subdivided(state) = phase { Some(state) } else { None })
     }
 
     /// That what was taken over does not fit the run.
@@ -272,29 +276,35 @@ impl<'a> Keeper<'a> {
     }
 
     /// The step up to which to go before the state is offered again, `to` at most.
-    pub(in crate::transient) fn leg(&mut self, from: u64, to: u64) -> u64 {
+    pub(in crate::transient) fn next_stop(&mut self, from: u64, to: u64) -> u64 {
         let Some(active) = &mut self.active else { return to };
         active.began = Instant::now();
         to.min(from.saturating_add(active.leg))
     }
 
     /// Takes note of how long a leg of so many steps took.
-    pub(in crate::transient) fn walked(&mut self, steps: u64) {
+    pub(in crate::transient) fn record_pace(&mut self, steps: u64) {
         if let Some(active) = &mut self.active {
             let took = active.began.elapsed().as_secs_f64().max(1e-6);
             // Legs end where those of the other ranks do.
-            let fit = active.ranks.least((LEG.as_secs_f64() / took * steps as f64) as u64);
+            let fit = active.ranks.all_reduce_min((LEG.as_secs_f64() / took * steps as f64) as u64);
             active.leg = fit.clamp(1, active.leg.max(steps).saturating_mul(8));
         }
     }
 
     /// An observer that lets the present leg come to its end when it interrupts.
-    pub(in crate::transient) fn patient<'b>(&'b mut self, observer: &'b mut dyn Observer) -> Patient<'b> {
-        Patient { observer, interrupted: self.active.as_mut().map(|active| &mut active.interrupted) }
+    pub(in crate::transient) fn defer_interrupt<'b>(
+        &'b mut self,
+        observer: &'b mut dyn Observer,
+    ) -> InterruptDeferred<'b> {
+        InterruptDeferred {
+            observer,
+            interrupted: self.active.as_mut().map(|active| &mut active.interrupted),
+        }
     }
 
     /// Keeps a state if that is due, or if the run is to be interrupted, which it then is.
-    pub(in crate::transient) fn offer(
+    pub(in crate::transient) fn save_if_due(
         &mut self,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
     ) -> Result<()> {
@@ -305,7 +315,7 @@ impl<'a> Keeper<'a> {
             (None, true) => KEEP,
             (None, false) => GO_ON,
         };
-        let asked = active.ranks.all(&[asked]).concat().into_iter().max();
+        let asked = active.ranks.all_gather(&[asked]).concat().into_iter().max();
         if asked == Some(GO_ON) {
             return Ok(());
         }
@@ -316,7 +326,7 @@ impl<'a> Keeper<'a> {
     }
 
     /// Keeps a state in which the observer has just interrupted the work, and passes any error on.
-    pub(in crate::transient) fn rescue<R>(
+    pub(in crate::transient) fn save_on_interrupt<R>(
         &mut self,
         result: Result<R>,
         state: impl FnOnce() -> Result<(Phase, Vec<Vec<f64>>)>,
@@ -361,13 +371,13 @@ fn unusable(checkpoint: &Checkpoint) -> Error {
     }
 }
 
-/// See [`Keeper::patient`].
-pub(in crate::transient) struct Patient<'a> {
+/// See [`Checkpointer::patient`].
+pub(in crate::transient) struct InterruptDeferred<'a> {
     observer: &'a mut dyn Observer,
     interrupted: Option<&'a mut Option<Instant>>,
 }
 
-impl Observer for Patient<'_> {
+impl Observer for InterruptDeferred<'_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         match (self.observer.progress(done, all), &mut self.interrupted) {
             (Err(Error::Interrupted), Some(since)) => {

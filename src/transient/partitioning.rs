@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::bound::lengths;
 use super::chain::Transitions;
-use super::hops::{self, Work};
-pub use super::hops::{MOST as MOST_HOPS, Swap};
+use super::halo_depth::{self, Work};
+pub use super::halo_depth::{MOST as MAX_HALO_DEPTH, Swap};
 use super::region::Region;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -26,20 +26,20 @@ pub enum Exchange {
 
 /// How rows are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct How {
+pub struct Partitioning {
     /// Least number of parts on each lane.
     pub parts: usize,
     /// What lanes exchange.
     pub exchange: Exchange,
     /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
-    pub hops: Option<usize>,
+    pub halo_depth: Option<usize>,
     /// The processes that share the rows.
     pub ranks: Ranks,
 }
 
-impl Default for How {
+impl Default for Partitioning {
     fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, hops: None, ranks: Ranks::ALONE }
+        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None, ranks: Ranks::ALONE }
     }
 }
 
@@ -66,7 +66,7 @@ pub struct LanePlan {
 
 /// Rows on their lanes.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct Partition {
     /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it takes over from
     /// regions of this one.
     pub(super) regions: Vec<Region>,
@@ -78,12 +78,12 @@ pub(super) struct Split {
     pub(super) ranks: Vec<usize>,
     pub(super) plan: Vec<LanePlan>,
     /// Steps between two exchanges.
-    pub(super) hops: usize,
+    pub(super) halo_depth: usize,
     /// How lanes exchange.
     pub(super) path: Path,
 }
 
-impl Split {
+impl Partition {
     /// This rank's rows, of all lanes' shares.
     pub(super) fn rows(&self, shares: &[Range<usize>]) -> Range<usize> {
         rows_of(shares, self.first, self.ranks.iter().filter(|&&r| r == self.ranks[self.first]).count())
@@ -142,11 +142,11 @@ pub(super) fn split(
     transitions: &dyn Transitions,
     shares: &[Range<usize>],
     real: u64,
-    how: How,
-) -> Result<Split> {
+    how: Partitioning,
+) -> Result<Partition> {
     let (n, all) = (transitions.states(), how.ranks);
     let bandwidths = bandwidths(lanes, all)?;
-    let counts: Vec<usize> = all.all(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
+    let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
     let first = counts[..all.rank()].iter().sum();
     let ranks: Vec<usize> =
         counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
@@ -175,15 +175,23 @@ pub(super) fn split(
     }
     // No rank goes on alone.
     let regions: Vec<Region> =
-        all.agree(regions.into_iter().collect::<Result<Vec<_>>>())?.into_iter().flatten().collect();
+        all.all_ok(regions.into_iter().collect::<Result<Vec<_>>>())?.into_iter().flatten().collect();
     if ranks.len() == 1 {
         let own = 0..regions.len();
-        return Ok(Split { regions, own, first, ranks, plan: Vec::new(), hops: 1, path: Path::None });
+        return Ok(Partition {
+            regions,
+            own,
+            first,
+            ranks,
+            plan: Vec::new(),
+            halo_depth: 1,
+            path: Path::None,
+        });
     }
-    let (mut regions, own) = everybodys(regions, &ranks, all);
-    let path = match !all.several() && peers(lanes) {
+    let (mut regions, own) = all_gather_regions(regions, &ranks, all);
+    let path = match !all.is_distributed() && peers(lanes) {
         true => Path::Peer,
-        false => Path::Host(hops::swap(lanes, all)?),
+        false => Path::Host(halo_depth::swap(lanes, all)?),
     };
     let work = |lane: usize| {
         let of = regions.iter().filter(|r| r.lane == lane);
@@ -193,42 +201,43 @@ pub(super) fn split(
     // Of other ranks' regions only the owner knows the entries.
     let compute: Vec<f64> = (0..ranks.len()).map(work).collect();
     let single = (0..ranks.len()).all(|lane| regions.iter().filter(|r| r.lane == lane).count() <= 1);
-    let (mut hops, mut own) = (1, own);
+    let (mut halo_depth, mut own) = (1, own);
     if let Path::Host(swap) = path
         && single
         && how.exchange == Exchange::Halo
     {
         // Of a chain that is read by parts a rank knows its own rows.
-        let fixed = if transitions.whole() { how.hops } else { Some(1) };
+        let fixed = if transitions.whole() { how.halo_depth } else { Some(1) };
         let wanted = fixed.unwrap_or_else(|| {
             let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real).numbers();
             let mine: Vec<[f64; 5]> = regions[own.clone()].iter().map(of).collect();
-            let work: Vec<Work> = all.all(&mine).into_iter().flatten().map(Work::from).collect();
-            hops::choose(&work, swap)
+            let work: Vec<Work> = all.all_gather(&mine).into_iter().flatten().map(Work::from).collect();
+            halo_depth::choose(&work, swap)
         });
         let mut deep = regions[own.clone()].to_vec();
-        let deepened = hops::deepen(&mut deep, transitions, &largest, wanted);
-        if wanted > 1 && all.least(deepened as u64) as usize == wanted {
-            hops = wanted;
-            (regions, own) = everybodys(deep, &ranks, all);
+        let deepened = halo_depth::deepen(&mut deep, transitions, &largest, wanted);
+        if wanted > 1 && all.all_reduce_min(deepened as u64) as usize == wanted {
+            halo_depth = wanted;
+            (regions, own) = all_gather_regions(deep, &ranks, all);
         }
     }
-    let mine = plan(lanes, first, &compute, &regions, real, how.exchange, hops, path);
-    let plan = match all.several() {
+    let mine = plan(lanes, first, &compute, &regions, real, how.exchange, halo_depth, path);
+    let plan = match all.is_distributed() {
         false => mine,
         true => {
-            let plans = all.texts(&serde_json::to_string(&mine).expect("a plan is written as JSON"));
+            let plans =
+                all.all_gather_text(&serde_json::to_string(&mine).expect("a plan is written as JSON"));
             let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
             plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
         }
     };
-    Ok(Split { regions, own, first, ranks, plan, hops, path })
+    Ok(Partition { regions, own, first, ranks, plan, halo_depth, path })
 }
 
 /// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own take
 /// over.
-fn everybodys(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
-    if !all.several() {
+fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
+    if !all.is_distributed() {
         let own = 0..mine.len();
         return (mine, own);
     }
@@ -236,7 +245,7 @@ fn everybodys(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, R
         let (rows, computed) = (&r.rows, &r.computed);
         [r.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
     };
-    let known = all.all(&mine.iter().map(told).collect::<Vec<_>>());
+    let known = all.all_gather(&mine.iter().map(told).collect::<Vec<_>>());
     let first: usize = known[..all.rank()].iter().map(Vec::len).sum();
     let own = first..first + mine.len();
     let mut regions: Vec<Region> = known.iter().flatten().map(|&told| Region::told(told)).collect();
@@ -253,7 +262,7 @@ fn everybodys(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, R
             }
         }
     }
-    for list in all.trade(wanted) {
+    for list in all.all_to_all(wanted) {
         let mut rest = &list[..];
         while let [taker, count, rows @ ..] = rest {
             let (rows, behind) = rows.split_at(*count as usize);
@@ -278,17 +287,17 @@ fn peers(lanes: &[Lane]) -> bool {
 /// once.
 pub(crate) fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
-    let kinds = ranks.texts(&lanes.iter().map(kind).collect::<String>()).concat();
+    let kinds = ranks.all_gather_text(&lanes.iter().map(kind).collect::<String>()).concat();
     let count = kinds.lines().count();
     if count == 1 {
         return Ok(vec![1.0]);
     }
     if kinds.lines().all(|other| Some(other) == kinds.lines().next()) {
         // Equal devices get equal shares: a measurement would only add noise.
-        return Ok(vec![ranks.all(&[lanes[0].bandwidth()?])[0][0]; count]);
+        return Ok(vec![ranks.all_gather(&[lanes[0].bandwidth()?])[0][0]; count]);
     }
     let mine = lanes.iter().map(Lane::bandwidth).collect::<Result<Vec<_>>>()?;
-    Ok(ranks.all(&mine).concat())
+    Ok(ranks.all_gather(&mine).concat())
 }
 
 /// Bytes that a step of one row moves: its entries, E, x, y, and the accumulator twice.
@@ -300,7 +309,7 @@ pub(super) fn row_bytes(length: u32, real: u64) -> u64 {
 fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks) -> Vec<Range<usize>> {
     let mut bytes: Vec<u64> =
         lengths.par_chunks(BLOCK).map(|rows| rows.iter().map(|&l| row_bytes(l, real)).sum()).collect();
-    let sums = ranks.all(&[bytes.iter().sum::<u64>()]).concat();
+    let sums = ranks.all_gather(&[bytes.iter().sum::<u64>()]).concat();
     let (mut here, sum) = (sums[..ranks.rank()].iter().sum(), sums.iter().sum::<u64>() as f64);
     for b in &mut bytes {
         here += *b;
@@ -314,7 +323,7 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
         before += bandwidth;
         cuts.push(bytes.partition_point(|&b| b as f64 <= sum * (before / whole)) as u64);
     }
-    let cuts = ranks.all(&cuts);
+    let cuts = ranks.all_gather(&cuts);
     let (mut shares, mut start) = (Vec::new(), 0);
     for i in 0..bandwidths.len() {
         let end = match i + 1 == bandwidths.len() {
@@ -337,7 +346,7 @@ struct Share<'a> {
     largest: usize,
     /// There is no other lane, so that a single part needs no halo.
     whole: bool,
-    how: How,
+    how: Partitioning,
 }
 
 impl Share<'_> {
@@ -395,7 +404,7 @@ fn plan(
     regions: &[Region],
     real: u64,
     exchange: Exchange,
-    hops: usize,
+    halo_depth: usize,
     path: Path,
 ) -> Vec<LanePlan> {
     let swap = if let Path::Host(swap) = path { swap } else { PEERS };
@@ -409,14 +418,14 @@ fn plan(
         let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
             / own().count().max(1) as f64;
         let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
-        let again = if hops > 1 { (1.0 - interior) / hops as f64 } else { 0.0 };
+        let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
         let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
         // The whole vector is ready only at a step's end.
         let interior = if exchange == Exchange::Full { 0.0 } else { interior };
         let bytes = halo as f64 * real as f64;
         let exposed = match halo {
             0 => 0.0,
-            _ => swap.waits(bytes, hops, interior, compute[lane]) / hops as f64,
+            _ => swap.waits(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
         };
         let step = compute[lane] + redundant + exposed;
         LanePlan {
