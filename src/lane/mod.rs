@@ -36,7 +36,7 @@ pub(crate) use cuda::{CudaLane, Event, Side};
 pub use host::HostArray;
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
-pub(crate) use port::{Batch, Inbox, Outbox};
+pub(crate) use port::{Batch, ReceiveBuffer, SendBuffer};
 pub(crate) use self_test::SELF_TEST;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
 #[cfg(feature = "cli")]

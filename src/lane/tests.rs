@@ -73,19 +73,23 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
         panics(&["an array", &foreign, &own], || lane.clear(&theirs));
         panics(&["an array", &foreign, &own], || lane.copy(&theirs, &mine, 0, 1));
         panics(&["an array", &foreign, &own], || lane.copy(&mine, &theirs, 0, 1));
-        panics(&["an array", &foreign, &own], || lane.outbox(&theirs));
-        panics(&["an array", &foreign, &own], || lane.inbox(&theirs, 0, 4));
+        panics(&["an array", &foreign, &own], || lane.send_buffer(&theirs));
+        panics(&["an array", &foreign, &own], || lane.receive_buffer(&theirs, 0, 4));
         let launch = bind(&other, &theirs, &real(&other, 0)).expect("a launch");
         panics(&["a launch", &foreign, &own], || lane.launch(&[&launch], 0));
         panics(&["a launch", &foreign, &own], || {
             lane.submit(&Batch { launches: vec![(0, &launch)], ..Batch::default() }, 0)
         });
-        let (outbox, inbox) =
-            (other.outbox(&theirs).expect("a box"), other.inbox(&theirs, 0, 4).expect("a box"));
-        panics(&["a box", &foreign, &own], || lane.collect(&outbox, &mut [0u32; 4]));
-        panics(&["a box", &foreign, &own], || lane.fill(&inbox, &[0u32; 4]));
-        panics(&["a box", &foreign, &own], || {
-            lane.submit(&Batch { departures: vec![&outbox], ..Batch::default() }, 0)
+        let (send_buffer, receive_buffer) = (
+            other.send_buffer(&theirs).expect("a buffer of a transfer"),
+            other.receive_buffer(&theirs, 0, 4).expect("a buffer of a transfer"),
+        );
+        panics(&["a buffer of a transfer", &foreign, &own], || lane.read_sent(&send_buffer, &mut [0u32; 4]));
+        panics(&["a buffer of a transfer", &foreign, &own], || {
+            lane.write_received(&receive_buffer, &[0u32; 4])
+        });
+        panics(&["a buffer of a transfer", &foreign, &own], || {
+            lane.submit(&Batch { sends: vec![&send_buffer], ..Batch::default() }, 0)
         });
         // Its own it takes.
         bind(&lane, &mine, &numbers).expect("a launch");

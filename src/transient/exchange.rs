@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use super::halo_depth::first_cause;
 use super::partitioning::Path;
-use super::parts::{Arrival, Departure, Link, Parts};
+use super::parts::{Link, Parts, ReceivedHalo, SentHalo};
 use super::region::Kind;
 use super::timeline::{Clock, Phase};
 use crate::kernel::Real;
-use crate::lane::{Batch, Inbox, Lane, Launch, Outbox, Program};
+use crate::lane::{Batch, Lane, Launch, Program, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Ranks, Wait, post};
 use crate::{Error, Result};
 
@@ -116,16 +116,16 @@ impl<T: Real> Parts<T> {
 
 /// A link and its owner's ends of two channels: full vectors go out, empty ones come back.
 struct Outgoing<'a, T> {
-    outbox: &'a Outbox,
+    send_buffer: &'a SendBuffer,
     /// The reader and its boxes, where the owner fills them itself; the vectors are only a word then.
-    straight: Option<(&'a Lane, &'a [Inbox; 2])>,
+    straight: Option<(&'a Lane, &'a [ReceiveBuffer; 2])>,
     send: SyncSender<Vec<T>>,
     back: Receiver<Vec<T>>,
 }
 
 /// The same at the reader's.
 struct Incoming<'a, T> {
-    inboxes: &'a [Inbox; 2],
+    receive_buffers: &'a [ReceiveBuffer; 2],
     straight: bool,
     receive: Receiver<Vec<T>>,
     back: SyncSender<Vec<T>>,
@@ -138,13 +138,13 @@ struct Worker<'a, T> {
     outgoing: Vec<Outgoing<'a, T>>,
     incoming: Vec<Incoming<'a, T>>,
     /// To and from other ranks.
-    departures: Vec<&'a Departure<T>>,
-    arrivals: Vec<&'a Arrival>,
+    sends: Vec<&'a SentHalo<T>>,
+    receives: Vec<&'a ReceivedHalo>,
     ranks: Ranks,
     halo_depth: u64,
 }
 
-fn host<T>(link: &Link<T>) -> &(Outbox, [Inbox; 2]) {
+fn host<T>(link: &Link<T>) -> &(SendBuffer, [ReceiveBuffer; 2]) {
     let Some(host) = &link.host else { unreachable!("links through the host have their boxes") };
     host
 }
@@ -160,16 +160,16 @@ fn together<T: Real>(
 ) -> Result<()> {
     let mut workers: Vec<Worker<'_, T>> = Vec::with_capacity(lanes.len());
     for (number, (lane, work)) in lanes.iter().zip(work).enumerate() {
-        let departures = parts.departures.iter().filter(|d| parts.parts[d.from].lane == number).collect();
-        let arrivals = parts.arrivals.iter().filter(|a| parts.parts[a.to].lane == number).collect();
+        let sends = parts.sends.iter().filter(|d| parts.parts[d.from].lane == number).collect();
+        let receives = parts.receives.iter().filter(|a| parts.parts[a.to].lane == number).collect();
         let (ranks, halo_depth) = (parts.ranks, parts.matrix.halo_depth as u64);
         let (outgoing, incoming) = (Vec::new(), Vec::new());
-        workers.push(Worker { lane, work, outgoing, incoming, departures, arrivals, ranks, halo_depth });
+        workers.push(Worker { lane, work, outgoing, incoming, sends, receives, ranks, halo_depth });
     }
     for link in &parts.links {
-        let (outbox, inboxes) = host(link);
+        let (send_buffer, receive_buffers) = host(link);
         let [from, to] = [link.from, link.to].map(|part| parts.parts[part].lane);
-        let straight = lanes[from].hands_over(&lanes[to]);
+        let straight = lanes[from].can_copy_direct(&lanes[to]);
         // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour. Where the
         // owner fills the reader's box, one word, until that box is given to be emptied.
         let (count, len) = if straight { (1, 0) } else { (2, link.values.len()) };
@@ -177,9 +177,9 @@ fn together<T: Real>(
         for _ in 0..count {
             back.send(vec![T::ZERO; len]).map_err(|_| Error::Interrupted)?;
         }
-        let reader = straight.then_some((&lanes[to], inboxes));
-        workers[from].outgoing.push(Outgoing { outbox, straight: reader, send, back: empty });
-        workers[to].incoming.push(Incoming { inboxes, straight, receive, back });
+        let reader = straight.then_some((&lanes[to], receive_buffers));
+        workers[from].outgoing.push(Outgoing { send_buffer, straight: reader, send, back: empty });
+        workers[to].incoming.push(Incoming { receive_buffers, straight, receive, back });
     }
     let stop = AtomicBool::new(false);
     let running = AtomicUsize::new(lanes.len());
@@ -280,9 +280,9 @@ impl<T: Real> Worker<'_, T> {
         let news = size_of::<u32>().div_ceil(size_of::<T>());
         let values = |len: usize, shared: bool| vec![T::ZERO; if shared { news } else { len }];
         let mut leaving: Vec<Vec<T>> =
-            self.departures.iter().map(|d| values(d.len(), d.shared.is_some())).collect();
+            self.sends.iter().map(|d| values(d.len(), d.shared.is_some())).collect();
         let mut coming: Vec<Vec<T>> =
-            self.arrivals.iter().map(|a| values(a.len, a.shared.is_some())).collect();
+            self.receives.iter().map(|a| values(a.len, a.shared.is_some())).collect();
         let (mut k, mut source) = (steps.start, now);
         let mut arrived = None;
         // Words that go back once the boxes are given to be emptied.
@@ -295,8 +295,8 @@ impl<T: Real> Worker<'_, T> {
             let last = (source + count as usize - 1) % 2;
             let (first, second) = (self.first(arrived, source, count), self.second(last));
             post(self.ranks, &wait, |post| {
-                for (arrival, values) in self.arrivals.iter().zip(&mut coming) {
-                    post.expect(arrival.from, bytemuck::cast_slice_mut(values));
+                for (receive, values) in self.receives.iter().zip(&mut coming) {
+                    post.expect(receive.from, bytemuck::cast_slice_mut(values));
                 }
                 lane.submit(&first, k)?;
                 for (link, word) in words.drain(..) {
@@ -312,23 +312,25 @@ impl<T: Real> Worker<'_, T> {
                 for link in &self.outgoing {
                     let mut values = link.back.recv().map_err(|_| Error::Interrupted)?;
                     match link.straight {
-                        Some((reader, inboxes)) => {
-                            lane.hand_over(link.outbox, reader, &inboxes[1 - last])?;
+                        Some((reader, receive_buffers)) => {
+                            lane.copy_direct(link.send_buffer, reader, &receive_buffers[1 - last])?;
                         }
-                        None => lane.collect(link.outbox, &mut values)?,
+                        None => lane.read_sent(link.send_buffer, &mut values)?,
                     }
                     clock.ended(k, Phase::Fetch);
                     // A closed channel is a neighbour that has stopped.
                     link.send.send(values).map_err(|_| Error::Interrupted)?;
                     clock.ended(k, Phase::Send);
                 }
-                for (departure, values) in self.departures.iter().zip(&mut leaving) {
-                    match &departure.shared {
-                        Some(shared) => lane.collect_in(&departure.outbox, &shared.window, shared.next())?,
-                        None => lane.collect(&departure.outbox, values)?,
+                for (send, values) in self.sends.iter().zip(&mut leaving) {
+                    match &send.shared {
+                        Some(shared) => {
+                            lane.send_to_window(&send.send_buffer, &shared.window, shared.next())?
+                        }
+                        None => lane.read_sent(&send.send_buffer, values)?,
                     }
                     clock.ended(k, Phase::Fetch);
-                    post.send(departure.to, bytemuck::cast_slice(values));
+                    post.send(send.to, bytemuck::cast_slice(values));
                     clock.ended(k, Phase::Send);
                 }
                 if !ahead {
@@ -342,18 +344,22 @@ impl<T: Real> Worker<'_, T> {
                         words.push((link, values));
                         continue;
                     }
-                    lane.fill(&link.inboxes[1 - last], &values)?;
+                    lane.write_received(&link.receive_buffers[1 - last], &values)?;
                     // A neighbour that has sent its last needs the vector no more.
                     let _ = link.back.send(values);
                     clock.ended(k, Phase::Fill);
                 }
-                for (number, arrival) in self.arrivals.iter().enumerate() {
+                for (number, receive) in self.receives.iter().enumerate() {
                     let values = post.arrived(number, &wait)?;
                     clock.ended(k, Phase::Wait);
-                    let inbox = &arrival.inboxes[1 - last];
-                    match &arrival.shared {
-                        Some(shared) => lane.fill_from(inbox, &shared.window, shared.next())?,
-                        None => lane.fill(inbox, bytemuck::cast_slice::<u32, T>(values))?,
+                    let receive_buffer = &receive.receive_buffers[1 - last];
+                    match &receive.shared {
+                        Some(shared) => {
+                            lane.receive_from_window(receive_buffer, &shared.window, shared.next())?
+                        }
+                        None => {
+                            lane.write_received(receive_buffer, bytemuck::cast_slice::<u32, T>(values))?
+                        }
                     }
                     clock.ended(k, Phase::Fill);
                 }
@@ -365,18 +371,18 @@ impl<T: Real> Worker<'_, T> {
             done.store(k - steps.start, Ordering::Relaxed);
         }
         match arrived {
-            Some(which) => lane.submit(&Batch { arrivals: self.arrivals(which), ..Batch::default() }, k),
+            Some(which) => lane.submit(&Batch { receives: self.receives(which), ..Batch::default() }, k),
             None => Ok(()),
         }
     }
 
-    fn arrivals(&self, which: usize) -> Vec<&Inbox> {
-        let here = self.incoming.iter().map(|link| &link.inboxes[which]);
-        here.chain(self.arrivals.iter().map(|arrival| &arrival.inboxes[which])).collect()
+    fn receives(&self, which: usize) -> Vec<&ReceiveBuffer> {
+        let here = self.incoming.iter().map(|link| &link.receive_buffers[which]);
+        here.chain(self.receives.iter().map(|receive| &receive.receive_buffers[which])).collect()
     }
 
     /// What arrived in iterate `arrived`, all steps but the last from x[source] on, the last step's boundary, and its
-    /// departure. Where there are several steps, the interior is all rows.
+    /// send. Where there are several steps, the interior is all rows.
     fn first(&self, arrived: Option<usize>, source: usize, count: u64) -> Batch<'_> {
         let mut launches = Vec::new();
         for j in 0..count {
@@ -388,11 +394,11 @@ impl<T: Real> Worker<'_, T> {
             launches.extend(all.into_iter().flatten().map(|launch| (j, launch)));
         }
         Batch {
-            arrivals: arrived.map_or_else(Vec::new, |which| self.arrivals(which)),
+            receives: arrived.map_or_else(Vec::new, |which| self.receives(which)),
             launches,
-            before_arrivals: true,
-            departures: (self.outgoing.iter().map(|link| link.outbox))
-                .chain(self.departures.iter().map(|departure| &departure.outbox))
+            before_receives: true,
+            sends: (self.outgoing.iter().map(|link| link.send_buffer))
+                .chain(self.sends.iter().map(|send| &send.send_buffer))
                 .collect(),
         }
     }

@@ -9,7 +9,7 @@ use super::chain::Transitions;
 use super::region::{Kind, Region};
 use crate::bench::{COPY, copy};
 use crate::kernel::Precision;
-use crate::lane::{Batch, Buffer, Inbox, Lane, Launch, Outbox};
+use crate::lane::{Batch, Buffer, Lane, Launch, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::{Error, Result};
 
@@ -90,26 +90,26 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
                 .map(|(number, ((lane, (send, empty)), (back, receive)))| {
                     let next = (number + 1) % lanes.len();
                     let (reader, own, theirs) = (&lanes[next], &boxes[number], &boxes[next]);
-                    let straight = lane.hands_over(reader);
+                    let straight = lane.can_copy_direct(reader);
                     let before = &lanes[(number + lanes.len() - 1) % lanes.len()];
                     let rounds = move || -> Result<f64> {
-                        let departure = Batch { departures: vec![&own.out], ..Batch::default() };
-                        let arrival = Batch { arrivals: vec![&own.back], ..Batch::default() };
+                        let sending = Batch { sends: vec![&own.out], ..Batch::default() };
+                        let receiving = Batch { receives: vec![&own.back], ..Batch::default() };
                         let mut rounds = Vec::new();
                         for _ in 0..ROUNDS {
                             let at = Instant::now();
-                            lane.submit(&departure, 0)?;
+                            lane.submit(&sending, 0)?;
                             let mut values: Vec<f64> = empty.recv().map_err(|_| Error::Interrupted)?;
                             match straight {
-                                true => lane.hand_over(&own.out, reader, &theirs.back)?,
-                                false => lane.collect(&own.out, &mut values)?,
+                                true => lane.copy_direct(&own.out, reader, &theirs.back)?,
+                                false => lane.read_sent(&own.out, &mut values)?,
                             }
                             send.send(values).map_err(|_| Error::Interrupted)?;
                             let values = receive.recv().map_err(|_| Error::Interrupted)?;
-                            if !before.hands_over(lane) {
-                                lane.fill(&own.back, &values)?;
+                            if !before.can_copy_direct(lane) {
+                                lane.write_received(&own.back, &values)?;
                             }
-                            lane.submit(&arrival, 0)?;
+                            lane.submit(&receiving, 0)?;
                             // The last ones are nobody's.
                             let _ = back.send(values);
                             rounds.push(at.elapsed().as_secs_f64());
@@ -155,17 +155,17 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
 /// Where a lane's values leave, and others arrive.
 struct Boxes {
     source: Buffer<f64>,
-    out: Outbox,
-    back: Inbox,
+    out: SendBuffer,
+    back: ReceiveBuffer,
 }
 
 impl Boxes {
     fn new(lane: &Lane, elements: usize) -> Result<Self> {
         let (source, target) = (
-            lane.alloc_leaving::<f64>("a measurement", elements)?,
+            lane.alloc_for_send::<f64>("a measurement", elements)?,
             lane.alloc::<f64>("a measurement", elements)?,
         );
-        Ok(Self { out: lane.outbox(&source)?, back: lane.inbox(&target, 0, elements)?, source })
+        Ok(Self { out: lane.send_buffer(&source)?, back: lane.receive_buffer(&target, 0, elements)?, source })
     }
 }
 
@@ -183,23 +183,23 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
     let (rows, pack) = (copied(&to)?, copied(&source)?);
     let mut values = vec![0.0f64; source.len()];
     // As to a neighbour of its own kind.
-    let mut exchange_values = || match lane.hands_over(lane) {
-        true => lane.hand_over(&out, lane, &back),
+    let mut exchange_values = || match lane.can_copy_direct(lane) {
+        true => lane.copy_direct(&out, lane, &back),
         false => {
-            lane.collect(&out, &mut values)?;
-            lane.fill(&back, &values)
+            lane.read_sent(&out, &mut values)?;
+            lane.write_received(&back, &values)
         }
     };
-    lane.submit(&Batch { departures: vec![&out], ..Batch::default() }, 0)?;
+    lane.submit(&Batch { sends: vec![&out], ..Batch::default() }, 0)?;
     exchange_values()?;
     let mut seconds = |count: usize, exchange: bool| -> Result<f64> {
         let interior = Batch { launches: vec![(0, &rows); count], ..Batch::default() };
         // The boundary, and its values laid side by side.
         let boundary = Batch {
-            arrivals: vec![&back],
+            receives: vec![&back],
             launches: vec![(0, &rows), (0, &pack)],
-            departures: vec![&out],
-            before_arrivals: true,
+            sends: vec![&out],
+            before_receives: true,
         };
         let at = Instant::now();
         for _ in 0..ROUNDS {
@@ -229,9 +229,9 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
 /// Seconds of a round in which every rank's lane gives values to the next rank's.
 fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
     let buffer = lane.alloc::<f64>("a measurement", elements)?;
-    let (out, back) = (lane.outbox(&buffer)?, lane.inbox(&buffer, 0, elements)?);
-    let departure = Batch { departures: vec![&out], ..Batch::default() };
-    let arrival = Batch { arrivals: vec![&back], ..Batch::default() };
+    let (out, back) = (lane.send_buffer(&buffer)?, lane.receive_buffer(&buffer, 0, elements)?);
+    let sending = Batch { sends: vec![&out], ..Batch::default() };
+    let receiving = Batch { receives: vec![&back], ..Batch::default() };
     let to = Envelope { rank: (ranks.rank() + 1) % ranks.size(), number: 0 };
     let from = Envelope { rank: (ranks.rank() + ranks.size() - 1) % ranks.size(), number: 0 };
     let never = std::sync::atomic::AtomicBool::new(false);
@@ -242,12 +242,12 @@ fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
         let at = Instant::now();
         post(ranks, &wait, |post| {
             post.expect(from, bytemuck::cast_slice_mut(&mut arriving));
-            lane.submit(&departure, 0)?;
-            lane.collect(&out, &mut leaving)?;
+            lane.submit(&sending, 0)?;
+            lane.read_sent(&out, &mut leaving)?;
             post.send(to, bytemuck::cast_slice(&leaving));
             let values = post.arrived(0, &wait)?;
-            lane.fill(&back, bytemuck::cast_slice::<u32, f64>(values))?;
-            lane.submit(&arrival, 0)
+            lane.write_received(&back, bytemuck::cast_slice::<u32, f64>(values))?;
+            lane.submit(&receiving, 0)
         })?;
         rounds.push(at.elapsed().as_secs_f64());
     }

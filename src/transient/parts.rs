@@ -19,7 +19,7 @@ use super::partitioning::{self, Partition, Path};
 use super::region::Region;
 use super::timeline::Timeline;
 use crate::kernel::Real;
-use crate::lane::{Buffer, Inbox, Lane, Launch, Outbox, Window};
+use crate::lane::{Buffer, Lane, Launch, ReceiveBuffer, SendBuffer, Window};
 use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::sparse::{BLOCK, Layout, MatrixFormat, SLICE, WidthRule};
 use crate::{Error, Result};
@@ -72,12 +72,12 @@ pub struct Link<T> {
     /// The values side by side, on the owner's lane.
     pub values: Buffer<T>,
     /// The way through the host, where there is no other: from the owner's lane, and to either iterate of the reader.
-    pub(super) host: Option<(Outbox, [Inbox; 2])>,
+    pub(super) host: Option<(SendBuffer, [ReceiveBuffer; 2])>,
 }
 
 /// Values of a part that a part of another rank reads.
 #[derive(Debug)]
-pub(super) struct Departure<T> {
+pub(super) struct SentHalo<T> {
     /// The part that owns them.
     pub(super) from: usize,
     /// Where they go, and the number of the reader among all regions.
@@ -87,7 +87,7 @@ pub(super) struct Departure<T> {
     index: Buffer<u32>,
     /// The values side by side.
     values: Buffer<T>,
-    pub(super) outbox: Outbox,
+    pub(super) send_buffer: SendBuffer,
     pub(super) shared: Option<Shared>,
 }
 
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-impl<T: Real> Departure<T> {
+impl<T: Real> SentHalo<T> {
     /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.values.len()
@@ -118,7 +118,7 @@ impl<T: Real> Departure<T> {
 
 /// Values of a part of another rank that a part reads.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct ReceivedHalo {
     /// The part that reads them.
     pub(super) to: usize,
     /// Where they come from.
@@ -127,7 +127,7 @@ pub(super) struct Arrival {
     first: usize,
     pub(super) len: usize,
     /// The way to either iterate.
-    pub(super) inboxes: [Inbox; 2],
+    pub(super) receive_buffers: [ReceiveBuffer; 2],
     pub(super) shared: Option<Shared>,
 }
 
@@ -155,8 +155,8 @@ pub struct Parts<T> {
     /// The parts, in the order of their rows.
     pub parts: Vec<Part<T>>,
     /// What parts of other ranks read, and what is read of them.
-    pub(super) departures: Vec<Departure<T>>,
-    pub(super) arrivals: Vec<Arrival>,
+    pub(super) sends: Vec<SentHalo<T>>,
+    pub(super) receives: Vec<ReceivedHalo>,
     /// What parts of different lanes read of each other.
     pub links: Vec<Link<T>>,
     /// What was built.
@@ -232,9 +232,9 @@ impl<T: Real> Parts<T> {
         })();
         let (parts, formats, links, ways) = ranks.all_ok(built)?;
         let windows = windows::<T>(&ways, ranks);
-        let (departures, arrivals) = ranks.all_ok(crossings(lanes, &parts, ways, windows))?;
+        let (sends, receives) = ranks.all_ok(crossings(lanes, &parts, ways, windows))?;
         matrix.over(ranks, formats);
-        Ok(Self { ranks, rows, blocks, parts, departures, arrivals, links, matrix, timeline: None })
+        Ok(Self { ranks, rows, blocks, parts, sends, receives, links, matrix, timeline: None })
     }
 
     /// This rank's parts, and the formats of their matrices.
@@ -298,7 +298,7 @@ impl<T: Real> Parts<T> {
 
     /// Whether no other lane, of this rank or of another, reads anything of these.
     pub(super) fn closed(&self) -> bool {
-        self.links.is_empty() && self.departures.is_empty() && self.arrivals.is_empty()
+        self.links.is_empty() && self.sends.is_empty() && self.receives.is_empty()
     }
 
     /// The parts of a lane, with their numbers.
@@ -321,7 +321,7 @@ impl<T: Real> Parts<T> {
     /// The values side by side that a region takes over from a part, if it is there.
     pub(super) fn leaving(&self, part: usize, taker: usize) -> Option<&Buffer<T>> {
         let links = self.links.iter().map(|link| (link.from, link.taker, &link.values));
-        let mut all = links.chain(self.departures.iter().map(|d| (d.from, d.taker, &d.values)));
+        let mut all = links.chain(self.sends.iter().map(|d| (d.from, d.taker, &d.values)));
         all.find(|&(from, to, _)| (from, to) == (part, taker)).map(|(.., values)| values)
     }
 
@@ -335,8 +335,8 @@ impl<T: Real> Parts<T> {
         after_step: bool,
     ) -> Result<Vec<Launch>> {
         let links = self.links.iter().map(|link| (link.from, &link.index, &link.values));
-        let departures = self.departures.iter().map(|d| (d.from, &d.index, &d.values));
-        let own = links.chain(departures).filter(|(from, ..)| {
+        let sends = self.sends.iter().map(|d| (d.from, &d.index, &d.values));
+        let own = links.chain(sends).filter(|(from, ..)| {
             let part = &self.parts[*from];
             part.lane == lane && !(after_step && part.straight)
         });
@@ -372,20 +372,20 @@ impl<T: Real> Parts<T> {
         }
         let never = AtomicBool::new(false);
         let wait = Wait { stop: &never, alone: false };
-        let mut arriving: Vec<Vec<T>> = self.arrivals.iter().map(|a| vec![T::ZERO; a.len]).collect();
-        let mut leaving: Vec<Vec<T>> = self.departures.iter().map(|d| vec![T::ZERO; d.len()]).collect();
+        let mut arriving: Vec<Vec<T>> = self.receives.iter().map(|a| vec![T::ZERO; a.len]).collect();
+        let mut leaving: Vec<Vec<T>> = self.sends.iter().map(|d| vec![T::ZERO; d.len()]).collect();
         post(self.ranks, &wait, |post| {
-            for (arrival, values) in self.arrivals.iter().zip(&mut arriving) {
-                post.expect(arrival.from, bytemuck::cast_slice_mut(values));
+            for (receive, values) in self.receives.iter().zip(&mut arriving) {
+                post.expect(receive.from, bytemuck::cast_slice_mut(values));
             }
-            for (departure, values) in self.departures.iter().zip(&mut leaving) {
-                lanes[self.parts[departure.from].lane].download(&departure.values, 0, values)?;
-                post.send(departure.to, bytemuck::cast_slice(values));
+            for (send, values) in self.sends.iter().zip(&mut leaving) {
+                lanes[self.parts[send.from].lane].download(&send.values, 0, values)?;
+                post.send(send.to, bytemuck::cast_slice(values));
             }
-            for (number, arrival) in self.arrivals.iter().enumerate() {
+            for (number, receive) in self.receives.iter().enumerate() {
                 let values = bytemuck::cast_slice::<u32, T>(post.arrived(number, &wait)?);
-                let to = &self.parts[arrival.to];
-                lanes[to.lane].upload(values, &to.x[which], arrival.first)?;
+                let to = &self.parts[receive.to];
+                lanes[to.lane].upload(values, &to.x[which], receive.first)?;
             }
             Ok(())
         })
@@ -445,11 +445,14 @@ fn links<T: Real>(lanes: &[Lane], parts: &[Part<T>], split: &Partition) -> Resul
             if let rows @ [first, ..] = &region.takes(other)[..] {
                 let index: Vec<u32> = rows.iter().map(|&h| other.local(h)).collect();
                 let (lane, first) = (&lanes[parts[from].lane], region.local(*first) as usize);
-                let values = lane.alloc_leaving("a halo", index.len())?;
-                let inbox =
-                    |which: usize| lanes[parts[to].lane].inbox(&parts[to].x[which], first, index.len());
+                let values = lane.alloc_for_send("a halo", index.len())?;
+                let receive_buffer = |which: usize| {
+                    lanes[parts[to].lane].receive_buffer(&parts[to].x[which], first, index.len())
+                };
                 let host = match split.path {
-                    Path::Host(_) => Some((lane.outbox(&values)?, [inbox(0)?, inbox(1)?])),
+                    Path::Host(_) => {
+                        Some((lane.send_buffer(&values)?, [receive_buffer(0)?, receive_buffer(1)?]))
+                    }
                     Path::None | Path::Peer => None,
                 };
                 let taker = split.own.start + to;
@@ -476,7 +479,7 @@ struct Way {
     reader: usize,
     /// This rank's part.
     part: usize,
-    /// Place of the first value in its vector, of arrivals; places of all, of departures.
+    /// Place of the first value in its vector, of receives; places of all, of sends.
     first: usize,
     index: Vec<u32>,
     len: usize,
@@ -595,29 +598,36 @@ fn crossings<T: Real>(
     parts: &[Part<T>],
     ways: Vec<Way>,
     windows: Vec<Option<Window>>,
-) -> Result<(Vec<Departure<T>>, Vec<Arrival>)> {
-    let (mut departures, mut arrivals) = (Vec::new(), Vec::new());
+) -> Result<(Vec<SentHalo<T>>, Vec<ReceivedHalo>)> {
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for (way, window) in ways.into_iter().zip(windows) {
         let (part, lane) = (&parts[way.part], &lanes[parts[way.part].lane]);
         let window = window.map(Arc::new);
         if way.leaves {
-            let values = lane.alloc_leaving("a halo", way.len)?;
-            let outbox = match &window {
-                Some(window) => lane.outbox_over(&values, window)?,
-                None => lane.outbox(&values)?,
+            let values = lane.alloc_for_send("a halo", way.len)?;
+            let send_buffer = match &window {
+                Some(window) => lane.send_buffer_in(&values, window)?,
+                None => lane.send_buffer(&values)?,
             };
             let index = lane.alloc_with("a halo", &way.index)?;
             let (from, to, taker, shared) = (way.part, way.other, way.reader, window.map(Shared::new));
-            departures.push(Departure { from, to, taker, index, values, outbox, shared });
+            sends.push(SentHalo { from, to, taker, index, values, send_buffer, shared });
         } else {
-            let inbox = |which: usize| match &window {
-                Some(window) => lane.inbox_over(&part.x[which], way.first, way.len, window),
-                None => lane.inbox(&part.x[which], way.first, way.len),
+            let receive_buffer = |which: usize| match &window {
+                Some(window) => lane.receive_buffer_in(&part.x[which], way.first, way.len, window),
+                None => lane.receive_buffer(&part.x[which], way.first, way.len),
             };
-            let inboxes = [inbox(0)?, inbox(1)?];
+            let receive_buffers = [receive_buffer(0)?, receive_buffer(1)?];
             let (to, from, first, len) = (way.part, way.other, way.first, way.len);
-            arrivals.push(Arrival { to, from, first, len, inboxes, shared: window.map(Shared::new) });
+            receives.push(ReceivedHalo {
+                to,
+                from,
+                first,
+                len,
+                receive_buffers,
+                shared: window.map(Shared::new),
+            });
         }
     }
-    Ok((departures, arrivals))
+    Ok((sends, receives))
 }

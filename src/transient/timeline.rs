@@ -7,7 +7,7 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Submits the rows that others wait for, and the arrivals before them; on the CPU computes them.
+    /// Submits the rows that others wait for, and the receives before them; on the CPU computes them.
     Boundary,
     /// Submits the rows that nobody waits for; on the CPU computes them.
     Interior,

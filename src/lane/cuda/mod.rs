@@ -13,7 +13,7 @@ use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
 use driver::{Context, Function, Stream};
 pub(crate) use driver::{Event, Memory, Pinned};
-pub(super) use port::{Inbox, Outbox};
+pub(super) use port::{ReceiveBuffer, SendBuffer};
 
 use super::pieces::pieces;
 use super::{Device, Limits, Listing, Program};

@@ -72,20 +72,20 @@ impl Staged {
 
 /// From an array to the host.
 #[derive(Debug)]
-pub(in crate::lane) struct Outbox {
+pub(in crate::lane) struct SendBuffer {
     source: Arc<Memory>,
     staged: Mutex<Staged>,
 }
 
 /// From the host to a place in an array.
 #[derive(Debug)]
-pub(in crate::lane) struct Inbox {
+pub(in crate::lane) struct ReceiveBuffer {
     target: Arc<Memory>,
     at: u64,
     staged: Mutex<Staged>,
 }
 
-impl Outbox {
+impl SendBuffer {
     pub(in crate::lane) fn new(lane: &CudaLane, source: &Arc<Memory>, bytes: u64) -> Result<Self> {
         Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes)? })
     }
@@ -128,7 +128,7 @@ impl Outbox {
     }
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     pub(in crate::lane) fn new(lane: &CudaLane, target: &Arc<Memory>, at: u64, bytes: u64) -> Result<Self> {
         Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes)? })
     }

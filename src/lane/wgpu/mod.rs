@@ -22,7 +22,7 @@ use super::pieces::pieces;
 use super::{Device, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
-pub(super) use port::{Inbox, Outbox};
+pub(super) use port::{ReceiveBuffer, SendBuffer};
 use staging::Ring;
 use trace::Trace;
 
@@ -222,7 +222,7 @@ impl WgpuLane {
     }
 
     /// An array for what leaves the device: kernels store into the host's memory where the adapter can do that.
-    pub(super) fn alloc_leaving(&self, bytes: u64) -> Result<wgpu::Buffer> {
+    pub(super) fn alloc_for_send(&self, bytes: u64) -> Result<wgpu::Buffer> {
         let mapped = self.wgpu.features().contains(port::FEATURES).then_some(BufferUsages::MAP_READ);
         self.create_buffer(bytes, ARRAY | mapped.unwrap_or(BufferUsages::empty()), "an array")
     }

@@ -17,7 +17,7 @@ const SPIN: std::time::Duration = std::time::Duration::from_millis(3);
 
 /// From an array to the host.
 #[derive(Debug)]
-pub(in crate::lane) struct Outbox {
+pub(in crate::lane) struct SendBuffer {
     /// What is copied to the slot. None where the slot is the array itself.
     source: Option<Buffer>,
     bytes: u64,
@@ -28,14 +28,14 @@ pub(in crate::lane) struct Outbox {
 
 /// From the host to a place in an array.
 #[derive(Debug)]
-pub(in crate::lane) struct Inbox {
+pub(in crate::lane) struct ReceiveBuffer {
     target: Buffer,
     at: u64,
     bytes: u64,
     slot: Slot,
 }
 
-impl Outbox {
+impl SendBuffer {
     pub(in crate::lane) fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
         let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
             true => (None, Slot::over(source.clone())),
@@ -71,16 +71,21 @@ impl Outbox {
     }
 
     /// Fills a box of another lane, without a copy in between.
-    pub(in crate::lane) fn hand_over(&self, lane: &WgpuLane, reader: &WgpuLane, inbox: &Inbox) -> Result<()> {
-        self.opened(lane, inbox.bytes, |view| {
+    pub(in crate::lane) fn hand_over(
+        &self,
+        lane: &WgpuLane,
+        reader: &WgpuLane,
+        receive_buffer: &ReceiveBuffer,
+    ) -> Result<()> {
+        self.opened(lane, receive_buffer.bytes, |view| {
             // It was emptied by the reader's last batch, whose end the reader itself may not have seen yet.
-            reader.spin(&inbox.slot)?;
-            inbox.fill(reader, view)
+            reader.spin(&receive_buffer.slot)?;
+            receive_buffer.fill(reader, view)
         })
     }
 }
 
-impl Inbox {
+impl ReceiveBuffer {
     pub(in crate::lane) fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
         let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         slot.map(MapMode::Write);
@@ -100,23 +105,29 @@ impl Inbox {
 }
 
 impl WgpuLane {
-    /// Submits arrivals, launches and departures, in this order, and does not wait.
+    /// Submits receives, launches and sends, in this order, and does not wait.
     pub(in crate::lane) fn enqueue<'a>(
         &self,
-        arrivals: impl Iterator<Item = &'a Inbox> + Clone,
+        receives: impl Iterator<Item = &'a ReceiveBuffer> + Clone,
         launches: impl Iterator<Item = (u64, &'a WgpuLaunch)>,
-        departures: impl Iterator<Item = &'a Outbox> + Clone,
+        sends: impl Iterator<Item = &'a SendBuffer> + Clone,
     ) -> Result<()> {
         let mut encoder = self.encoder();
         let mut trace = lock(&self.trace);
         let number = trace.as_mut().and_then(|trace| trace.begin(&mut encoder));
-        for inbox in arrivals.clone() {
-            encoder.copy_buffer_to_buffer(&inbox.slot.buffer, 0, &inbox.target, inbox.at, inbox.bytes);
+        for receive_buffer in receives.clone() {
+            encoder.copy_buffer_to_buffer(
+                &receive_buffer.slot.buffer,
+                0,
+                &receive_buffer.target,
+                receive_buffer.at,
+                receive_buffer.bytes,
+            );
         }
         self.pass(&mut encoder, launches);
-        for outbox in departures.clone() {
-            if let Some(source) = &outbox.source {
-                encoder.copy_buffer_to_buffer(source, 0, &outbox.slot.buffer, 0, outbox.bytes);
+        for send_buffer in sends.clone() {
+            if let Some(source) = &send_buffer.source {
+                encoder.copy_buffer_to_buffer(source, 0, &send_buffer.slot.buffer, 0, send_buffer.bytes);
             }
         }
         if let (Some(trace), Some(number)) = (&*trace, number) {
@@ -124,10 +135,10 @@ impl WgpuLane {
         }
         drop(trace);
         let index = self.submit(encoder)?;
-        arrivals.for_each(|inbox| inbox.slot.map(MapMode::Write));
-        for outbox in departures {
-            outbox.slot.map(MapMode::Read);
-            *lock(&outbox.filled) = Some(index.clone());
+        receives.for_each(|receive_buffer| receive_buffer.slot.map(MapMode::Write));
+        for send_buffer in sends {
+            send_buffer.slot.map(MapMode::Read);
+            *lock(&send_buffer.filled) = Some(index.clone());
         }
         Ok(())
     }

@@ -8,7 +8,12 @@ mod transient;
 mod tridiagonal;
 mod walk;
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 
 /// The seeds of each kind: `usual` of them, unless the environment asks for another number.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -18,6 +23,22 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     };
     let first = asked("KOLMO_FIRST_SEED").unwrap_or(0);
     first..first + asked("KOLMO_SEEDS").unwrap_or(usual)
+}
+
+/// Some CPU lanes, opened once on each thread.
+fn cpu_lanes(count: usize, precision: Precision) -> Rc<Vec<Lane>> {
+    thread_local! {
+        static OPEN: RefCell<Vec<(Precision, Rc<Vec<Lane>>)>> = RefCell::default();
+    }
+    OPEN.with_borrow_mut(|known| {
+        if let Some((_, lanes)) = known.iter().find(|(p, lanes)| *p == precision && lanes.len() == count) {
+            return lanes.clone();
+        }
+        let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
+        let lanes = Rc::new(open(&vec![DeviceSpec::Cpu; count], &options).expect("the CPU opens").0);
+        known.push((precision, lanes.clone()));
+        lanes
+    })
 }
 
 /// Runs every kind for its seeds on all cores; panics with the first ten failures, and how many there were.

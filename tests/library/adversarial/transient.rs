@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::chain::{Reward, TransitionList};
 use kolmo::transient::csr::Csr;
@@ -11,7 +11,7 @@ use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, St
 use kolmo::{Error, Result};
 
 use super::double_word::DoubleWord;
-use super::run_all;
+use super::{cpu_lanes, run_all};
 
 /// What a chain is made like.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -314,11 +314,6 @@ impl Observer for Keep {
     }
 }
 
-fn lanes(specs: &[DeviceSpec], precision: Precision) -> Vec<Lane> {
-    let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
-    open(specs, &options).expect("the CPU opens").0
-}
-
 fn run(
     lanes: &[Lane],
     precision: Precision,
@@ -353,23 +348,6 @@ fn initial(n: usize, rng: &mut Rng) -> (Initial, Vec<f64>) {
     }
 }
 
-type Opened = std::rc::Rc<[Vec<Lane>; 2]>;
-
-/// A lane and two, opened once a thread and precision.
-fn lanes_of_case(precision: Precision) -> Opened {
-    thread_local! {
-        static LANES: std::cell::RefCell<Vec<(Precision, Opened)>> = Default::default();
-    }
-    LANES.with_borrow_mut(|known| {
-        if let Some((_, lanes)) = known.iter().find(|(p, _)| *p == precision) {
-            return lanes.clone();
-        }
-        let opened = Opened::new([1, 2].map(|count| lanes(&vec![DeviceSpec::Cpu; count], precision)));
-        known.push((precision, opened.clone()));
-        opened
-    })
-}
-
 /// Largest αt: what a case may cost.
 const MOST: f64 = 3e3;
 
@@ -399,8 +377,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let method =
         if subdivided { Method::Subdivided { theta: between(&mut rng, 1.0, 79.0) } } else { Method::Sweep };
     let options = Options { epsilon, method, ..Options::default() };
-    let lanes = lanes_of_case(precision);
-    let [one, two] = &*lanes;
+    let [one, two] = &[1, 2].map(|count| cpu_lanes(count, precision));
     let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");
     let (results, solution) =
         run(one, precision, &chain, &initial, &times, &options).map_err(|e| format!("{what}: {e}"))?;
@@ -474,7 +451,7 @@ fn from_first(
     t: f64,
     options: &Options,
 ) -> Result<(Vec<f64>, Solution)> {
-    let lanes = lanes(&[DeviceSpec::Cpu], precision);
+    let lanes = cpu_lanes(1, precision);
     let (mut results, solution) = run(&lanes, precision, &chain(rates), &Initial::State(0), &[t], options)?;
     Ok((results.remove(0), solution))
 }
@@ -525,7 +502,7 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
         let (from, to) = ((0..n).collect(), (0..n).map(|i| (i + 1) % n).collect());
         let ring = TransitionList { from, to, rate: vec![rate; n as usize] };
         let ring = Csr::from_list(n as usize, &ring).expect("a chain");
-        let lanes = lanes(&[DeviceSpec::Cpu], Precision::F32);
+        let lanes = cpu_lanes(1, Precision::F32);
         let (results, solution) =
             run(&lanes, Precision::F32, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
         // Neighbours mix: all states are alike but for e^{−80}.
@@ -595,7 +572,7 @@ fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
 #[test]
 fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
     let chain = chain(&small(3, &[(0, 1, 1.0)]));
-    let lanes = lanes(&[DeviceSpec::Cpu], Precision::F64);
+    let lanes = cpu_lanes(1, Precision::F64);
     let initial = Initial::Uniform(vec![0, 1, 2]);
     let (_, solution) =
         run(&lanes, Precision::F64, &chain, &initial, &[0.0], &Options::default()).expect("an answer");
@@ -607,7 +584,7 @@ fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
 #[test]
 fn rewards_of_any_size_keep_their_digits_in_single_precision() {
     let chain = chain(&small(2, &[(0, 1, 1.0), (1, 0, 1.0)]));
-    let lanes = lanes(&[DeviceSpec::Cpu], Precision::F32);
+    let lanes = cpu_lanes(1, Precision::F32);
     for size in [1e39, 1e300, 1e-45, 1e-300] {
         let reward = Reward { name: "r".to_owned(), values: vec![size, 0.0] };
         let problem = Problem {

@@ -5,11 +5,8 @@
 //! no chain shows would have to be missed where 66 chains are expected to meet it, e⁻⁶⁶. Of the half million intervals of
 //! 5000 seeds none is a false alarm then. Where the statistical part is 0, the certain part holds alone.
 
-use std::sync::OnceLock;
-
 use kolmo::Error;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::Sequence;
@@ -17,7 +14,7 @@ use kolmo::walk::sequence::philox::philox;
 use kolmo::walk::{Count, Options, Problem, Solution, Splitting, Sweeps, solve};
 
 use super::double_word::DoubleWord;
-use super::run_all;
+use super::{cpu_lanes, run_all};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
@@ -313,21 +310,6 @@ impl Case {
     }
 }
 
-/// The same lanes for all cases.
-fn lanes(spec: &str, precision: Precision) -> &'static [Lane] {
-    static OPEN: [OnceLock<Vec<Lane>>; 3] = [const { OnceLock::new() }; 3];
-    let place = match (spec, precision) {
-        ("cpu", F64) => 0,
-        ("cpu,cpu", F64) => 1,
-        _ => 2,
-    };
-    OPEN[place].get_or_init(|| {
-        let devices: Vec<DeviceSpec> = spec.split(',').map(|d| d.parse().expect("a device")).collect();
-        let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
-        open(&devices, &options).expect("the CPU opens").0
-    })
-}
-
 /// Whether a refusal of the kind is an answer.
 fn may_refuse(kind: Kind, options: &Options, precision: Precision) -> bool {
     // What a sum of |l_ij| above 1 in a row that it meets says is all that a lazy walk knows, and some numbers of bad
@@ -358,32 +340,32 @@ fn check(kind: Kind, seed: u64) -> Result<(), String> {
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
     // Every seed has the default, and one of the others.
     let other = match seed % 5 {
-        0 => ("cpu", F64, Options { sweeps: Sweeps::Fixed(0), ..base.clone() }),
+        0 => (1, F64, Options { sweeps: Sweeps::Fixed(0), ..base.clone() }),
         1 => {
             let (sequence, sweeps) = (sequences[seed as usize / 5 % 4], Sweeps::Fixed(seed as u32 / 5 % 3));
             let chains = Count::Number(16 * 24);
-            ("cpu", F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
+            (1, F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
         }
-        2 => ("cpu", F32, base.clone()),
-        3 => ("cpu", if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
-        _ => ("cpu,cpu", F64, base.clone()),
+        2 => (1, F32, base.clone()),
+        3 => (1, if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
+        _ => (2, F64, base.clone()),
     };
-    let modes = [("cpu", F64, base), other];
+    let modes = [(1, F64, base), other];
     let mut first: Option<Result<Solution, Error>> = None;
-    for (spec, precision, options) in modes {
+    for (count, precision, options) in modes {
         let say = |what: String| {
             let (lazy, sequence, sweeps) = (options.lazy, options.sequence, options.sweeps);
-            format!("{spec} {precision} lazy {lazy} {sequence} sweeps {sweeps}: {what}")
+            format!("{count} lanes, {precision}, lazy {lazy} {sequence} sweeps {sweeps}: {what}")
         };
         let components: &[u32] = if options.lazy { &components[..1] } else { &components };
         let problem = Problem { matrix: &matrix, rhs: &rhs, components };
-        let answer = solve(lanes(spec, precision), precision, &problem, &options, &mut |_, _| Ok(()));
+        let answer = solve(&cpu_lanes(count, precision), precision, &problem, &options, &mut |_, _| Ok(()));
         match &answer {
             Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy).map_err(say)?,
             Err(Error::Divergent { .. } | Error::Invalid(_)) if may_refuse(kind, &options, precision) => {}
             Err(error) => return Err(say(error.to_string())),
         }
-        if spec == "cpu,cpu" {
+        if count == 2 {
             let bits = |answer: &Result<Solution, Error>| {
                 let of = |s: &Solution| {
                     let bits = |c: &kolmo::walk::Component| (c.estimate.to_bits(), c.half_width.to_bits());
@@ -458,9 +440,5 @@ fn met_all(case: &Case, matrix: &CsrMatrix, m: usize, norm: f64) -> bool {
 
 #[test]
 fn no_interval_is_wrong() {
-    // Lanes are opened before there are threads that wait for each other.
-    for (spec, precision) in [("cpu", F64), ("cpu,cpu", F64), ("cpu", F32)] {
-        lanes(spec, precision);
-    }
     run_all(&KINDS, 40, check);
 }
