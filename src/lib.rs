@@ -141,13 +141,17 @@ mod number;
 #[cfg(feature = "cli")]
 pub mod plot;
 pub mod ranks;
+pub mod registry;
 pub mod report;
+pub mod settings;
 pub mod sparse;
+mod status;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;
 
 pub use error::{Error, Result};
+pub use status::Status;
 
 /// The example of docs/library.md, as a test.
 #[cfg(doctest)]

@@ -15,12 +15,13 @@ use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::MatrixFormat;
 use crate::transient::bound::{MatrixStatistics, expect_room, statistics};
+use crate::transient::built::Built;
 use crate::transient::chain::Transitions;
 use crate::transient::checkpoint::Checkpointer;
 use crate::transient::order::Order;
 use crate::transient::partitioning::{Exchange, Partitioning};
 use crate::transient::parts::Parts;
-use crate::transient::solve::{Built, sweep};
+use crate::transient::sweeps::sweep;
 use crate::transient::{Initial, Observer, Options, Problem, subdivided};
 
 /// K of `wlan:K,6` for each row of the table.

@@ -14,10 +14,10 @@ use crate::bench::{
 use crate::io::output::OutputFile;
 use crate::lane::{Device, DeviceSpec};
 use crate::report::seconds;
+use crate::settings::Tuned;
 use crate::tridiagonal::System;
 use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::published::BEST_GAIN;
-use crate::tridiagonal::lane_count::store::Tuned;
 use crate::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
 use crate::{Error, Result};
 

@@ -9,7 +9,7 @@ use crate::io::output::OutputFile;
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use crate::ranks::Ranks;
-use crate::tridiagonal::lane_count::store::Tuned;
+use crate::settings::Tuned;
 use crate::walk::Solution;
 use crate::{Error, Result};
 

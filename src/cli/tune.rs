@@ -11,12 +11,12 @@ use super::{Common, Outcome, say};
 use crate::bench::{lane_times, largest_system};
 use crate::io::output::OutputFile;
 use crate::report::{devices, grouped};
+use crate::settings::{self, Found, Key, SCHEMA, Tuned};
 use crate::tridiagonal::lane_count::choice::{Choice, missed};
 use crate::tridiagonal::lane_count::measure::Effort;
 use crate::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use crate::tridiagonal::lane_count::published::BEST_GAIN;
 use crate::tridiagonal::lane_count::regression::Quality;
-use crate::tridiagonal::lane_count::store::{self, Found, Key, SCHEMA, Tuned};
 use crate::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
 use crate::{Error, Result};
 
@@ -58,16 +58,16 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
                 .to_owned(),
         ));
     }
-    let Some(folder) = store::folder() else {
+    let Some(folder) = settings::folder() else {
         return Err(Error::Invalid(format!(
             "this system names no folder for settings; set {} to one",
-            store::VARIABLE
+            settings::VARIABLE
         )));
     };
     if args.show {
         return super::tuned::show(&folder, args.common.report.as_deref());
     }
-    store::prepare(&folder)?;
+    settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     if let (Some(plot), 2..) = (&args.plot, args.common.device.0.len()) {
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
     let (mut all, mut files, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for spec in &args.common.device.0 {
         let tuned = tune(args, spec, &folder, &wanted, &counts, &mut used)?;
-        let path = store::save(&folder, &tuned)?;
+        let path = settings::save(&folder, &tuned)?;
         writeln!(out, "{}", text(&tuned)).map_err(|e| out.error(e))?;
         if !args.common.quiet {
             say(format_args!("stored in {}", path.display()));
@@ -124,8 +124,8 @@ fn tune(
     let device = lanes[0].device().clone();
     drop(lanes);
     let key = Key::new(&device, precision);
-    store::replaceable(folder, &key)?;
-    if let Found::Unusable(why) = store::load(folder, &key)
+    settings::replaceable(folder, &key)?;
+    if let Found::Unusable(why) = settings::load(folder, &key)
         && !args.common.quiet
     {
         say(format_args!("measuring anew what cannot be used: {why}"));

@@ -14,9 +14,9 @@ use crate::io::output::OutputFile;
 use crate::kernel::Precision;
 use crate::lane::{Device, Lane};
 use crate::models;
+use crate::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use crate::sparse::MatrixFormat;
 use crate::transient::Options;
-use crate::tridiagonal::lane_count::store::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use crate::walk::Grid;
 
 /// The chain whose steps are measured: it fits every format, and its vectors most caches.
@@ -82,8 +82,8 @@ pub(super) fn speeds(steps: &Steps) -> String {
 
 /// What is stored of a device; what is wrong with its file is said.
 pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
-    let folder = store::folder()?;
-    match store::load(&folder, &Key::new(device, precision)) {
+    let folder = settings::folder()?;
+    match settings::load(&folder, &Key::new(device, precision)) {
         Found::Tuned(tuned) => {
             note_unknown(&folder, &tuned, &device.spec, quiet);
             Some(tuned)
@@ -115,7 +115,7 @@ pub(super) fn recall(lanes: &[Lane], precision: Precision, quiet: bool) {
 /// Says which keys of a file nobody reads.
 pub(super) fn note_unknown(folder: &Path, tuned: &Tuned, spec: &str, quiet: bool) {
     if !tuned.unknown.is_empty() && !quiet {
-        let (path, keys) = (store::path(folder, &tuned.key), tuned.unknown.join(", "));
+        let (path, keys) = (settings::path(folder, &tuned.key), tuned.unknown.join(", "));
         say(format_args!(
             "warning: {}: unknown keys {keys} are ignored; `kolmo tune --device {spec}` writes the file anew",
             path.display()
@@ -129,7 +129,7 @@ pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
     let mut out = OutputFile::stdout();
     let devices = crate::lane::list();
     let mut shown = Vec::new();
-    let files = store::all(folder)?;
+    let files = settings::all(folder)?;
     if files.is_empty() {
         say(format_args!("nothing is stored in {}; `kolmo tune --device LIST` measures", folder.display()));
     }
@@ -163,7 +163,7 @@ pub(super) fn show(folder: &Path, report: Option<&Path>) -> Result<Outcome> {
                 let key = |driver: &str| Key { driver: driver.to_owned(), ..tuned.key.clone() };
                 match here {
                     None => "no such device is here now".to_owned(),
-                    Some(listing) => match store::load(folder, &key(&listing.device.driver)) {
+                    Some(listing) => match settings::load(folder, &key(&listing.device.driver)) {
                         Found::Tuned(_) => format!("holds for {}", listing.device.spec),
                         Found::Unusable(why) => format!("expired: {why}"),
                         Found::Absent => "not under the name that a run looks for".to_owned(),

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::progress::Progress;
 use super::{Common, Outcome, curves, dry_run, interrupt, say};
+use crate::Status;
 use crate::io::output::OutputFile;
 use crate::io::write::push_number;
 use crate::io::{read_matrix, read_rhs};
@@ -17,7 +18,6 @@ use crate::lane::Lane;
 use crate::models::{System, system};
 use crate::ranks::Ranks;
 use crate::report;
-use crate::transient::Status;
 use crate::walk::sequence::{Scramble, Sequence};
 use crate::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
 use crate::{Error, Result};

@@ -87,6 +87,7 @@ impl OutputFile {
         }
         let (file, temporary) =
             temporary_file(directory, &file_name.to_string_lossy()).map_err(failed)?.into_parts();
+        crate::ranks::before_abort(abandon);
         partial().push(temporary.to_path_buf());
         // Held for as long as somebody writes here.
         let _ = file.try_lock();

@@ -15,10 +15,19 @@ pub(crate) use absent::{Envelope, Wait, post};
 pub(crate) use mpi::{Envelope, Wait, post};
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use bytemuck::Pod;
 
 use crate::{Error, Result};
+
+/// Removes what a process leaves incomplete when all ranks are ended.
+static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
+
+/// Names what [`Ranks::abort_all`] does before the process ends; the first caller's action stays.
+pub(crate) fn before_abort(clean: fn()) {
+    BEFORE_ABORT.get_or_init(|| clean);
+}
 
 /// Which process of how many this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,7 +253,9 @@ impl Ranks {
                 2
             }
         };
-        crate::io::output::abandon();
+        if let Some(clean) = BEFORE_ABORT.get() {
+            clean();
+        }
         #[cfg(feature = "mpi")]
         if self.is_distributed() {
             mpi::abort(code);

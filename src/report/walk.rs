@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{DeviceReport, bytes, grouped, seconds};
-use crate::transient::Status;
+use crate::Status;
 use crate::walk::{Component, Solution};
 
 /// A run and its answer.

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use super::bound::{MatrixStatistics, expect_room, statistics_of_rows};
+use super::built::{surveyed, windows};
 use super::chain::Transitions;
 use super::halo_depth::{self, Work};
 use super::partitioning::{LanePlan, Path, Swap, row_bytes, split};
 use super::parts::with_source;
+use super::problem::{Method, Options, Problem, check};
 use super::region::Region;
-use super::solve::{Method, Options, Problem, check, surveyed, windows};
 use super::subdivided;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;

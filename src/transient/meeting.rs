@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::chain::Transitions;
 use super::classes::Known;
-use super::solve::Observer;
+use super::problem::Observer;
 use crate::Result;
 use crate::ranks::Ranks;
 

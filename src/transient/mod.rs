@@ -102,6 +102,7 @@
 //!   models", FedCSIS 2012.
 
 pub mod bound;
+pub(crate) mod built;
 pub mod capacity;
 pub mod chain;
 pub mod checkpoint;
@@ -112,6 +113,7 @@ mod exchange;
 mod halo_depth;
 pub(crate) mod iteration;
 pub mod kernels;
+mod last_look;
 pub mod matrix;
 mod meeting;
 pub mod order;
@@ -119,20 +121,24 @@ pub mod partitioning;
 pub mod parts;
 mod pattern;
 pub mod poisson;
+mod problem;
 #[cfg(feature = "cuda")]
 mod push;
 pub mod region;
 pub(crate) mod rewards;
 pub mod shared;
-pub(crate) mod solve;
+mod solution;
+mod solve;
 mod stationary;
 mod step;
 pub(crate) mod subdivided;
 mod sweep;
+pub(crate) mod sweeps;
 pub mod timeline;
 
 pub use chain::{Chain, Initial};
-pub use solve::{
-    Bound, Method, Observer, Options, Problem, RewardValue, Seconds, Solution, Status, TimeResult, solve,
-    solve_resumable,
-};
+pub use problem::{Method, Observer, Options, Problem};
+pub use solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
+pub use solve::{solve, solve_resumable};
+
+pub use crate::Status;

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
-use super::solve::{Observer, Problem};
+use super::problem::{Observer, Problem};
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;

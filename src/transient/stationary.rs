@@ -17,14 +17,14 @@
 //!
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
-use serde::{Deserialize, Serialize};
-
-use super::checkpoint::{Checkpointer, Phase};
+use super::built::{Built, total};
+use super::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
 use super::classes::{Classes, Known};
 use super::elimination;
 use super::iteration::Iteration;
 use super::meeting::expected_steps;
-use super::solve::{Bound, Built, Observer, RewardValue, TimeResult, total};
+use super::problem::Observer;
+use super::solution::{Bound, RewardValue, TimeResult};
 use crate::Result;
 use crate::kernel::Real;
 
@@ -35,28 +35,6 @@ const FIRST_DISTANCE: f64 = 1e-6;
 const MOST_WORK: u64 = 1 << 35;
 /// Multiplications after which the sweep is given up.
 const MOST_STEPS: u64 = 1 << 31;
-
-/// What is kept of the iteration, beside x_k.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct StationaryState {
-    /// k, and where the steps before the next look at the distance end, if not at k.
-    pub(super) steps: u64,
-    until: Option<u64>,
-    /// The last distance; the smallest of the second sweep, and how long it has not become smaller.
-    distance: f64,
-    best: f64,
-    stalled: u32,
-    certificate: Option<Certificate>,
-}
-
-/// What the first sweep and the iteration backwards found.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Certificate {
-    /// H, if it has a bound.
-    meeting: Option<f64>,
-    /// Closed classes.
-    classes: usize,
-}
 
 impl StationaryState {
     /// Goes to x_to, `until` or from here on, in legs whose ends may be kept; then measures the distance.

@@ -6,17 +6,17 @@
 //! there, which bounds Θ by the range of the numbers.
 
 use super::bound::MatrixStatistics;
-use super::checkpoint::{Checkpointer, Phase};
+use super::built::Built;
+use super::checkpoint::{Checkpointer, Phase, SubdividedState};
 use super::exchange::Stage;
 use super::iteration::{MOST_STEPS, Sum};
 use super::kernels::{ADD, SCALE, add, scale};
 use super::poisson::Window;
-use super::solve::{Bound, Built, Observer, TimeResult};
+use super::problem::Observer;
+use super::solution::{Bound, TimeResult};
 use crate::kernel::{Precision, Real};
 use crate::lane::Buffer;
 use crate::{Error, Result};
-use serde::{Deserialize, Serialize};
-
 /// Largest Θ whose e^Θ stays within the range of the numbers, with room for the sum of terms.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {
@@ -35,16 +35,6 @@ fn intervals<T: Real>(
     let intervals = (lambda / theta).ceil().max(1.0);
     let share = (epsilon - statistics.rounding(lambda, 3 * lambda as u64, u64::MAX)).max(0.5 * epsilon);
     (intervals, Window::new(lambda / intervals, (share / intervals).max(1e-300)))
-}
-
-/// What is kept at the end of an interval, beside the sum.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SubdividedState {
-    /// The time, by its place among those of the problem, and its intervals done.
-    index: usize,
-    interval: u64,
-    /// Multiplications done.
-    pub(super) terms: u64,
 }
 
 /// Multiplications for one time.

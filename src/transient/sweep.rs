@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use super::Observer;
-use super::checkpoint::{Checkpointer, Phase, Resumed};
+use super::checkpoint::{Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::{Weights, expected_excess};
 use crate::Result;
@@ -62,42 +60,7 @@ struct Open<T> {
     divisor: f64,
 }
 
-/// What is kept of a sweep, beside x_k and the sums of open windows.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SweepState {
-    /// Multiplications of sweeps before.
-    pub(super) before: u64,
-    /// k, and where the steps to the next decision end, if not at k.
-    steps: u64,
-    until: Option<u64>,
-    check: u64,
-    accumulators: usize,
-    /// The first place whose window has not opened, and places that found no accumulator.
-    waiting: usize,
-    left_over: Vec<usize>,
-    /// Of each open window its place, the step of the first weight held, and what the weights were divided by.
-    open: Vec<(usize, u64, f64)>,
-    /// One each planned time.
-    planned: Vec<Changed>,
-}
-
-/// What a sweep changes of a planned time.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Changed {
-    index: usize,
-    steady_state: f64,
-    steps: u64,
-    truncation: f64,
-    normalisation: f64,
-    rewards: Vec<(f64, f64)>,
-}
-
 impl SweepState {
-    /// Multiplications done.
-    pub(super) fn terms(&self) -> u64 {
-        self.before + self.steps
-    }
-
     /// Whether it is one of these times.
     pub(super) fn fits(
         &self,

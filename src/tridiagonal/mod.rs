@@ -92,6 +92,8 @@ pub use layout::Layout;
 pub use plan::{Plan, PlanOptions, Send, Stages};
 pub use residual::Residual;
 pub use rows::{Rows, Span};
-pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, Status, solve, solve_rows};
+pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, solve, solve_rows};
 pub use system::System;
 pub use unit::Number;
+
+pub use crate::Status;

@@ -15,7 +15,7 @@ use super::unit::Number;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
-use crate::{Error, Result};
+use crate::{Error, Result, Status};
 
 /// Which rows may be exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -81,16 +81,6 @@ impl Default for Options {
             tolerance: 1e-12,
         }
     }
-}
-
-/// How a solution ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// The relative residual is within the tolerance, and the componentwise one within its own.
-    Met,
-    /// It is not.
-    NotMet,
 }
 
 /// What solved a system in the end.

@@ -100,3 +100,5 @@ pub use solution::{Bound, Component, Jacobi, Seconds, Solution};
 pub use solve::solve;
 pub use splitting::Splitting;
 pub use table::RowOrder;
+
+pub use crate::Status;

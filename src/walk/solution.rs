@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::sequence::{Scramble, Sequence};
 use super::splitting::Splitting;
+use crate::Status;
 use crate::number::times_power_of_two;
-use crate::transient::Status;
 use crate::{Error, Result};
 
 /// Parts of a half-width; they add up.

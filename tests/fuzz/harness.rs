@@ -324,7 +324,7 @@ fn options(bytes: &[u8]) {
 
 /// Files of measurements that `kolmo tune` keeps.
 fn tuned(bytes: &[u8]) {
-    use kolmo::tridiagonal::lane_count::store::{Found, Key, load};
+    use kolmo::settings::{Found, Key, load};
     let key = Key {
         backend: "cuda".into(),
         device: "Big GPU (2)".into(),
@@ -367,7 +367,8 @@ fn checkpoint(bytes: &[u8]) {
 /// The writer of kernels: WGSL in, CUDA C++ or a refusal out.
 #[cfg(feature = "cuda")]
 fn cuda(bytes: &[u8]) {
-    use kolmo::kernel::{Kernel, Precision, all};
+    use kolmo::kernel::{Kernel, Precision};
+    use kolmo::registry::all;
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // What naga itself does not survive is naga's.

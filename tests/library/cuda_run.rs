@@ -11,7 +11,8 @@ use crate::devices::skip;
 use cudarc::driver::{CudaContext, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
 use kolmo::kernel::cuda::{OPTIONS, translate};
-use kolmo::kernel::{Kernel, Precision, all};
+use kolmo::kernel::{Kernel, Precision};
+use kolmo::registry::all;
 
 /// The immediates of every construct.
 #[repr(C)]

@@ -13,7 +13,8 @@ use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
 
 use kolmo::kernel::cuda::{CudaKernel, OPTIONS, Unsupported, translate};
-use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
+use kolmo::kernel::{Kernel, Precision, reflect};
+use kolmo::registry::{all, variants};
 use libloading::{Library, Symbol};
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use proptest::prelude::*;

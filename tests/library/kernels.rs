@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use kolmo::kernel::{Kernel, Precision, all, reflect, variants};
+use kolmo::kernel::{Kernel, Precision, reflect};
+use kolmo::registry::{all, variants};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, FunctionInfo, ModuleInfo, ValidationFlags, Validator};

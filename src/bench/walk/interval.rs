@@ -7,11 +7,11 @@ use serde_json::json;
 use super::competitors::{Ended, conjugate_gradients, jacobi, push};
 use super::{prepare, record};
 use crate::Result;
+use crate::Status;
 use crate::bench::{Record, Spread};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::models::System;
-use crate::transient::Status;
 use crate::walk::{Options, Problem, Sweeps, solve};
 
 /// Measures one component, to half-widths and bounds of the given shares of the largest entry of x: walks as they are by

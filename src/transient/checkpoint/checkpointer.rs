@@ -3,19 +3,16 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::file::Kept;
 use super::identity::Identity;
+use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
 use super::{Busy, Checkpoint, Held};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::transient::order::Order;
-use crate::transient::solve::{Observer, Options, Problem, TimeResult};
-use crate::transient::stationary::StationaryState;
-use crate::transient::subdivided::SubdividedState;
-use crate::transient::sweep::SweepState;
+use crate::transient::problem::{Observer, Options, Problem};
+use crate::transient::solution::TimeResult;
 use crate::{Error, Result};
 
 /// Time between two moments at which the state can be kept: short against the patience of a user who interrupts.
@@ -27,46 +24,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const GO_ON: u8 = 0;
 const KEEP: u8 = 1;
 const STOP: u8 = 2;
-
-/// What is kept of a run beside its vectors.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct State {
-    /// Order of the states in use.
-    order: Order,
-    /// Kinds of the devices.
-    backends: Vec<String>,
-    /// Multiplications of phases before.
-    terms: u64,
-    /// Times of phases before: (place, result).
-    times: Vec<(usize, TimeResult)>,
-    pub(super) phase: Phase,
-}
-
-impl State {
-    /// Multiplications done.
-    pub(super) fn terms(&self) -> u64 {
-        self.terms
-            + match &self.phase {
-                Phase::Sweep(sweep) => sweep.terms(),
-                Phase::Stationary(stationary) => stationary.steps,
-                Phase::Subdivided(subdivided) => subdivided.terms,
-                Phase::Done => 0,
-            }
-    }
-}
-
-/// What is being computed, and how far it is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(in crate::transient) enum Phase {
-    /// One of the sweeps for finite times.
-    Sweep(SweepState),
-    /// The steady state.
-    Stationary(StationaryState),
-    /// Finite times by intervals.
-    Subdivided(SubdividedState),
-    /// Everything is delivered.
-    Done,
-}
 
 /// A phase to go on with, and its vectors.
 pub(in crate::transient) struct Resumed<S> {

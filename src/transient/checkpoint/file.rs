@@ -12,8 +12,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::checkpointer::State;
 use super::identity::Identity;
+use super::state::State;
 use crate::io::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};

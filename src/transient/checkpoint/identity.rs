@@ -9,8 +9,8 @@ use crate::kernel::Precision;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::{Initial, Transitions};
+use crate::transient::problem::{Method, Options, Problem};
 use crate::transient::rewards::home;
-use crate::transient::solve::{Method, Options, Problem};
 
 /// Everything that the answer's bits depend on, but for devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -26,6 +26,7 @@
 mod checkpointer;
 mod file;
 mod identity;
+mod state;
 
 use std::fs::File;
 use std::io::Cursor;
@@ -35,14 +36,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use checkpointer::Checkpointer;
-pub(super) use checkpointer::{Phase, Resumed};
+pub(super) use checkpointer::Resumed;
+pub(super) use state::{Certificate, Changed, Phase, StationaryState, SubdividedState, SweepState};
 
 use crate::io::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
-use checkpointer::State;
 use file::{Kept, Stored};
 use identity::Identity;
+use state::State;
 
 /// Least time between two checkpoints, unless told otherwise.
 const LEAST: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@
 //! * [`choice`]: the one that is used. Weighted least squares with coefficients that cannot be negative, no overhead for
 //!   one lane, one regime; the form is the one with the least regret on sizes that were left out of its fit.
 //!
-//! [`published`] holds the numbers of the first, as published, and [`store`] keeps what was measured and fitted.
+//! [`published`] holds the numbers of the first, as published, and [`settings`](crate::settings) keeps what was measured and fitted.
 //!
 //! # Symbols
 //! | symbol | identifier | |
@@ -36,7 +36,6 @@ pub mod measure;
 pub mod overlap;
 pub mod published;
 pub mod regression;
-pub mod store;
 
 use serde::{Deserialize, Serialize};
 

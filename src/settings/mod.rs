@@ -1,16 +1,16 @@
-//! What was tuned, one file a device, in a folder of the user's.
+//! Settings that were measured once and are kept: one file for each device, in a folder of the user's.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::SizeTimes;
-use super::choice::Choice;
-use super::overlap::{OverlapFit, OverlapModel};
 use crate::kernel::Precision;
 use crate::lane::Device;
 use crate::sparse::MatrixFormat;
+use crate::tridiagonal::lane_count::SizeTimes;
+use crate::tridiagonal::lane_count::choice::Choice;
+use crate::tridiagonal::lane_count::overlap::{OverlapFit, OverlapModel};
 use crate::{Error, Result};
 
 /// Version of the file's layout; another one is not read.
@@ -360,8 +360,8 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LANE_COUNTS, LaneTime, StageTimes, overlap, sizes};
     use super::*;
+    use crate::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, StageTimes, overlap, sizes};
 
     fn tuned() -> Tuned {
         let size = |n: usize| SizeTimes {

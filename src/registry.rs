@@ -1,0 +1,23 @@
+//! The register of all kernels, for tests and tools.
+
+use crate::kernel::Kernel;
+
+/// Every kernel of the crate: one for each file in `shaders/`.
+pub fn all() -> Vec<&'static Kernel> {
+    let mut kernels = crate::transient::kernels::ALL.to_vec();
+    kernels.extend(crate::tridiagonal::kernels::ALL);
+    kernels.extend(crate::walk::sequence::KERNELS);
+    kernels.extend(crate::walk::kernels::ALL);
+    kernels.extend([
+        &crate::bench::TRIAD,
+        &crate::bench::COPY,
+        &crate::bench::walk::CSR_SWEEP,
+        &crate::lane::SELF_TEST,
+    ]);
+    kernels
+}
+
+/// Kernels that share the text of another.
+pub fn variants() -> Vec<&'static Kernel> {
+    crate::transient::kernels::SOME.into_iter().chain(crate::walk::grid::sizes()).collect()
+}

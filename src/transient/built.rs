@@ -1,0 +1,69 @@
+//! A chain on its lanes, as every method needs it.
+
+use super::bound::{MatrixStatistics, statistics, statistics_of_rows};
+use super::chain::{Transitions, add_rates};
+use super::partitioning::{rows_of, share};
+use super::parts::Parts;
+use super::poisson::Window;
+use super::problem::{Options, Problem};
+use crate::Result;
+use crate::kernel::Real;
+use crate::lane::Lane;
+use crate::ranks::Ranks;
+
+/// A chain built on its lane, and what the methods share.
+pub(crate) struct Built<'a, T> {
+    pub(crate) lanes: &'a [Lane],
+    /// Its rewards are those of this rank's rows.
+    pub(crate) problem: &'a Problem<'a>,
+    pub(crate) options: &'a Options,
+    pub(crate) statistics: MatrixStatistics<T>,
+    pub(crate) parts: Parts<T>,
+    /// Of this rank's rows.
+    pub(crate) initial: Vec<f64>,
+    /// Error of the initial probabilities as numbers.
+    pub(crate) initial_error: f64,
+}
+
+/// The statistics of this rank's rows.
+pub(super) fn surveyed<T: Real>(
+    lanes: &[Lane],
+    transitions: &dyn Transitions,
+    ranks: Ranks,
+) -> Result<MatrixStatistics<T>> {
+    if !ranks.is_distributed() {
+        let mut statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+        statistics.shares =
+            share(lanes, transitions, Some(&statistics.lengths), T::PRECISION.bytes(), ranks)?;
+        return Ok(statistics);
+    }
+    let shares = share(lanes, transitions, None, T::PRECISION.bytes(), ranks)?;
+    let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
+    let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
+    let rows = rows_of(&shares, before, lanes.len());
+    transitions.settle(&rows);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, ranks)? })
+}
+
+/// The terms that a time takes, and what of ε is left for a stop at the steady state.
+pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, lambda: f64) -> (Window, f64) {
+    // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
+    // nothing the bound cannot be met, and half of ε is as good as any share.
+    let len = 12.0 * lambda.sqrt() + 64.0;
+    let left = epsilon - statistics.rounding(lambda, len as u64, u64::MAX);
+    let left = if left > 0.0 { left } else { 0.5 * epsilon };
+    let share = if lambda > 256.0 { 0.8 } else { 0.999 };
+    (Window::new(lambda, share * left), (1.0 - share) * left)
+}
+
+/// The sum of all ranks' values, in the order of states.
+pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
+    let mut sum = [0.0; 2];
+    ranks.ordered_reduce(&mut sum, |sum| {
+        let mut state = [sum[0], sum[1]];
+        add_rates(&mut state, values.iter().copied());
+        sum.copy_from_slice(&state);
+    });
+    sum[0] + sum[1]
+}

@@ -1,0 +1,108 @@
+//! The answer, and the proof of how good it is.
+
+use super::matrix::MatrixInfo;
+use super::order::Order;
+use crate::Status;
+
+/// A proved bound on an l1 error; the total is the sum.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Bound {
+    /// Poisson mass outside of the window.
+    pub truncation: f64,
+    /// Iterates replaced by an earlier one.
+    pub steady_state: f64,
+    /// Rounding of numbers stored and computed.
+    pub rounding: f64,
+}
+
+impl Bound {
+    /// The bound on the error.
+    pub fn total(&self) -> f64 {
+        self.truncation + self.steady_state + self.rounding
+    }
+
+    /// The same with a sum of at most 2: no two distributions differ by more.
+    pub(super) fn capped(self) -> Self {
+        // A bound that is no number is none.
+        let truncation = self.truncation.min(2.0);
+        let steady_state = self.steady_state.min(2.0 - truncation);
+        Self { truncation, steady_state, rounding: self.rounding.min(2.0 - truncation - steady_state) }
+    }
+}
+
+/// A reward's expectations at one time.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct RewardValue {
+    /// The reward's name.
+    pub name: String,
+    /// Expected rate of reward at the time.
+    pub instantaneous: f64,
+    /// Expected reward accumulated up to the time; NaN where it is not known, which is at infinity for a reward that
+    /// may die out.
+    pub cumulative: f64,
+}
+
+/// The bound and the rewards at one time.
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+pub struct TimeResult {
+    /// The time; `null` in JSON where it is infinite.
+    pub time: f64,
+    /// Uniformization rate times time.
+    pub alpha_t: f64,
+    /// First and last term of the sum.
+    pub window: (u64, u64),
+    /// Bound on the l1 error.
+    pub bound: Bound,
+    /// Sum of the probabilities, if they were computed.
+    pub mass: Option<f64>,
+    /// How the probabilities contradict the bound, if they do; it is then not met.
+    pub contradiction: Option<String>,
+    /// Expectations of rewards.
+    pub rewards: Vec<RewardValue>,
+}
+
+/// Seconds of each phase.
+#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
+pub struct Seconds {
+    /// Reading the model.
+    pub load: f64,
+    /// Surveying and building the matrix.
+    pub build: f64,
+    /// Copying to the device.
+    pub upload: f64,
+    /// Multiplying.
+    pub solve: f64,
+    /// Copying to the host and handing results over.
+    pub download: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// The answer, the probabilities themselves having gone to the [`Observer`].
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// Whether the requested bound is met at every time.
+    pub status: Status,
+    /// Termwise worst bound over times.
+    pub bound: Bound,
+    /// Number of states.
+    pub n: usize,
+    /// Entries of the generator, its diagonal included.
+    pub nnz: u64,
+    /// Uniformization rate: the largest exit rate.
+    pub alpha: f64,
+    /// Multiplications.
+    pub terms: u64,
+    /// States that were eliminated for the steady state; 0 where it was iterated.
+    pub eliminated: usize,
+    /// The matrix as stored.
+    pub matrix: MatrixInfo,
+    /// Order of the states inside.
+    pub order: Order,
+    /// Each time, in the order asked.
+    pub times: Vec<TimeResult>,
+    /// Largest number of bytes held on the device.
+    pub device_bytes: u64,
+    /// Seconds of `build` and `solve`.
+    pub seconds: Seconds,
+}

@@ -1,0 +1,127 @@
+//! The sweep for all finite times, or as many as memory for the accumulators asks for.
+
+use super::bound::scale_of;
+use super::built::{Built, windows};
+use super::chain::Reward;
+use super::checkpoint::Checkpointer;
+use super::iteration::Iteration;
+use super::problem::Observer;
+use super::solution::{Bound, RewardValue, TimeResult};
+use super::sweep::{Planned, Sweep};
+use crate::Result;
+use crate::kernel::{Precision, Real};
+use crate::lane::Lane;
+
+/// The one sweep, or as many as memory for the accumulators asks for.
+pub(crate) fn sweep<T: Real>(
+    built: &Built<'_, T>,
+    which: &[usize],
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+    checkpointer: &mut Checkpointer<'_>,
+) -> Result<u64> {
+    let (problem, epsilon) = (built.problem, built.options.epsilon);
+    let mut planned = Vec::with_capacity(which.len());
+    for &index in which {
+        let lambda = built.statistics.lambda(problem.times[index])?;
+        let (window, steady_allowance) = windows(&built.statistics, epsilon, lambda);
+        let weights = window.weights();
+        planned.push(Planned {
+            index,
+            lambda,
+            tails: if problem.rewards.is_empty() { Vec::new() } else { weights.tails() },
+            steps: weights.left + weights.values.len() as u64,
+            truncation: weights.truncation,
+            weights,
+            steady_allowance,
+            steady_state: 0.0,
+            normalisation: 0.0,
+            rewards: vec![(0.0, 0.0); problem.rewards.len()],
+        });
+    }
+    // In the order in which windows open, which is not always that of times: shares of ε differ.
+    planned.sort_by_key(|time| time.weights.left);
+    let mut resumed = checkpointer.sweep()?;
+    let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
+    // Scaled by powers of two, as rates are.
+    let scale = |r: &Reward| {
+        scale_of(built.parts.ranks.all_reduce_max(r.values.iter().fold(0.0, |most, v| v.abs().max(most))))
+    };
+    let scales: Vec<f64> = problem.rewards.iter().map(scale).collect();
+    let rewards: Vec<(&[f64], f64)> =
+        problem.rewards.iter().zip(&scales).map(|(r, &scale)| (&r.values[..], scale)).collect();
+    while !planned.is_empty() {
+        let most = planned.iter().map(Planned::right).max().unwrap_or(0);
+        let progress = (terms, terms + most);
+        let inverse_alpha = built.statistics.inverse_alpha;
+        let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
+        // A tenth of what is free stays free, for weights and the driver.
+        let room = |(l, lane): (usize, &Lane)| {
+            let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+            let vector = rows as u64 * T::PRECISION.bytes();
+            lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
+        };
+        let room = built.lanes.iter().enumerate().map(room).min().unwrap_or(1);
+        let room = (built.parts.ranks.all_reduce_min(room) as usize).clamp(1, planned.len());
+        let sweep = match resumed.take() {
+            None => {
+                iteration.start(&built.initial)?;
+                Sweep::new(iteration, &mut planned, room, problem.vectors, terms)
+            }
+            Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {
+                Sweep::resume(iteration, &mut planned, kept, problem.vectors)?
+            }
+            Some(_) => return Err(checkpointer.unusable()),
+        };
+        let (steps, left_over) = sweep.run(observer, checkpointer)?;
+        terms += steps;
+        let mut again = Vec::new();
+        for (place, time) in planned.into_iter().enumerate() {
+            if left_over.contains(&place) {
+                again.push(Planned {
+                    rewards: vec![(0.0, 0.0); problem.rewards.len()],
+                    steady_state: 0.0,
+                    ..time
+                });
+            } else {
+                let result = finish(built, &time, &scales);
+                checkpointer.finished(time.index, &result);
+                times[time.index] = Some(result);
+            }
+        }
+        planned = again;
+    }
+    Ok(terms)
+}
+
+fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
+    let holding = built.statistics.mean_holding();
+    let (left, len) = (time.weights.left, time.weights.values.len() as u64);
+    // Masses that weights were divided by are known to ten roundings or better.
+    let measured = match T::PRECISION {
+        Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
+        Precision::F64 => 0.0,
+    };
+    let rewards = built.problem.rewards.iter().zip(&time.rewards).zip(scales).map(
+        |((r, &(instantaneous, cumulative)), scale)| RewardValue {
+            name: r.name.clone(),
+            instantaneous: instantaneous / scale,
+            cumulative: cumulative * holding / scale,
+        },
+    );
+    TimeResult {
+        time: built.problem.times[time.index],
+        alpha_t: time.lambda,
+        window: (left, left + len - 1),
+        bound: Bound {
+            truncation: time.truncation,
+            steady_state: time.steady_state,
+            rounding: built.statistics.rounding(time.lambda, len, time.steps)
+                + time.weights.rounding
+                + measured
+                + built.initial_error,
+        },
+        rewards: rewards.collect(),
+        ..TimeResult::default()
+    }
+}
