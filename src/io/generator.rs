@@ -3,23 +3,9 @@
 use std::ops::Range;
 use std::path::Path;
 
+use crate::sparse::Coo;
 use crate::transient::chain::{ChainFile, TransitionList};
 use crate::{Error, Result};
-
-/// A sparse matrix as a file lists it: entries in the file's order, duplicates not looked for.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct MatrixEntries {
-    /// Number of rows.
-    pub rows: usize,
-    /// Number of columns.
-    pub columns: usize,
-    /// Row of each entry, from 0.
-    pub row: Vec<u32>,
-    /// Column of each entry, from 0.
-    pub column: Vec<u32>,
-    /// Value of each entry.
-    pub value: Vec<f64>,
-}
 
 /// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.
 pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
@@ -39,9 +25,9 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-9;
 /// # Errors
 /// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
 /// negative (off the diagonal) or not finite; for row sums of a generator that are not zero.
-pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
+pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let fail = |reason: String| Error::File { path: path.into(), reason };
-    let MatrixEntries { rows, columns, .. } = matrix;
+    let Coo { rows, columns, .. } = matrix;
     if rows != columns {
         return Err(fail(format!("{rows} rows and {columns} columns; the matrix of a chain is square")));
     }
@@ -70,7 +56,7 @@ pub fn chain(path: &Path, matrix: MatrixEntries) -> Result<ChainFile> {
     } else if is_stochastic(&matrix, &sums) {
         warnings.push(looks_stochastic(path));
     }
-    let MatrixEntries { mut row, mut column, mut value, .. } = matrix;
+    let Coo { mut row, mut column, mut value, .. } = matrix;
     if generator {
         let mut kept = 0;
         for k in 0..row.len() {
@@ -102,7 +88,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(matrix: &MatrixEntries) -> Self {
+    fn of(matrix: &Coo) -> Self {
         let states = (matrix.rows / 8 > matrix.value.len()).then(|| {
             let mut states = [&matrix.row[..], &matrix.column[..]].concat();
             states.sort_unstable();
@@ -193,7 +179,7 @@ impl RowSums {
 }
 
 /// Looks at some rows of a matrix; none if they are no chain's.
-pub(crate) fn row_facts(matrix: &MatrixEntries, rows: &Range<usize>) -> Option<RowFacts> {
+pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
     let mut sums = RowSums::new(matrix.rows, matrix.columns, rows);
     for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
         sums.add(i, j, x);
@@ -209,7 +195,7 @@ pub(crate) fn looks_stochastic(path: &Path) -> String {
     )
 }
 
-fn check_generator(matrix: &MatrixEntries, sums: &Sums) -> Result<(), String> {
+fn check_generator(matrix: &Coo, sums: &Sums) -> Result<(), String> {
     let Some(k) = sums.first_nonzero(&sums.row) else {
         return Ok(());
     };
@@ -226,7 +212,7 @@ fn check_generator(matrix: &MatrixEntries, sums: &Sums) -> Result<(), String> {
     })
 }
 
-fn is_stochastic(matrix: &MatrixEntries, sums: &Sums) -> bool {
+fn is_stochastic(matrix: &Coo, sums: &Sums) -> bool {
     matrix.rows > 1
         && sums.row.len() == matrix.rows
         && sums.diagonal.iter().any(|&d| d > 0.0)
@@ -240,7 +226,7 @@ mod tests {
     fn read(n: usize, entries: &[(u32, u32, f64)]) -> Result<ChainFile> {
         chain(
             Path::new("chain"),
-            MatrixEntries {
+            Coo {
                 rows: n,
                 columns: n,
                 row: entries.iter().map(|e| e.0).collect(),
@@ -306,7 +292,7 @@ mod tests {
 
     #[test]
     fn non_square_is_refused_with_both_numbers() {
-        let matrix = MatrixEntries { rows: 2, columns: 3, ..MatrixEntries::default() };
+        let matrix = Coo { rows: 2, columns: 3, ..Coo::default() };
         let reason = chain(Path::new("chain"), matrix).unwrap_err().to_string();
         assert!(reason.contains("2 rows and 3 columns"), "{reason}");
     }

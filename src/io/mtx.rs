@@ -5,10 +5,11 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::generator::{self, MOST_STATES, MatrixEntries};
+use super::generator::{self, MOST_STATES};
 use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
 use crate::ranks::Ranks;
+use crate::sparse::Coo;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions, returned};
 use crate::{Error, Result, number};
@@ -34,7 +35,7 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] with the line for everything that is not such a
 /// file, and where the size line promises another number of entries than there are.
-pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
     parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
 }
@@ -42,7 +43,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
 /// A rank's part of a file.
 pub(super) struct Share {
     /// The entries that its lines list, and those mirrored.
-    pub(super) matrix: MatrixEntries,
+    pub(super) matrix: Coo,
     /// How many its lines list, and how many all are by the size line.
     pub(super) listed: u64,
     pub(super) promised: u64,
@@ -260,7 +261,7 @@ fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
     Ok(Head { kind: Kind { pattern, rows, columns }, symmetric, promised, line, body: rest })
 }
 
-fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
+fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
     let Head { kind, symmetric, promised, line, body: rest } = head(bytes)?;
     let chunks: Vec<Chunk> = split(rest).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
@@ -277,12 +278,12 @@ fn parse(bytes: &[u8]) -> Result<MatrixEntries, Trouble> {
     Ok(together(chunks, kind, symmetric))
 }
 
-fn entries_of(kind: Kind) -> MatrixEntries {
-    MatrixEntries { rows: kind.rows as usize, columns: kind.columns as usize, ..MatrixEntries::default() }
+fn entries_of(kind: Kind) -> Coo {
+    Coo { rows: kind.rows as usize, columns: kind.columns as usize, ..Coo::default() }
 }
 
 /// The entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them.
-fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> MatrixEntries {
+fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> Coo {
     let mut matrix = entries_of(kind);
     let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
     let total = if symmetric { 2 * found } else { found };
@@ -295,7 +296,7 @@ fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> MatrixEntries {
 
 /// Adds entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them; how many they
 /// were before that.
-fn add(matrix: &mut MatrixEntries, chunks: Vec<Chunk>, symmetric: bool) -> usize {
+fn add(matrix: &mut Coo, chunks: Vec<Chunk>, symmetric: bool) -> usize {
     let first = matrix.row.len();
     // Each chunk is freed before the next is copied, so that the peak stays near one copy.
     for chunk in chunks {
@@ -520,7 +521,7 @@ mod tests {
     use super::super::write::arbitrary_rows;
     use super::*;
 
-    fn matrix(text: &str) -> MatrixEntries {
+    fn matrix(text: &str) -> Coo {
         parse(text.as_bytes()).unwrap()
     }
 
@@ -606,7 +607,7 @@ mod tests {
             let mut text = format!("%%MatrixMarket matrix coordinate real {symmetry}\n90 90 89\n");
             (1..90).for_each(|i| text += &format!("% {}\n{} {i} {i}.5\n", "c".repeat(i % 13), i + 1));
             fs::write(&path, text.trim_end()).unwrap();
-            let sorted = |of: &[MatrixEntries]| {
+            let sorted = |of: &[Coo]| {
                 let mut all: Vec<(u32, u32, u64)> = Vec::new();
                 for m in of {
                     let places = m.row.iter().zip(&m.column).zip(&m.value);
@@ -621,7 +622,7 @@ mod tests {
                 let shares: Vec<Share> = (0..size).map(share).collect();
 
                 assert_eq!(shares.iter().map(|s| s.listed).sum::<u64>(), shares[0].promised, "{size} ranks");
-                let parts: Vec<MatrixEntries> = shares.into_iter().map(|s| s.matrix).collect();
+                let parts: Vec<Coo> = shares.into_iter().map(|s| s.matrix).collect();
                 assert_eq!(sorted(&parts), sorted(std::slice::from_ref(&whole)), "{size} ranks");
             }
         }

@@ -9,10 +9,11 @@ use rayon::prelude::*;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use super::generator::{self, MOST_STATES, MatrixEntries};
+use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
 use crate::ranks::Ranks;
+use crate::sparse::Coo;
 use crate::sparse::CsrMatrix;
 use crate::transient::chain::{ChainFile, Transitions, returned};
 use crate::{Error, Result};
@@ -32,18 +33,27 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     generator::chain(path, read_matrix(path)?)
 }
 
+/// An array with its shape, in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Array {
+    /// Lengths of its dimensions.
+    pub shape: Vec<usize>,
+    /// Elements, the last dimension running fastest.
+    pub values: Vec<f64>,
+}
+
 /// Reads a CSR matrix as `scipy.sparse.save_npz` writes it, compressed or not: members `format`, `shape`, `indptr`,
 /// `indices` (integers) and `data` (f8, f4 or integers).
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
-pub fn read_matrix(path: impl AsRef<Path>) -> Result<MatrixEntries> {
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     matrix(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })
 }
 
-fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
+fn matrix(reader: impl Read + Seek) -> Result<Coo, String> {
     let mut archive = ZipArchive::new(reader).map_err(|e| format!("not an .npz file: {e}"))?;
     let format = format(&mut archive)?;
     if format != "csr" {
@@ -85,12 +95,12 @@ fn matrix(reader: impl Read + Seek) -> Result<MatrixEntries, String> {
     for i in 0..rows {
         row.resize(indptr[i + 1] as usize, i as u32);
     }
-    Ok(MatrixEntries { rows, columns, row, column, value })
+    Ok(Coo { rows, columns, row, column, value })
 }
 
 /// The rows of a CSR matrix that are this rank's part of it, as entries. What members hold before those is passed over:
 /// at no cost where they are not compressed.
-pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(MatrixEntries, Range<usize>), String> {
+pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), String> {
     let open = || File::open(path).map_err(|e| e.to_string());
     let mut archive =
         ZipArchive::new(BufReader::new(open()?)).map_err(|e| format!("not an .npz file: {e}"))?;
@@ -137,7 +147,7 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(MatrixEntries, Range<us
     for (i, ends) in (mine.start..).zip(indptr.windows(2)) {
         row.resize(row.len() + (ends[1] - ends[0]) as usize, i as u32);
     }
-    let entries = MatrixEntries { rows: n as usize, columns: columns as usize, row, column, value };
+    let entries = Coo { rows: n as usize, columns: columns as usize, row, column, value };
     Ok((entries, mine.start as usize..mine.end as usize))
 }
 
@@ -261,11 +271,7 @@ fn read_member<T>(
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
-pub(crate) fn read_arrays(
-    path: &Path,
-    needed: &[&str],
-    wanted: &[&str],
-) -> Result<Vec<Option<super::tridiagonal::Array>>> {
+pub(crate) fn read_arrays(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Vec<Option<Array>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
     let mut archive =
@@ -289,7 +295,7 @@ pub(crate) fn read_arrays(
         let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
         header.floats(&mut member, |value| values.push(value)).map_err(wrong)?;
         let shape = header.shape.iter().map(|&k| k as usize).collect();
-        arrays.push(Some(super::tridiagonal::Array { shape, values }));
+        arrays.push(Some(Array { shape, values }));
     }
     Ok(arrays)
 }

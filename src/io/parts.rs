@@ -7,12 +7,13 @@
 
 use std::path::Path;
 
-use super::generator::{self, MatrixEntries, RowSums};
+use super::generator::{self, RowSums};
 use super::model::{Format, dressed, twice};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
+use crate::sparse::Coo;
 use crate::transient::chain::{Chain, ChainFile, Labels, Reward, TransitionList};
 use crate::transient::csr::Duplicate;
 use crate::transient::rewards::{at_home, brought_home};
@@ -116,7 +117,7 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
     }
 }
 
-fn listed(entries: MatrixEntries) -> TransitionList {
+fn listed(entries: Coo) -> TransitionList {
     TransitionList { from: entries.row, to: entries.column, rate: entries.value }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 pub use self::rows::{RowsFile, read_right_hand_sides, read_rows};
 use super::npy::{self, Header};
+pub use super::npz::Array;
 use super::output::OutputFile;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
 use super::{mtx, npz, text};
@@ -118,15 +119,6 @@ pub fn right_hand_sides(
         }
         _ => Err(misshapen(&given, &turned(d), n)),
     }
-}
-
-/// An array with its shape, in C order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Array {
-    /// Lengths of its dimensions.
-    pub shape: Vec<usize>,
-    /// Elements, the last dimension running fastest.
-    pub values: Vec<f64>,
 }
 
 fn fail<T>(path: &Path, reason: String) -> Result<T> {

@@ -2,6 +2,7 @@
 //! formats that name what repeats in them.
 
 mod compact;
+mod coo;
 mod csr;
 mod format;
 mod hyb;
@@ -12,6 +13,7 @@ mod width;
 
 pub use crate::lane::cpu::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
+pub use coo::Coo;
 pub use csr::CsrMatrix;
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
