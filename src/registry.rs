@@ -8,12 +8,7 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels.extend(crate::tridiagonal::kernels::ALL);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels::ALL);
-    kernels.extend([
-        &crate::bench::TRIAD,
-        &crate::bench::COPY,
-        &crate::bench::walk::CSR_SWEEP,
-        &crate::lane::SELF_TEST,
-    ]);
+    kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
     kernels
 }
 

@@ -44,12 +44,6 @@ pub(super) struct Walk {
     /// Components that share points
     #[arg(long, value_name = "N", default_value_t = 16)]
     components: u32,
-    /// Half-widths of the intervals, as shares of the largest entry of x
-    #[arg(long, value_name = "E", value_delimiter = ',', default_value = "1e-1,1e-2,1e-3,1e-4")]
-    shares: Vec<f64>,
-    /// Seconds after which a method is not asked for a smaller half-width
-    #[arg(long, value_name = "S", default_value_t = 5.0)]
-    patience: f64,
     /// Also measure one core of the CPU
     #[arg(long)]
     one_core: bool,
@@ -67,8 +61,6 @@ enum Case {
     Sharing,
     /// Groups and sizes of a grid; one thread an unknown
     Grids,
-    /// Time to an interval, against Jacobi, conjugate gradients and a local push
-    Interval,
     /// What comes before the first step, against reads of the matrix
     Setup,
 }
@@ -86,7 +78,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         let (mut system, mut rhs) = super::walk::read(spec, &[], 0)?;
         system.rhs = rhs.swap_remove(0);
         // Rates need no more than a check.
-        let fine = args.case.iter().any(|c| matches!(c, Case::Accuracy | Case::Interval));
+        let fine = args.case.contains(&Case::Accuracy);
         let unasked = [Case::Grids, Case::Setup];
         let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
             true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
@@ -155,11 +147,6 @@ fn measure(
                 let (chains, length) = (args.chains, args.length);
                 records.extend(bench::walk::grids(lanes, precision, system, chains, length, args.repeat)?);
             }
-            Case::Interval => {
-                let (shares, patience) = (&args.shares, args.patience);
-                records
-                    .extend(bench::walk::intervals(lanes, precision, system, reference, shares, patience)?);
-            }
             Case::Setup => {
                 for &sweeps in &args.sweeps {
                     records.push(bench::walk::setup(lanes, precision, system, sweeps, args.repeat)?);
@@ -178,26 +165,21 @@ fn table(records: &[Record]) -> comfy_table::Table {
         let first = records.iter().find(|f| f.case == r.case).unwrap_or(r);
         let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
         let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
-        let what = match (more("rmse"), more("bound")) {
-            (None, None) if more("reads").is_some() => format!(
+        let what = match more("rmse") {
+            None if more("reads").is_some() => format!(
                 "{:.1} reads of {}, {} sweeps",
                 number("reads"),
                 seconds(number("read_seconds")),
                 number("sweeps")
             ),
-            (Some(_), _) => format!(
+            Some(_) => format!(
                 "{}{} N={}: {:.2} x smaller than philox",
                 more("method").and_then(|m| m.as_str()).unwrap_or(""),
                 if number("sweeps") > 0.0 { format!(" {}", number("sweeps")) } else { String::new() },
                 more("chains").map_or(String::new(), ToString::to_string),
                 more("times_smaller_than_philox").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
             ),
-            (None, Some(bound)) => format!(
-                "bound {:.1e} steps {:.3e}",
-                bound.as_f64().unwrap_or(f64::NAN),
-                more("steps").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
-            ),
-            (None, None) => String::new(),
+            None => String::new(),
         };
         table.add_row([
             r.case.clone(),

@@ -1,17 +1,13 @@
-//! Walks: steps a second, errors, grids, and the time to an interval against deterministic solvers.
+//! Walks: steps a second, errors, grids, and what comes before the first step.
 
 mod accuracy;
-mod competitors;
 mod grids;
-mod interval;
 mod rate;
 mod setup;
 mod sharing;
 
 pub use accuracy::accuracy;
-pub(crate) use competitors::CSR_SWEEP;
 pub use grids::{grids, shapes};
-pub use interval::intervals;
 pub use rate::{Rate, rate};
 pub use setup::setup;
 pub use sharing::{Sharing, sharing};
