@@ -126,23 +126,19 @@
 //! optimum number of CUDA streams for the GPU implementation of the tridiagonal partition method", MMCP 2024,
 //! doi:10.48550/arXiv.2501.05938. `kolmo bench compare --html FILE` draws their figures anew.
 
-pub mod bench;
-#[cfg(feature = "cli")]
-pub mod cli;
 #[cfg(test)]
 #[path = "../tests/devices.rs"]
 mod devices;
 pub mod error;
+#[doc(hidden)]
+pub mod internals;
 pub mod io;
 pub mod kernel;
 pub mod lane;
 pub mod models;
 mod number;
-#[cfg(feature = "cli")]
-pub mod plot;
 pub mod ranks;
 pub mod registry;
-pub mod report;
 pub mod settings;
 pub mod sparse;
 mod status;

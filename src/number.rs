@@ -7,7 +7,7 @@ pub(crate) fn is_not_zero(text: &[u8]) -> bool {
 }
 
 /// Why the number that a text starts with is rounded to 0 or to infinity, if it is.
-pub(crate) fn out_of_range(text: &[u8]) -> Option<&'static str> {
+pub fn out_of_range(text: &[u8]) -> Option<&'static str> {
     match fast_float2::parse_partial::<f64, _>(text) {
         Ok((value, length)) if value.is_infinite() && text[..length].iter().any(u8::is_ascii_digit) => {
             Some("is above 1.8e308, the largest double")

@@ -8,7 +8,7 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels.extend(crate::tridiagonal::kernels::ALL);
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels::ALL);
-    kernels.extend([&crate::bench::TRIAD, &crate::bench::COPY, &crate::lane::SELF_TEST]);
+    kernels.extend([&crate::lane::bandwidth::TRIAD, &crate::lane::bandwidth::COPY, &crate::lane::SELF_TEST]);
     kernels
 }
 

@@ -386,7 +386,7 @@ fn fill(reader: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> Result<(), Resul
 }
 
 /// The bytes before the data of an array in C order: version 1.0, padded so that the data start at a multiple of 64.
-pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
+pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let shape = Header { descr: String::new(), shape: shape.to_vec(), fortran: false }.shape();
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let before = 10;
@@ -401,7 +401,7 @@ pub(crate) fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
 }
 
 /// The bytes of an array's elements.
-pub(crate) fn data(values: &[f64]) -> Cow<'_, [u8]> {
+pub fn data(values: &[f64]) -> Cow<'_, [u8]> {
     match cfg!(target_endian = "little") {
         true => bytemuck::cast_slice(values).into(),
         false => values.iter().flat_map(|value| value.to_le_bytes()).collect(),

@@ -134,7 +134,7 @@ impl Lane {
 
     /// Puts a copy from a [`HostArray`]'s part into the queue. On a CUDA lane it does not wait: until
     /// [`Lane::finish`] the part is neither written nor freed.
-    pub(crate) fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
+    pub fn send<T: Pod>(&self, src: &[T], dst: &Buffer<T>, offset: usize) -> Result<()> {
         assert!(offset + src.len() <= dst.len, "{} elements at {offset} of {}", src.len(), dst.len);
         match (&self.queue, &dst.store) {
             #[cfg(feature = "cuda")]
@@ -147,7 +147,7 @@ impl Lane {
 
     /// Puts a copy to a [`HostArray`]'s part into the queue. On a CUDA lane it does not wait: until [`Lane::finish`]
     /// the part is not looked at.
-    pub(crate) fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
+    pub fn fetch<T: Pod>(&self, src: &Buffer<T>, offset: usize, dst: &mut [T]) -> Result<()> {
         assert!(offset + dst.len() <= src.len, "{} elements at {offset} of {}", dst.len(), src.len);
         match (&self.queue, &src.store) {
             #[cfg(feature = "cuda")]

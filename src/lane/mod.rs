@@ -17,6 +17,7 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 
+pub mod bandwidth;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -29,7 +30,7 @@ mod self_test;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
-mod window;
+pub(crate) mod window;
 
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
@@ -39,8 +40,7 @@ pub(crate) use pieces::pieces;
 pub(crate) use port::{Batch, ReceiveBuffer, SendBuffer};
 pub(crate) use self_test::SELF_TEST;
 pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
-#[cfg(feature = "cli")]
-pub(crate) use spec::{of_place, quiet_drivers};
+pub use spec::{of_place, quiet_drivers};
 pub(crate) use window::Window;
 
 use std::marker::PhantomData;
@@ -378,7 +378,7 @@ impl Lane {
         if let Some(&measured) = self.bandwidth.get() {
             return Ok(measured);
         }
-        let measured = self.unnoticed(|| crate::bench::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
+        let measured = self.unnoticed(|| bandwidth::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
         Ok(*self.bandwidth.get_or_init(|| measured))
     }
 

@@ -317,7 +317,7 @@ impl Lane {
     }
 
     /// Begins to note when the device begins and ends batches, if it can.
-    pub(crate) fn trace(&self) {
+    pub fn trace(&self) {
         #[cfg(feature = "wgpu")]
         if let Queue::Wgpu(lane) = &self.queue {
             lane.trace();
@@ -325,7 +325,7 @@ impl Lane {
     }
 
     /// Seconds at which batches began and ended since [`Lane::trace`], the first of them at 0.
-    pub(crate) fn traced(&self) -> Result<Vec<(f64, f64)>> {
+    pub fn traced(&self) -> Result<Vec<(f64, f64)>> {
         match &self.queue {
             #[cfg(feature = "wgpu")]
             Queue::Wgpu(lane) => lane.traced(),
@@ -335,7 +335,7 @@ impl Lane {
 
     /// Waits for everything that the lane was given: what [`Lane::submit`], [`Lane::send`], [`Lane::enqueue`] and
     /// [`Lane::fetch`] put into its queue.
-    pub(crate) fn finish(&self) -> Result<()> {
+    pub fn finish(&self) -> Result<()> {
         match &self.queue {
             Queue::Cpu(_) => Ok(()),
             #[cfg(feature = "wgpu")]

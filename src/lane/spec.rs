@@ -110,8 +110,7 @@ pub fn list() -> Vec<Listing> {
 }
 
 /// Keeps drivers from writing to this process's stderr. To be called before any thread is started.
-#[cfg(feature = "cli")]
-pub(crate) fn quiet_drivers() {
+pub fn quiet_drivers() {
     #[cfg(feature = "wgpu")]
     super::wgpu::quiet();
 }
@@ -123,8 +122,7 @@ fn threads() -> usize {
 
 /// What device specifications mean to one of several ranks of a host, by its place among them: `auto` and `wgpu:all`
 /// name devices that ranks take in turn.
-#[cfg(feature = "cli")]
-pub(crate) fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<DeviceSpec> {
+pub fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<DeviceSpec> {
     let own = |devices: Vec<DeviceSpec>| -> Vec<DeviceSpec> {
         match devices.len() {
             count if count < ranks => devices.into_iter().cycle().skip(place).take(count.min(1)).collect(),

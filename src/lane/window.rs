@@ -11,7 +11,7 @@ use memmap2::MmapRaw;
 
 /// Two slots, used in turn: one is read while the next is written.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub struct Window {
     map: MmapRaw,
     /// Held by the one thread of this process that has a slot.
     turn: Mutex<()>,
@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 
 impl Window {
     /// Makes one, in a file of that name until it is [`forgotten`](Self::forget), for slots of so many bytes.
-    pub(crate) fn create(bytes: usize) -> io::Result<(Self, PathBuf)> {
+    pub fn create(bytes: usize) -> io::Result<(Self, PathBuf)> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
         let file = tempfile::Builder::new().prefix("kolmo-").tempfile_in(folder)?;
@@ -36,7 +36,7 @@ impl Window {
     }
 
     /// Maps another's.
-    pub(crate) fn open(path: &Path, bytes: usize) -> io::Result<Self> {
+    pub fn open(path: &Path, bytes: usize) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         if file.metadata()?.len() != 2 * bytes.next_multiple_of(PAGE) as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a window of another size"));
@@ -45,7 +45,7 @@ impl Window {
     }
 
     /// Removes the name, once all have it mapped.
-    pub(crate) fn forget(path: &Path) {
+    pub fn forget(path: &Path) {
         let _ = fs::remove_file(path);
     }
 
@@ -68,7 +68,7 @@ impl Window {
     ///
     /// Its writer is done with it before it tells the reader, and takes it again when the reader has told that it is done
     /// with it.
-    pub(crate) fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn slot<R>(&self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let _turn = self.turn.lock().unwrap_or_else(|e| e.into_inner());
         let place = (exchange % 2) as usize * self.stride;
         // SAFETY: within the mapping, whose pages stay. The lock leaves a slot to one thread of this process, and messages

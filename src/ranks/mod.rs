@@ -10,9 +10,11 @@ mod absent;
 mod mpi;
 
 #[cfg(not(feature = "mpi"))]
-pub(crate) use absent::{Envelope, Wait, post};
+#[doc(hidden)]
+pub use absent::{Envelope, Wait, post};
 #[cfg(feature = "mpi")]
-pub(crate) use mpi::{Envelope, Wait, post};
+#[doc(hidden)]
+pub use mpi::{Envelope, Wait, post};
 
 use std::ops::Range;
 use std::sync::OnceLock;

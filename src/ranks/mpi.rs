@@ -157,11 +157,11 @@ pub(super) fn scatter_from_root(ranks: Ranks, mine: usize, list: impl Fn(usize) 
 
 /// The way of values from a lane of one rank to a lane of another, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Envelope {
+pub struct Envelope {
     /// The other rank.
-    pub(crate) rank: usize,
+    pub rank: usize,
     /// Its number among the ways between the two ranks in this direction.
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 impl Envelope {
@@ -172,7 +172,7 @@ impl Envelope {
 
 /// Messages under way.
 #[derive(Debug)]
-pub(crate) struct Post<'s, 'v> {
+pub struct Post<'s, 'v> {
     scope: &'s request::LocalScope<'v>,
     arriving: Vec<Option<Request<'v, [u32], &'s request::LocalScope<'v>>>>,
     leaving: Vec<Request<'v, [u32], &'s request::LocalScope<'v>>>,
@@ -180,14 +180,14 @@ pub(crate) struct Post<'s, 'v> {
 
 impl<'v> Post<'_, 'v> {
     /// Values that will arrive; they are numbered in the order of these calls.
-    pub(crate) fn expect(&mut self, from: Envelope, values: &'v mut [u32]) {
+    pub fn expect(&mut self, from: Envelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
         self.arriving.push(Some(process.immediate_receive_into_with_tag(self.scope, values, from.tag())));
     }
 
     /// Sends values without waiting.
-    pub(crate) fn send(&mut self, to: Envelope, values: &'v [u32]) {
+    pub fn send(&mut self, to: Envelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
         self.leaving.push(process.immediate_send_with_tag(self.scope, values, to.tag()));
@@ -197,7 +197,7 @@ impl<'v> Post<'_, 'v> {
     ///
     /// # Errors
     /// [`Error::Interrupted`] once `stop` says so.
-    pub(crate) fn arrived(&mut self, number: usize, wait: &Wait<'_>) -> Result<&'v [u32]> {
+    pub fn arrived(&mut self, number: usize, wait: &Wait<'_>) -> Result<&'v [u32]> {
         wait.until(|| match self.arriving[number].take().expect("values arrive once").test_with_data() {
             Ok((_, values)) => Some(values),
             Err(open) => {
@@ -225,11 +225,11 @@ impl<'v> Post<'_, 'v> {
 
 /// How a thread waits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wait<'a> {
+pub struct Wait<'a> {
     /// Set when there is nothing to wait for any more.
-    pub(crate) stop: &'a AtomicBool,
+    pub stop: &'a AtomicBool,
     /// Whether the thread may keep its core to itself.
-    pub(crate) alone: bool,
+    pub alone: bool,
 }
 
 /// Longest that a thread looks without sleeping.
@@ -263,7 +263,7 @@ impl Wait<'_> {
 /// # Errors
 /// Those of `work`, if no message is under way: MPI has no way to take its hands off memory that it was given, so an
 /// error amid messages ends all ranks.
-pub(crate) fn post<'v>(
+pub fn post<'v>(
     ranks: Ranks,
     wait: &Wait<'_>,
     work: impl FnOnce(&mut Post<'_, 'v>) -> Result<()>,

@@ -186,7 +186,6 @@ pub enum Found {
 }
 
 /// The folder that [`VARIABLE`] names, or the user's folder of settings; none if the system names no such place.
-#[cfg(feature = "cli")]
 pub fn folder() -> Option<PathBuf> {
     match std::env::var_os(VARIABLE) {
         Some(folder) => Some(PathBuf::from(folder)),

@@ -59,7 +59,7 @@ impl<T: Real> MatrixStatistics<T> {
     /// # Errors
     /// [`Error::Invalid`] where that is more than a window is made for: one is some ten square roots wide, and its
     /// weights are held.
-    pub(crate) fn lambda(&self, t: f64) -> Result<f64> {
+    pub fn lambda(&self, t: f64) -> Result<f64> {
         // No Poisson probability is computed of less; the difference is in the bound on rounding.
         let lambda = (t / self.scale / self.inverse_alpha.wide()).max(f64::MIN_POSITIVE);
         if lambda > MOST_ALPHA_T {
@@ -206,7 +206,7 @@ impl RemoteRowLengths {
 }
 
 /// Multiplies rates by a power of two.
-pub(crate) fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
+pub fn scale_rates(row: &mut [(u32, f64)], scale: f64) {
     row.iter_mut().for_each(|(_, rate)| *rate *= scale);
 }
 

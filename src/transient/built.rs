@@ -12,17 +12,21 @@ use crate::lane::Lane;
 use crate::ranks::Ranks;
 
 /// A chain built on its lane, and what the methods share.
-pub(crate) struct Built<'a, T> {
-    pub(crate) lanes: &'a [Lane],
+pub struct Built<'a, T> {
+    /// The lanes.
+    pub lanes: &'a [Lane],
     /// Its rewards are those of this rank's rows.
-    pub(crate) problem: &'a Problem<'a>,
-    pub(crate) options: &'a Options,
-    pub(crate) statistics: MatrixStatistics<T>,
-    pub(crate) parts: Parts<T>,
+    pub problem: &'a Problem<'a>,
+    /// The options.
+    pub options: &'a Options,
+    /// Statistics of the matrix.
+    pub statistics: MatrixStatistics<T>,
+    /// The rows on the lanes.
+    pub parts: Parts<T>,
     /// Of this rank's rows.
-    pub(crate) initial: Vec<f64>,
+    pub initial: Vec<f64>,
     /// Error of the initial probabilities as numbers.
-    pub(crate) initial_error: f64,
+    pub initial_error: f64,
 }
 
 /// The statistics of this rank's rows.

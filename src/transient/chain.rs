@@ -63,7 +63,7 @@ pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Goes on with the sum of [`exit_rate`]: its value and what it lost, which together are the result.
-pub(crate) fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
+pub fn add_rates(sum_and_lost: &mut [f64; 2], rates: impl IntoIterator<Item = f64>) {
     let [sum, lost] = sum_and_lost;
     for rate in rates {
         let next = *sum + rate;
@@ -188,7 +188,7 @@ impl Initial {
     }
 
     /// Those of some states; all are checked.
-    pub(crate) fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
+    pub fn probabilities_of(&self, states: Range<usize>, n: usize) -> Result<Vec<f64>> {
         let state = |s: usize| match s < n {
             true => Ok(s),
             false => {

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use super::chain::Transitions;
 use super::region::{Kind, Region};
-use crate::bench::{COPY, copy};
 use crate::kernel::Precision;
+use crate::lane::bandwidth::{Spread, bind_copy};
 use crate::lane::{Batch, Buffer, Lane, Launch, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::{Error, Result};
@@ -115,7 +115,7 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
                             rounds.push(at.elapsed().as_secs_f64());
                         }
                         lane.finish()?;
-                        Ok(crate::bench::Spread::of(rounds).median)
+                        Ok(Spread::of(rounds).median)
                     };
                     scope.spawn(rounds)
                 })
@@ -176,10 +176,7 @@ fn kept_busy(lane: &Lane, elements: usize, swap: f64) -> Result<f64> {
     let to = lane.alloc::<f64>("a measurement", source.len())?;
     let pairs = source.len() / if lane.device().f64 { 2 } else { 1 };
     let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
-    let copied = |to: &Buffer<f64>| -> Result<Launch> {
-        let args = copy::Args { b: from.arg().untyped(), a: to.arg().untyped() };
-        lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)
-    };
+    let copied = |to: &Buffer<f64>| -> Result<Launch> { bind_copy(lane, precision, pairs, &from, to) };
     let (rows, pack) = (copied(&to)?, copied(&source)?);
     let mut values = vec![0.0f64; source.len()];
     // As to a neighbour of its own kind.
@@ -252,7 +249,7 @@ fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
         rounds.push(at.elapsed().as_secs_f64());
     }
     lane.finish()?;
-    Ok(crate::bench::Spread::of(rounds).median)
+    Ok(Spread::of(rounds).median)
 }
 
 /// The results of lanes that depend on one another. A lane whose neighbour failed says that it was interrupted; the

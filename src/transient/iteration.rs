@@ -23,7 +23,7 @@ const REWARD_ELEMENTS: usize = 1 << 22;
 
 /// A weighted sum of iterates in the making: Σ w_k x_k.
 #[derive(Debug)]
-pub(crate) struct Target<T> {
+pub struct Target<T> {
     /// On each lane: 1/α, then the weights of the steps that are held.
     scalars: Vec<Buffer<T>>,
     /// One accumulator a part; none if only rewards are wanted.
@@ -51,7 +51,7 @@ pub(crate) enum Which {
 }
 
 /// The iteration of one chain.
-pub(crate) struct Iteration<'a, T> {
+pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
     parts: &'a Parts<T>,
     inverse_alpha: T,
@@ -72,7 +72,7 @@ pub(crate) struct Iteration<'a, T> {
 
 impl<'a, T: Real> Iteration<'a, T> {
     /// Of each reward the values, and the power of two that they are multiplied by.
-    pub(crate) fn new(
+    pub fn new(
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
         inverse_alpha: T,
@@ -116,7 +116,7 @@ impl<'a, T: Real> Iteration<'a, T> {
     }
 
     /// Starts (again) from the initial probabilities of this rank's rows.
-    pub(crate) fn start(&mut self, initial: &[f64]) -> Result<()> {
+    pub fn start(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
@@ -153,7 +153,7 @@ impl<'a, T: Real> Iteration<'a, T> {
     }
 
     /// A sum with room for `weights` weights at a time, in accumulators that are cleared.
-    pub(crate) fn target(&self, weights: usize, acc: Vec<Buffer<T>>) -> Result<Target<T>> {
+    pub fn target(&self, weights: usize, acc: Vec<Buffer<T>>) -> Result<Target<T>> {
         for (acc, part) in acc.iter().zip(&self.parts.parts) {
             self.lanes[part.lane].clear(acc)?;
         }
@@ -162,19 +162,13 @@ impl<'a, T: Real> Iteration<'a, T> {
     }
 
     /// An accumulator for each part.
-    pub(crate) fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
+    pub fn accumulators(&self) -> Result<Vec<Buffer<T>>> {
         let parts = self.parts.parts.iter();
         parts.map(|p| self.lanes[p.lane].alloc("an accumulator", p.computed.len())).collect()
     }
 
     /// Gives a sum the weights of steps from `first` on.
-    pub(crate) fn weigh(
-        &self,
-        target: &mut Target<T>,
-        first: u64,
-        weights: &[f64],
-        divisor: f64,
-    ) -> Result<()> {
+    pub fn weigh(&self, target: &mut Target<T>, first: u64, weights: &[f64], divisor: f64) -> Result<()> {
         let mut scalars = Vec::with_capacity(weights.len() + 1);
         scalars.push(self.inverse_alpha);
         scalars.extend(weights.iter().map(|w| T::of(w / divisor)));
@@ -187,7 +181,7 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// Takes steps up to `to`, each iterate x_k with its share in every target. Returns the rewards of the steps, one
     /// row a step. With rewards, at most [`Self::most_steps`] at a time.
-    pub(crate) fn advance(
+    pub fn advance(
         &mut self,
         to: u64,
         targets: &[&Target<T>],
@@ -454,7 +448,7 @@ impl<'a, T: Real> Iteration<'a, T> {
     }
 
     /// Copies x_k to the host, in the order of states.
-    pub(crate) fn newest(&self) -> Result<Vec<f64>> {
+    pub fn newest(&self) -> Result<Vec<f64>> {
         self.collect(|p| (&self.parts.parts[p].x[self.now], self.parts.parts[p].own))
     }
 

@@ -131,7 +131,8 @@ mod solution;
 mod solve;
 mod stationary;
 mod step;
-pub(crate) mod subdivided;
+#[doc(hidden)]
+pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
 pub mod timeline;

@@ -285,7 +285,7 @@ fn peers(lanes: &[Lane]) -> bool {
 
 /// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
 /// once.
-pub(crate) fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
+pub fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
     let kinds = ranks.all_gather_text(&lanes.iter().map(kind).collect::<String>()).concat();
     let count = kinds.lines().count();

@@ -552,7 +552,7 @@ fn gathered<T: Real>(
 }
 
 /// Turns windows off, for tests and comparisons.
-pub(crate) const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
+pub const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
 /// A window for each way between two processes of one host. None where the other lies on another host, and where
 /// nothing comes back on the way, by which a writer learns that its slot was read.

@@ -18,7 +18,7 @@ pub(crate) fn home(n: usize, ranks: Ranks) -> Range<usize> {
 }
 
 /// The rewards at home, of those of all states.
-pub(crate) fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
+pub fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     let mut values = reward.values;
     assert_eq!(values.len(), n, "a value for each state");
     let home = home(n, ranks);

@@ -41,7 +41,7 @@ fn intervals<T: Real>(
 ///
 /// # Errors
 /// [`Error::Invalid`] for more than a sweep would take: nothing ends this method early.
-pub(crate) fn terms<T: Real>(
+pub fn terms<T: Real>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
     theta: f64,
@@ -58,7 +58,7 @@ pub(crate) fn terms<T: Real>(
     Ok(terms as u64)
 }
 
-pub(crate) fn run<T: Real>(
+pub fn run<T: Real>(
     built: &Built<'_, T>,
     theta: f64,
     which: &[usize],

@@ -13,7 +13,7 @@ use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 
 /// The one sweep, or as many as memory for the accumulators asks for.
-pub(crate) fn sweep<T: Real>(
+pub fn sweep<T: Real>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],

@@ -175,7 +175,7 @@ impl<'a, T: Number> Plan<'a, T> {
     ///
     /// # Errors
     /// If there is no row, or there are more than the plan was made for; devices' errors, as of [`Plan::relane`].
-    pub(crate) fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
+    pub fn reshape(&mut self, lanes: &'a [Lane], n: usize) -> Result<()> {
         let most = self.arrays[0].len();
         if n == 0 || n > most {
             return Err(Error::Invalid(format!("{n} rows in a plan that was made for {most}")));
@@ -188,7 +188,7 @@ impl<'a, T: Number> Plan<'a, T> {
     ///
     /// # Errors
     /// If there is no lane; devices' errors, after which the plan must be given lanes again before it solves.
-    pub(crate) fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
+    pub fn relane(&mut self, lanes: &'a [Lane]) -> Result<()> {
         let Some(home) = lanes.first() else {
             return Err(Error::Invalid(format!("{} rows on no lane", self.span.rows)));
         };
@@ -246,7 +246,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// dl, d, du and b, as filled.
-    pub(crate) fn given(&self) -> [&[T]; 4] {
+    pub fn given(&self) -> [&[T]; 4] {
         std::array::from_fn(|k| &self.arrays[k][..self.span.rows])
     }
 
@@ -545,7 +545,7 @@ impl<T> Drop for Restore<'_, '_, T> {
 }
 
 /// Copies numbers of another precision, on all threads.
-pub(crate) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
     const BLOCK: usize = 1 << 14;
     let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
     blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));

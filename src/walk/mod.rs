@@ -94,7 +94,8 @@ mod unprepared;
 pub use control::Sweeps;
 pub use grid::Grid;
 pub use options::{Options, Problem};
-pub(crate) use options::{PILOT, default_epsilon};
+#[doc(hidden)]
+pub use options::{PILOT, default_epsilon};
 pub use published::{Count, Length};
 pub use solution::{Bound, Component, Jacobi, Seconds, Solution};
 pub use solve::solve;

@@ -98,7 +98,7 @@ impl Default for Options {
 }
 
 /// Points of a replicate in the first round.
-pub(crate) const PILOT: u64 = 1 << 10;
+pub const PILOT: u64 = 1 << 10;
 /// Points that a replicate can have.
 const MOST_POINTS: u64 = 1 << 31;
 /// Steps that a chain can have.
@@ -173,7 +173,7 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
 }
 
 /// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
-pub(crate) fn default_epsilon(f: &[f64], gate: &Gate) -> f64 {
+pub fn default_epsilon(f: &[f64], gate: &Gate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
     let norm = if gate.norm < 1.0 { gate.norm } else { 0.0 };
     // x = 0 has no scale of its own.

@@ -181,7 +181,7 @@ pub fn available_memory() -> u64 {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] with both numbers.
-pub(crate) fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
+pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
     let available = available_memory();
     if bytes <= available {
         return Ok(());

@@ -15,7 +15,6 @@ pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
 /// Asks Mesa's device-selection layer to stay out: it looks for a display and complains on stderr of every
 /// headless process. For programs to call first thing.
-#[cfg(feature = "cli")]
 #[expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")]
 pub(crate) fn quiet() {
     // SAFETY: the caller has started no thread yet.

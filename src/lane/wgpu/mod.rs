@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use wgpu::{BufferUsages, Features, PollStatus, PollType, SubmissionIndex};
 
-#[cfg(feature = "cli")]
 pub(crate) use adapter::quiet;
 pub(crate) use adapter::{best, hardware, list};
 

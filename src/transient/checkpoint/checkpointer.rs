@@ -32,7 +32,7 @@ pub(in crate::transient) struct Resumed<S> {
 }
 
 /// Keeps a run's state, if it is asked to.
-pub(crate) struct Checkpointer<'a> {
+pub struct Checkpointer<'a> {
     active: Option<Active<'a>>,
 }
 
@@ -57,7 +57,7 @@ struct Active<'a> {
 
 impl<'a> Checkpointer<'a> {
     /// Keeps nothing.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { active: None }
     }
 

@@ -35,7 +35,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use checkpointer::Checkpointer;
+#[doc(hidden)]
+pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
 pub(super) use state::{Certificate, Changed, Phase, StationaryState, SubdividedState, SweepState};
 

@@ -1,0 +1,377 @@
+//! NVIDIA's cuSPARSE against the fused step, on the same device in one run:
+//! `cargo bench --features peers --bench cusparse -- [MODEL …] [--repeat N] [--report FILE]`
+//!
+//! cuSPARSE multiplies the transposed uniformized matrix P^T, its diagonal included, in CSR with 32-bit indices, by its
+//! default algorithm and by both that can be named, each preprocessed. A term of the sum takes three calls as in
+//! Algorithm 1 of Karwacki, Bylina, Bylina (FedCSIS 2012): y = P^T x, y = c y, acc = acc + y; or two, the factor folded
+//! into the product: y = c P^T x, acc = acc + w y. The vector operations are kernels of two numbers a thread.
+
+#![expect(unsafe_code, reason = "a foreign interface")]
+
+use std::ffi::c_void;
+use std::io::Write;
+use std::sync::Arc;
+
+use cudarc::cusparse::{result as cusparse, sys};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys as driver,
+};
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::Options;
+use kolmo::transient::chain::Transitions;
+use kolmo_bench::{Record, Spread, bandwidth, spmv};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+type Any<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// y = c y and acc = acc + w y, two numbers a thread.
+const VECTORS: &str = r#"
+extern "C" __global__ void scale(double c, double2* y, long pairs) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < pairs) { double2 v = y[i]; v.x *= c; v.y *= c; y[i] = v; }
+}
+extern "C" __global__ void add(double w, const double2* y, double2* acc, long pairs) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < pairs) { double2 v = y[i], a = acc[i]; a.x += w * v.x; a.y += w * v.y; acc[i] = a; }
+}
+"#;
+
+/// The matrix of case `circulant:…` has six entries a row at fixed distances: nothing to pad, nothing irregular.
+const CASES: [&str; 2] = ["wlan:204,6", "circulant:32000000,3000,-3000,1,-1,-57"];
+
+/// P^T in CSR.
+struct Csr {
+    starts: Vec<i32>,
+    columns: Vec<i32>,
+    values: Vec<f64>,
+}
+
+fn uniformized(transitions: &dyn Transitions) -> Csr {
+    const ROWS: usize = 4096;
+    let n = transitions.states();
+    let mut exit = vec![0.0; n];
+    exit.par_chunks_mut(ROWS).enumerate().for_each(|(b, out)| {
+        transitions.exit_rates(b * ROWS..b * ROWS + out.len(), out);
+    });
+    let alpha = exit.par_iter().copied().reduce(|| 0.0, f64::max);
+    let blocks: Vec<Csr> = (0..n.div_ceil(ROWS))
+        .into_par_iter()
+        .map(|b| {
+            let mut block = Csr { starts: Vec::new(), columns: Vec::new(), values: Vec::new() };
+            let mut row = Vec::new();
+            for (i, exit) in exit.iter().enumerate().skip(b * ROWS).take(ROWS) {
+                row.clear();
+                transitions.incoming(i, &mut row);
+                row.iter_mut().for_each(|(_, rate)| *rate /= alpha);
+                row.push((i as u32, 1.0 - exit / alpha));
+                row.sort_unstable_by_key(|&(column, _)| column);
+                block.columns.extend(row.iter().map(|&(column, _)| column as i32));
+                block.values.extend(row.iter().map(|&(_, value)| value));
+                block.starts.push(row.len() as i32);
+            }
+            block
+        })
+        .collect();
+    let mut all = Csr { starts: vec![0], columns: Vec::new(), values: Vec::new() };
+    let mut end = 0;
+    for block in blocks {
+        for length in block.starts {
+            end += length;
+            all.starts.push(end);
+        }
+        all.columns.extend(block.columns);
+        all.values.extend(block.values);
+    }
+    all
+}
+
+/// A CSR matrix and two vectors as cuSPARSE knows them.
+struct Peer {
+    stream: Arc<CudaStream>,
+    handle: sys::cusparseHandle_t,
+    matrix: sys::cusparseSpMatDescr_t,
+    x: sys::cusparseDnVecDescr_t,
+    y: sys::cusparseDnVecDescr_t,
+    n: usize,
+    out: CudaSlice<f64>,
+    acc: CudaSlice<f64>,
+    scale: CudaFunction,
+    add: CudaFunction,
+    /// What the descriptions point to.
+    _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
+}
+
+fn pointer<T>(slice: &CudaSlice<T>, stream: &Arc<CudaStream>) -> *mut c_void {
+    slice.device_ptr(stream).0 as *mut c_void
+}
+
+const REAL: sys::cudaDataType = sys::cudaDataType::CUDA_R_64F;
+
+impl Peer {
+    fn new(context: &Arc<CudaContext>, csr: &Csr, x: &[f64]) -> Any<Self> {
+        let stream = context.new_stream()?;
+        let n = x.len();
+        let held = (
+            stream.clone_htod(&csr.starts)?,
+            stream.clone_htod(&csr.columns)?,
+            stream.clone_htod(&csr.values)?,
+            stream.clone_htod(x)?,
+        );
+        let out = stream.alloc_zeros::<f64>(n)?;
+        let acc = stream.alloc_zeros::<f64>(n)?;
+        let module = context.load_module(cudarc::nvrtc::compile_ptx(VECTORS)?)?;
+        let handle = cusparse::create().map_err(|e| format!("{e:?}"))?;
+        let (mut matrix, mut from, mut to) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        let index = sys::cusparseIndexType_t::CUSPARSE_INDEX_32I;
+        let zero = sys::cusparseIndexBase_t::CUSPARSE_INDEX_BASE_ZERO;
+        // SAFETY: the arrays have the lengths given and live as long as the descriptions (`_held`, `out`).
+        unsafe {
+            ok(sys::cusparseSetStream(handle, stream.cu_stream().cast()))?;
+            ok(sys::cusparseCreateCsr(
+                &mut matrix,
+                n as i64,
+                n as i64,
+                csr.values.len() as i64,
+                pointer(&held.0, &stream),
+                pointer(&held.1, &stream),
+                pointer(&held.2, &stream),
+                index,
+                index,
+                zero,
+                REAL,
+            ))?;
+            ok(sys::cusparseCreateDnVec(&mut from, n as i64, pointer(&held.3, &stream), REAL))?;
+            ok(sys::cusparseCreateDnVec(&mut to, n as i64, pointer(&out, &stream), REAL))?;
+        }
+        let (scale, add) = (module.load_function("scale")?, module.load_function("add")?);
+        Ok(Self { stream, handle, matrix, x: from, y: to, n, out, acc, scale, add, _held: held })
+    }
+
+    /// Room that an algorithm asks for, filled by its preprocessing.
+    fn prepare(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64) -> Any<CudaSlice<u8>> {
+        let (mut size, beta) = (0usize, 0.0f64);
+        let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
+        let plain = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
+        // SAFETY: descriptions and scalars live; the buffer has the size that was asked for.
+        unsafe {
+            ok(sys::cusparseSpMV_bufferSize(
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                &mut size,
+            ))?;
+            let buffer = self.stream.alloc_zeros::<u8>(size.max(1))?;
+            let room = pointer(&buffer, &self.stream);
+            ok(sys::cusparseSpMV_preprocess(
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                room,
+            ))?;
+            Ok(buffer)
+        }
+    }
+
+    /// y = factor · P^T x.
+    fn multiply(&self, algorithm: sys::cusparseSpMVAlg_t, factor: f64, buffer: &CudaSlice<u8>) -> Any<()> {
+        let beta = 0.0f64;
+        let (alpha, beta) = ((&raw const factor).cast(), (&raw const beta).cast());
+        let plain = sys::cusparseOperation_t::CUSPARSE_OPERATION_NON_TRANSPOSE;
+        let room = pointer(buffer, &self.stream);
+        // SAFETY: as in `prepare`; scalars are read before the call returns (host pointer mode).
+        unsafe {
+            ok(sys::cusparseSpMV(
+                self.handle,
+                plain,
+                alpha,
+                self.matrix,
+                self.x,
+                beta,
+                self.y,
+                REAL,
+                algorithm,
+                room,
+            ))
+        }
+    }
+
+    fn grid(&self) -> LaunchConfig {
+        let pairs = self.n.div_ceil(2) as u32;
+        LaunchConfig { grid_dim: (pairs.div_ceil(256), 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 }
+    }
+
+    fn scale(&mut self, c: f64) -> Any<()> {
+        let (pairs, grid) = ((self.n / 2) as i64, self.grid());
+        // SAFETY: the kernel touches n / 2 pairs of a vector of n.
+        unsafe {
+            self.stream.launch_builder(&self.scale).arg(&c).arg(&mut self.out).arg(&pairs).launch(grid)?
+        };
+        Ok(())
+    }
+
+    fn add(&mut self, w: f64) -> Any<()> {
+        let (pairs, grid) = ((self.n / 2) as i64, self.grid());
+        // SAFETY: as above, of two vectors.
+        unsafe {
+            let mut launch = self.stream.launch_builder(&self.add);
+            launch.arg(&w).arg(&self.out).arg(&mut self.acc).arg(&pairs).launch(grid)?;
+        }
+        Ok(())
+    }
+
+    /// Seconds of a term: the least and the median of `repeat` runs of many.
+    fn time(&mut self, repeat: usize, mut term: impl FnMut(&mut Self) -> Any<()>) -> Any<Spread> {
+        const TIMES: u32 = 32;
+        let timing = Some(driver::CUevent_flags::CU_EVENT_DEFAULT);
+        term(self)?;
+        let mut seconds = Vec::new();
+        for _ in 0..repeat {
+            let from = self.stream.record_event(timing)?;
+            for _ in 0..TIMES {
+                term(self)?;
+            }
+            let to = self.stream.record_event(timing)?;
+            seconds.push(f64::from(from.elapsed_ms(&to)?) * 1e-3 / f64::from(TIMES));
+        }
+        Ok(Spread::of(seconds))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.stream.synchronize();
+        // SAFETY: made by `new`, and nothing uses them any more.
+        unsafe {
+            sys::cusparseDestroyDnVec(self.x);
+            sys::cusparseDestroyDnVec(self.y);
+            sys::cusparseDestroySpMat(self.matrix);
+            let _ = cusparse::destroy(self.handle);
+        }
+    }
+}
+
+fn ok(status: sys::cusparseStatus_t) -> Any<()> {
+    status.result().map_err(|e| format!("cuSPARSE: {e:?}").into())
+}
+
+fn main() -> Any<()> {
+    let (mut cases, mut repeat, mut report) = (Vec::new(), 10usize, None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match &argument[..] {
+            "--repeat" => repeat = arguments.next().ok_or("--repeat N")?.parse()?,
+            "--report" => report = Some(arguments.next().ok_or("--report FILE")?),
+            // Cargo's own.
+            "--bench" => {}
+            model => cases.push(model.to_owned()),
+        }
+    }
+    if cases.is_empty() {
+        cases.extend(CASES.map(str::to_owned));
+    }
+    let mut lines = Vec::new();
+    for case in &cases {
+        lines.extend(compare(case, repeat)?);
+    }
+    if let Some(path) = report {
+        let mut file = std::fs::File::create(path)?;
+        lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
+    }
+    Ok(())
+}
+
+fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
+    let model = kolmo::models::parse(case).ok_or_else(|| format!("{case} is no built-in model"))??;
+    let (transitions, n) = (&*model.transitions, model.transitions.states());
+    let (lanes, _) = open(
+        &[DeviceSpec::Cuda(0)],
+        &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
+    )?;
+    // A column and a value an entry, as cuSPARSE has them.
+    let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
+    let copy = bandwidth(&lanes, repeat)?;
+    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat, copy)?;
+    drop(lanes);
+    let fused: &Record =
+        ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;
+
+    let csr = uniformized(transitions);
+    let x: Vec<f64> = (0..n).into_par_iter().map(|i| 1.0 + (i % 1013) as f64 / 1013.0).collect();
+    let context = CudaContext::new(0)?;
+    let mut peer = Peer::new(&context, &csr, &x)?;
+    let exact = |i: usize| {
+        let row = csr.starts[i] as usize..csr.starts[i + 1] as usize;
+        csr.columns[row.clone()].iter().zip(&csr.values[row]).map(|(&c, &v)| v * x[c as usize]).sum::<f64>()
+    };
+    println!("{case}  n = {n}  nnz = {}  on {}", csr.values.len(), fused.device);
+    println!("{:<44} {:>10} {:>10} {:>9} {:>9}", "", "median ms", "least ms", "GB/s", "to fused");
+    let mut lines: Vec<Value> = ours.iter().map(|record| json!(record)).collect();
+    let mut say = |name: &str, seconds: Spread, error: f64| {
+        let rate = fused.bytes as f64 / seconds.median / 1e9;
+        println!(
+            "{name:<44} {:>10.4} {:>10.4} {rate:>9.1} {:>8.2}x",
+            seconds.median * 1e3,
+            seconds.min * 1e3,
+            seconds.median / fused.seconds.median
+        );
+        let mut line = json!(fused);
+        line["peer"] = json!(name);
+        line["format"] = json!("csr");
+        line["seconds"] = json!(seconds);
+        line["gb_per_s"] = json!(rate);
+        line["relative_error"] = json!(error);
+        // Matrix and row starts, x, y; y again for a scaling, y and the accumulator twice for the sum.
+        let vectors = if name.contains("scale") { 7 } else { 5 };
+        line["bytes_moved"] = json!(12 * csr.values.len() + 4 * n + 8 * vectors * n);
+        lines.push(line);
+    };
+    say(&format!("kolmo {} (fused)", fused.format), fused.seconds, fused.relative_error);
+    use sys::cusparseSpMVAlg_t as Algorithm;
+    for (name, algorithm) in [
+        ("cusparse-csr", Algorithm::CUSPARSE_SPMV_ALG_DEFAULT),
+        ("cusparse-csr-alg1", Algorithm::CUSPARSE_SPMV_CSR_ALG1),
+        ("cusparse-csr-alg2", Algorithm::CUSPARSE_SPMV_CSR_ALG2),
+    ] {
+        let buffer = peer.prepare(algorithm, 1.0)?;
+        peer.multiply(algorithm, 1.0, &buffer)?;
+        let y = peer.stream.clone_dtoh(&peer.out)?;
+        let worst = |i: usize| ((y[i] - exact(i)).abs(), exact(i).abs());
+        let (worst, largest) =
+            (0..n).into_par_iter().map(worst).reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+        let error = worst / largest;
+        if error > 1e-12 {
+            return Err(format!("{name} is wrong by {error:e}").into());
+        }
+        let alone = peer.time(repeat, |peer| peer.multiply(algorithm, 1.0, &buffer))?;
+        say(&format!("{name}, product alone"), alone, error);
+        let three = peer.time(repeat, |peer| {
+            peer.multiply(algorithm, 1.0, &buffer)?;
+            peer.scale(0.999)?;
+            peer.add(1.0)
+        })?;
+        say(&format!("{name}, scale, add"), three, error);
+        let two = peer.time(repeat, |peer| {
+            peer.multiply(algorithm, 0.999, &buffer)?;
+            peer.add(1e-4)
+        })?;
+        say(&format!("{name} with the factor, axpy"), two, error);
+    }
+    println!();
+    Ok(lines)
+}

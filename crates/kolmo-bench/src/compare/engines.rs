@@ -1,0 +1,190 @@
+//! The jobs of the three engines, and transfers.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::{Known, Open, Part, Work, line};
+use crate::{HostTimes, Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::Options;
+use kolmo::tridiagonal::lane_count::measure::Effort;
+use kolmo::walk::sequence::Sequence;
+
+/// Lanes of a device that tridiagonal systems and transfers are spread over.
+const LANES: [usize; 4] = [1, 2, 4, 8];
+
+impl Work {
+    pub(super) fn engine(&self, part: Part, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
+        match part {
+            Part::Step => self.steps(open, copy),
+            Part::Transient => self.wholes(open, copy),
+            Part::Walk => self.walks(open, copy),
+            Part::Tridiagonal => self.bands(open, copy),
+            Part::Transfer => self.transfers(open),
+            Part::Figures => Ok(Vec::new()),
+        }
+    }
+
+    fn steps(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
+        let Some(model) = &self.step else { return Ok(Vec::new()) };
+        let (lanes, precision) = open(1)?;
+        let mut lines = Vec::new();
+        for format in [MatrixFormat::Hyb, MatrixFormat::Auto] {
+            let options = Options { format, ..Options::default() };
+            let records = crate::spmv(
+                &lanes,
+                precision,
+                &model.name,
+                &*model.transitions,
+                &options,
+                self.jobs.repeat,
+                copy,
+            )?;
+            for mut record in records {
+                let accumulate = record.accumulate == Some(true);
+                let rule = if format == MatrixFormat::Hyb { "hyb" } else { "smallest format" };
+                record.case = format!(
+                    "{}, {rule}, {} accumulator",
+                    model.name,
+                    if accumulate { "with" } else { "without" }
+                );
+                // A product and a sum for each entry; scaling and, every step, what is accumulated.
+                let flops = 2 * record.nnz + if accumulate { 4 } else { 2 } * record.n as u64;
+                lines.push(line(&record, json!({ "flops": flops })));
+            }
+        }
+        Ok(lines)
+    }
+
+    fn wholes(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
+        let (lanes, precision) = open(1)?;
+        let mut lines = Vec::new();
+        for whole in &self.whole {
+            let case = crate::Case {
+                name: &whole.chain.name,
+                chain: &whole.chain,
+                time: whole.time,
+                reference: &whole.reference,
+            };
+            let options = Options { epsilon: 1e-6, ..Options::default() };
+            let repeat = self.jobs.repeat.min(3);
+            let record = crate::transient(&lanes, precision, &case, &options, repeat, copy)?;
+            let flops = record.terms.unwrap_or(0) * (2 * record.nnz + 4 * record.n as u64);
+            lines.push(line(&record, json!({ "flops": flops })));
+        }
+        Ok(lines)
+    }
+
+    fn walks(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
+        let Some(known) = &self.walk else { return Ok(Vec::new()) };
+        let (lanes, precision) = open(1)?;
+        let what = crate::walk::Rate {
+            chains: self.jobs.chains,
+            length: 73,
+            sequence: Sequence::Sobol,
+            replicates: 16,
+        };
+        let mut rate = crate::walk::rate(&lanes, precision, &known.system, &known.x, what, self.jobs.repeat)?;
+        rate.copy_gb_per_s = copy;
+        let flops = rate.steps_per_s.map(|s| 3.0 * s * rate.seconds.median);
+        let interval = self.interval(known, &lanes, precision, copy)?;
+        Ok(vec![line(&rate, json!({ "flops": flops })), interval])
+    }
+
+    /// One component to its default half-width, from the matrix in the host's memory to the answer.
+    fn interval(&self, known: &Known, lanes: &[Lane], precision: Precision, copy: f64) -> Result<Value> {
+        use kolmo::walk::{Options, Problem, solve};
+        let system = &known.system;
+        let n = system.matrix.rows();
+        let component = n / 2;
+        let rhs = std::slice::from_ref(&system.rhs);
+        let problem = Problem { matrix: &system.matrix, rhs, components: &[component as u32] };
+        let options = Options::default();
+        let mut seconds = Vec::new();
+        let mut last = None;
+        for _ in 0..self.jobs.repeat.min(3) {
+            let from = Instant::now();
+            last = Some(solve(lanes, precision, &problem, &options, &mut |_, _| Ok(()))?);
+            seconds.push(from.elapsed().as_secs_f64());
+        }
+        let Some(solution) = last else { unreachable!("at least one repetition") };
+        let c = &solution.components[0];
+        let exact = known.x[component];
+        let spread = Spread::of(seconds);
+        let record = Record {
+            case: format!("{}, one component to {:.1e}", system.name, solution.epsilon),
+            copy_gb_per_s: copy,
+            relative_error: (c.estimate - exact).abs() / exact.abs(),
+            repetitions: self.jobs.repeat.min(3),
+            ..crate::walk::record(lanes, precision, system, String::new(), spread, Value::Null)
+        };
+        let more = json!({
+            "chains": c.chains, "length": c.length, "half_width": c.half_width, "epsilon": solution.epsilon,
+            "phases": solution.seconds,
+        });
+        Ok(line(&Record { more: None, ..record }, more))
+    }
+
+    fn bands(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
+        let Some((name, system)) = &self.tridiagonal else { return Ok(Vec::new()) };
+        let (lanes, precision) = open_most(open)?;
+        let device = lanes[0].device();
+        let counts = &LANES[..lanes.len().ilog2() as usize + 1];
+        let effort = Effort { least: self.jobs.repeat, most: self.jobs.repeat, seconds: 0.0 };
+        let sets: Vec<&[Lane]> = counts.iter().map(|&count| &lanes[..count]).collect();
+        // Rows lie where the device moves them from fastest.
+        let HostTimes { runs, residual, .. } =
+            crate::system_lane_times(&sets, precision, system, false, effort)?;
+        let best = runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
+        let rows = system.rows();
+        let record = |run: &kolmo::tridiagonal::lane_count::LaneTime, case: String| {
+            let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+            let shape = (system.n, system.batch);
+            let record = Record {
+                lanes: run.lanes,
+                copy_gb_per_s: copy,
+                repetitions: self.jobs.repeat,
+                ..Record::tridiagonal(case, device, precision, shape, seconds, residual)
+            };
+            // Elimination along the rows takes eight operations for each.
+            let more = json!({
+                "rows_per_s": rows as f64 / seconds.median, "resident": false, "lanes_best": best, "flops": 8 * rows,
+            });
+            line(&record, more)
+        };
+        let mut lines = vec![record(&runs[0], format!("{name}, host to host, one lane"))];
+        if let Some(run) = runs.iter().find(|run| run.lanes == best) {
+            lines.push(record(run, format!("{name}, host to host, best of 1 to 8 lanes")));
+        }
+        Ok(lines)
+    }
+
+    fn transfers(&self, open: Open<'_>) -> Result<Vec<Value>> {
+        let (lanes, precision) = open_most(open)?;
+        let mut lines = Vec::new();
+        for &count in LANES.iter().filter(|&&count| count <= lanes.len()) {
+            for &locked in crate::kinds_of_memory(&lanes[0]) {
+                let (bytes, repeat) = (self.jobs.transfer, self.jobs.repeat);
+                for record in crate::transfer(&lanes[..count], precision, bytes, repeat, locked)? {
+                    // What arrived was compared word by word.
+                    lines.push(line(&record, json!({ "compared": true })));
+                }
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Eight lanes, or the one of a CPU, whose lanes would share its threads.
+fn open_most(open: Open<'_>) -> Result<(Vec<Lane>, Precision)> {
+    let one = open(1)?;
+    if one.0[0].device().backend == "cpu" {
+        return Ok(one);
+    }
+    drop(one);
+    open(LANES[LANES.len() - 1])
+}

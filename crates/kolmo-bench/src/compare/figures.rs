@@ -1,0 +1,252 @@
+//! What the papers' tables and figures are drawn from.
+
+use serde_json::{Value, json};
+
+use super::papers::{FIGURE_2, FIGURE_3, FIGURE_4, FIGURE_5, STREAMS, TABLE_II};
+use super::{Jobs, Known, Open, Watch, bands, built_in, known, line, reference};
+use crate::seed_table::{Cell, Column, Row, Wanted};
+use crate::walk::{Rate, Sharing, accuracy, rate, sharing};
+use crate::{HostTimes, Record, Spread, lane_times, largest_system, system_lane_times};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::transient::Chain;
+use kolmo::transient::Observer;
+use kolmo::transient::bound::statistics;
+use kolmo::tridiagonal::lane_count::LANE_COUNTS;
+use kolmo::tridiagonal::lane_count::measure::Effort;
+use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
+use kolmo::walk::Sweeps;
+use kolmo::walk::sequence::Sequence;
+
+/// Ways to walk whose errors are drawn: the paper's four, and two of this program.
+const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen", "sobol owen value sweeps"];
+
+/// Ways to get points whose times are drawn.
+const SHARING: [&str; 3] =
+    ["mtgp32, new for every component", "sobol, one for all", "sobol on the fly, one for all"];
+
+/// Time of Table II and its bound.
+const TIME: f64 = 10.0;
+const EPSILON: f64 = 1e-5;
+
+/// A chain of Table II with its probabilities at αt = 100 and at t = 10.
+struct Seed {
+    chain: Chain,
+    k: usize,
+    reference: Vec<Vec<f64>>,
+}
+
+/// What the figures' jobs are held against.
+pub(super) struct Prepared {
+    jobs: Jobs,
+    seeds: Vec<Seed>,
+    accuracy: Known,
+    dense: Vec<Known>,
+    sparse: Vec<Known>,
+}
+
+impl Prepared {
+    pub(super) fn new(jobs: &Jobs, cpu: &[Lane], watch: Watch<'_>) -> Result<Self> {
+        let mut seeds = Vec::new();
+        for &k in jobs.seed_chains {
+            let chain = built_in(&format!("wlan:{k},6"))?;
+            watch(&format!("{}: what others are held against", chain.name))?;
+            let inverse = cpu[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
+            // Those of the short runs of a `Row`, and the table's own.
+            let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
+            seeds.push(Seed { chain, k, reference });
+        }
+        watch("systems of the figures")?;
+        let all = |names: &[&str]| names.iter().map(|name| known(name, 1e-9)).collect::<Result<_>>();
+        Ok(Self {
+            jobs: *jobs,
+            seeds,
+            accuracy: known(jobs.accuracy.0, 1e-14)?,
+            dense: all(jobs.dense)?,
+            sparse: all(jobs.sparse)?,
+        })
+    }
+
+    pub(super) fn measure(
+        &self,
+        open: Open<'_>,
+        copy: f64,
+        first: bool,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Value>> {
+        let (lanes, precision) = open(1)?;
+        let cpu = lanes[0].device().backend == "cpu";
+        let mut lines = Vec::new();
+        if lanes[0].device().f64 {
+            for seed in &self.seeds {
+                watch(&format!("Table II of 2012: {}", seed.chain.name))?;
+                lines.extend(table_ii(seed, &lanes, copy)?);
+            }
+        }
+        if first {
+            watch("Fig. 2 of 2015")?;
+            let (_, exponents) = self.jobs.accuracy;
+            let Known { system, x } = &self.accuracy;
+            for mut record in
+                accuracy(&lanes, precision, system, x, exponents, &[Sweeps::Auto], Some(&ACCURACY))?
+            {
+                record.copy_gb_per_s = copy;
+                lines.push(line(&record, json!({ "figure": FIGURE_2 })));
+            }
+        }
+        watch("Figs. 3 to 5 of 2015")?;
+        let (components, chains, length) = self.jobs.sharing;
+        let what = Sharing { components, chains, length, only: Some(&SHARING) };
+        for (figure, systems) in [(FIGURE_3, &self.dense), (FIGURE_4, &self.sparse)] {
+            for Known { system, x } in systems {
+                for mut record in sharing(&lanes, precision, system, x, what, self.jobs.repeat.min(3))? {
+                    record.copy_gb_per_s = copy;
+                    lines.push(line(&record, json!({ "figure": figure })));
+                }
+            }
+        }
+        for Known { system, x } in &self.sparse {
+            let what =
+                Rate { chains: self.jobs.chains, length: 73, sequence: Sequence::Sobol, replicates: 16 };
+            let mut record = rate(&lanes, precision, system, x, what, self.jobs.repeat.min(3))?;
+            record.copy_gb_per_s = copy;
+            lines.push(line(&record, json!({ "figure": FIGURE_5 })));
+        }
+        drop(lanes);
+        // The lanes of a CPU share its threads and its memory: there is nothing to overlap.
+        if !cpu {
+            watch("the tables of 2024")?;
+            let (lanes, precision) = open(LANE_COUNTS[LANE_COUNTS.len() - 1])?;
+            lines.extend(self.streams(&lanes, precision, copy, watch)?);
+        }
+        Ok(lines)
+    }
+
+    fn streams(
+        &self,
+        lanes: &[Lane],
+        precision: Precision,
+        copy: f64,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Value>> {
+        let largest = largest_system(&lanes[0], precision, self.jobs.rows.last().copied().unwrap_or(0));
+        let sizes: Vec<usize> = self.jobs.rows.iter().copied().filter(|&n| n <= largest).collect();
+        let effort = Effort { least: self.jobs.repeat, most: 21, seconds: 0.3 };
+        // Stages on one lane; then whole solutions of a system whose residual is known.
+        let mut measured =
+            lane_times(&[&lanes[..1]], precision, &sizes, effort, &mut |n| watch(&format!("{n} rows")))?;
+        let mut residuals = Vec::new();
+        for size in &mut measured {
+            watch(&format!("{} rows on lanes", size.n))?;
+            let (_, system) = bands(&format!("random:{}", size.n))?;
+            let counts = LANE_COUNTS.iter().filter(|&&count| count <= lanes.len());
+            let sets: Vec<&[Lane]> = counts.map(|&count| &lanes[..count]).collect();
+            let HostTimes { runs, residual, .. } =
+                system_lane_times(&sets, precision, &system, false, effort)?;
+            size.runs = runs;
+            residuals.push(residual);
+        }
+        let cost = measured.first().map_or(0.0, |size| size.lane_cost());
+        let device = lanes[0].device();
+        let mut lines = Vec::new();
+        for (size, residual) in measured.iter().zip(residuals) {
+            for run in &size.runs {
+                let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+                let case = format!("{} rows, host to host, {} lanes", size.n, run.lanes);
+                let record = Record {
+                    lanes: run.lanes,
+                    copy_gb_per_s: copy,
+                    repetitions: self.jobs.repeat,
+                    ..Record::tridiagonal(case, device, precision, (size.n, 1), seconds, residual)
+                };
+                let hidden = (run.lanes - 1) as f64 / run.lanes as f64 * size.stages.sum();
+                let more = json!({
+                    "figure": STREAMS,
+                    "resident": false,
+                    "rows_per_s": size.n as f64 / seconds.median,
+                    "stages_ms": size.stages,
+                    "sum_ms": size.stages.sum(),
+                    "overhead_ms": run.median - size.one_lane() + hidden,
+                    "lane_cost_ms": cost,
+                    "gomez_luna": gomez_luna(size.stages.sum(), cost),
+                    "lanes_best": size.best().lanes,
+                });
+                lines.push(line(&record, more));
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// Takes the l1 distance of what a run delivers from what is known.
+struct Distance<'a> {
+    reference: &'a [Vec<f64>],
+    last: f64,
+}
+
+impl Observer for Distance<'_> {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn result(&mut self, time: usize, p: &[f64]) -> Result<()> {
+        self.last = p.iter().zip(&self.reference[time]).map(|(a, b)| (a - b).abs()).sum();
+        Ok(())
+    }
+}
+
+/// Algorithm 1 and the sweep on one device.
+fn table_ii(seed: &Seed, lanes: &[Lane], copy: f64) -> Result<Vec<Value>> {
+    let row = Row::new(lanes, seed.chain.name.clone(), seed.k, &*seed.chain.transitions)?;
+    let wanted = Wanted { times: &[TIME], epsilon: EPSILON, theta: 100.0, seconds: 2.0 };
+    let first = if lanes[0].device().backend == "cpu" { Column::Cpu } else { Column::OneSubdivided };
+    let mut lines = Vec::new();
+    for column in [first, Column::One] {
+        let mut distance = Distance { reference: &seed.reference, last: f64::NAN };
+        let cells = row.measure(lanes, column, &wanted, &mut distance)?;
+        lines.extend(cells.iter().map(|cell| of_cell(cell, seed.k, distance.last, copy)));
+    }
+    Ok(lines)
+}
+
+fn of_cell(cell: &Cell, k: usize, error: f64, copy: f64) -> Value {
+    let bytes = cell.products * (12 * cell.nnz + 32 * cell.n as u64);
+    let record = Record {
+        bench: "seed-table",
+        case: format!(
+            "{} t={}, {}",
+            cell.case,
+            cell.t,
+            if cell.column == Column::One { "one sweep" } else { "Algorithm 1" }
+        ),
+        device: cell.device.clone(),
+        backend: cell.backend,
+        precision: cell.precision.clone(),
+        n: cell.n,
+        nnz: cell.nnz,
+        format: if cell.column == Column::One { "smallest".to_owned() } else { "hyb".to_owned() },
+        lanes: cell.lanes,
+        accumulate: None,
+        bytes,
+        bytes_moved: bytes,
+        seconds: Spread { min: cell.seconds, median: cell.seconds },
+        gb_per_s: bytes as f64 / cell.seconds / 1e9,
+        copy_gb_per_s: copy,
+        relative_error: error,
+        repetitions: 1,
+        terms: Some(cell.products),
+        steps_per_s: None,
+        more: None,
+        together: None,
+    };
+    let more = json!({
+        "figure": TABLE_II,
+        "k": k,
+        "column": cell.column,
+        "timed": cell.timed,
+        "alpha_t": cell.alpha_t,
+        "device_bytes": cell.device_bytes,
+    });
+    line(&record, more)
+}

@@ -1,0 +1,250 @@
+//! Host-to-host solutions of tridiagonal systems on any number of lanes.
+
+use rayon::prelude::*;
+
+use super::Spread;
+use kolmo::internals::convert;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::lane::cpu::available_memory;
+use kolmo::tridiagonal::System;
+use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
+use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
+use kolmo::tridiagonal::plan::{Plan, PlanOptions, Send, Stages};
+use kolmo::tridiagonal::unit::Number;
+use kolmo::{Error, Result};
+
+/// Solutions by stages of each size.
+const STAGED: usize = 5;
+
+/// Share of free memory that a measurement may take.
+const ROOM: f64 = 0.8;
+
+/// The largest system, up to `wanted` rows, whose arrays fit the host and the device of `lane`.
+pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize {
+    let device = lane.device();
+    // dl, d, du, b and x on either side; the interface system of tiles is small beside them.
+    let row = 5 * precision.bytes();
+    let free = lane.free_bytes().unwrap_or(u64::MAX);
+    let shared = device.limits.unified || device.software || device.backend == "cpu";
+    let host = available_memory() / if shared { 2 } else { 1 };
+    let room = (host.min(free) as f64 * ROOM) as u64 / row;
+    let binding = device.limits.binding.min(device.limits.buffer) / precision.bytes();
+    // Arrays are padded by up to two threads' rows.
+    wanted.min(usize::try_from(room.min(binding.saturating_sub(16))).unwrap_or(usize::MAX))
+}
+
+/// Measures systems of `sizes` rows, ascending, on each of the `sets` of lanes, one lane first, the sets ascending in
+/// their number. `before` is called before each size; its error ends the work.
+pub fn lane_times(
+    sets: &[&[Lane]],
+    precision: Precision,
+    sizes: &[usize],
+    effort: Effort,
+    before: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Vec<SizeTimes>> {
+    match precision {
+        Precision::F64 => run::<f64>(sets, sizes, effort, before),
+        Precision::F32 => run::<f32>(sets, sizes, effort, before),
+    }
+}
+
+/// The set of `count` lanes.
+fn of<'a>(sets: &[&'a [Lane]], count: usize) -> &'a [Lane] {
+    sets.iter().find(|set| set.len() == count).expect("a count is that of a set")
+}
+
+/// Number of lanes of each set.
+fn counts(sets: &[&[Lane]]) -> Vec<usize> {
+    sets.iter().map(|set| set.len()).collect()
+}
+
+fn run<T: Number>(
+    sets: &[&[Lane]],
+    sizes: &[usize],
+    effort: Effort,
+    before: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Vec<SizeTimes>> {
+    let Some(&largest) = sizes.last() else { return Ok(Vec::new()) };
+    let mut plan = Plan::<T>::new(sets[0], largest, 1, false)?;
+    // The first rows of a dominant system are one again.
+    let inputs = plan.inputs();
+    let wave = |i: usize, k: u32| T::of(((i as u32).wrapping_mul(0x9E37_79B9) >> k & 0xFF) as f64 / 256.0);
+    for (array, k) in [(inputs.dl, 3), (inputs.du, 11), (inputs.b, 19)] {
+        array.par_iter_mut().enumerate().for_each(|(i, v)| *v = wave(i, k));
+    }
+    inputs.d.par_iter_mut().for_each(|d| *d = T::of(3.0));
+    let mut all = Vec::new();
+    for &n in sizes {
+        before(n)?;
+        plan.reshape(sets[0], n)?;
+        plan.solve_by_stages(Send::All)?;
+        let stages: Vec<StageTimes> = (0..STAGED)
+            .map(|_| plan.solve_by_stages(Send::All).map(|s| milliseconds(&s)))
+            .collect::<Result<_>>()?;
+        let mut now = 1;
+        let runs = measure(&counts(sets), effort, &mut |count| {
+            if count != now {
+                plan.reshape(of(sets, count), n)?;
+                now = count;
+            }
+            plan.solve(Send::All).map(|stages| stages.total)
+        })?;
+        check(&plan)?;
+        all.push(SizeTimes { n, stages: median_stages(&stages), runs });
+    }
+    Ok(all)
+}
+
+/// Host-to-host solutions of a system.
+#[derive(Debug, Clone)]
+pub struct HostTimes {
+    /// By lanes, one lane first.
+    pub runs: Vec<LaneTime>,
+    /// Relative residual of what came out, the largest of all.
+    pub residual: f64,
+    /// Whether the rows lie in memory that is page-locked.
+    pub locked: bool,
+    /// Bytes on the devices beside the rows, as a share of these, on one lane.
+    pub extra_memory: f64,
+}
+
+/// Measures `system` on each of the `sets` of lanes, one lane first, the sets ascending in their number; with rows in
+/// memory that is not page-locked, if so asked.
+pub fn system_lane_times(
+    sets: &[&[Lane]],
+    precision: Precision,
+    system: &System,
+    pageable: bool,
+    effort: Effort,
+) -> Result<HostTimes> {
+    match precision {
+        Precision::F64 => system_times::<f64>(sets, system, pageable, effort),
+        Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
+    }
+}
+
+/// A plan with the rows of a system.
+fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
+    system.check()?;
+    let Some(b) = system.b.first() else {
+        return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
+    };
+    let options = PlanOptions { pageable, ..PlanOptions::default() };
+    let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options)?;
+    let inputs = plan.inputs();
+    for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du), (b, inputs.b)]
+    {
+        convert(from, to);
+    }
+    Ok(plan)
+}
+
+/// The relative residual of a plan's unknowns.
+fn left<T: Number>(plan: &Plan<'_, T>, system: &System) -> f64 {
+    let mut x = vec![0.0; system.rows()];
+    convert(plan.x(), &mut x);
+    system.residual(&system.b[0], &x, &mut []).normwise
+}
+
+fn extra_memory<T: Number>(plan: &Plan<'_, T>) -> f64 {
+    plan.device_bytes() as f64 / (5 * size_of::<T>() * plan.rows()) as f64 - 1.0
+}
+
+fn system_times<T: Number>(
+    sets: &[&[Lane]],
+    system: &System,
+    pageable: bool,
+    effort: Effort,
+) -> Result<HostTimes> {
+    let mut plan = filled::<T>(sets[0], system, pageable)?;
+    let (extra_memory, locked) = (extra_memory(&plan), plan.locked());
+    let (mut now, mut solved, mut residual) = (sets[0].len(), false, 0.0f64);
+    let runs = measure(&counts(sets), effort, &mut |count| {
+        if count != now {
+            if solved {
+                residual = residual.max(left(&plan, system));
+            }
+            plan.relane(of(sets, count))?;
+            (now, solved) = (count, false);
+        }
+        let stages = plan.solve(Send::All)?;
+        solved = true;
+        Ok(stages.total)
+    })?;
+    Ok(HostTimes { runs, residual: residual.max(left(&plan, system)), locked, extra_memory })
+}
+
+/// Solutions of a system whose rows and unknowns are on the device.
+#[derive(Debug, Clone, Copy)]
+pub struct ResidentTimes {
+    /// Of one solution.
+    pub seconds: Spread,
+    /// Relative residual of what came out.
+    pub residual: f64,
+    /// Bytes on the device beside the rows, as a share of these.
+    pub extra_memory: f64,
+}
+
+/// Measures `system` on one lane, without any copy, `repeat` times.
+///
+/// # Errors
+/// If the lane does not hold all rows at once; devices' errors.
+pub fn resident_times(
+    lane: &[Lane],
+    precision: Precision,
+    system: &System,
+    repeat: usize,
+) -> Result<ResidentTimes> {
+    match precision {
+        Precision::F64 => resident::<f64>(lane, system, repeat),
+        Precision::F32 => resident::<f32>(lane, system, repeat),
+    }
+}
+
+fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<ResidentTimes> {
+    // Seconds of a measurement at least, so that what the host does to begin one does not show.
+    const LEAST: f64 = 0.02;
+    let mut plan = filled::<T>(lane, system, true)?;
+    plan.solve(Send::All)?;
+    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
+    let once = plan.solve_resident(2)?;
+    let times = (LEAST / once).clamp(1.0, 1000.0) as u64;
+    let seconds = (0..repeat).map(|_| plan.solve_resident(times)).collect::<Result<Vec<_>>>()?;
+    Ok(ResidentTimes { seconds: Spread::of(seconds), residual, extra_memory })
+}
+
+fn milliseconds(s: &Stages) -> StageTimes {
+    StageTimes {
+        h2d_1: 1e3 * s.upload,
+        comp_1: 1e3 * s.reduce,
+        d2h_1: 1e3 * s.units_down,
+        stage_2: 1e3 * s.interface,
+        h2d_3: 1e3 * s.ends_up,
+        comp_3: 1e3 * s.solve,
+        d2h_3: 1e3 * s.download,
+    }
+}
+
+/// An error if what was timed does not solve the system. A row is 3 on the diagonal and two neighbours below 1, so that
+/// no unknown exceeds 1, and a residual is a dozen roundings of terms that are 5 together.
+fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
+    let (x, [dl, d, du, b]) = (plan.x(), plan.given());
+    let epsilon = match T::PRECISION {
+        Precision::F64 => f64::EPSILON,
+        Precision::F32 => f64::from(f32::EPSILON),
+    };
+    let residual = |i: usize| {
+        let term = |a: T, j: Option<usize>| j.and_then(|j| x.get(j)).map_or(0.0, |x| a.wide() * x.wide());
+        term(dl[i], i.checked_sub(1)) + term(d[i], Some(i)) + term(du[i], Some(i + 1)) - b[i].wide()
+    };
+    let wrong = |&i: &usize| residual(i).is_nan() || residual(i).abs() > 64.0 * epsilon;
+    match (0..x.len()).into_par_iter().find_first(wrong) {
+        None => Ok(()),
+        Some(i) => Err(Error::Device(format!(
+            "row {i} of {} is left with the residual {:e}; do not trust this device or its driver",
+            x.len(),
+            residual(i)
+        ))),
+    }
+}

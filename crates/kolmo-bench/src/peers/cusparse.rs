@@ -1,0 +1,178 @@
+//! cuSPARSE's `gtsv2` (pivots), `gtsv2_nopivot` and `gtsv2StridedBatch`, device-resident. Each overwrites its right-hand
+//! side, so that every solution begins with a copy of it: that copy is timed by itself and taken off.
+
+#![expect(unsafe_code, reason = "a foreign interface")]
+
+use std::ffi::c_void;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudarc::cusparse::{result as cusparse, sys};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
+
+use super::{PeerTimes, residual, rows};
+use crate::Spread;
+use kolmo::tridiagonal::System;
+
+/// A routine of cuSPARSE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routine {
+    /// `cusparseDgtsv2`.
+    Pivot,
+    /// `cusparseDgtsv2_nopivot`.
+    NoPivot,
+    /// `cusparseDgtsv2StridedBatch`.
+    StridedBatch,
+}
+
+impl Routine {
+    /// Its name without the prefix of types.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pivot => "gtsv2",
+            Self::NoPivot => "gtsv2_nopivot",
+            Self::StridedBatch => "gtsv2StridedBatch",
+        }
+    }
+
+    /// Those that solve systems of this kind.
+    pub fn of(system: &System) -> &'static [Self] {
+        match (system.cyclic, system.batch) {
+            (true, _) => &[],
+            (false, 1) => &[Self::Pivot, Self::NoPivot],
+            (false, _) => &[Self::StridedBatch],
+        }
+    }
+}
+
+fn text(e: impl Debug) -> String {
+    format!("cuSPARSE: {e:?}")
+}
+
+fn ok(status: sys::cusparseStatus_t) -> Result<(), String> {
+    match status {
+        sys::cusparseStatus_t::CUSPARSE_STATUS_SUCCESS => Ok(()),
+        other => Err(text(other)),
+    }
+}
+
+/// The library's handle, destroyed when dropped.
+struct Handle(sys::cusparseHandle_t);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created and is not used again. What the library says of it changes nothing.
+        let _ = unsafe { cusparse::destroy(self.0) };
+    }
+}
+
+/// A system on the device.
+pub struct Peer<'a> {
+    system: &'a System,
+    handle: Handle,
+    stream: Arc<CudaStream>,
+    diagonals: [CudaSlice<f64>; 3],
+    b: CudaSlice<f64>,
+    x: CudaSlice<f64>,
+}
+
+impl Debug for Peer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Peer({} rows)", self.system.rows())
+    }
+}
+
+fn pointer(slice: &CudaSlice<f64>, stream: &Arc<CudaStream>) -> *mut f64 {
+    slice.device_ptr(stream).0 as *mut f64
+}
+
+impl<'a> Peer<'a> {
+    /// Brings a system's rows to CUDA device `ordinal`.
+    ///
+    /// # Errors
+    /// If there is no cuSPARSE, or the device's memory does not suffice.
+    pub fn new(ordinal: usize, system: &'a System) -> Result<Self, String> {
+        // SAFETY: only looks for the library.
+        if !unsafe { sys::is_culib_present() } {
+            return Err("cuSPARSE's library (libcusparse) is not on this machine".to_owned());
+        }
+        let stream = CudaContext::new(ordinal).and_then(|c| c.new_stream()).map_err(text)?;
+        let upload = |v: &[f64]| stream.clone_htod(v).map_err(text);
+        let [dl, d, du, b] = rows(system);
+        let (diagonals, b) = ([upload(&dl)?, upload(&d)?, upload(&du)?], upload(&b)?);
+        let x = stream.alloc_zeros::<f64>(system.rows()).map_err(text)?;
+        let handle = Handle(cusparse::create().map_err(text)?);
+        // SAFETY: handle and stream live.
+        unsafe { ok(sys::cusparseSetStream(handle.0, stream.cu_stream().cast()))? };
+        Ok(Self { system, handle, stream, diagonals, b, x })
+    }
+
+    /// Times a routine.
+    ///
+    /// # Errors
+    /// What the library or the driver says.
+    pub fn times(&mut self, routine: Routine, repeat: usize) -> Result<PeerTimes, String> {
+        let count = |v: usize| i32::try_from(v).map_err(|_| format!("{v} rows are too many for cuSPARSE"));
+        let [dl, d, du] = [0, 1, 2].map(|k| pointer(&self.diagonals[k], &self.stream).cast_const());
+        let (handle, x) = (self.handle.0, pointer(&self.x, &self.stream));
+        let (n, batch) = (count(self.system.n)?, count(self.system.batch)?);
+        let mut bytes = 0;
+        // SAFETY: the arrays have batch·n numbers each and live as long as this value.
+        unsafe {
+            ok(match routine {
+                Routine::Pivot => {
+                    sys::cusparseDgtsv2_bufferSizeExt(handle, n, 1, dl, d, du, x, n, &mut bytes)
+                }
+                Routine::NoPivot => {
+                    sys::cusparseDgtsv2_nopivot_bufferSizeExt(handle, n, 1, dl, d, du, x, n, &mut bytes)
+                }
+                Routine::StridedBatch => sys::cusparseDgtsv2StridedBatch_bufferSizeExt(
+                    handle, n, dl, d, du, x, batch, n, &mut bytes,
+                ),
+            })?;
+        }
+        let workspace = self.stream.alloc_zeros::<u8>(bytes.max(1)).map_err(text)?;
+        let space = workspace.device_ptr(&self.stream).0 as *mut c_void;
+        let solve = || {
+            // SAFETY: as above; the workspace has the size that was asked for.
+            ok(unsafe {
+                match routine {
+                    Routine::Pivot => sys::cusparseDgtsv2(handle, n, 1, dl, d, du, x, n, space),
+                    Routine::NoPivot => sys::cusparseDgtsv2_nopivot(handle, n, 1, dl, d, du, x, n, space),
+                    Routine::StridedBatch => {
+                        sys::cusparseDgtsv2StridedBatch(handle, n, dl, d, du, x, batch, n, space)
+                    }
+                }
+            })
+        };
+        let times = if self.system.rows() < 1 << 22 { 50 } else { 5 };
+        let mut run = |solves: bool| -> Result<f64, String> {
+            self.stream.synchronize().map_err(text)?;
+            let at = Instant::now();
+            for _ in 0..times {
+                self.stream.memcpy_dtod(&self.b, &mut self.x).map_err(text)?;
+                if solves {
+                    solve()?;
+                }
+            }
+            self.stream.synchronize().map_err(text)?;
+            Ok(at.elapsed().as_secs_f64() / f64::from(times))
+        };
+        run(true)?;
+        let (mut copies, mut solutions) = (Vec::new(), Vec::new());
+        for _ in 0..repeat {
+            copies.push(run(false)?);
+            solutions.push(run(true)?);
+        }
+        let (copy, all) = (Spread::of(copies), Spread::of(solutions));
+        let found = self.stream.clone_dtoh(&self.x).map_err(text)?;
+        Ok(PeerTimes {
+            name: routine.name(),
+            library: "cuSPARSE".to_owned(),
+            seconds: Spread { min: all.min - copy.min, median: all.median - copy.median },
+            extra_memory: bytes as f64 / (40 * self.system.rows()) as f64,
+            residual: residual(self.system, &found),
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! What moves between ranks, as it does when neighbours exchange halos: in messages, and within a host in memory that both
+//! map.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use super::{Record, Spread};
+use kolmo::internals::NO_WINDOWS;
+use kolmo::internals::Window;
+use kolmo::ranks::Ranks;
+use kolmo::ranks::{Envelope, Wait, post};
+use kolmo::{Error, Result};
+
+/// What is measured, by its name in a report.
+pub const CASES: [&str; 2] = ["between ranks, messages", "between ranks, windows"];
+
+/// Bytes moved in a measurement of messages that are short, so that its clock has something to measure.
+const ENOUGH: u64 = 1 << 20;
+
+/// A rank next to this one: what goes there and what comes from there.
+struct Neighbour {
+    to: Envelope,
+    from: Envelope,
+    out: Vec<u32>,
+    back: Vec<u32>,
+    windows: Option<[Window; 2]>,
+    /// What says that a window is full.
+    news: [[u32; 1]; 2],
+}
+
+/// Word `i` that a rank sends.
+fn word(rank: usize, i: usize) -> u32 {
+    (i as u32).wrapping_mul(0x9E37_79B9) ^ (rank as u32).wrapping_mul(0x85EB_CA6B)
+}
+
+fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
+    // Upwards is way 0, downwards way 1.
+    let ways = [(ranks.rank().checked_sub(1), 1), (Some(ranks.rank() + 1), 0)];
+    let there = |(rank, way): (Option<usize>, usize)| Some((rank.filter(|&rank| rank < ranks.size())?, way));
+    let make = |(rank, way)| Neighbour {
+        to: Envelope { rank, number: way },
+        from: Envelope { rank, number: 1 - way },
+        out: (0..words).map(|i| word(ranks.rank(), i)).collect(),
+        back: vec![0; words],
+        windows: None,
+        news: [[0], [0]],
+    };
+    ways.into_iter().filter_map(there).map(make).collect()
+}
+
+/// Windows between all neighbours, if each shares its host with the next.
+fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
+    let off = std::env::var_os(NO_WINDOWS).is_some();
+    let mut offers = String::new();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut mine = Vec::new();
+    for neighbour in neighbours.iter().filter(|_| !off) {
+        if let Ok((window, path)) = Window::create(bytes) {
+            offers += &format!("{} {}\n", neighbour.to.rank, path.display());
+            paths.push(path);
+            mine.push(window);
+        }
+    }
+    let mut complete = mine.len() == neighbours.len();
+    let offers = ranks.all_gather_text(&offers);
+    let to_me = format!("{} ", ranks.rank());
+    for (neighbour, out) in neighbours.iter_mut().zip(mine) {
+        let path = offers[neighbour.from.rank].lines().find_map(|line| line.strip_prefix(&to_me[..]));
+        match path.and_then(|path| Window::open(Path::new(path), bytes).ok()) {
+            Some(back) => neighbour.windows = Some([out, back]),
+            None => complete = false,
+        }
+    }
+    let complete = ranks.all_reduce_min(u64::from(complete)) == 1;
+    paths.iter().for_each(|path| Window::forget(path));
+    complete
+}
+
+/// One exchange with all neighbours.
+fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, number: u64) -> Result<()> {
+    let never = AtomicBool::new(false);
+    let wait = Wait { stop: &never, alone: false };
+    post(ranks, &wait, |post| {
+        let mut full = Vec::new();
+        for neighbour in neighbours {
+            let Neighbour { to, from, out, back, windows, news: [there, here] } = neighbour;
+            match windows {
+                Some([own, other]) if through_windows => {
+                    post.expect(*from, here);
+                    own.slot(number, |slot| slot.copy_from_slice(bytemuck::cast_slice(out)));
+                    post.send(*to, there);
+                    full.push(Some((other, back)));
+                }
+                _ => {
+                    post.expect(*from, back);
+                    post.send(*to, out);
+                    full.push(None);
+                }
+            }
+        }
+        for (k, full) in full.into_iter().enumerate() {
+            post.arrived(k, &wait)?;
+            if let Some((window, back)) = full {
+                window.slot(number, |slot| bytemuck::cast_slice_mut(back).copy_from_slice(slot));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Every rank exchanges so many bytes with the ranks before and behind it, `repeat` times: a record each for messages and,
+/// where neighbours share their host, for windows. Seconds are those of the slowest rank. What arrives is compared with
+/// what was sent. Every rank calls this.
+///
+/// # Errors
+/// If memory does not suffice, or something else arrives than was sent.
+pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Record>> {
+    let room = kolmo::lane::cpu::expect_memory(8 * bytes, || "an exchange between ranks".to_owned());
+    ranks.all_ok(room)?;
+    let words = (bytes / 4).max(1) as usize;
+    let bytes = 4 * words as u64;
+    let mut neighbours = neighbours(ranks, words);
+    let shared = windows(&mut neighbours, ranks, bytes as usize);
+    let times = (ENOUGH / bytes).clamp(1, 100);
+    let copy = copied(words, times);
+    let ways = ranks.size().min(3) - 1;
+    let mut records = Vec::new();
+    for (case, through_windows) in CASES.into_iter().zip([false, true]) {
+        if through_windows && !shared {
+            continue;
+        }
+        neighbours.iter_mut().for_each(|neighbour| neighbour.back.fill(0));
+        let mut number = 0;
+        let mut rounds = Vec::new();
+        for _ in 0..=repeat {
+            // All begin together.
+            ranks.all_reduce_sum(0);
+            let at = Instant::now();
+            for _ in 0..times {
+                exchange(ranks, &mut neighbours, through_windows, number)?;
+                number += 1;
+            }
+            rounds.push(ranks.all_reduce_max(at.elapsed().as_secs_f64() / times as f64));
+        }
+        ranks.all_ok(arrived(&neighbours, case))?;
+        // The first one pages in.
+        let seconds = Spread::of(rounds[1..].to_vec());
+        records.push(Record {
+            bench: "transfer",
+            case: case.to_owned(),
+            device: format!("{} ranks", ranks.size()),
+            backend: "mpi",
+            precision: "f64".to_owned(),
+            n: (bytes / 8) as usize,
+            nnz: 0,
+            format: "contiguous".to_owned(),
+            lanes: 1,
+            accumulate: None,
+            bytes,
+            bytes_moved: ways as u64 * bytes,
+            seconds,
+            gb_per_s: (ways as u64 * bytes) as f64 / seconds.median / 1e9,
+            copy_gb_per_s: copy,
+            relative_error: 0.0,
+            repetitions: repeat,
+            terms: None,
+            together: None,
+            steps_per_s: None,
+            more: Some(serde_json::json!({ "ranks": ranks.size(), "neighbours": ways })),
+        });
+    }
+    Ok(records)
+}
+
+/// GB/s of copies of so many words.
+fn copied(words: usize, times: u64) -> f64 {
+    let (from, mut to) = (vec![1u32; words], vec![0u32; words]);
+    to.copy_from_slice(&from);
+    let at = Instant::now();
+    for _ in 0..times {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+    }
+    (4 * words as u64 * times) as f64 / at.elapsed().as_secs_f64().max(1e-9) / 1e9
+}
+
+/// An error if something else came than was sent.
+fn arrived(neighbours: &[Neighbour], case: &str) -> Result<()> {
+    for Neighbour { from, back, .. } in neighbours {
+        let wrong = back.iter().enumerate().filter(|(i, v)| **v != word(from.rank, *i)).count();
+        if wrong > 0 {
+            return Err(Error::Device(format!(
+                "{wrong} of {} words from rank {} differ ('{case}'); do not trust this MPI library or its network",
+                back.len(),
+                from.rank
+            )));
+        }
+    }
+    Ok(())
+}

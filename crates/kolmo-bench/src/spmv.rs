@@ -1,0 +1,137 @@
+//! One step of uniformization.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::together::together;
+use super::{Record, Silent, Spread};
+use kolmo::Result;
+use kolmo::internals::Iteration;
+use kolmo::kernel::{Precision, Real};
+use kolmo::lane::Lane;
+use kolmo::transient::Options;
+use kolmo::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
+use kolmo::transient::chain::Transitions;
+use kolmo::transient::parts::Parts;
+
+/// Measures the step with and without its accumulator, on lanes that share the rows: two records. `copy` is their
+/// [`bandwidth`](super::bandwidth).
+pub fn spmv(
+    lanes: &[Lane],
+    precision: Precision,
+    case: &str,
+    transitions: &dyn Transitions,
+    options: &Options,
+    repeat: usize,
+    copy: f64,
+) -> Result<Vec<Record>> {
+    match precision {
+        Precision::F32 => measure::<f32>(lanes, case, transitions, options, repeat, copy),
+        Precision::F64 => measure::<f64>(lanes, case, transitions, options, repeat, copy),
+    }
+}
+
+fn measure<T: Real>(
+    lanes: &[Lane],
+    case: &str,
+    transitions: &dyn Transitions,
+    options: &Options,
+    repeat: usize,
+    copy: f64,
+) -> Result<Vec<Record>> {
+    let n = transitions.states();
+    expect_room::<T>(lanes, transitions, options.split.ranks)?;
+    let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+    let mut parts =
+        Parts::build(lanes, transitions, &statistics, options.width, options.format, options.split)?;
+    // A probability vector that is nowhere zero or regular.
+    let weight =
+        |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;
+    let sum: f64 = (0..n).into_par_iter().map(weight).sum();
+    let x: Vec<f64> = (0..n).into_par_iter().map(|i| weight(i) / sum).collect();
+    const STEPS: usize = 10_000;
+    let mut iteration = Iteration::new(lanes, &parts, statistics.inverse_alpha, &[], (0, 0))?;
+    let mut target = iteration.target(STEPS, iteration.accumulators()?)?;
+    iteration.weigh(&mut target, 0, &vec![1e-4; STEPS], 1.0)?;
+
+    let mut records = Vec::new();
+    for accumulate in [true, false] {
+        let targets: &[_] = if accumulate { &[&target] } else { &[] };
+        let mut run = |steps: u64| -> Result<f64> {
+            iteration.start(&x)?;
+            let at = Instant::now();
+            iteration.advance(steps, targets, &mut Silent)?;
+            Ok(at.elapsed().as_secs_f64() / steps as f64)
+        };
+        let once = run(1)?;
+        // A measurement is a run of many steps: a tenth of a second, or four steps of a slow lane.
+        let step = run(((0.05 / once) as u64).clamp(2, 256))?;
+        let steps = ((0.1 / step) as u64).clamp(4, STEPS as u64);
+        let seconds = Spread::of((0..repeat).map(|_| run(steps)).collect::<Result<_>>()?);
+        iteration.start(&x)?;
+        iteration.advance(1, targets, &mut Silent)?;
+        let relative_error = error(transitions, &statistics, &x, &iteration.newest()?);
+
+        let real = T::PRECISION.bytes();
+        let vectors = real * n as u64 * if accumulate { 4 } else { 2 };
+        let bytes = (real + 4) * statistics.nnz + vectors;
+        // The accumulator is read and written every second step.
+        let moved = real * n as u64 * if accumulate { 3 } else { 2 };
+        let halo: u64 = 2 * parts.matrix.halo * parts.matrix.parts as u64 * real;
+        let name = |lane: &Lane| lane.device().name.clone();
+        records.push(Record {
+            bench: "spmv",
+            case: case.to_owned(),
+            device: lanes.iter().map(name).collect::<Vec<_>>().join(" + "),
+            backend: lanes[0].device().backend,
+            precision: T::PRECISION.to_string(),
+            n,
+            nnz: statistics.nnz,
+            format: parts.matrix.format.clone(),
+            lanes: lanes.len(),
+            accumulate: Some(accumulate),
+            bytes,
+            bytes_moved: parts.matrix.bytes + moved + halo,
+            seconds,
+            gb_per_s: bytes as f64 / seconds.median / 1e9,
+            copy_gb_per_s: copy,
+            relative_error,
+            repetitions: repeat,
+            terms: None,
+            steps_per_s: None,
+            more: None,
+            together: None,
+        });
+    }
+    if lanes.len() > 1 {
+        drop((target, iteration));
+        let steps = ((0.1 / records[0].seconds.median) as u64).clamp(4, STEPS as u64);
+        records[0].together = Some(together(lanes, &mut parts, &statistics, &x, steps, repeat)?);
+    }
+    Ok(records)
+}
+
+/// Largest error of a step from `x` to `y`, relative to its largest element, against a plain sum in f64.
+fn error<T: Real>(
+    transitions: &dyn Transitions,
+    statistics: &MatrixStatistics<T>,
+    x: &[f64],
+    y: &[f64],
+) -> f64 {
+    let inverse = statistics.inverse_alpha.wide();
+    let (worst, largest) = y
+        .par_iter()
+        .enumerate()
+        .with_min_len(4096)
+        .map_init(Vec::new, |row, (i, y)| {
+            row.clear();
+            transitions.incoming(i, row);
+            scale_rates(row, statistics.scale);
+            let s: f64 = row.iter().map(|&(j, r)| r * x[j as usize]).sum();
+            let exact = x[i] + (s - statistics.exit[i].wide() * x[i]) * inverse;
+            ((exact - y).abs(), exact.abs())
+        })
+        .reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+    worst / largest
+}

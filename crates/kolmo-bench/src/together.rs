@@ -1,0 +1,144 @@
+//! What lanes that share one chain spend on each other.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::{Silent, Spread};
+use kolmo::Result;
+use kolmo::internals::Iteration;
+use kolmo::kernel::Real;
+use kolmo::lane::Lane;
+use kolmo::transient::bound::MatrixStatistics;
+use kolmo::transient::parts::Parts;
+use kolmo::transient::timeline::{Moment, PHASES, Timeline};
+
+/// Lanes that share one chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct Together {
+    /// Steps between two exchanges.
+    pub halo_depth: usize,
+    /// Seconds of a step of the same work on the same lanes, were nothing exchanged.
+    pub alone: f64,
+    /// Share of a step that the exchange costs: what the step takes longer than that.
+    pub communication_share: f64,
+    /// What each lane's thread does between two exchanges, where they go through the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseTime>,
+}
+
+/// A phase of an exchange on one lane, medians over many.
+#[derive(Debug, Clone, Serialize)]
+pub struct PhaseTime {
+    /// The lane.
+    pub lane: usize,
+    /// The phase.
+    pub phase: &'static str,
+    /// Seconds after the exchange began that it begins, and that it takes.
+    pub start: f64,
+    /// See `start`.
+    pub seconds: f64,
+}
+
+/// Seconds of a step with the accumulator, from x on: the least and the median of some runs of `steps`.
+pub(super) fn step_seconds<T: Real>(
+    lanes: &[Lane],
+    parts: &Parts<T>,
+    statistics: &MatrixStatistics<T>,
+    x: &[f64],
+    steps: u64,
+    repeat: usize,
+) -> Result<Spread> {
+    let mut iteration = Iteration::new(lanes, parts, statistics.inverse_alpha, &[], (0, 0))?;
+    let mut target = iteration.target(steps as usize, iteration.accumulators()?)?;
+    iteration.weigh(&mut target, 0, &vec![1e-4; steps as usize], 1.0)?;
+    let mut seconds = Vec::new();
+    for _ in 0..repeat {
+        iteration.start(x)?;
+        let at = Instant::now();
+        iteration.advance(steps, &[&target], &mut Silent)?;
+        seconds.push(at.elapsed().as_secs_f64() / steps as f64);
+    }
+    Ok(Spread::of(seconds))
+}
+
+/// Measures what the exchange costs in runs of `steps` steps that take `together` seconds each with it.
+pub(super) fn together<T: Real>(
+    lanes: &[Lane],
+    parts: &mut Parts<T>,
+    statistics: &MatrixStatistics<T>,
+    x: &[f64],
+    steps: u64,
+    repeat: usize,
+) -> Result<Together> {
+    parts.timeline = Some(Timeline::default());
+    lanes.iter().for_each(Lane::trace);
+    let with = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
+    let moments = parts.timeline.take().map_or_else(Vec::new, |timeline| timeline.take());
+    let mut phases = phases(lanes.len(), &moments);
+    // Batches of the first run: each ends with one that has no interior.
+    let first = 2 * (steps as usize).div_ceil(parts.matrix.halo_depth);
+    for (number, lane) in lanes.iter().enumerate() {
+        phases.extend(device_phases(number, &lane.traced()?, first));
+    }
+    let links = std::mem::take(&mut parts.links);
+    let alone = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
+    parts.links = links;
+    Ok(Together {
+        halo_depth: parts.matrix.halo_depth,
+        alone,
+        communication_share: (1.0 - alone / with).max(0.0),
+        phases,
+    })
+}
+
+fn phases(lanes: usize, moments: &[Moment]) -> Vec<PhaseTime> {
+    let mut all = Vec::new();
+    for lane in 0..lanes {
+        // Seconds of each phase in each exchange, and when it began.
+        let mut found: [Vec<(f64, f64)>; PHASES.len()] = Default::default();
+        let mut own: Vec<&Moment> = moments.iter().filter(|m| m.lane == lane).collect();
+        own.sort_by(|a, b| a.from.total_cmp(&b.from));
+        for exchange in own.chunk_by(|a, b| a.step == b.step) {
+            for (phase, found) in PHASES.iter().zip(&mut found) {
+                let mut here = exchange.iter().filter(|m| m.phase == *phase).peekable();
+                if let Some(first) = here.peek() {
+                    let start = first.from - exchange[0].from;
+                    found.push((start, here.map(|m| m.to - m.from).sum()));
+                }
+            }
+        }
+        for (phase, found) in PHASES.iter().zip(found).filter(|(_, found)| !found.is_empty()) {
+            let median = |of: fn(&(f64, f64)) -> f64| Spread::of(found.iter().map(of).collect()).median;
+            all.push(PhaseTime {
+                lane,
+                phase: phase.name(),
+                start: median(|f| f.0),
+                seconds: median(|f| f.1),
+            });
+        }
+    }
+    all.sort_by(|a, b| {
+        (a.lane, a.start).partial_cmp(&(b.lane, b.start)).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    all
+}
+
+/// When a batch begins and ends.
+type Batch = (f64, f64);
+
+/// When the device itself is busy with a batch of the boundary and one of the interior, which follow each other.
+fn device_phases(lane: usize, batches: &[Batch], first: usize) -> Vec<PhaseTime> {
+    let batches = &batches[..batches.len().min(first)];
+    let cycles: Vec<&[Batch]> = batches.windows(3).step_by(2).collect();
+    if cycles.is_empty() {
+        return Vec::new();
+    }
+    let median = |of: fn(&[Batch]) -> f64| Spread::of(cycles.iter().map(|c| of(c)).collect()).median;
+    let phase = |phase, start, seconds| PhaseTime { lane, phase, start, seconds };
+    vec![
+        phase("device: boundary", 0.0, median(|c| c[0].1 - c[0].0)),
+        phase("device: interior", median(|c| c[1].0 - c[0].0), median(|c| c[1].1 - c[1].0)),
+        phase("device: next boundary", median(|c| c[2].0 - c[0].0), 0.0),
+    ]
+}

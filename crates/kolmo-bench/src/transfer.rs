@@ -1,0 +1,266 @@
+//! What moves between host and device, on one lane or several of one device.
+
+use std::sync::{Barrier, Mutex};
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::{Record, Spread};
+use kolmo::kernel::Precision;
+use kolmo::lane::bandwidth::bind_copy;
+use kolmo::lane::{Buffer, HostArray, Lane, Launch, Program};
+use kolmo::{Error, Result};
+
+/// What is measured, by its name in a report.
+pub const CASES: [&str; 4] = ["host to device", "device to host", "round trip", "copy on the device"];
+
+/// Bytes that a round trip sends before it takes them back.
+const PIECE: usize = 16 << 20;
+
+/// Copies in one measurement of copying on the device.
+const COPIES: u64 = 8;
+
+/// A lane's share of the work.
+struct Share<'a> {
+    lane: &'a Lane,
+    source: HostArray<u32>,
+    target: HostArray<u32>,
+    first: Buffer<u32>,
+    second: Buffer<u32>,
+    copy: Launch,
+}
+
+impl Share<'_> {
+    fn perform(&mut self, case: &str) -> Result<()> {
+        // Copies of page-locked memory are the device's; of other memory the host's, through page-locked staging.
+        let locked = self.source.locked();
+        let up = |lane: &Lane, from: &[u32], to: &Buffer<u32>, at| match locked {
+            true => lane.send(from, to, at),
+            false => lane.upload(from, to, at),
+        };
+        let down = |lane: &Lane, from: &Buffer<u32>, at, to: &mut [u32]| match locked {
+            true => lane.fetch(from, at, to),
+            false => lane.download(from, at, to),
+        };
+        match case {
+            "host to device" => {
+                up(self.lane, &self.source, &self.first, 0)?;
+                self.lane.finish()
+            }
+            "device to host" => {
+                down(self.lane, &self.first, 0, &mut self.target)?;
+                self.lane.finish()
+            }
+            "round trip" => {
+                let pieces = self.source.chunks(PIECE / 4).zip(self.target.chunks_mut(PIECE / 4));
+                for (i, (source, target)) in pieces.enumerate() {
+                    let at = i * (PIECE / 4);
+                    up(self.lane, source, &self.second, at)?;
+                    down(self.lane, &self.second, at, target)?;
+                }
+                self.lane.finish()
+            }
+            // By a kernel: copying commands of some drivers reach a tenth of the memory's speed.
+            "copy on the device" => {
+                let program = Program { cycle: vec![vec![&self.copy]] };
+                self.lane.run(&program, 0, COPIES, &mut |_| Ok(()))
+            }
+            other => unreachable!("{other} is not measured"),
+        }
+    }
+}
+
+/// Bytes that count in `case` when `bytes` are shared out: once for one way, twice for there and back, and read plus
+/// written for a copy.
+fn counted(case: &str, bytes: u64) -> u64 {
+    match case {
+        "round trip" => 2 * bytes,
+        "copy on the device" => 2 * bytes * COPIES,
+        _ => bytes,
+    }
+}
+
+/// Whether memory of the host is page-locked: the kinds of it that a lane can move to its device.
+pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
+    if lane.device().backend == "cuda" { &[false, true] } else { &[false] }
+}
+
+/// Moves `bytes`, rounded down to pairs of numbers and shared out to the lanes, each with a thread of its own, in every
+/// way of [`CASES`]: one record each. What arrives is compared with what was sent.
+pub fn transfer(
+    lanes: &[Lane],
+    precision: Precision,
+    bytes: u64,
+    repeat: usize,
+    locked: bool,
+) -> Result<Vec<Record>> {
+    let pair = 2 * precision.bytes();
+    let (pairs, words) = ((bytes / pair) as usize, (pair / 4) as usize);
+    let bytes = pairs as u64 * pair;
+    // Integers, or numbers in which all bits count.
+    let word = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) >> 2 ^ 0x2000_0000;
+    let (all, share) = (pairs * words, pairs.div_ceil(lanes.len()).max(1) * words);
+    let mut shares = Vec::new();
+    for (lane, from) in lanes.iter().zip((0..all).step_by(share)) {
+        let len = share.min(all - from);
+        let array = || lane.alloc::<u32>("a transfer", len);
+        let (first, second) = (array()?, array()?);
+        let host = || match locked {
+            true => lane.host_array(len),
+            false => Ok(HostArray::plain(len)),
+        };
+        let (mut source, target) = (host()?, host()?);
+        source.par_iter_mut().enumerate().for_each(|(i, w)| *w = word(from + i));
+        let pairs = len / words;
+        let copy = bind_copy(lane, precision, pairs, &first, &second)?;
+        shares.push(Share { lane, source, target, first, second, copy });
+    }
+
+    let mut spreads = Vec::new();
+    for case in CASES {
+        let seconds = together(&mut shares, repeat, |share| share.perform(case))?;
+        // The first one allocates and pages in.
+        spreads.push((case, Spread::of(seconds[1..].to_vec())));
+        if case != "host to device" {
+            arrived(&mut shares, case)?;
+        }
+    }
+    let rate = |case: &str, spread: Spread| counted(case, bytes) as f64 / spread.median / 1e9;
+    let copy = spreads.iter().find(|s| s.0 == "copy on the device").map_or(0.0, |s| rate(s.0, s.1));
+    let device = lanes[0].device();
+    let record = |(case, seconds): (&str, Spread)| Record {
+        bench: "transfer",
+        case: case.to_owned(),
+        device: device.name.clone(),
+        backend: device.backend,
+        precision: precision.to_string(),
+        n: (bytes / precision.bytes()) as usize,
+        nnz: 0,
+        format: "contiguous".to_owned(),
+        lanes: lanes.len(),
+        accumulate: None,
+        bytes: counted(case, bytes),
+        bytes_moved: counted(case, bytes),
+        seconds,
+        gb_per_s: rate(case, seconds),
+        copy_gb_per_s: copy,
+        relative_error: 0.0,
+        repetitions: repeat,
+        terms: None,
+        together: None,
+        steps_per_s: None,
+        more: Some(serde_json::json!({ "locked": locked })),
+    };
+    Ok(spreads.into_iter().map(record).collect())
+}
+
+/// Seconds from the first thread's begin to the last one's end, 1 + `repeat` times; all threads begin together.
+fn together<S: Send>(
+    shares: &mut [S],
+    repeat: usize,
+    work: impl Fn(&mut S) -> Result<()> + Sync,
+) -> Result<Vec<f64>> {
+    let barrier = Barrier::new(shares.len());
+    let spans = Mutex::new(vec![Vec::new(); repeat + 1]);
+    let failed = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for share in shares {
+            scope.spawn(|| {
+                for round in 0..=repeat {
+                    barrier.wait();
+                    let begin = Instant::now();
+                    if let Err(e) = work(share) {
+                        failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
+                    }
+                    let span = (begin, Instant::now());
+                    spans.lock().unwrap_or_else(|e| e.into_inner())[round].push(span);
+                }
+            });
+        }
+    });
+    if let Some(e) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(e);
+    }
+    let rounds = spans.into_inner().unwrap_or_else(|e| e.into_inner());
+    let length = |round: &Vec<(Instant, Instant)>| {
+        let (begin, end) = (round.iter().map(|s| s.0).min(), round.iter().map(|s| s.1).max());
+        begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
+    };
+    Ok(rounds.iter().map(length).collect())
+}
+
+/// An error if something else came back than was sent; forgets it then.
+fn arrived(shares: &mut [Share<'_>], case: &str) -> Result<()> {
+    for share in shares {
+        if case == "copy on the device" {
+            share.lane.download(&share.second, 0, &mut share.target)?;
+        }
+        let wrong = share.source.par_iter().zip(&share.target[..]).filter(|(a, b)| a != b).count();
+        if wrong > 0 {
+            let device = share.lane.device();
+            return Err(Error::Device(format!(
+                "{} ({}): {wrong} of {} words differ after '{case}'; do not trust this device or its driver",
+                device.spec,
+                device.name,
+                share.source.len()
+            )));
+        }
+        share.target.par_iter_mut().for_each(|word| *word = 0);
+        if case == "round trip" {
+            share.lane.clear(&share.second)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+
+    #[test]
+    fn ragged_shares_arrive_and_count_their_bytes() {
+        let options = OpenOptions { lanes: 3, ..OpenOptions::default() };
+        let (lanes, precision) = open(&[DeviceSpec::Cpu], &options).unwrap();
+
+        let records = transfer(&lanes, precision, 40_000 * 4 + 24, 2, false).unwrap();
+
+        assert_eq!(records.iter().map(|r| &r.case[..]).collect::<Vec<_>>(), CASES);
+        assert_eq!(records.iter().map(|r| r.bytes / 160_016).collect::<Vec<_>>(), [1, 1, 2, 16]);
+        for record in records {
+            assert_eq!((record.lanes, record.n, record.repetitions), (3, 20_002, 2));
+            let rate = record.bytes as f64 / record.seconds.median / 1e9;
+            assert!(record.gb_per_s == rate && record.seconds.min <= record.seconds.median);
+        }
+    }
+
+    #[test]
+    fn all_lanes_finish_before_an_error_is_told() {
+        let mut counts = [0; 4];
+
+        let failed = together(&mut counts, 2, |count| {
+            *count += 1;
+            if *count == 2 { Err(Error::Interrupted) } else { Ok(()) }
+        });
+
+        assert!(matches!(failed, Err(Error::Interrupted)));
+        assert_eq!(counts, [3; 4]);
+        assert_eq!(together(&mut counts, 4, |_| Ok(())).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn words_that_changed_on_the_way_are_an_error() {
+        let (lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
+        let array = || lanes[0].alloc::<u32>("a test", 4).unwrap();
+        let (first, second) = (array(), array());
+        let copy = bind_copy(&lanes[0], Precision::F64, 1, &first, &second).unwrap();
+        let (mut source, mut target) = (HostArray::plain(4), HostArray::plain(4));
+        source.copy_from_slice(&[5, 6, 0, 1]);
+        target.copy_from_slice(&[5, 7, 0, 1]);
+        let share = Share { lane: &lanes[0], source, target, first, second, copy };
+
+        let error = arrived(&mut [share], "device to host").unwrap_err().to_string();
+
+        assert!(error.contains("1 of 4 words") && error.contains("device to host"), "{error}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Errors of the sequences against the number of chains (Fig. 2 of the paper of 2015).
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{prepare, record};
+use crate::{Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::walk::Sweeps;
+use kolmo::walk::chains::{Chains, Feed, Round, Task};
+use kolmo::walk::control::{Control, Goal};
+use kolmo::walk::published;
+use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::table::Table;
+
+/// A way to walk.
+struct Method {
+    name: &'static str,
+    sequence: Sequence,
+    scramble: Scramble,
+    /// Whether rows are in value order.
+    ordered: bool,
+    /// Whether walks are on what sweeps leave.
+    sweeps: bool,
+}
+
+static METHODS: [Method; 12] = [
+    Method {
+        name: "philox",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "mtgp32",
+        sequence: Sequence::Mtgp32,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "halton",
+        sequence: Sequence::Halton,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "faure",
+        sequence: Sequence::Faure,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "sobol",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "halton shift",
+        sequence: Sequence::Halton,
+        scramble: Scramble::Shift,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "faure shift",
+        sequence: Sequence::Faure,
+        scramble: Scramble::Shift,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "sobol owen",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: false,
+        sweeps: false,
+    },
+    Method {
+        name: "philox value",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: true,
+        sweeps: false,
+    },
+    Method {
+        name: "sobol owen value",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: true,
+        sweeps: false,
+    },
+    Method {
+        name: "philox sweeps",
+        sequence: Sequence::Philox,
+        scramble: Scramble::None,
+        ordered: false,
+        sweeps: true,
+    },
+    Method {
+        name: "sobol owen value sweeps",
+        sequence: Sequence::Sobol,
+        scramble: Scramble::Owen,
+        ordered: true,
+        sweeps: true,
+    },
+];
+
+/// Errors of one point of a curve: components times replicates.
+const ERRORS: u32 = 256;
+const REPLICATES: u32 = 16;
+
+/// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
+/// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates. With `only`, the ways
+/// of these names alone. Those with sweeps are taken with each of `sweeps`, of which `auto` are as many as are ever taken.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn accuracy(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    reference: &[f64],
+    exponents: &[u32],
+    sweeps: &[Sweeps],
+    only: Option<&[&str]>,
+) -> Result<Vec<Record>> {
+    let (split, f, gate) = prepare(system)?;
+    let n = split.unknowns();
+    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let mut records: Vec<Record> = Vec::new();
+    let asked = METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name)));
+    let each = |m: &'static Method| {
+        let sweeps = if m.sweeps { sweeps } else { &[Sweeps::Fixed(0)] };
+        sweeps.iter().map(move |&sweeps| (m, sweeps))
+    };
+    for (method, sweeps) in asked.flat_map(each) {
+        let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
+        let components: Vec<u32> =
+            (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
+        let control = Control::new(&split, &gate, &f, &components, sweeps, Goal::EXACT);
+        let order = method.ordered.then(|| control.values(&split));
+        let table = Table::build(&split, &gate, &[&control.r], order.as_deref())?;
+        // The truncation stays far below every error that is measured.
+        let length = published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), gate.norm) as u32;
+        let feed = Feed::new(method.sequence, method.scramble, length, 0, 84, false)?;
+        let chains = Chains::new(lanes, precision, &table, &feed)?;
+        let tasks: Vec<Task> = components
+            .iter()
+            .flat_map(|&row| (0..replicates).map(move |replicate| Task { row, component: row, replicate }))
+            .collect();
+        for &exponent in exponents {
+            let points = 1u32 << exponent;
+            let at = Instant::now();
+            let sums =
+                chains.sums(&tasks, Round { points: (0, points), length, cut: 0.0 }, &mut |_, _| Ok(()))?;
+            let seconds = at.elapsed().as_secs_f64();
+            let square = |(task, sum): (&Task, &f64)| {
+                let m = task.row as usize;
+                let estimate = control.h(task.row) + gate.walk_scale(m) * sum / f64::from(points);
+                (estimate - reference[m]).powi(2)
+            };
+            let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(ERRORS)).sqrt();
+            let of_philox = |r: &&Record| {
+                r.more.as_ref().is_some_and(|m| m["method"] == "philox" && m["chains"] == points)
+            };
+            let philox = records.iter().find(of_philox).map_or(rmse, |r| r.relative_error * largest);
+            let more = json!({
+                "method": method.name, "chains": points, "length": length, "sweeps": control.sweeps, "errors": ERRORS,
+                "rmse": rmse, "times_smaller_than_philox": philox / rmse,
+            });
+            let case = format!("{} accuracy", system.name);
+            let steps = f64::from(ERRORS) * f64::from(points) * f64::from(length);
+            records.push(Record {
+                relative_error: rmse / largest,
+                steps_per_s: Some(steps / seconds),
+                ..record(lanes, precision, system, case, Spread::of(vec![seconds]), more)
+            });
+        }
+    }
+    Ok(records)
+}

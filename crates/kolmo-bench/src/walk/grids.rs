@@ -1,0 +1,167 @@
+//! Groups and sizes of a grid (section 3.3 of the paper of 2015), and one thread an unknown (its section 3.1).
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{prepare, record};
+use crate::{Record, Spread};
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::walk::Grid;
+use kolmo::walk::chains::{Chains, Feed, Round, Task};
+use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::table::Table;
+use kolmo::{Error, Result};
+
+/// Grids that [`shapes`] compares, the published one first: more and fewer threads, in groups of several sizes.
+const SHAPES: [(u32, u32); 9] = [
+    (84, 512),
+    (84, 256),
+    (84, 1024),
+    (168, 256),
+    (336, 128),
+    (672, 64),
+    (336, 256),
+    (1056, 256),
+    (4224, 256),
+];
+
+/// Steps of the chains that [`shapes`] walks.
+const STEPS: u32 = 32;
+
+/// The least seconds of `repeat` runs on each of some grids that the lanes can run, and the number of chains: so many
+/// that a run takes some milliseconds.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn shapes(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    repeat: usize,
+    watch: &mut dyn FnMut() -> Result<()>,
+) -> Result<(u32, Vec<(Grid, f64)>)> {
+    let (split, f, gate) = prepare(system)?;
+    let table = Table::build(&split, &gate, &[&f], None)?;
+    let feed = Feed::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
+    let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
+    let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
+        let round = Round { points: (0, chains), length: STEPS, cut: 0.0 };
+        on.sums(&task, round, &mut |_, _| Ok(()))?;
+        let mut seconds = f64::INFINITY;
+        for _ in 0..repeat {
+            watch()?;
+            let at = Instant::now();
+            on.sums(&task, round, &mut |_, _| Ok(()))?;
+            seconds = seconds.min(at.elapsed().as_secs_f64());
+        }
+        Ok(seconds)
+    };
+    let on = |(groups, size)| Chains::new(lanes, precision, &table, &feed)?.on_grid(Grid { groups, size });
+    // Groups of 256 run everywhere.
+    let some = on((84, 256))?;
+    let mut chains = 1 << 12;
+    while chains < 1 << 22 && least(&some, chains)? < 3e-3 {
+        chains *= 4;
+    }
+    drop(some);
+    let mut times = Vec::new();
+    for (groups, size) in SHAPES {
+        match on((groups, size)).and_then(|on| least(&on, chains)) {
+            Ok(seconds) => times.push((Grid { groups, size }, seconds)),
+            Err(e @ (Error::Interrupted | Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => {
+                return Err(e);
+            }
+            // Larger groups than the device can run.
+            Err(_) if size > 256 => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((chains, times))
+}
+
+/// Measures one component on grids of many shapes, with points made on the fly and ahead, then in blocks of 256; and
+/// many components with one thread each.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn grids(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    chains: u32,
+    length: u32,
+    repeat: usize,
+) -> Result<Vec<Record>> {
+    let (split, f, gate) = prepare(system)?;
+    let table = Table::build(&split, &gate, &[&f], None)?;
+    let n = split.unknowns() as u32;
+    let row = n / 2;
+    let task = |row: u32| Task { row, component: 0, replicate: 0 };
+    let round = Round { points: (0, chains), length, cut: 0.0 };
+    let mut records = Vec::new();
+    let mut push = |case: String, walks: u64, more, run: &dyn Fn() -> Result<Vec<f64>>| -> Result<()> {
+        run()?;
+        let once = |_| {
+            let at = Instant::now();
+            run().map(|_| at.elapsed().as_secs_f64())
+        };
+        let seconds = Spread::of((0..repeat).map(once).collect::<Result<_>>()?);
+        let steps = walks as f64 * f64::from(length);
+        records.push(Record {
+            repetitions: repeat,
+            steps_per_s: Some(steps / seconds.median),
+            ..record(lanes, precision, system, case, seconds, more)
+        });
+        Ok(())
+    };
+    for ahead in [false, true] {
+        let feed = Feed::new(Sequence::Sobol, Scramble::None, length, 0, 84, ahead)?;
+        let points = if ahead { "points ahead" } else { "points on the fly" };
+        for (groups, size) in [
+            (14, 512),
+            (28, 512),
+            (42, 512),
+            (56, 512),
+            (84, 512),
+            (132, 512),
+            (264, 512),
+            (528, 512),
+            (1056, 512),
+            (84, 32),
+            (84, 64),
+            (84, 128),
+            (84, 256),
+            (84, 1024),
+            (1056, 256),
+            (4224, 256),
+        ] {
+            let on = Chains::new(lanes, precision, &table, &feed)?.on_grid(Grid { groups, size })?;
+            let more = json!({"groups": groups, "group_size": size, "chains": chains, "length": length, "ahead": ahead});
+            let case = format!("{} N={chains} T={length} grid {groups} x {size}, {points}", system.name);
+            push(case, chains.into(), more, &|| on.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
+        }
+        let blocks = Chains::new(lanes, precision, &table, &feed)?;
+        let more = json!({"blocks": 256, "chains": chains, "length": length, "ahead": ahead});
+        let case = format!("{} N={chains} T={length} blocks of 256, {points}", system.name);
+        push(case, chains.into(), more, &|| blocks.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
+        if !ahead {
+            for unknowns in [1, 256, 4096] {
+                let tasks: Vec<Task> = (0..n.min(unknowns)).map(task).collect();
+                // The same number of steps for all but one unknown.
+                let each = (chains / unknowns).clamp(16, 4096);
+                let round = Round { points: (0, each), ..round };
+                let walks = u64::from(each) * tasks.len() as u64;
+                let more = json!({"unknowns": tasks.len(), "chains": each, "length": length});
+                let of = format!("{} {} unknowns, N={each} T={length}", system.name, tasks.len());
+                let case = format!("{of}, one thread an unknown");
+                push(case, walks, more.clone(), &|| blocks.unknown_by_thread(&tasks, round))?;
+                let case = format!("{of}, blocks of 256 chains");
+                push(case, walks, more, &|| blocks.sums(&tasks, round, &mut |_, _| Ok(())))?;
+            }
+        }
+    }
+    Ok(records)
+}

@@ -1,0 +1,82 @@
+//! Walks: steps a second, errors, grids, and what comes before the first step.
+
+mod accuracy;
+mod grids;
+mod rate;
+mod setup;
+mod sharing;
+
+pub use accuracy::accuracy;
+pub use grids::{grids, shapes};
+pub use rate::{Rate, rate};
+pub use setup::setup;
+pub use sharing::{Sharing, sharing};
+
+use serde_json::Value;
+
+use super::{Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::walk::gate::{Gate, gate};
+use kolmo::walk::splitting::{Split, Splitting};
+
+/// A record of walks, its measures aside.
+pub(crate) fn record(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    case: String,
+    seconds: Spread,
+    more: Value,
+) -> Record {
+    Record {
+        bench: "walk",
+        case,
+        device: lanes.iter().map(|lane| lane.device().name.clone()).collect::<Vec<_>>().join(" + "),
+        backend: lanes[0].device().backend,
+        precision: precision.to_string(),
+        n: system.matrix.rows(),
+        nnz: system.matrix.nnz() as u64,
+        format: "records".to_owned(),
+        lanes: lanes.len(),
+        accumulate: None,
+        bytes: 0,
+        bytes_moved: 0,
+        seconds,
+        gb_per_s: 0.0,
+        copy_gb_per_s: 0.0,
+        relative_error: 0.0,
+        repetitions: 1,
+        terms: None,
+        together: None,
+        steps_per_s: None,
+        more: Some(more),
+    }
+}
+
+/// x = L x + f of a system.
+fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Gate)> {
+    let split = Split::new(&system.matrix, Splitting::Auto)?;
+    let f = split.constant(&system.rhs)?;
+    let gate = gate(&split, Splitting::Auto, false)?;
+    Ok((split, f.to_vec(), gate))
+}
+
+/// x by Jacobi's iteration until nothing changes by more than `tolerance` of the largest entry, and the number of sweeps.
+pub fn solution(system: &System, tolerance: f64) -> Result<(Vec<f64>, u32)> {
+    let split = Split::new(&system.matrix, Splitting::Jacobi)?;
+    let f = split.constant(&system.rhs)?;
+    let (mut x, mut next) = (f.to_vec(), vec![0.0; f.len()]);
+    for sweep in 1..100_000 {
+        split.sweep(&f, &x, &mut next);
+        let change = x.iter().zip(&next).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let largest = next.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        std::mem::swap(&mut x, &mut next);
+        if change <= tolerance * largest {
+            return Ok((x, sweep));
+        }
+    }
+    Ok((x, 100_000))
+}

@@ -1,0 +1,84 @@
+//! Steps a second.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::record;
+use crate::{Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::walk::chains::{Chains, Feed, Round, Task};
+use kolmo::walk::gate::gate;
+use kolmo::walk::sequence::Sequence;
+use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::table::Table;
+
+/// Chains of one length from one row: what a device walks in a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// Chains.
+    pub chains: u32,
+    /// Steps of each.
+    pub length: u32,
+    /// Where their points come from.
+    pub sequence: Sequence,
+    /// Replicates that they are shared out over.
+    pub replicates: u32,
+}
+
+/// Measures steps a second on lanes that share the chains. The error is that of the mean of all chains, against
+/// Jacobi's iteration.
+pub fn rate(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    reference: &[f64],
+    what: Rate,
+    repeat: usize,
+) -> Result<Record> {
+    let at = Instant::now();
+    let split = Split::new(&system.matrix, Splitting::Auto)?;
+    let f = split.constant(&system.rhs)?;
+    let gate = gate(&split, Splitting::Auto, false)?;
+    let table = Table::build(&split, &gate, &[&f], Some(&f))?;
+    let build = at.elapsed().as_secs_f64();
+    let feed = Feed::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
+    let chains = Chains::new(lanes, precision, &table, &feed)?;
+    let n = split.unknowns();
+    let row = (n / 2) as u32;
+    let tasks: Vec<Task> =
+        (0..what.replicates).map(|replicate| Task { row, component: row, replicate }).collect();
+    let each = what.chains / what.replicates;
+    let round = Round { points: (0, each), length: what.length, cut: 0.0 };
+    let once = || -> Result<(f64, f64)> {
+        let at = Instant::now();
+        let sums = chains.sums(&tasks, round, &mut |_, _| Ok(()))?;
+        let seconds = at.elapsed().as_secs_f64();
+        Ok((seconds, sums.iter().sum::<f64>() / f64::from(each * what.replicates)))
+    };
+    let (_, mean) = once()?;
+    let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
+    let estimate = mean * gate.walk_scale(row as usize);
+    let exact = reference[row as usize];
+    let steps = f64::from(each * what.replicates) * f64::from(what.length);
+    // Of a record: its numbers, and on average half of its entries.
+    let entries = system.matrix.nnz() as f64 / n as f64 - 1.0;
+    let bytes = (steps * (16.0 + 8.0 * (entries + 1.0) / 2.0)) as u64;
+    let more = json!({
+        "chains": each * what.replicates, "length": what.length, "sequence": what.sequence.to_string(),
+        "build_seconds": build, "table_bytes": 4 * table.words.len(),
+    });
+    let case = format!("{} N={} T={} {}", system.name, each * what.replicates, what.length, what.sequence);
+    Ok(Record {
+        bytes,
+        bytes_moved: (steps * 64.0) as u64,
+        gb_per_s: bytes as f64 / seconds.median / 1e9,
+        relative_error: (estimate - exact).abs() / exact.abs(),
+        repetitions: repeat,
+        steps_per_s: Some(steps / seconds.median),
+        ..record(lanes, precision, system, case, seconds, more)
+    })
+}

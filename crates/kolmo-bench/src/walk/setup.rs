@@ -1,0 +1,93 @@
+//! What comes before the first step, against reads of the matrix.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde_json::json;
+
+use super::record;
+use crate::{Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::sparse::CsrMatrix;
+use kolmo::walk::control::{Control, Goal};
+use kolmo::walk::gate::gate;
+use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::walk::table::Table;
+use kolmo::walk::{Options, Sweeps};
+use kolmo::walk::{PILOT, default_epsilon};
+
+/// Elements that a thread reads at a time.
+const PIECE: usize = 1 << 15;
+
+/// Reads all of a matrix, on all threads, and gives a number that depends on all of it.
+fn read(matrix: &CsrMatrix) -> u64 {
+    let sum = |words: &[u64]| words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+    let halves = |words: &[u32]| words.iter().fold(0u32, |sum, word| sum.wrapping_add(*word));
+    let values = matrix.value().par_chunks(PIECE).map(|piece| sum(bytemuck::cast_slice(piece)));
+    let columns = matrix.column().par_chunks(PIECE).map(|piece| u64::from(halves(piece)));
+    let starts = matrix
+        .starts()
+        .par_chunks(PIECE)
+        .map(|piece| piece.iter().fold(0u64, |sum, start| sum.wrapping_add(*start as u64)));
+    let add = u64::wrapping_add;
+    values.reduce(|| 0, add).wrapping_add(columns.reduce(|| 0, add)).wrapping_add(starts.reduce(|| 0, add))
+}
+
+/// Measures splitting, gate, sweeps, order and table as `kolmo walk` takes them by default but for the number of sweeps, on
+/// the host threads of the first lane, each time next to a read of the matrix.
+///
+/// # Errors
+/// As of [`kolmo::walk::solve()`], of systems that cannot be walked on.
+pub fn setup(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    sweeps: Sweeps,
+    repeat: usize,
+) -> Result<Record> {
+    let matrix = &system.matrix;
+    let (mut taken, mut certificate) = (0, 0.0);
+    let mut once = || -> Result<f64> {
+        let at = Instant::now();
+        let split = Split::new(matrix, Splitting::Auto)?;
+        let (f, _) = split.scaled_constant(&system.rhs)?;
+        let before = Instant::now();
+        let gate = gate(&split, Splitting::Auto, false)?;
+        // Its time is its own.
+        certificate = if gate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
+        let error = 0.5 * default_epsilon(&f, &gate);
+        let chains = PILOT * u64::from(Options::default().replicates);
+        let goal = Goal { error, chains: chains as f64 };
+        let control = Control::new(&split, &gate, &f, &[0], sweeps, goal);
+        let order = control.values(&split);
+        let table = Table::build(&split, &gate, &[&control.r], Some(&order))?;
+        let seconds = at.elapsed().as_secs_f64() - certificate;
+        taken = control.sweeps;
+        std::hint::black_box(&table.words[0]);
+        Ok(seconds)
+    };
+    let mut both = || {
+        let at = Instant::now();
+        std::hint::black_box(read(matrix));
+        let read = at.elapsed().as_secs_f64();
+        once().map(|setup| (read, setup))
+    };
+    // The first time is that of memory that nobody had before.
+    let measured = lanes[0].host(|| (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>())?;
+    let of = |value: &dyn Fn(&(f64, f64)) -> f64| Spread::of(measured[1..].iter().map(value).collect());
+    let (reads, setups) = (of(&|m| m.0), of(&|m| m.1));
+    let bytes = 12 * matrix.nnz() + 8 * matrix.starts().len();
+    let more = json!({
+        "read_seconds": reads.median, "read_gb_per_s": bytes as f64 / reads.median / 1e9,
+        "reads": setups.median / reads.median, "certificate_seconds": certificate, "sweeps": taken,
+    });
+    let case = format!("{} setup", system.name);
+    Ok(Record {
+        bytes: bytes as u64,
+        repetitions: repeat,
+        ..record(lanes, precision, system, case, setups, more)
+    })
+}

@@ -1,0 +1,93 @@
+//! Pseudo-random points made anew for every component against quasi-random ones made once for all (Figs. 3 and 4 of the
+//! paper of 2015).
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::{prepare, record};
+use crate::{Record, Spread};
+use kolmo::Result;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::System;
+use kolmo::walk::chains::{Chains, Feed, Round, Task};
+use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::table::Table;
+
+/// Components, chains of each and their length.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing<'a> {
+    /// Components.
+    pub components: u32,
+    /// Chains of each.
+    pub chains: u32,
+    /// Steps of a chain.
+    pub length: u32,
+    /// The ways to measure, by their names; none for all.
+    pub only: Option<&'a [&'a str]>,
+}
+
+/// Measures many components: MTGP32 and Philox for each, Sobol shared and made ahead, Sobol on the fly. The error is the
+/// root of the mean square over the components, relative to the largest entry of `reference`.
+///
+/// # Errors
+/// Those of the lanes.
+pub fn sharing(
+    lanes: &[Lane],
+    precision: Precision,
+    system: &System,
+    reference: &[f64],
+    what: Sharing<'_>,
+    repeat: usize,
+) -> Result<Vec<Record>> {
+    let Sharing { components, chains, length, only } = what;
+    let (split, f, gate) = prepare(system)?;
+    let table = Table::build(&split, &gate, &[&f], None)?;
+    let n = split.unknowns() as u64;
+    let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let mut records = Vec::new();
+    for (name, sequence, shared, ahead) in [
+        ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
+        ("philox, new for every component", Sequence::Philox, false, true),
+        ("halton, one for all", Sequence::Halton, true, true),
+        ("faure, one for all", Sequence::Faure, true, true),
+        ("sobol, one for all", Sequence::Sobol, true, true),
+        ("philox on the fly", Sequence::Philox, false, false),
+        ("sobol on the fly, one for all", Sequence::Sobol, true, false),
+    ] {
+        if only.is_some_and(|names| !names.contains(&name)) {
+            continue;
+        }
+        let feed = Feed::new(sequence, Scramble::None, length, 0, 84, ahead)?;
+        let on = Chains::new(lanes, precision, &table, &feed)?;
+        let tasks: Vec<Task> = (0..components)
+            .map(|c| {
+                let row = (u64::from(c) * 2_654_435_761 % n) as u32;
+                Task { row, component: if shared { 0 } else { row }, replicate: 0 }
+            })
+            .collect();
+        let round = Round { points: (0, chains), length, cut: 0.0 };
+        let once = || {
+            let at = Instant::now();
+            on.sums(&tasks, round, &mut |_, _| Ok(())).map(|sums| (at.elapsed().as_secs_f64(), sums))
+        };
+        let (_, sums) = once()?;
+        let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
+        let square = |(task, sum): (&Task, &f64)| {
+            let m = task.row as usize;
+            (gate.walk_scale(m) * sum / f64::from(chains) - reference[m]).powi(2)
+        };
+        let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(components)).sqrt();
+        let steps = f64::from(components) * f64::from(chains) * f64::from(length);
+        let more = json!({"method": name, "components": components, "chains": chains, "length": length});
+        let case = format!("{} {components} components N={chains} T={length} {name}", system.name);
+        records.push(Record {
+            relative_error: rmse / largest,
+            repetitions: repeat,
+            steps_per_s: Some(steps / seconds.median),
+            ..record(lanes, precision, system, case, seconds, more)
+        });
+    }
+    Ok(records)
+}

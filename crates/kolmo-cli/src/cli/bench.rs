@@ -1,0 +1,276 @@
+//! `kolmo bench`.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use super::progress::Waiting;
+use super::seed_table::SeedTable;
+use super::transient::HaloDepth;
+use super::{Common, Outcome, transient};
+use crate::report::seconds;
+use kolmo::io::output::OutputFile;
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::ranks::Ranks;
+use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::transient::partitioning::Partitioning;
+use kolmo::transient::{Method, Observer, Options, Problem, solve};
+use kolmo::{Error, Result};
+use kolmo_bench::{self as bench, Record};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Bench {
+    /// One step of uniformization, with and without its accumulator
+    Spmv(Spmv),
+    /// Whole solutions, against the same on the CPU
+    Transient(Transient),
+    /// Walks: steps a second
+    Walk(super::bench_walk::Walk),
+    /// Host to device, device to host, there and back, and a copy on the device, for each number of lanes; under mpirun:
+    /// between ranks
+    Transfer(super::bench_transfer::Transfer),
+    /// Tridiagonal systems, host to host, on each number of lanes
+    Tridiagonal(super::bench_tridiagonal::Tridiagonal),
+    /// The same jobs of all engines on each device, and the figures of the papers
+    Compare(super::bench_compare::Compare),
+    /// Table II of Karwacki, Bylina, Bylina (2012) on this machine
+    SeedTable(SeedTable),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Spmv {
+    #[command(flatten)]
+    job: Job,
+    /// Steps between two exchanges of devices that share a chain through the host
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
+    halo_depth: HaloDepth,
+    /// Show what each device's thread does between two exchanges
+    #[arg(long)]
+    timeline: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Transient {
+    #[command(flatten)]
+    job: Job,
+    /// Time of the solution
+    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    time: f64,
+    /// Bound on the l1 error
+    #[arg(long, value_name = "E", default_value_t = 1e-6)]
+    epsilon: f64,
+    /// Measure the subdivided method, with intervals of this alpha t, instead of the sweep
+    #[arg(long, value_name = "THETA")]
+    theta: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+struct Job {
+    /// A chain, as in `kolmo transient`
+    #[arg(default_value = "wlan:60,6")]
+    model: String,
+    /// Let the devices share the rows of one chain, instead of measuring one after the other
+    #[arg(long)]
+    together: bool,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    /// Width of the ELL part
+    #[arg(long, value_name = "W", default_value = "auto")]
+    ell_width: WidthRule,
+    /// Format of the matrix; all measures every one that the chain fits
+    #[arg(long, value_name = "F|all", default_value = "auto", value_parser = formats)]
+    matrix_format: Formats,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Formats to measure.
+#[derive(Debug, Clone)]
+struct Formats(Vec<MatrixFormat>);
+
+fn formats(s: &str) -> Result<Formats> {
+    match s {
+        "all" => Ok(Formats(MatrixFormat::STORED.to_vec())),
+        one => one.parse().map(|one| Formats(vec![one])),
+    }
+}
+
+struct Keep(Vec<f64>);
+
+impl Observer for Keep {
+    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
+        super::interrupt::check()
+    }
+
+    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
+        self.0 = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
+    let job = match command {
+        Bench::Spmv(spmv) => &spmv.job,
+        Bench::Transient(transient) => &transient.job,
+        Bench::Walk(walk) => return super::bench_walk::run(walk),
+        Bench::Transfer(transfer) => return super::bench_transfer::run(transfer, ranks),
+        Bench::Tridiagonal(tridiagonal) => return super::bench_tridiagonal::run(tridiagonal),
+        Bench::Compare(compare) => return super::bench_compare::run(compare),
+        Bench::SeedTable(args) => return super::seed_table::run(args),
+    };
+    if job.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if let Bench::Transient(t) = command
+        && let Some(theta) = t.theta.filter(|theta| !(*theta > 0.0 && theta.is_finite()))
+    {
+        return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
+    }
+    let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let chain = transient::model(&job.model, None)?;
+    let reference = match command {
+        Bench::Spmv(_)
+        | Bench::SeedTable(_)
+        | Bench::Walk(_)
+        | Bench::Transfer(_)
+        | Bench::Compare(_)
+        | Bench::Tridiagonal(_) => Vec::new(),
+        Bench::Transient(t) => {
+            let memory_limit = job.common.memory_limit.map(|size| size.0);
+            let options = OpenOptions { memory_limit, ..OpenOptions::default() };
+            let (cpu, _) = open(&[DeviceSpec::Cpu], &options)?;
+            let problem = Problem {
+                transitions: &*chain.transitions,
+                initial: &chain.initial,
+                times: &[t.time],
+                rewards: &[],
+                vectors: true,
+            };
+            let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
+            let mut keep = Keep(Vec::new());
+            solve(&cpu, Precision::F64, &problem, &options, &mut keep)?;
+            keep.0
+        }
+    };
+    let mut records: Vec<Record> = Vec::new();
+    // One device after the other, since measured at once they would share the host; or all on one chain.
+    let each: Vec<&[DeviceSpec]> = match job.together {
+        true => vec![&job.common.device.0],
+        false => job.common.device.0.chunks(1).collect(),
+    };
+    let formats = &job.matrix_format.0;
+    for specs in each {
+        let (lanes, precision) = job.common.open_all(specs)?;
+        super::interrupt::check()?;
+        let _waiting = Waiting::new(job.common.quiet, "measuring");
+        let copy = bench::bandwidth(&lanes, job.repeat)?;
+        match command {
+            Bench::Spmv(spmv) => {
+                let split = Partitioning { halo_depth: spmv.halo_depth.0, ..Partitioning::default() };
+                for &format in formats {
+                    let options = Options { width: job.ell_width, format, split, ..Options::default() };
+                    let (name, chain) = (&chain.name, &*chain.transitions);
+                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat, copy) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.extend(measured?),
+                    }
+                }
+            }
+            Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) | Bench::Compare(_) => {}
+            Bench::Transient(t) => {
+                let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
+                for &format in formats {
+                    let (epsilon, width) = (t.epsilon, job.ell_width);
+                    let options = Options { epsilon, width, format, method, ..Options::default() };
+                    let case =
+                        bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
+                    match bench::transient(&lanes, precision, &case, &options, job.repeat, copy) {
+                        Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
+                        measured => records.push(measured?),
+                    }
+                }
+            }
+            Bench::SeedTable(_) => unreachable!("it has a table of its own"),
+        }
+    }
+    if let Some(mut file) = report.take() {
+        for record in &records {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
+    if matches!(command, Bench::Spmv(spmv) if spmv.timeline) {
+        writeln!(out, "{}", timeline(&records)).map_err(|e| out.error(e))?;
+    }
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+fn table(records: &[Record]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header([
+        "case",
+        "device",
+        "precision",
+        "format",
+        "acc",
+        "median",
+        "least",
+        "useful GB/s",
+        "copy GB/s",
+        "of copy",
+        "speed",
+        "error",
+    ]);
+    for r in records {
+        // Relative to the first record of the same kind.
+        let first = records.iter().find(|f| f.accumulate == r.accumulate && f.case == r.case).unwrap_or(r);
+        table.add_row([
+            r.case.clone(),
+            format!("{} ({})", r.device, r.backend),
+            r.precision.clone(),
+            r.format.clone(),
+            r.accumulate.map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
+            seconds(r.seconds.median),
+            seconds(r.seconds.min),
+            format!("{:.1}", r.gb_per_s),
+            format!("{:.1}", r.copy_gb_per_s),
+            format!("{:.0} %", 100.0 * r.gb_per_s / r.copy_gb_per_s),
+            format!("{:.2} x", first.seconds.median / r.seconds.median),
+            format!("{:.1e}", r.relative_error),
+        ]);
+    }
+    table
+}
+
+/// What the lanes of each record spend on each other.
+fn timeline(records: &[Record]) -> String {
+    let mut text = String::new();
+    for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {
+        let _ = writeln!(
+            text,
+            "{} on {} ({}): {} a step, {} without exchange, which costs {:.1} %; an exchange every {} steps",
+            record.case,
+            record.device,
+            record.backend,
+            seconds(record.seconds.median),
+            seconds(together.alone),
+            100.0 * together.communication_share,
+            together.halo_depth,
+        );
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::TableStyle::new());
+        table.set_header(["lane", "phase", "begins after", "takes"]);
+        for p in &together.phases {
+            table.add_row([p.lane.to_string(), p.phase.to_owned(), seconds(p.start), seconds(p.seconds)]);
+        }
+        let _ = writeln!(text, "{table}");
+    }
+    text
+}

@@ -1,0 +1,362 @@
+//! `kolmo bench tridiagonal`: on the device, host to host on each number of lanes, and what others need.
+
+use std::io::Write;
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::lanes::LaneSets;
+use super::{Common, Outcome, say, tridiagonal};
+use crate::report::seconds;
+use kolmo::io::output::OutputFile;
+use kolmo::lane::{Device, DeviceSpec};
+use kolmo::settings::Tuned;
+use kolmo::tridiagonal::System;
+use kolmo::tridiagonal::lane_count::measure::Effort;
+use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
+use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
+use kolmo::{Error, Result};
+use kolmo_bench::{HostTimes, Record, Spread, bandwidth, kinds_of_memory, resident_times, system_lane_times};
+
+#[derive(Debug, Args)]
+pub(super) struct Tridiagonal {
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
+    #[arg(default_value = "random:1000000")]
+    system: String,
+    /// Seed of a built-in's random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    /// Largest number of lanes to measure
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    max_lanes: usize,
+    /// What to measure: resident, host, pageable, peers, or some of them
+    #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers")]
+    measure: Parts,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// On the device.
+    Resident,
+    /// Host to host, page-locked where that exists.
+    Host,
+    /// Host to host, not page-locked, where the one before is.
+    Pageable,
+    /// LAPACK and cuSPARSE.
+    Peers,
+}
+
+#[derive(Debug, Clone)]
+struct Parts(Vec<Part>);
+
+impl FromStr for Parts {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        let one = |name: &str| match name.trim() {
+            "resident" => Ok(Part::Resident),
+            "host" => Ok(Part::Host),
+            "pageable" => Ok(Part::Pageable),
+            "peers" => Ok(Part::Peers),
+            other => Err(Error::Invalid(format!(
+                "'{other}' is not measured; give some of resident, host, pageable, peers"
+            ))),
+        };
+        s.split(',').map(one).collect::<Result<_>>().map(Self)
+    }
+}
+
+pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
+    if args.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if args.common.lanes.0.is_some() || args.max_lanes == 0 {
+        return Err(Error::Invalid(
+            "the lanes of this benchmark are 1, 2, 4, … 32: give --max-lanes, 1 or more, to stop earlier, and leave \
+             --lanes out"
+                .to_owned(),
+        ));
+    }
+    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let (name, file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
+    let mut all = Vec::new();
+    let mut out = OutputFile::stdout();
+    for spec in &args.common.device.0 {
+        let some = records(args, spec, &name, &file.system)?;
+        write!(out, "{}", table(&some)).map_err(|e| out.error(e))?;
+        all.extend(some);
+    }
+    if let Some(mut file) = report.take() {
+        for record in &all {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+/// Solutions of one kind.
+#[derive(Debug, Clone, Serialize)]
+struct SystemRecord {
+    #[serde(flatten)]
+    record: Record,
+    rows_per_s: f64,
+    /// Whether rows and unknowns stay on the device.
+    resident: bool,
+    /// Whether they lie in page-locked memory of the host.
+    locked: bool,
+    /// Bytes on the device beside dl, d, du, b and x, as a share of these.
+    extra_memory: f64,
+    /// Somebody else's routine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<&'static str>,
+    /// The library it is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library: Option<String>,
+    #[serde(flatten)]
+    lanes: Option<OfLanes>,
+}
+
+/// What the number of lanes does to a solution from host to host.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct OfLanes {
+    /// Time over that of one lane, inverted.
+    gain: f64,
+    /// The number with the least time.
+    lanes_best: usize,
+    /// The number that `--lanes auto` takes.
+    lanes_predicted: usize,
+    /// What `kolmo tune` predicts for this number, if it was run.
+    predicted_seconds: Option<f64>,
+}
+
+/// What all records of a device have in common.
+struct Case<'a> {
+    name: &'a str,
+    system: &'a System,
+    device: &'a Device,
+    precision: kolmo::kernel::Precision,
+    copy: f64,
+    repeat: usize,
+    /// What `kolmo tune` stored of the device.
+    tuned: Option<&'a Tuned>,
+}
+
+impl Case<'_> {
+    fn record(&self, time: Spread, residual: f64, extra_memory: f64) -> SystemRecord {
+        let (rows, shape) = (self.system.rows(), (self.system.n, self.system.batch));
+        SystemRecord {
+            record: Record {
+                // The second stage reads the four again.
+                bytes_moved: 9 * self.precision.bytes() * rows as u64,
+                copy_gb_per_s: self.copy,
+                repetitions: self.repeat,
+                ..Record::tridiagonal(
+                    self.name.to_owned(),
+                    self.device,
+                    self.precision,
+                    shape,
+                    time,
+                    residual,
+                )
+            },
+            rows_per_s: rows as f64 / time.median,
+            resident: true,
+            locked: false,
+            extra_memory,
+            peer: None,
+            library: None,
+            lanes: None,
+        }
+    }
+
+    /// Records of solutions from host to host.
+    fn host(&self, times: &HostTimes) -> Vec<SystemRecord> {
+        let rows = self.system.rows();
+        let tuned = self.tuned;
+        let one_lane = times.runs[0].median;
+        let best = times.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
+        let (backend, software) = (self.device.backend, self.device.software);
+        let predicted = tuned.map_or_else(|| untuned(backend, software, rows), |t| t.lanes(rows));
+        let record = |run: &LaneTime| {
+            let time = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
+            let mut record = self.record(time, times.residual, times.extra_memory);
+            (record.resident, record.locked, record.record.lanes) = (false, times.locked, run.lanes);
+            record.record.bytes_moved = record.record.bytes;
+            record.lanes = Some(OfLanes {
+                gain: one_lane / run.median,
+                lanes_best: best,
+                lanes_predicted: predicted,
+                predicted_seconds: tuned
+                    .and_then(|t| t.choice.time(&t.sizes, rows, run.lanes))
+                    .map(|ms| 1e-3 * ms),
+            });
+            record
+        };
+        times.runs.iter().map(record).collect()
+    }
+}
+
+/// Measures `system` on one device.
+fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
+    let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
+    let measured = |part| args.measure.0.contains(&part);
+    let lanes = LaneSets::open(&args.common, spec, &counts)?;
+    let (sets, precision, first) = (lanes.sets(), lanes.precision, lanes.first());
+    let one = sets[0];
+    let device = first.device().clone();
+    let copy = bandwidth(one, 3)?;
+    let tuned = super::tuned::of(&device, precision, args.common.quiet);
+    let tuned = tuned.as_deref();
+    let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
+    let mut all = Vec::new();
+    if measured(Part::Resident) {
+        super::interrupt::check()?;
+        match resident_times(one, precision, system, args.repeat) {
+            Ok(t) => all.push(case.record(t.seconds, t.residual, t.extra_memory)),
+            // What one lane does not hold may still go through it.
+            Err(Error::Invalid(why)) => say(why),
+            Err(e) => return Err(e),
+        }
+    }
+    let effort = Effort { least: args.repeat, most: args.repeat, ..Effort::default() };
+    let locks = kinds_of_memory(first).contains(&true);
+    for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
+        super::interrupt::check()?;
+        if measured(part) && (!pageable || locks) {
+            all.extend(case.host(&system_lane_times(&sets, precision, system, pageable, effort)?));
+        }
+    }
+    if measured(Part::Peers) {
+        super::interrupt::check()?;
+        all.extend(peers(&case, spec));
+    }
+    Ok(all)
+}
+
+/// The same by LAPACK and cuSPARSE.
+#[cfg(feature = "peers")]
+fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
+    use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
+
+    if case.precision != kolmo::kernel::Precision::F64 {
+        say("the peers are measured in f64");
+        return Vec::new();
+    }
+    // One thread, and seconds for a large system.
+    let few = case.repeat.min(3);
+    let mut all: Vec<(bool, Result<PeerTimes, String>)> = vec![(false, lapack::dgtsv(case.system, few))];
+    if let DeviceSpec::Cuda(ordinal) = *spec {
+        // Rows on the device once more.
+        let peer = cusparse::Peer::new(ordinal, case.system);
+        match peer {
+            Ok(mut peer) => {
+                for &routine in cusparse::Routine::of(case.system) {
+                    all.push((true, peer.times(routine, case.repeat)));
+                }
+            }
+            Err(why) => all.push((true, Err(why))),
+        }
+    }
+    let mut records = Vec::new();
+    for (resident, times) in all {
+        match times {
+            Ok(t) => {
+                let mut record = case.record(t.seconds, t.residual, t.extra_memory);
+                record.resident = resident;
+                (record.peer, record.library) = (Some(t.name), Some(t.library));
+                if !resident {
+                    (record.record.device, record.record.backend) =
+                        ("one thread of the host".to_owned(), "cpu");
+                    record.record.repetitions = few;
+                }
+                records.push(record);
+            }
+            Err(why) => say(why),
+        }
+    }
+    records
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers(_: &Case<'_>, _: &DeviceSpec) -> Vec<SystemRecord> {
+    say("LAPACK and cuSPARSE are measured by builds with the feature 'peers'");
+    Vec::new()
+}
+
+/// The records of one device as a table.
+fn table(records: &[SystemRecord]) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header([
+        "case",
+        "device",
+        "what",
+        "lanes",
+        "median",
+        "least",
+        "predicted",
+        "Mrow/s",
+        "GB/s",
+        "gain",
+        "memory",
+        "residual",
+        "",
+    ]);
+    for r in records {
+        let SystemRecord { record, .. } = r;
+        let what = match (r.peer, r.resident) {
+            (Some(peer), _) => peer,
+            (None, true) => "resident",
+            (None, false) if r.locked => "host, page-locked",
+            (None, false) => "host",
+        };
+        let mut marks = Vec::new();
+        if let Some(of) = r.lanes {
+            if record.lanes == of.lanes_best {
+                marks.push("best");
+            }
+            if record.lanes == of.lanes_predicted {
+                marks.push("auto");
+            }
+        }
+        table.add_row([
+            record.case.clone(),
+            format!("{} ({}, {})", record.device, record.backend, record.precision),
+            what.to_owned(),
+            record.lanes.to_string(),
+            seconds(record.seconds.median),
+            seconds(record.seconds.min),
+            r.lanes.and_then(|of| of.predicted_seconds).map_or("-".to_owned(), seconds),
+            format!("{:.1}", 1e-6 * r.rows_per_s),
+            format!("{:.1}", record.gb_per_s),
+            r.lanes.map_or("-".to_owned(), |of| format!("{:.2} x", of.gain)),
+            format!("+{:.1} %", 100.0 * r.extra_memory),
+            format!("{:.1e}", record.relative_error),
+            marks.join(", "),
+        ]);
+    }
+    let mut text = format!("{table}\n");
+    if let Some(gain) = records.iter().filter_map(|r| r.lanes).map(|of| of.gain).reduce(f64::max) {
+        text += &format!(
+            "largest gain over one lane {gain:.2} x (Veneva, Imamura 2024, RTX 2080 Ti, n = 8e7 and 1e8: \
+             {BEST_GAIN:.2} x)\n"
+        );
+    }
+    for peer in records.iter().filter(|r| r.peer.is_some()) {
+        let ours = records.iter().filter(|r| r.peer.is_none() && r.resident == peer.resident);
+        let least = ours.map(|r| r.record.seconds.median).reduce(f64::min);
+        if let (Some(name), Some(least)) = (peer.peer, least) {
+            let place = if peer.resident { "on the device" } else { "host to host" };
+            text += &format!("{:.2} x as fast as {name}, {place}\n", peer.record.seconds.median / least);
+        }
+    }
+    text
+}

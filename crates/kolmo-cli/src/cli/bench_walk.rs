@@ -1,0 +1,197 @@
+//! `kolmo bench walk`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+
+use super::{Common, Outcome, interrupt};
+use crate::report::seconds;
+use kolmo::io::output::OutputFile;
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::models::System;
+use kolmo::walk::Sweeps;
+use kolmo::walk::sequence::Sequence;
+use kolmo::{Error, Result};
+use kolmo_bench::{self as bench, Record};
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct Walk {
+    /// Systems, as in `kolmo walk`
+    #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
+    matrix: Vec<String>,
+    /// What to measure
+    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
+    case: Vec<Case>,
+    /// Chains of a component; of all replicates in the case of the rate
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    chains: u32,
+    /// Steps of a chain
+    #[arg(long, value_name = "T", default_value_t = 73)]
+    length: u32,
+    /// Where the points come from
+    #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
+    sequence: Vec<Sequence>,
+    /// Measurements of each case
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    repeat: usize,
+    /// Numbers of chains of the accuracy, as powers of 2
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
+    exponents: Vec<u32>,
+    /// Sweeps of the accuracy, where auto takes eight, and of the setup, where it takes those of `kolmo walk`
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "auto")]
+    sweeps: Vec<Sweeps>,
+    /// Components that share points
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    components: u32,
+    /// Also measure one core of the CPU
+    #[arg(long)]
+    one_core: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Case {
+    /// Steps a second
+    Rate,
+    /// Errors of the sequences against the number of chains
+    Accuracy,
+    /// Points made for every component against points made once for all
+    Sharing,
+    /// Groups and sizes of a grid; one thread an unknown
+    Grids,
+    /// What comes before the first step, against reads of the matrix
+    Setup,
+}
+
+pub(super) fn run(args: &Walk) -> Result<Outcome> {
+    if args.repeat == 0 {
+        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    }
+    if args.chains < 16 || args.length == 0 {
+        return Err(Error::Invalid("--chains must be 16 or more and --length 1 or more".to_owned()));
+    }
+    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let mut records: Vec<Record> = Vec::new();
+    for spec in &args.matrix {
+        let (mut system, mut rhs) = super::walk::read(spec, &[], 0)?;
+        system.rhs = rhs.swap_remove(0);
+        // Rates need no more than a check.
+        let fine = args.case.contains(&Case::Accuracy);
+        let unasked = [Case::Grids, Case::Setup];
+        let reference = match args.case.iter().any(|c| !unasked.contains(c)) {
+            true => bench::walk::solution(&system, if fine { 1e-14 } else { 1e-9 })?.0,
+            false => Vec::new(),
+        };
+        interrupt::check()?;
+        for device in args.common.device.0.chunks(1) {
+            let (lanes, precision) = args.common.open_all(device)?;
+            measure(args, &system, &reference, &lanes, precision, &mut records)?;
+        }
+        if args.one_core {
+            let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
+            let (lanes, precision) = open(&[DeviceSpec::Cpu], &options)?;
+            // Rates do not depend on the number of chains, and one core has its time.
+            let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
+            measure(args, &system, &reference, &lanes, precision, &mut records)?;
+        }
+    }
+    if let Some(mut file) = report.take() {
+        for record in &records {
+            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
+        }
+        file.commit()?;
+    }
+    let mut out = OutputFile::stdout();
+    writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
+    out.commit()?;
+    Ok(Outcome::Met)
+}
+
+fn measure(
+    args: &Walk,
+    system: &System,
+    reference: &[f64],
+    lanes: &[Lane],
+    precision: Precision,
+    records: &mut Vec<Record>,
+) -> Result<()> {
+    for case in &args.case {
+        interrupt::check()?;
+        match case {
+            Case::Rate => {
+                for &sequence in &args.sequence {
+                    let replicates = 16;
+                    let what =
+                        bench::walk::Rate { chains: args.chains, length: args.length, sequence, replicates };
+                    records.push(bench::walk::rate(lanes, precision, system, reference, what, args.repeat)?);
+                }
+            }
+            Case::Accuracy => {
+                let (exponents, sweeps) = (&args.exponents, &args.sweeps);
+                records.extend(bench::walk::accuracy(
+                    lanes, precision, system, reference, exponents, sweeps, None,
+                )?);
+            }
+            Case::Sharing => {
+                let what = bench::walk::Sharing {
+                    components: args.components,
+                    chains: args.chains,
+                    length: args.length,
+                    only: None,
+                };
+                records.extend(bench::walk::sharing(lanes, precision, system, reference, what, args.repeat)?);
+            }
+            Case::Grids => {
+                let (chains, length) = (args.chains, args.length);
+                records.extend(bench::walk::grids(lanes, precision, system, chains, length, args.repeat)?);
+            }
+            Case::Setup => {
+                for &sweeps in &args.sweeps {
+                    records.push(bench::walk::setup(lanes, precision, system, sweeps, args.repeat)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(records: &[Record]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::TableStyle::new());
+    table.set_header(["case", "device", "precision", "median", "least", "Msteps/s", "speed", "error", ""]);
+    for r in records {
+        let first = records.iter().find(|f| f.case == r.case).unwrap_or(r);
+        let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
+        let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
+        let what = match more("rmse") {
+            None if more("reads").is_some() => format!(
+                "{:.1} reads of {}, {} sweeps",
+                number("reads"),
+                seconds(number("read_seconds")),
+                number("sweeps")
+            ),
+            Some(_) => format!(
+                "{}{} N={}: {:.2} x smaller than philox",
+                more("method").and_then(|m| m.as_str()).unwrap_or(""),
+                if number("sweeps") > 0.0 { format!(" {}", number("sweeps")) } else { String::new() },
+                more("chains").map_or(String::new(), ToString::to_string),
+                more("times_smaller_than_philox").and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
+            ),
+            None => String::new(),
+        };
+        table.add_row([
+            r.case.clone(),
+            format!("{} ({})", r.device, r.backend),
+            r.precision.clone(),
+            seconds(r.seconds.median),
+            seconds(r.seconds.min),
+            r.steps_per_s.map_or(String::new(), |s| format!("{:.1}", s / 1e6)),
+            format!("{:.2} x", first.seconds.median / r.seconds.median),
+            format!("{:.1e}", r.relative_error),
+            what,
+        ]);
+    }
+    table
+}

@@ -1,0 +1,260 @@
+//! `--plot FILE.svg`: probabilities over time, intervals over chains, times over sizes.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use super::output::Selection;
+use crate::plot::palette::REFERENCE;
+use crate::plot::{Axis, Form, Line, Lines, Stroke};
+use kolmo::io::output::OutputFile;
+use kolmo::ranks::Ranks;
+use kolmo::settings::Tuned;
+use kolmo::walk::Solution;
+use kolmo::{Error, Result};
+
+/// Lines of a chart: as many as there are colours, without that of limits.
+const MOST: usize = REFERENCE;
+
+/// States that are drawn where none are named.
+const LIKELY: usize = 5;
+
+/// Bytes that vectors may take while the most likely states are not known yet.
+const ROOM: usize = 1 << 30;
+
+/// As [`create`], for rank 0 alone.
+pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>> {
+    if ranks.is_root() { create(path).map(Some) } else { Ok(None) }
+}
+
+/// Opens the file of a chart, before the work starts.
+pub(super) fn create(path: &Path) -> Result<OutputFile> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => OutputFile::create(path),
+        other => Err(Error::File {
+            path: path.into(),
+            reason: format!("'.{}' is no format of charts; use .svg", other.unwrap_or("")),
+        }),
+    }
+}
+
+fn write(mut file: OutputFile, chart: &Lines) -> Result<()> {
+    file.write_all(chart.svg(Form::File).as_bytes()).map_err(|e| file.error(e))?;
+    file.commit()
+}
+
+/// Probabilities over the times of `kolmo transient`.
+#[derive(Debug)]
+pub(super) struct Curves {
+    ranks: Ranks,
+    /// States of the vectors that arrive here.
+    rows: Range<usize>,
+    /// Rank 0 alone has it.
+    file: Option<OutputFile>,
+    model: String,
+    times: Vec<f64>,
+    wanted: Wanted,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    /// Labels or states: (name, value) at each time.
+    Named(Selection, Vec<Vec<(String, f64)>>),
+    /// The `k` most likely states, of all vectors, of which each rank keeps its rows.
+    Likely(usize, Vec<Vec<f64>>),
+}
+
+impl Curves {
+    /// Draws a selection's labels or states, or the most likely states where it names none.
+    pub(super) fn new(
+        file: Option<OutputFile>,
+        model: &str,
+        selection: &Selection,
+        times: &[f64],
+        states: usize,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        let fail = |reason: String| Err(Error::Invalid(reason));
+        let finite = times.iter().filter(|t| t.is_finite()).count();
+        if finite < 2 {
+            return fail(format!(
+                "--plot draws probabilities over time, and {finite} finite times were asked for; give more, such as \
+                 --times 0:0.5:10"
+            ));
+        }
+        let empty = || vec![Vec::new(); times.len()];
+        let many = |what: &str, count: usize| {
+            fail(format!("--plot draws at most {MOST} lines, and {count} {what} were named; name fewer"))
+        };
+        let wanted = match selection {
+            Selection::Labels(labels) if labels.len() > MOST => return many("labels", labels.len()),
+            Selection::States(named) if named.len() > MOST => return many("states", named.len()),
+            Selection::Labels(_) | Selection::States(_) => Wanted::Named(selection.clone(), empty()),
+            Selection::Top(k) if *k > MOST => return many("states", *k),
+            Selection::All | Selection::Top(_) => {
+                let bytes = 8 * (states / ranks.size()) * times.len();
+                if bytes > ROOM {
+                    return fail(format!(
+                        "--plot would keep {} vectors of {states} states ({}) to find the most likely ones; name states or \
+                         labels with --states or --label, or give fewer times",
+                        times.len(),
+                        crate::report::bytes(bytes as u64)
+                    ));
+                }
+                let k = if let Selection::Top(k) = selection { *k } else { LIKELY };
+                Wanted::Likely(k, vec![Vec::new(); times.len()])
+            }
+        };
+        let (model, times) = (model.to_owned(), times.to_vec());
+        Ok(Self { ranks, rows: 0..states, file, model, times, wanted })
+    }
+
+    /// The states that arrive here from now on.
+    pub(super) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
+    }
+
+    /// Takes the probabilities at a time.
+    pub(super) fn result(&mut self, index: usize, p: &[f64]) {
+        match &mut self.wanted {
+            Wanted::Named(selection, rows) => rows[index] = selection.pick(p, &self.rows, self.ranks),
+            Wanted::Likely(_, vectors) => vectors[index] = p.to_vec(),
+        }
+    }
+
+    /// Draws.
+    pub(super) fn finish(self) -> Result<()> {
+        let (rows, what) = match self.wanted {
+            Wanted::Named(Selection::Labels(_), rows) => (rows, "labels"),
+            Wanted::Named(_, rows) => (rows, "states"),
+            Wanted::Likely(k, vectors) => {
+                (likely(&vectors, k, &self.rows, self.ranks), "the most likely states")
+            }
+        };
+        let Some(file) = self.file else { return Ok(()) };
+        let names: Vec<String> =
+            rows.first().map_or(Vec::new(), |r| r.iter().map(|(n, _)| n.clone()).collect());
+        let mut order: Vec<usize> = (0..self.times.len()).filter(|&i| self.times[i].is_finite()).collect();
+        order.sort_by(|&a, &b| self.times[a].total_cmp(&self.times[b]));
+        let line = |(k, name): (usize, &String)| Line {
+            name: if what == "labels" { name.clone() } else { format!("state {name}") },
+            color: k,
+            stroke: if order.len() > 40 { Stroke::Bare } else { Stroke::Solid },
+            points: order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect(),
+        };
+        let chart = Lines {
+            title: format!("{}: {what}", self.model),
+            x: Axis::linear("time"),
+            y: Axis::linear("probability"),
+            lines: names.iter().enumerate().map(line).collect(),
+        };
+        write(file, &chart)
+    }
+}
+
+/// The values of the `k` states whose largest probability over all times is largest, largest first. Vectors are of
+/// this rank's `rows`.
+fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> Vec<Vec<(String, f64)>> {
+    let mut most = vec![0.0f64; rows.len()];
+    for p in vectors {
+        most.iter_mut().zip(p).for_each(|(m, p)| *m = m.max(*p));
+    }
+    let states = Selection::Top(k).pick(&most, rows, ranks);
+    let number = |(name, _): &(String, f64)| name.parse().expect("Top should name states by their numbers");
+    let states = Selection::States(states.iter().map(number).collect());
+    vectors.iter().map(|p| states.pick(p, rows, ranks)).collect()
+}
+
+/// Half-widths over chains, round by round.
+pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
+    let mut components: Vec<(u32, usize)> = Vec::new();
+    for c in &solution.rounds {
+        if !components.contains(&(c.component, c.rhs)) && components.len() < MOST {
+            components.push((c.component, c.rhs));
+        }
+    }
+    let several = solution.components.iter().any(|c| c.rhs > 0);
+    let mut lines: Vec<Line> = components
+        .iter()
+        .enumerate()
+        .map(|(color, &(component, rhs))| Line {
+            name: if several { format!("x_{component} of {rhs}") } else { format!("x_{component}") },
+            color,
+            stroke: Stroke::Solid,
+            points: solution
+                .rounds
+                .iter()
+                .filter(|c| (c.component, c.rhs) == (component, rhs))
+                .map(|c| (c.chains as f64, c.half_width))
+                .collect(),
+        })
+        .collect();
+    let chains = solution.rounds.iter().map(|c| c.chains as f64);
+    let (least, most) = chains.fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(n), b.max(n)));
+    if least <= most {
+        // A line needs two ends.
+        let ends = [0.7 * least, 1.4 * most];
+        lines.push(Line {
+            name: format!("asked for: {}", crate::plot::short(solution.epsilon)),
+            color: REFERENCE,
+            stroke: Stroke::Bare,
+            points: ends.map(|x| (x, solution.epsilon)).to_vec(),
+        });
+    }
+    let chart = Lines {
+        title: format!("{system}: half-widths"),
+        x: Axis::log("chains"),
+        y: Axis::log("half-width"),
+        lines,
+    };
+    write(file, &chart)
+}
+
+/// Nanoseconds a row over rows, a line for each number of lanes.
+pub(super) fn lanes(file: OutputFile, tuned: &Tuned) -> Result<()> {
+    let mut counts: Vec<usize> = tuned.sizes.iter().flat_map(|s| s.runs.iter().map(|r| r.lanes)).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let points = |of: &dyn Fn(&kolmo::tridiagonal::lane_count::SizeTimes) -> Option<f64>| -> Vec<(f64, f64)> {
+        tuned.sizes.iter().filter_map(|s| Some((s.n as f64, 1e6 * of(s)? / s.n as f64))).collect()
+    };
+    let mut lines: Vec<Line> = counts
+        .iter()
+        .enumerate()
+        .map(|(color, &lanes)| Line {
+            name: if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") },
+            color,
+            stroke: Stroke::Bare,
+            points: points(&|s| s.time(lanes)),
+        })
+        .collect();
+    lines.push(Line {
+        name: "auto".to_owned(),
+        color: REFERENCE,
+        stroke: Stroke::Points,
+        points: points(&|s| s.time(tuned.lanes(s.n))),
+    });
+    let chart = Lines {
+        title: format!("{} ({}, {}): host to host", tuned.key.device, tuned.key.backend, tuned.key.precision),
+        x: Axis::log("rows"),
+        y: Axis::log("ns a row"),
+        lines,
+    };
+    write(file, &chart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_likely_states_are_those_with_the_largest_peaks() {
+        let vectors = [vec![1.0, 0.0, 0.0, 0.0], vec![0.1, 0.5, 0.3, 0.1], vec![0.1, 0.1, 0.6, 0.2]];
+
+        let rows = likely(&vectors, 2, &(0..4), Ranks::ALONE);
+
+        let names: Vec<&str> = rows[0].iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(names, ["0", "2"]);
+        assert_eq!(rows[1].iter().map(|r| r.1).collect::<Vec<_>>(), [0.1, 0.3]);
+    }
+}

@@ -1,0 +1,280 @@
+//! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: what it would take, by a pilot.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::{Outcome, say};
+use crate::report::{bytes, devices, devices_of, grouped, seconds};
+use kolmo::io::output::OutputFile;
+use kolmo::kernel::Precision;
+use kolmo::lane::{Lane, cpu::available_memory};
+use kolmo::tridiagonal::{Residual, Rows, Span, System};
+use kolmo::walk::{Count, Options, Problem, solve};
+use kolmo::{Error, Result, tridiagonal};
+
+/// Components of a pilot, and chains of each replicate.
+const COMPONENTS: usize = 16;
+const CHAINS: u64 = 256;
+
+/// Rows of a pilot.
+const ROWS: usize = 1 << 20;
+
+/// What a lane is to hold, and what it has.
+#[derive(Clone)]
+struct Room {
+    device: String,
+    needed: u64,
+    free: Option<u64>,
+}
+
+impl Room {
+    fn line(&self, what: &str) -> String {
+        let there = match self.free {
+            Some(free) if free < self.needed => format!("{} free: does NOT fit", bytes(free)),
+            Some(free) => format!("{} free", bytes(free)),
+            None => "what is free is not known".to_owned(),
+        };
+        format!("memory   {}  {what} {}; {there}", self.device, bytes(self.needed))
+    }
+
+    fn expect(&self, what: &str) -> Result<()> {
+        match self.free {
+            Some(free) if free < self.needed => Err(Error::OutOfMemory {
+                device: self.device.clone(),
+                what: what.to_owned(),
+                asked: self.needed,
+                limit: format!(
+                    "{free} bytes are free; use --precision f32 where that is enough, or --device cpu"
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({ "device": self.device, "needed": self.needed, "free": self.free })
+    }
+}
+
+fn name(lane: &Lane) -> String {
+    format!("{} {}", lane.device().spec, lane.device().name)
+}
+
+/// Prepares the walks, walks a few chains of a few components, and says what the rest would take.
+pub(super) fn walk(
+    lanes: &[Lane],
+    precision: Precision,
+    problem: &Problem<'_>,
+    options: &Options,
+    system: &str,
+    load: f64,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
+    let few = &problem.components[..problem.components.len().min(COMPONENTS)];
+    let pilot = Problem { components: few, ..*problem };
+    let chains = CHAINS * u64::from(options.replicates.max(1));
+    let walked = Options { chains: Count::Number(chains), ..options.clone() };
+    let solution = solve(lanes, precision, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
+    let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
+    let length = solution.components.iter().map(|c| c.length).max().unwrap_or(0);
+    // Chains that a component needs, should its interval shrink with their root, as pseudo-random ones do.
+    let needed = |c: &kolmo::walk::Component| {
+        let left = solution.epsilon - c.bound.truncation - c.bound.rounding;
+        match left > 0.0 {
+            true => (c.chains as f64 * (c.bound.statistical / left).powi(2)).max(c.chains as f64),
+            false => f64::INFINITY,
+        }
+    };
+    let worst = match options.chains {
+        Count::Number(n) => n as f64,
+        _ => solution.components.iter().map(needed).fold(chains as f64, f64::max),
+    };
+    let capped = worst.min(options.max_chains.max(chains) as f64);
+    let all = problem.components.len() as f64 * problem.rhs.len() as f64;
+    let walks = capped * f64::from(length) * all / rate;
+    let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
+    let rooms: Vec<Room> = lanes
+        .iter()
+        .zip(free)
+        .map(|(lane, free)| Room { device: name(lane), needed: lane.peak_bytes(), free })
+        .collect();
+    let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
+    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    if let Some(mut file) = report {
+        let object = json!({
+            "command": "walk",
+            "version": env!("CARGO_PKG_VERSION"),
+            "dry_run": true,
+            "model": system,
+            "devices": devices(lanes, precision),
+            "n": solution.n,
+            "nnz": solution.nnz,
+            "norm": solution.norm,
+            "epsilon": solution.epsilon,
+            "components": problem.components.len(),
+            "chains": capped,
+            "length": length,
+            "steps_per_s": rate,
+            "pilot": {"components": few.len(), "chains": chains, "half_width": solution.bound.total()},
+            "memory": rooms.iter().map(Room::json).collect::<Vec<_>>(),
+            "host": host.json(),
+            "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
+        });
+        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    say(format_args!(
+        "system   {system}  n = {}  nnz = {}  norm {:.6}  {precision}",
+        grouped(solution.n as u64),
+        grouped(solution.nnz as u64),
+        solution.norm
+    ));
+    for room in &rooms {
+        say(room.line(&format!("chain table {} and sums", bytes(solution.table_bytes))));
+    }
+    say(host.line("matrix, vectors and table"));
+    say(format_args!(
+        "pilot    {} components, {} chains each: half-width {:.1e}, {:.1} Msteps/s",
+        few.len(),
+        grouped(chains),
+        solution.bound.total(),
+        1e-6 * rate
+    ));
+    let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
+    say(format_args!(
+        "chains   at most about {} a component of at most {} steps for {:.1e}{limit}",
+        grouped(capped as u64),
+        grouped(u64::from(length)),
+        solution.epsilon
+    ));
+    say(format_args!(
+        "time     load {}, prepare {}, walks at most about {}",
+        seconds(load),
+        seconds(prepare),
+        seconds(walks)
+    ));
+    Ok(Outcome::Met)
+}
+
+/// Solves the first rows, on ranks each its own, and says what all of them would take.
+pub(super) fn tridiagonal(
+    lanes: &[Lane],
+    precision: Precision,
+    rows: &Rows,
+    options: &tridiagonal::Options,
+    name_: &str,
+    load: f64,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let Span { n, batch, ranks, .. } = rows.span;
+    let pilot = ranks.all_ok(pilot(lanes, precision, rows, options))?;
+    let solve = ranks.all_reduce_max(pilot.solve);
+    let of = |text: &str| {
+        if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
+    };
+    let [lines, objects] = {
+        let line =
+            |room: &Room, what: &str| Room { device: of(&room.device), ..room.clone() }.line(what) + "\n";
+        let mut lines: String =
+            pilot.rooms.iter().map(|room| line(room, "system, unknowns and interface")).collect();
+        lines += &line(&pilot.host, "unknowns, beside the system, and what the lanes are sent from");
+        let object = json!({
+            "memory": pilot.rooms.iter().map(Room::json).collect::<Vec<_>>(),
+            "host": pilot.host.json(),
+            "pilot": {"rows": pilot.rows, "seconds": pilot.seconds, "residual": pilot.residual},
+        });
+        [lines, object.to_string()].map(|text| ranks.all_gather_text(&text))
+    };
+    let told = devices_of(lanes, precision, ranks);
+    let all = ranks.all_reduce_sum(lanes.len() as u64);
+    if let Some(mut file) = report {
+        let mut object = json!({
+            "command": "tridiagonal",
+            "version": env!("CARGO_PKG_VERSION"),
+            "dry_run": true,
+            "model": name_,
+            "devices": told,
+            "n": n,
+            "batch": batch,
+            "lanes": all,
+            "ranks": ranks.size(),
+            "seconds": {"load": load, "solve": solve, "total": load + solve},
+        });
+        let of_rank = |text: &String| serde_json::from_str(text).expect("a rank's report is read back");
+        let each: Vec<serde_json::Value> = objects.iter().map(of_rank).collect();
+        // One process says it of itself.
+        match &each[..] {
+            [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
+            _ => object["each"] = each.into(),
+        }
+        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if ranks.is_root() {
+        say(format_args!(
+            "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {precision}",
+            grouped(rows.span.all() as u64),
+            grouped(n as u64),
+            rows.b.len()
+        ));
+        say(lines.concat().trim_end());
+        say(format_args!(
+            "pilot    the first {} rows: {}, residual {:.1e}",
+            grouped(pilot.rows as u64),
+            seconds(pilot.seconds),
+            pilot.residual.normwise
+        ));
+        say(format_args!("time     load {}, solve about {}", seconds(load), seconds(solve)));
+    }
+    let fits = || pilot.rooms.iter().try_for_each(|room| room.expect(&format!("{} rows", rows.span.rows)));
+    ranks.all_ok(fits()).map(|()| Outcome::Met)
+}
+
+/// A solution of some rows, and what it says of all that are here.
+struct Pilot {
+    rows: usize,
+    /// Seconds of its solution, and of all rows.
+    seconds: f64,
+    solve: f64,
+    residual: Residual,
+    rooms: Vec<Room>,
+    host: Room,
+}
+
+fn pilot(lanes: &[Lane], precision: Precision, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
+    let all = rows.span.rows;
+    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
+    let few = all.min(ROWS);
+    // The system is there already; to come are x, and what the lanes are sent from and to.
+    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * precision.bytes());
+    let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
+    if few == 0 {
+        let (residual, rooms) = (Residual::default(), Vec::new());
+        return Ok(Pilot { rows: 0, seconds: 0.0, solve: 0.0, residual, rooms, host });
+    }
+    let first = |values: &[f64]| values[..few].to_vec();
+    let b: Vec<Vec<f64>> = rows.b.iter().map(|b| first(b)).collect();
+    let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
+    let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
+    // The first solution allocates; the second is what counts.
+    tridiagonal::solve(lanes, precision, &pilot, options)?;
+    super::interrupt::check()?;
+    let peak: Vec<u64> = lanes.iter().map(Lane::peak_bytes).collect();
+    let solution = tridiagonal::solve(lanes, precision, &pilot, options)?;
+    let share = all as f64 / few as f64;
+    let room = |((lane, free), peak): ((&Lane, Option<u64>), u64)| Room {
+        device: name(lane),
+        needed: (peak as f64 * share) as u64,
+        free,
+    };
+    Ok(Pilot {
+        rows: few,
+        seconds: solution.solve_seconds,
+        solve: solution.solve_seconds * share,
+        residual: solution.residual,
+        rooms: lanes.iter().zip(free).zip(peak).map(room).collect(),
+        host,
+    })
+}

@@ -1,0 +1,308 @@
+//! The command line: arguments in, library call, report out.
+
+mod bench;
+mod bench_compare;
+mod bench_transfer;
+mod bench_tridiagonal;
+mod bench_walk;
+mod completions;
+mod curves;
+mod devices;
+mod dry_run;
+mod generate;
+mod interrupt;
+mod lanes;
+mod output;
+mod progress;
+mod seed_table;
+mod shared_file;
+mod transient;
+mod tridiagonal;
+mod tune;
+mod tuned;
+mod walk;
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use kolmo::kernel::Precision;
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::ranks::{Ranks, Session};
+use kolmo::{Error, Result};
+
+/// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
+/// the CPU where there is none.
+#[derive(Debug, Parser)]
+#[command(name = "kolmo", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Probabilities of a continuous-time Markov chain at given times
+    Transient(Box<transient::Transient>),
+    /// Chosen components of x in A x = b, by quasi-random walks
+    Walk(Box<walk::Walk>),
+    /// Solve tridiagonal systems
+    Tridiagonal(Box<tridiagonal::Tridiagonal>),
+    /// What this build can run on here
+    Devices(devices::Devices),
+    /// Measure how many lanes this machine's devices should use, and keep it
+    Tune(tune::Tune),
+    /// Compare devices on the same work
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Write a built-in model to a file
+    Generate(generate::Generate),
+    /// Write what completes commands in a shell
+    Completions(completions::Completions),
+    /// Write manual pages
+    Manual(completions::Manual),
+}
+
+/// Where and how a command computes.
+#[derive(Debug, Clone, Args)]
+struct Common {
+    /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    device: Devices,
+    /// auto is f64, unless a device named here lacks it
+    #[arg(long, value_name = "P", default_value = "auto")]
+    precision: PrecisionArg,
+    /// Lanes per device
+    #[arg(long, value_name = "N", default_value = "auto")]
+    lanes: Lanes,
+    /// Check every index in the kernels at run time (not available on CUDA)
+    #[arg(long)]
+    checked: bool,
+    /// Memory that a device may take, such as 3GiB
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<Size>,
+    /// Write one JSON object with the results
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// No summary and no progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Devices(Vec<DeviceSpec>);
+
+impl FromStr for Devices {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        s.split(',').map(|d| d.trim().parse()).collect::<Result<_>>().map(Self)
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PrecisionArg {
+    Auto,
+    F64,
+    F32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lanes(Option<usize>);
+
+impl FromStr for Lanes {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(None)),
+            s => match s.parse() {
+                Ok(n @ 1..=64) => Ok(Self(Some(n))),
+                _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Size(u64);
+
+impl FromStr for Size {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+        let factor = match s[digits..].trim() {
+            "" | "B" => 1.0,
+            "K" | "KiB" => 1024.0,
+            "kB" | "KB" => 1e3,
+            "M" | "MiB" => 1048576.0,
+            "MB" => 1e6,
+            "G" | "GiB" => 1073741824.0,
+            "GB" => 1e9,
+            "T" | "TiB" => 1099511627776.0,
+            "TB" => 1e12,
+            _ => f64::NAN,
+        };
+        match s[..digits].parse::<f64>() {
+            Ok(n) if n * factor >= 1.0 => Ok(Self((n * factor) as u64)),
+            _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
+        }
+    }
+}
+
+impl Common {
+    /// As [`open`](Self::open) on every rank; all agree on the precision.
+    fn open_on(&self, ranks: Ranks) -> Result<(Vec<Lane>, Precision)> {
+        let specs = kolmo::lane::of_place(&self.device.0, ranks.place());
+        let (lanes, precision) = ranks.all_ok(self.open_all(&specs))?;
+        ranks.expect_same("precision", &precision.to_string())?;
+        Ok((lanes, precision))
+    }
+
+    fn open(&self) -> Result<(Vec<Lane>, Precision)> {
+        self.open_all(&self.device.0)
+    }
+
+    fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
+        self.open_lanes(specs, self.lanes.0.unwrap_or(1))
+    }
+
+    /// As [`open_all`](Self::open_all), with this number of lanes per device.
+    fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<(Vec<Lane>, Precision)> {
+        let precision = match self.precision {
+            PrecisionArg::Auto => None,
+            PrecisionArg::F64 => Some(Precision::F64),
+            PrecisionArg::F32 => Some(Precision::F32),
+        };
+        let memory_limit = self.memory_limit.map(|s| s.0);
+        let options =
+            OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
+        open(specs, &options)
+    }
+}
+
+/// Writes a line for people to stderr. That nobody reads it any more is no error.
+fn say(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// How a command that did its work ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The requested bound is met.
+    Met,
+    /// Done, but it is not.
+    NotMet,
+}
+
+/// Takes a negative number for an option's value, nonsense as it may be: the option's own message says more than that
+/// there is no option `-1`.
+fn lenient(command: clap::Command) -> clap::Command {
+    let number = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(number).mut_subcommands(lenient)
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    kolmo::lane::quiet_drivers();
+    let session = match Session::begin() {
+        Ok(session) => session,
+        Err(e) => {
+            say(format_args!("error: {e}"));
+            return ExitCode::from(2);
+        }
+    };
+    let ranks = session.ranks();
+    interrupt::listen(ranks);
+    let parse = || lenient(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let done = alike(ranks).and_then(|()| match parse() {
+        Ok(cli) => run(cli.command, ranks).map(ended),
+        Err(e) => {
+            // Help and versions go to stdout and are no failure. Ranks are told the same.
+            let printed = if ranks.is_root() { e.print() } else { Ok(()) };
+            match printed {
+                // Nobody reads messages on stderr; help is what was asked for.
+                Err(source) if !e.use_stderr() => Err(Error::Io { path: "stdout".into(), source }),
+                _ => Ok(ExitCode::from(e.exit_code() as u8)),
+            }
+        }
+    });
+    match done {
+        Ok(code) => code,
+        // An error that the other ranks do not know of ends them.
+        Err(e) if ranks.is_distributed() && !matches!(e, Error::OnRank { .. } | Error::Elsewhere) => {
+            ranks.abort_all(&e)
+        }
+        Err(Error::Elsewhere) => ExitCode::from(2),
+        Err(Error::Interrupted) => {
+            say("interrupted");
+            ExitCode::from(130)
+        }
+        // A reader that went away has read what it wanted.
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => {
+            say(format_args!("error: {e}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn ended(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Met => ExitCode::SUCCESS,
+        Outcome::NotMet => ExitCode::from(1),
+    }
+}
+
+/// An error for ranks of different versions, or with options other than those that are each rank's own.
+fn alike(ranks: Ranks) -> Result<()> {
+    if !ranks.is_distributed() {
+        return Ok(());
+    }
+    const OWN: [&str; 3] = ["--device", "--lanes", "--memory-limit"];
+    let mut shared = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if OWN.contains(&&arg[..]) {
+            args.next();
+        } else if !OWN.iter().any(|own| arg.strip_prefix(own).is_some_and(|rest| rest.starts_with('='))) {
+            shared.push(arg);
+        }
+    }
+    ranks.expect_same("version", env!("CARGO_PKG_VERSION"))?;
+    ranks.expect_same("command line", &shared.join(" "))
+}
+
+fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
+    let alone = match command {
+        Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
+        Command::Bench(bench::Bench::Transfer(_)) => None,
+        Command::Devices(_) => Some("devices"),
+        Command::Tune(_) => Some("tune"),
+        Command::Bench(_) => Some("bench"),
+        Command::Generate(_) => Some("generate"),
+        Command::Completions(_) => Some("completions"),
+        Command::Manual(_) => Some("manual"),
+    };
+    if let Some(name) = alone.filter(|_| ranks.is_distributed()) {
+        return ranks.all_ok(Err(Error::Invalid(format!(
+            "kolmo {name} is the work of one process; start it without mpirun"
+        ))));
+    }
+    match command {
+        Command::Transient(args) => transient::run(&args, ranks),
+        Command::Walk(args) => walk::run(&args, ranks),
+        Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
+        Command::Devices(args) => devices::run(&args),
+        Command::Tune(args) => tune::run(&args),
+        Command::Bench(args) => bench::run(&args, ranks),
+        Command::Generate(args) => generate::run(&args),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Manual(args) => completions::manual(&args),
+    }
+}

@@ -1,0 +1,349 @@
+//! Where a run's probabilities go: a file, stdout, a table of what was asked for.
+
+use std::io::{IsTerminal, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::shared_file::SharedFile;
+use kolmo::io::npy::NpyWriter;
+use kolmo::io::output::OutputFile;
+use kolmo::io::write;
+use kolmo::ranks::Ranks;
+use kolmo::transient::Solution;
+use kolmo::transient::chain::add_rates;
+use kolmo::{Error, Result};
+
+/// What is wanted of each vector.
+#[derive(Debug, Clone)]
+pub(super) enum Selection {
+    /// All of it.
+    All,
+    /// These states.
+    States(Vec<u32>),
+    /// The probability of each label: (name, states).
+    Labels(Vec<(String, Vec<u32>)>),
+    /// The largest.
+    Top(usize),
+}
+
+/// Format of whole vectors.
+#[derive(Debug)]
+enum Vectors {
+    /// Rows wait until those before them are written.
+    Npy {
+        writer: NpyWriter<OutputFile>,
+        waiting: Vec<Option<Vec<f64>>>,
+        next: usize,
+    },
+    Shared(SharedFile),
+    /// On rank 0; on the others `output` is none.
+    Csv {
+        output: Option<OutputFile>,
+        columns: Vec<Vec<f64>>,
+    },
+    Text {
+        output: Option<OutputFile>,
+        values: Vec<f64>,
+    },
+}
+
+/// The file of `-o`, opened before the work starts.
+#[derive(Debug)]
+pub(super) struct Named {
+    path: PathBuf,
+    extension: String,
+    /// Rank 0 alone has it.
+    file: Option<OutputFile>,
+}
+
+impl Named {
+    /// Opens the file for whole vectors at `times` times or for the table of a selection.
+    pub(super) fn create(path: &Path, table: bool, times: usize, ranks: Ranks) -> Result<Self> {
+        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        match extension {
+            "csv" => {}
+            _ if table => {
+                return fail(
+                    "what --states, --label and --top select is written as .csv; use that".to_owned(),
+                );
+            }
+            "txt" if times > 1 => {
+                return fail(format!(".txt holds one time, and {times} were asked for; use .csv or .npy"));
+            }
+            "npy" | "txt" => {}
+            _ => {
+                return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
+            }
+        }
+        let file = if ranks.is_root() { Some(OutputFile::create(path)?) } else { None };
+        Ok(Self { path: path.into(), extension: extension.to_owned(), file })
+    }
+}
+
+/// Rows `time,what,value` of a selection.
+#[derive(Debug)]
+struct Table {
+    selection: Selection,
+    rows: Vec<Vec<(String, f64)>>,
+    output: Option<OutputFile>,
+}
+
+/// Receives each time's probabilities and writes what was asked for.
+#[derive(Debug)]
+pub(super) struct Sink {
+    ranks: Ranks,
+    /// States of the vectors that arrive here, and of all.
+    rows: Range<usize>,
+    states: usize,
+    times: Vec<f64>,
+    vectors: Option<Vectors>,
+    table: Option<Table>,
+    /// The ten largest, for a terminal.
+    glance: Option<Table>,
+    rewards: Option<OutputFile>,
+}
+
+/// Entries shown on a terminal in place of a vector.
+const GLANCE: usize = 10;
+
+impl Sink {
+    /// Prepares the outputs. `rewards` says whether rewards take the place of the vector on stdout.
+    pub(super) fn open(
+        file: Option<Named>,
+        selection: Selection,
+        rewards: bool,
+        times: &[f64],
+        states: usize,
+        ranks: Ranks,
+    ) -> Result<Self> {
+        let mut sink = Self {
+            ranks,
+            rows: 0..states,
+            states,
+            times: times.to_vec(),
+            vectors: None,
+            table: None,
+            glance: None,
+            rewards: None,
+        };
+        let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
+        // What goes to stdout is rank 0's to write, and its stdout decides for all.
+        let stdout = || ranks.is_root().then(OutputFile::stdout);
+        let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
+        if rewards {
+            sink.rewards = stdout();
+        }
+        match (selection, file) {
+            (Selection::All, Some(file)) => {
+                sink.vectors = Some(Vectors::create(file, times, states, ranks)?);
+            }
+            (Selection::All, None) if rewards => {}
+            (Selection::All, None) if terminal => {
+                sink.glance = Some(table(stdout(), Selection::Top(GLANCE)));
+            }
+            (Selection::All, None) => {
+                sink.vectors =
+                    Some(Vectors::Csv { output: stdout(), columns: vec![Vec::new(); times.len()] });
+            }
+            (some, Some(named)) => sink.table = Some(table(named.file, some)),
+            (_, None) if rewards => {
+                return Err(Error::Invalid(
+                    "rewards and --states, --label or --top both go to stdout; give the latter a file with -o".to_owned(),
+                ));
+            }
+            (some, None) => sink.table = Some(table(stdout(), some)),
+        }
+        Ok(sink)
+    }
+
+    /// Whether any probability is wanted.
+    pub(super) fn wants_vectors(&self) -> bool {
+        self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
+    }
+
+    /// The states that arrive here from now on.
+    pub(super) fn rows(&mut self, rows: Range<usize>) {
+        self.rows = rows;
+    }
+
+    pub(super) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
+        let ranks = self.ranks;
+        for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
+            table.rows[index] = table.selection.pick(p, &self.rows, ranks);
+        }
+        match &mut self.vectors {
+            None => {}
+            Some(Vectors::Csv { columns, .. }) => columns[index] = ranks.gather_to_root(p),
+            Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
+            Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
+            Some(Vectors::Npy { writer, waiting, next }) => {
+                waiting[index] = Some(p.to_vec());
+                while let Some(row) = waiting.get_mut(*next).and_then(Option::take) {
+                    writer.write(&row).map_err(|source| Error::Io { path: "the output".into(), source })?;
+                    *next += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what waits for the end, and gives files their names.
+    pub(super) fn finish(self, solution: &Solution) -> Result<()> {
+        if let Some(mut out) = self.rewards {
+            let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
+            for time in &solution.times {
+                for reward in &time.rewards {
+                    write::push_number(&mut text, time.time);
+                    text.push(b',');
+                    field(&mut text, &reward.name);
+                    for value in [reward.instantaneous, reward.cumulative] {
+                        text.push(b',');
+                        // What is not known is left empty.
+                        if !value.is_nan() {
+                            write::push_number(&mut text, value);
+                        }
+                    }
+                    text.push(b'\n');
+                }
+            }
+            out.write_all(&text).map_err(|e| out.error(e))?;
+            out.commit()?;
+        }
+        match self.vectors {
+            None => {}
+            Some(Vectors::Npy { writer, .. }) => {
+                writer
+                    .finish()
+                    .map_err(|source| Error::Io { path: "the output".into(), source })?
+                    .commit()?;
+            }
+            Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
+            Some(Vectors::Csv { output: Some(mut output), columns }) => {
+                let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
+                write::write_csv(&mut output, &self.times, &columns).map_err(|e| output.error(e))?;
+                output.commit()?;
+            }
+            Some(Vectors::Text { output: Some(mut output), values }) => {
+                write::write_text(&mut output, &values).map_err(|e| output.error(e))?;
+                output.commit()?;
+            }
+            Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
+        }
+        if let Some(table) = self.table {
+            table.write(&self.times, "")?;
+        }
+        if let Some(table) = self.glance {
+            let n = solution.n;
+            let note = format!(
+                "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt",
+                GLANCE.min(n)
+            );
+            table.write(&self.times, &note)?;
+        }
+        Ok(())
+    }
+}
+
+impl Vectors {
+    fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
+        let Named { path, extension, file: output } = named;
+        let shape = if times.len() == 1 { vec![states] } else { vec![times.len(), states] };
+        if ranks.is_distributed() && extension == "npy" {
+            return SharedFile::open(path, output, &shape, ranks).map(Self::Shared);
+        }
+        Ok(match (&extension[..], output) {
+            ("npy", Some(output)) => {
+                let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path, source })?;
+                Self::Npy { writer, waiting: vec![None; times.len()], next: 0 }
+            }
+            ("csv", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            (_, output) => Self::Text { output, values: Vec::new() },
+        })
+    }
+}
+
+impl Selection {
+    /// What is wanted of the probabilities, of which this rank has those of `rows`. All ranks are told all of it.
+    pub(super) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
+        let here = |s: &u32| rows.contains(&(*s as usize));
+        let of = |s: u32| p[s as usize - rows.start];
+        match self {
+            Self::All => Vec::new(),
+            Self::States(states) => {
+                let mine = || (0u32..).zip(states).filter(|(_, s)| here(s));
+                let places = ranks.all_gather(&mine().map(|(place, _)| place).collect::<Vec<_>>()).concat();
+                let values = ranks.all_gather(&mine().map(|(_, &s)| of(s)).collect::<Vec<_>>()).concat();
+                let mut all: Vec<(String, f64)> = states.iter().map(|s| (s.to_string(), f64::NAN)).collect();
+                places.iter().zip(values).for_each(|(&place, value)| all[place as usize].1 = value);
+                all
+            }
+            Self::Labels(labels) => {
+                let mut sums = vec![0.0; 2 * labels.len()];
+                ranks.ordered_reduce(&mut sums, |sums| {
+                    for (sum, (_, states)) in sums.as_chunks_mut().0.iter_mut().zip(labels) {
+                        add_rates(sum, states.iter().filter(|s| here(s)).map(|&s| of(s)));
+                    }
+                });
+                let sums = sums.as_chunks::<2>().0.iter().map(|[sum, lost]| sum + lost);
+                labels.iter().zip(sums).map(|((name, _), sum)| (name.clone(), sum)).collect()
+            }
+            Self::Top(k) => {
+                let mine = largest(rows.start as u32, p, *k);
+                let states = ranks.all_gather(&mine.iter().map(|&(s, _)| s).collect::<Vec<_>>()).concat();
+                let values = ranks.all_gather(&mine.iter().map(|&(_, p)| p).collect::<Vec<_>>()).concat();
+                let mut all: Vec<(u32, f64)> = states.into_iter().zip(values).collect();
+                all.sort_unstable_by(order);
+                all.truncate(*k);
+                all.into_iter().map(|(s, p)| (s.to_string(), p)).collect()
+            }
+        }
+    }
+}
+
+/// The largest first; equal probabilities in the order of their states.
+fn order(a: &(u32, f64), b: &(u32, f64)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The k largest of the probabilities of states from `first` on.
+fn largest(first: u32, p: &[f64], k: usize) -> Vec<(u32, f64)> {
+    let mut all: Vec<(u32, f64)> = (first..).zip(p.iter().copied()).collect();
+    if k < all.len() && k > 0 {
+        all.select_nth_unstable_by(k - 1, order);
+    }
+    all.truncate(k);
+    all
+}
+
+impl Table {
+    fn write(self, times: &[f64], note: &str) -> Result<()> {
+        let Some(mut out) = self.output else { return Ok(()) };
+        let mut text = b"time,what,value\n".to_vec();
+        for (time, rows) in times.iter().zip(&self.rows) {
+            for (what, value) in rows {
+                write::push_number(&mut text, *time);
+                text.push(b',');
+                field(&mut text, what);
+                text.push(b',');
+                write::push_number(&mut text, *value);
+                text.push(b'\n');
+            }
+        }
+        out.write_all(&text).map_err(|e| out.error(e))?;
+        out.commit()?;
+        if !note.is_empty() {
+            super::say(note);
+        }
+        Ok(())
+    }
+}
+
+/// A field of CSV, quoted where it must be.
+fn field(text: &mut Vec<u8>, value: &str) {
+    if value.contains([',', '"', '\n']) {
+        text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
+    } else {
+        text.extend_from_slice(value.as_bytes());
+    }
+}

@@ -1,0 +1,595 @@
+//! `kolmo transient`.
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use super::curves::{self, Curves};
+use super::output::{Named, Selection, Sink};
+use super::progress::Progress;
+use super::{Common, Outcome, interrupt, say};
+use crate::report;
+use kolmo::internals::at_home;
+use kolmo::internals::out_of_range;
+use kolmo::io::output::OutputFile;
+use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models;
+use kolmo::ranks::Ranks;
+use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::transient::capacity;
+use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::order::Order;
+use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
+use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
+use kolmo::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Transient {
+    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
+    pub(super) model: String,
+    /// Times, comma-separated; inf is the steady state
+    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
+    time: Option<String>,
+    /// Times from START in steps of STEP up to STOP
+    #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
+    times: Option<String>,
+    /// Bound on the total l1 error at each time
+    #[arg(long, value_name = "E", default_value_t = 1e-6, allow_hyphen_values = true)]
+    epsilon: f64,
+    /// Where the chain begins: a state, a file of probabilities, or label:NAME
+    #[arg(long, value_name = "STATE|FILE|label:NAME")]
+    initial: Option<String>,
+    /// Labels of the model's states, in place of the .lab beside it
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Rewards: a .srew file, or the name of one of the model's own; repeatable
+    #[arg(long, value_name = "FILE|NAME")]
+    rewards: Vec<String>,
+    /// Make the states with this label absorbing
+    #[arg(long, value_name = "LABEL")]
+    absorbing: Option<String>,
+    /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
+    #[arg(long, value_name = "M", default_value = "sweep")]
+    method: MethodArg,
+    /// Largest alpha t of an interval of --method subdivided
+    #[arg(long, value_name = "THETA", default_value_t = 100.0)]
+    theta: f64,
+    /// Width of the ELL part: auto, cusp, mean, max or a number
+    #[arg(long, value_name = "W", default_value = "auto")]
+    ell_width: WidthRule,
+    /// Format of the matrix: auto, or hyb, packed, pair, pattern, if the chain repeats itself enough
+    #[arg(long, value_name = "F", default_value = "auto")]
+    matrix_format: MatrixFormat,
+    /// Order of the states inside; auto tries others where several lanes would exchange much
+    #[arg(long, value_name = "O", default_value = "auto")]
+    order: OrderArg,
+    /// What lanes exchange after a step: halos, or the whole vector
+    #[arg(long, value_name = "X", default_value = "halo")]
+    exchange: ExchangeArg,
+    /// Steps between two exchanges through the host: auto, by measured latency, or a number
+    #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
+    halo_depth: HaloDepth,
+    /// Least number of parts that each lane splits its rows into
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    parts: usize,
+    /// Only these states: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    states: Option<String>,
+    /// Only the probability of this label; repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Only the K largest probabilities
+    #[arg(long, value_name = "K", group = "selection")]
+    top: Option<usize>,
+    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    #[arg(long, value_name = "N", requires = "dry_run")]
+    pub(super) ranks: Option<usize>,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum MethodArg {
+    Sweep,
+    Subdivided,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Auto,
+    Natural,
+    Bfs,
+    Rcm,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ExchangeArg {
+    Halo,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HaloDepth(pub(super) Option<usize>);
+
+impl FromStr for HaloDepth {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match (s, s.parse()) {
+            ("auto", _) => Ok(Self(None)),
+            (_, Ok(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
+            ))),
+        }
+    }
+}
+
+/// Reads a chain from a file, or makes a built-in one.
+pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
+    match models::parse(spec) {
+        Some(model) => {
+            let model = model?;
+            let labels = match labels {
+                Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
+                None => Labels::default(),
+            };
+            Ok(Chain {
+                name: model.name,
+                transitions: model.transitions,
+                initial: Initial::State(model.initial),
+                labels,
+                rewards: Vec::new(),
+                warnings: Vec::new(),
+            })
+        }
+        None => read_chain(Path::new(spec), labels),
+    }
+}
+
+/// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
+fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
+    let own = matches!(options.order, Order::Auto | Order::Natural)
+        && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
+        && args.ranks.is_none();
+    match models::parse(&args.model) {
+        None if own => {
+            // The arrays with which bandwidths are measured are not to lie beside the chain.
+            if ranks.is_distributed() {
+                bandwidths(lanes, ranks)?;
+            }
+            read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
+        }
+        _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
+    }
+}
+
+pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    let quiet = args.common.quiet || !ranks.is_root();
+    // What every rank does by itself, before they work together.
+    let Prepared {
+        times,
+        options,
+        outputs,
+        mut checkpoint,
+        lanes,
+        precision,
+        chain,
+        selection,
+        initial,
+        rewards,
+    } = prepare(args, ranks)?;
+    let Outputs { output, report_file, plot, .. } = outputs;
+    let n = chain.transitions.states();
+    if args.dry_run {
+        let problem = Problem {
+            transitions: &*chain.transitions,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
+        let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
+        let many = ranks.all_ok(many.transpose())?;
+        let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
+        if let Some(mut file) = report_file {
+            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+            file.commit()?;
+        }
+        if ranks.is_root() {
+            say(run.text().trim_end());
+        }
+        // What is missing is an error as it would be without --dry-run.
+        let enough = plan.lanes.iter().try_for_each(|need| need.expect());
+        return ranks.all_ok(enough).map(|()| Outcome::Met);
+    }
+    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, ranks));
+    let curves = ranks.all_ok(curves.transpose())?;
+    let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n, ranks)?;
+    if !quiet {
+        for warning in &chain.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        let named = args.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
+        if precision == Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named
+        {
+            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+            let name = without.map_or("a device", |device| &device.name);
+            say(format_args!("note: {name} has no double precision; computing in f32"));
+        }
+    }
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &initial,
+        times: &times,
+        rewards: &rewards,
+        vectors: sink.wants_vectors() || curves.is_some(),
+    };
+    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
+    let solved = match &mut checkpoint {
+        None => solve(&lanes, precision, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
+    };
+    if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
+        && !quiet
+        && checkpoint.written() > 0
+    {
+        say(format_args!("{} holds the run; --resume goes on with it", checkpoint.path().display()));
+    }
+    let mut solution = solved?;
+    let Watch { sink, curves, progress } = watch;
+    drop(progress);
+    sink.finish(&solution)?;
+    curves.map(Curves::finish).transpose()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::transient::Run {
+        model: &chain.name,
+        epsilon: args.epsilon,
+        devices: report::devices_of(&lanes, precision, ranks),
+        memory: report::memory_of(&lanes, ranks),
+        solution: &solution,
+        checkpoint: checkpoint.as_ref(),
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !quiet {
+        say(run.text().trim_end());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+/// A problem, and where it is solved.
+struct Prepared {
+    times: Vec<f64>,
+    options: Options,
+    outputs: Outputs,
+    checkpoint: Option<Checkpoint>,
+    lanes: Vec<Lane>,
+    precision: Precision,
+    chain: Chain,
+    selection: Selection,
+    initial: Initial,
+    rewards: Vec<Reward>,
+}
+
+/// Files that are written.
+pub(super) struct Outputs {
+    output: Option<Named>,
+    /// Rank 0 alone has it.
+    pub(super) report_file: Option<OutputFile>,
+    /// Rank 0 alone has its file.
+    plot: Option<Option<OutputFile>>,
+    /// Time between two checkpoints.
+    pause: Option<Duration>,
+}
+
+fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
+    let (times, options, outputs) = ranks.all_ok(outputs(args, ranks))?;
+    let checkpoint = match &args.checkpoint {
+        Some(file) if !args.dry_run => {
+            let quiet = args.common.quiet || !ranks.is_root();
+            Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
+        }
+        _ => None,
+    };
+    let (lanes, precision) = args.common.open_on(ranks)?;
+    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
+    let chain = model_on(args, &options, &lanes, ranks)?;
+    let read = || {
+        let mut chain = chain;
+        interrupt::check()?;
+        let n = chain.transitions.states();
+        let selection = selection(args, &chain.labels, n)?;
+        let initial = initial(args, &chain)?;
+        let rewards = rewards(args, &mut chain, n, ranks)?;
+        if let Some(name) = &args.absorbing {
+            let states = label(&chain.labels, name)?.to_vec();
+            chain = chain.absorbing(&states);
+        }
+        Ok((chain, selection, initial, rewards))
+    };
+    let (chain, selection, initial, rewards) = ranks.all_ok(read())?;
+    Ok(Prepared { times, options, outputs, checkpoint, lanes, precision, chain, selection, initial, rewards })
+}
+
+/// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
+fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs)> {
+    let times = times(args)?;
+    let options = Options {
+        epsilon: args.epsilon,
+        width: args.ell_width,
+        format: args.matrix_format,
+        method: match args.method {
+            MethodArg::Sweep => Method::Sweep,
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+        },
+        order: match args.order {
+            OrderArg::Auto => Order::Auto,
+            OrderArg::Natural => Order::Natural,
+            OrderArg::Bfs => Order::Bfs,
+            OrderArg::Rcm => Order::Rcm,
+        },
+        split: Partitioning {
+            parts: args.parts,
+            exchange: match args.exchange {
+                ExchangeArg::Halo => Exchange::Halo,
+                ExchangeArg::Full => Exchange::Full,
+            },
+            halo_depth: args.halo_depth.0,
+            ranks,
+        },
+    };
+    if !(args.theta > 0.0 && args.theta.is_finite()) {
+        return Err(Error::Invalid(format!("--theta {} must be a finite number above 0", args.theta)));
+    }
+    if args.top == Some(0) || args.parts == 0 {
+        let what = if args.parts == 0 { "--parts" } else { "--top" };
+        return Err(Error::Invalid(format!("{what} 0 asks for nothing; give 1 or more")));
+    }
+    if !(args.epsilon > 0.0 && args.epsilon < 1.0) {
+        return Err(Error::Invalid(format!(
+            "--epsilon {} must lie between 0 and 1, both excluded",
+            args.epsilon
+        )));
+    }
+    let pause = args.checkpoint_every.map(|seconds| {
+        Duration::try_from_secs_f64(seconds).map_err(|_| {
+            Error::Invalid(format!("--checkpoint-every {seconds} must be a number of seconds, 0 or more"))
+        })
+    });
+    let pause = pause.transpose()?;
+    let report = args.common.report.as_deref();
+    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
+        && output == report
+    {
+        return Err(Error::Invalid(format!(
+            "-o and --report both name {}; give them two files",
+            output.display()
+        )));
+    }
+    if let Some(checkpoint) = &args.checkpoint
+        && [args.output.as_ref(), args.common.report.as_ref()].contains(&Some(checkpoint))
+    {
+        return Err(Error::Invalid(format!(
+            "--checkpoint names {}, and so does -o or --report; give them two files",
+            checkpoint.display()
+        )));
+    }
+    let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
+    let output = args.output.as_deref().filter(|_| !args.dry_run);
+    let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
+    let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
+    let plot = args.plot.as_deref().filter(|_| !args.dry_run);
+    let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
+    Ok((times, options, Outputs { output, report_file, plot, pause }))
+}
+
+/// The file of `--checkpoint`.
+fn open_checkpoint(
+    file: &Path,
+    resume: bool,
+    pause: Option<Duration>,
+    quiet: bool,
+    ranks: Ranks,
+) -> Result<Checkpoint> {
+    if !resume && file.is_file() && !quiet {
+        say(format_args!(
+            "note: the run starts afresh and replaces {}; --resume would go on with it",
+            file.display()
+        ));
+    }
+    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
+    let checkpoint =
+        checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
+    Ok(match pause {
+        Some(pause) => checkpoint.every(pause),
+        None => checkpoint,
+    })
+}
+
+struct Watch {
+    sink: Sink,
+    curves: Option<Curves>,
+    progress: Progress,
+}
+
+impl Observer for Watch {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        interrupt::check()?;
+        self.progress.at(done, all);
+        Ok(())
+    }
+
+    fn rows(&mut self, rows: Range<usize>) {
+        if let Some(curves) = &mut self.curves {
+            curves.rows(rows.clone());
+        }
+        self.sink.rows(rows);
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        if let Some(curves) = &mut self.curves {
+            curves.result(index, probabilities);
+        }
+        self.sink.result(index, probabilities)
+    }
+}
+
+fn times(args: &Transient) -> Result<Vec<f64>> {
+    let number = |s: &str| match s.trim().parse::<f64>() {
+        // A negative zero becomes 0.
+        Ok(t) if t >= 0.0 => match out_of_range(s.trim().as_bytes()) {
+            None => Ok(t + 0.0),
+            Some(fault) => Err(Error::Invalid(format!("time {s} {fault}; inf is the steady state"))),
+        },
+        _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
+    };
+    let mut times = Vec::new();
+    if let Some(list) = &args.time {
+        for t in list.split(',') {
+            times.push(number(t)?);
+        }
+    }
+    if let Some(range) = &args.times {
+        let parts: Vec<f64> = range.split(':').map(number).collect::<Result<_>>()?;
+        let [start, step, stop] = parts[..] else {
+            return Err(Error::Invalid(format!(
+                "--times {range} must read START:STEP:STOP, such as 0:0.5:10"
+            )));
+        };
+        if !(step > 0.0 && stop.is_finite() && stop >= start) {
+            return Err(Error::Invalid(format!(
+                "--times {range}: the step must be above 0 and STOP at least START"
+            )));
+        }
+        // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
+        let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
+        if count > 1e7 {
+            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+        }
+        times.extend((0..=count as u64).map(|i| start + i as f64 * step));
+    }
+    Ok(times)
+}
+
+fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
+    labels.get(name).ok_or_else(|| {
+        let known: Vec<&str> = labels.sets.iter().map(|(n, _)| &n[..]).collect();
+        let known = if known.is_empty() {
+            "the model has none; give a .lab file with --labels".to_owned()
+        } else {
+            format!("there are: {}", known.join(", "))
+        };
+        Error::Invalid(format!("no label '{name}': {known}"))
+    })
+}
+
+fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
+    if let Some(list) = &args.states {
+        let state = |s: &str| match s.trim().parse::<u32>() {
+            Ok(i) if (i as usize) < n => Ok(i),
+            _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
+        };
+        let mut states = Vec::new();
+        for item in list.split(',') {
+            match item.split_once('-') {
+                Some((a, b)) => {
+                    let (a, b) = (state(a)?, state(b)?);
+                    if b < a {
+                        return Err(Error::Invalid(format!("--states: the range {item} runs backwards")));
+                    }
+                    states.extend(a..=b);
+                }
+                None => states.push(state(item)?),
+            }
+        }
+        return Ok(Selection::States(states));
+    }
+    if !args.label.is_empty() {
+        let sets = args.label.iter().map(|name| Ok((name.clone(), label(labels, name)?.to_vec())));
+        return sets.collect::<Result<_>>().map(Selection::Labels);
+    }
+    Ok(args.top.map_or(Selection::All, Selection::Top))
+}
+
+fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
+    let Some(text) = &args.initial else { return Ok(chain.initial.clone()) };
+    if let Some(name) = text.strip_prefix("label:") {
+        return Ok(Initial::Uniform(label(&chain.labels, name)?.to_vec()));
+    }
+    if let Ok(state) = text.parse::<usize>() {
+        return Ok(Initial::State(state));
+    }
+    let path = Path::new(text);
+    if !path.exists() {
+        return Err(Error::Invalid(format!(
+            "--initial {text} is neither the number of a state nor a file; give one of them, or label:NAME"
+        )));
+    }
+    let initial = Initial::Distribution(read_distribution(path)?);
+    // What is wrong with it is the file's fault.
+    match initial.probabilities_of(0..0, chain.transitions.states()) {
+        Err(Error::Invalid(reason)) => Err(Error::File { path: path.into(), reason }),
+        other => other.map(|_| initial),
+    }
+}
+
+/// What is asked for; what else the chain has is let go.
+fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
+    let mut all = Vec::new();
+    let whole = chain.transitions.whole();
+    for name in &args.rewards {
+        match chain.rewards.iter().find(|r| r.name == *name) {
+            Some(own) => all.push(own.clone()),
+            None if !Path::new(name).exists() => {
+                let known: Vec<&str> = chain.rewards.iter().map(|r| &r.name[..]).collect();
+                let known = match &known[..] {
+                    [] => "the model has none".to_owned(),
+                    some => format!("the model has: {}", some.join(", ")),
+                };
+                return Err(Error::Invalid(format!(
+                    "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
+                )));
+            }
+            None if whole => all.extend(srew::read(Path::new(name), n)?),
+            None => all.extend(srew::read(Path::new(name), n)?.into_iter().map(|r| at_home(r, n, ranks))),
+        }
+    }
+    chain.rewards.clear();
+    Ok(all)
+}

@@ -1,0 +1,411 @@
+//! `kolmo tridiagonal`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use super::progress::Waiting;
+use super::shared_file::SharedFile;
+use super::{Common, Outcome, interrupt, say};
+use crate::report;
+use crate::report::tridiagonal::{Run, Seconds};
+use kolmo::io::output::OutputFile;
+use kolmo::io::tridiagonal::{
+    Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
+    write,
+};
+use kolmo::models;
+use kolmo::ranks::Ranks;
+use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, Status, System, solve_rows};
+use kolmo::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Tridiagonal {
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
+    system: String,
+    /// Right-hand sides: .npy, .mtx, or text with one number a line
+    #[arg(short, long, value_name = "FILE")]
+    b: Option<PathBuf>,
+    /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
+    #[arg(long, value_name = "M", default_value = "auto")]
+    block: Block,
+    /// Where the interface system is solved
+    #[arg(long, value_name = "W", default_value = "auto")]
+    interface: InterfaceArg,
+    /// Exchange of rows: auto is none where every row is dominant, else scaled
+    #[arg(long, value_name = "P", default_value = "auto")]
+    pivot: PivotArg,
+    /// Corrections by the residual: auto or a number
+    #[arg(long, value_name = "K", default_value = "auto")]
+    refine: RefineArg,
+    /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
+    #[arg(long, value_name = "E", default_value_t = 1e-12, allow_hyphen_values = true)]
+    tolerance: f64,
+    /// The first and the last unknown are neighbours: dl[0] and du[n-1] count
+    #[arg(long)]
+    cyclic: bool,
+    /// Solve with the transposed matrix
+    #[arg(long)]
+    transpose: bool,
+    /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
+    #[arg(long, value_name = "L", default_value = "strided")]
+    layout: LayoutArg,
+    /// Say what it would take, memory and time, by a pilot of some rows
+    #[arg(long)]
+    dry_run: bool,
+    /// Seed of a built-in's random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block(Option<usize>);
+
+impl FromStr for Block {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(None)),
+            s => match s.parse() {
+                Ok(m @ 3..=1024) => Ok(Self(Some(m))),
+                _ => Err(Error::Invalid(format!(
+                    "'{s}' is no block: a block has 3 to 1024 rows, so that something lies between its ends; or auto"
+                ))),
+            },
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum InterfaceArg {
+    Host,
+    Device,
+    Auto,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LayoutArg {
+    Strided,
+    Interleaved,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PivotArg {
+    None,
+    Scaled,
+    Auto,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RefineArg(Refine);
+
+impl FromStr for RefineArg {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(Refine::Auto)),
+            s => match s.parse() {
+                Ok(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
+                _ => Err(Error::Invalid(format!("'{s}' is no number of corrections; give auto or 0 to 100"))),
+            },
+        }
+    }
+}
+
+/// Reads a system from a file, or makes a built-in one; and its name.
+pub(super) fn system(
+    spec: &str,
+    cyclic: bool,
+    interleaved: bool,
+    b: Option<&Path>,
+    seed: u64,
+) -> Result<(String, SystemFile)> {
+    let b = b.map(read_array).transpose()?;
+    let Some(made) = models::tridiagonal(spec, seed) else {
+        return Ok((spec.to_owned(), read(Path::new(spec), cyclic, interleaved, b)?));
+    };
+    let models::Tridiagonal { name, mut system } = made?;
+    system.cyclic = cyclic;
+    let d = [system.batch, system.n];
+    let (b, shape, order) = right_hand_sides(&d[usize::from(system.batch == 1)..], b, interleaved)?;
+    if !b.is_empty() {
+        system.b = b;
+    }
+    Ok((name, SystemFile { system, shape, order, has_b: true }))
+}
+
+/// Rows to solve, and what all unknowns are written as.
+struct Loaded {
+    name: String,
+    rows: Rows,
+    shape: Vec<usize>,
+    order: Order,
+    has_b: bool,
+    /// What every rank had to read from its beginning to its end.
+    through: Option<String>,
+}
+
+/// Reads this rank's rows, or makes them.
+fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
+    let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
+    if !ranks.is_distributed() {
+        let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
+        let System { n, batch, dl, d, du, b, cyclic } = file.system;
+        let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
+        let SystemFile { shape, order, has_b, .. } = file;
+        return Ok(Loaded { name, rows, shape, order, has_b, through: None });
+    }
+    let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
+    let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
+        let file = read_rows(Path::new(&args.system), cyclic, interleaved, args.b.as_deref(), share)?;
+        let RowsFile { rows, shape, order, has_b, through } = file;
+        return Ok(Loaded { name: args.system.clone(), rows, shape, order, has_b, through });
+    };
+    let made = made?;
+    let span = share(made.n, made.batch);
+    let [dl, d, du, own] = made.rows(span.range())?;
+    let (b, shape, order, through) = match &args.b {
+        Some(file) => read_right_hand_sides(file, interleaved, &span)?,
+        None => {
+            let d = [made.batch, made.n];
+            let (_, shape, order) = right_hand_sides(&d[usize::from(made.batch == 1)..], None, interleaved)?;
+            (vec![own], shape, order, None)
+        }
+    };
+    let rows = Rows { span, dl, d, du, b };
+    Ok(Loaded { name: made.name, rows, shape, order, has_b: true, through })
+}
+
+/// Files that are written; rank 0 alone has them.
+struct Outputs {
+    format: String,
+    output: Option<OutputFile>,
+    report: Option<OutputFile>,
+}
+
+/// Opened before the system is read: a mistyped name should not cost the reading of a large file.
+fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
+    if !(args.tolerance > 0.0 && args.tolerance < 1.0) {
+        return Err(Error::Invalid(format!(
+            "--tolerance {} must lie between 0 and 1, both excluded",
+            args.tolerance
+        )));
+    }
+    let report = args.common.report.as_deref();
+    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
+        && output == report
+    {
+        return Err(Error::Invalid(format!(
+            "-o and --report both name {}; give them two files",
+            output.display()
+        )));
+    }
+    let format = match &args.output {
+        None => "csv".to_owned(),
+        Some(path) => match path.extension().and_then(|e| e.to_str()) {
+            Some(e @ ("npy" | "csv" | "txt")) => e.to_owned(),
+            other => {
+                return Err(Error::File {
+                    path: path.clone(),
+                    reason: format!(
+                        "'.{}' is no format of unknowns; use .npy, .csv or .txt",
+                        other.unwrap_or("")
+                    ),
+                });
+            }
+        },
+    };
+    let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());
+    let output = output.map(OutputFile::create).transpose()?;
+    let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
+    Ok(Outputs { format, output, report })
+}
+
+fn options(args: &Tridiagonal) -> Options {
+    Options {
+        block: args.block.0,
+        interface: match args.interface {
+            InterfaceArg::Host => Interface::Host,
+            InterfaceArg::Device => Interface::Device,
+            InterfaceArg::Auto => Interface::Auto,
+        },
+        pivot: match args.pivot {
+            PivotArg::None => Pivot::None,
+            PivotArg::Scaled => Pivot::Scaled,
+            PivotArg::Auto => Pivot::Auto,
+        },
+        refine: args.refine.0,
+        tolerance: args.tolerance,
+    }
+}
+
+pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    // Rank 0 speaks for all.
+    let common = Common { quiet: args.common.quiet || !ranks.is_root(), ..args.common.clone() };
+    let quiet = common.quiet;
+    let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
+    let (mut lanes, precision) = common.open_on(ranks)?;
+    let options = options(args);
+    let waiting = Waiting::new(quiet, "reading the system");
+    let loaded = load(args, &options, ranks).and_then(|loaded| {
+        interrupt::check()?;
+        match loaded.rows.b.len() {
+            several @ 2.. if format == "txt" => Err(Error::Invalid(format!(
+                ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
+            ))),
+            _ => Ok(loaded),
+        }
+    });
+    let Loaded { name, mut rows, shape, order, has_b, through } = ranks.all_ok(loaded)?;
+    drop(waiting);
+    if args.transpose {
+        rows = rows.transposed();
+    }
+    let span = rows.span;
+    if !has_b && !quiet {
+        say(format_args!(
+            "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
+        ));
+    }
+    if let Some(file) = through.filter(|_| !quiet) {
+        say(format_args!(
+            "note: every rank reads all of {file}; of an .npz that is not compressed (numpy.savez) and of .npy each reads its rows"
+        ));
+    }
+    let lanes_predicted = match common.lanes.0 {
+        Some(_) => None,
+        None => {
+            let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
+            Some(super::lanes::predict(&common, &lanes, precision, together.max(1)))
+        }
+    };
+    if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
+        drop(lanes);
+        let specs = kolmo::lane::of_place(&common.device.0, ranks.place());
+        let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
+        lanes = ranks.all_ok(common.open_lanes(&specs, count))?.0;
+    }
+    let load = started.elapsed().as_secs_f64();
+    if args.dry_run {
+        return super::dry_run::tridiagonal(&lanes, precision, &rows, &options, &name, load, report_file);
+    }
+    let at = Instant::now();
+    let waiting = Waiting::new(quiet, "solving");
+    let solution = solve_rows(&lanes, precision, &rows, &options)?;
+    drop(waiting);
+    let solved = at.elapsed().as_secs_f64();
+    ranks.all_ok(interrupt::check())?;
+    let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
+    let to_file = args.output.is_some();
+    if to_file && format == "npy" && ranks.is_distributed() && order != Order::Interleaved {
+        let path = args.output.clone().unwrap_or_default();
+        share(SharedFile::open(path, output, &shape, ranks)?, &form, &span, &solution.x)?;
+    } else if !to_file && ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1] {
+        glance(&span, &solution.x)?;
+    } else {
+        // Of several ranks the first then has all of it.
+        let all: Vec<Vec<f64>>;
+        let x = match ranks.is_distributed() {
+            true => {
+                all = solution.x.iter().map(|x| ranks.gather_to_root(x)).collect();
+                &all
+            }
+            false => &solution.x,
+        };
+        let written = match output {
+            Some(out) => write(out, &format, &form, x),
+            None if ranks.is_root() => write(OutputFile::stdout(), &format, &form, x),
+            None => Ok(()),
+        };
+        ranks.all_ok(written)?;
+    }
+    let run = Run {
+        name: &name,
+        span,
+        rhs: rows.b.len(),
+        tolerance: args.tolerance,
+        devices: report::devices_of(&lanes, precision, ranks),
+        lanes: ranks.all_reduce_sum(lanes.len() as u64) as usize,
+        lanes_predicted,
+        solution: &solution,
+        seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !quiet {
+        say(run.text().trim_end());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+/// Writes this rank's unknowns at their place.
+fn share(mut file: SharedFile, form: &Form<'_>, span: &Span, x: &[Vec<f64>]) -> Result<()> {
+    let written = match (x, form.order) {
+        ([x], _) => file.write(span.first, x),
+        (x, Order::Shared) => {
+            x.iter().enumerate().try_for_each(|(k, x)| file.write(k * span.all() + span.first, x))
+        }
+        (x, _) => {
+            let side_by_side: Vec<f64> =
+                (0..span.rows).flat_map(|row| x.iter().map(move |x| x[row])).collect();
+            file.write(span.first * x.len(), &side_by_side)
+        }
+    };
+    span.ranks.all_ok(written)?;
+    file.commit(span.ranks)
+}
+
+/// The ten largest unknowns, for a terminal.
+fn glance(span: &Span, x: &[Vec<f64>]) -> Result<()> {
+    const GLANCE: usize = 10;
+    // Right-hand side, row and value.
+    type Entry = [f64; 3];
+    let larger = |a: &Entry, b: &Entry| {
+        let size = b[2].abs().total_cmp(&a[2].abs());
+        size.then(a[0].total_cmp(&b[0])).then(a[1].total_cmp(&b[1]))
+    };
+    let entry = |(k, x): (usize, &Vec<f64>)| -> Vec<Entry> {
+        let mut own: Vec<Entry> =
+            x.iter().enumerate().map(|(i, &x)| [k as f64, (span.first + i) as f64, x]).collect();
+        if own.len() > GLANCE {
+            own.select_nth_unstable_by(GLANCE - 1, larger);
+            own.truncate(GLANCE);
+        }
+        own
+    };
+    let mine: Vec<Entry> = x.iter().enumerate().flat_map(entry).collect();
+    let mut largest: Vec<Entry> = span.ranks.all_gather(&mine).concat();
+    if !span.ranks.is_root() {
+        return Ok(());
+    }
+    largest.sort_by(larger);
+    largest.truncate(GLANCE);
+    let mut out = OutputFile::stdout();
+    let mut text = String::new();
+    for [k, row, value] in largest {
+        let (system, row) = (row as usize / span.n, row as usize % span.n);
+        let system = if span.batch > 1 { format!("system {system} ") } else { String::new() };
+        let column = if x.len() > 1 { format!("right-hand side {k} ") } else { String::new() };
+        text += &format!("{system}{column}row {row}  {value}\n");
+    }
+    let all = span.all() * x.len();
+    if all > GLANCE {
+        text += &format!("the {GLANCE} largest of {all}; -o FILE.npy, .csv or .txt writes all\n");
+    }
+    out.write_all(text.as_bytes()).map_err(|e| out.error(e))?;
+    out.commit()
+}

@@ -1,0 +1,349 @@
+//! `kolmo walk`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+
+use super::progress::Progress;
+use super::{Common, Outcome, curves, dry_run, interrupt, say};
+use crate::report;
+use kolmo::Status;
+use kolmo::io::output::OutputFile;
+use kolmo::io::write::push_number;
+use kolmo::io::{read_matrix, read_rhs};
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::models::{System, system};
+use kolmo::ranks::Ranks;
+use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use kolmo::{Error, Result};
+
+#[derive(Debug, Args)]
+pub(super) struct Walk {
+    /// A file (.mtx, .npz) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
+    /// random-dominant:N,PER_ROW,RHO,positive or …,signed
+    matrix: String,
+    /// Right-hand side: .npy or .mtx (each column one), or text with a number a line; repeatable. Ones for files, uniform
+    /// in (0, 1) times the diagonal for built-ins
+    #[arg(short = 'b', long = "rhs", value_name = "FILE")]
+    rhs: Vec<PathBuf>,
+    /// Components of x, from 0: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", required = true)]
+    component: String,
+    /// Half-width that intervals must not exceed [default: 1e-3 of max |f| / (1 - norm)]
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
+    epsilon: Option<f64>,
+    /// Probability that an interval is to hold its component
+    #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
+    confidence: f64,
+    /// Where the points come from: sobol, halton, faure, philox or mtgp32
+    #[arg(long, value_name = "S", default_value = "sobol")]
+    sequence: Sequence,
+    /// How replicates differ: owen, shift or none [default: owen; philox and mtgp32 differ by themselves]
+    #[arg(long, value_name = "S")]
+    scramble: Option<Scramble>,
+    /// Chains of a component over all replicates; auto grows their number until epsilon is met; norm and row-norm are
+    /// the a-priori estimates
+    #[arg(long, value_name = "N", default_value = "auto")]
+    chains: Count,
+    /// Chains of a component at most, over all replicates
+    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
+    max_chains: u64,
+    /// Independent replicates
+    #[arg(long, value_name = "R", default_value_t = 16)]
+    replicates: u32,
+    /// Steps of a chain; auto or corrected: as many as delta asks for; printed: the estimate without the factor 1 - norm
+    #[arg(long, value_name = "T", default_value = "auto")]
+    length: Length,
+    /// Bound of the truncation [default: a tenth of epsilon]
+    #[arg(long, value_name = "D", allow_hyphen_values = true)]
+    delta: Option<f64>,
+    /// auto, jacobi, scaled-jacobi, richardson:W, or given: the matrix is L and the right-hand side f
+    #[arg(long, value_name = "S", default_value = "auto")]
+    splitting: Splitting,
+    /// Order of the entries in a row
+    #[arg(long, value_name = "O", default_value = "value")]
+    row_order: OrderArg,
+    /// Sweeps over the whole system whose residual is walked on: auto or a number; 0 walks on f
+    #[arg(long, value_name = "K", default_value = "auto")]
+    sweeps: Sweeps,
+    /// Walk straight from the matrix: no table, order, sweeps or certificate
+    #[arg(long)]
+    lazy: bool,
+    /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
+    #[arg(long, value_name = "G")]
+    groups: Option<u32>,
+    /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024; auto: what `kolmo tune` found
+    /// fastest, --groups with it unless given
+    #[arg(long, value_name = "W")]
+    group_size: Option<GroupSize>,
+    /// Make all points ahead, into a buffer
+    #[arg(long)]
+    points_ahead: bool,
+    /// One sequence for all components
+    #[arg(long)]
+    shared_sequence: bool,
+    /// Walk although nothing proves that walks converge
+    #[arg(long)]
+    force: bool,
+    /// Draw the half-widths over the chains
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Say what it would take, memory and time, by a pilot of a few chains
+    #[arg(long)]
+    dry_run: bool,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Output file, .csv
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Threads of a group; none for what is tuned.
+#[derive(Debug, Clone, Copy)]
+struct GroupSize(Option<u32>);
+
+impl FromStr for GroupSize {
+    type Err = Error;
+    fn from_str(s: &str) -> Result<Self> {
+        match s {
+            "auto" => Ok(Self(None)),
+            s => s.parse().map(|size| Self(Some(size))).map_err(|_| {
+                Error::Invalid(format!(
+                    "'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024"
+                ))
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Value,
+    Index,
+}
+
+/// Reads a matrix from a file, or makes a built-in one with its right-hand side.
+pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Vec<Vec<f64>>)> {
+    let mut built = match system(spec, seed) {
+        Some(built) => built?,
+        None => {
+            let path = Path::new(spec);
+            if !path.exists() {
+                return Err(Error::File {
+                    path: path.into(),
+                    reason: format!(
+                        "there is no such file; give a matrix in .mtx or .npz, or a built-in: {}",
+                        kolmo::models::SYSTEMS
+                    ),
+                });
+            }
+            let matrix = read_matrix(path)?;
+            let rhs = vec![1.0; matrix.rows()];
+            System { name: spec.to_owned(), matrix, rhs }
+        }
+    };
+    let mut given = Vec::new();
+    for path in rhs {
+        given.extend(read_rhs(path)?);
+    }
+    if given.is_empty() {
+        given.push(std::mem::take(&mut built.rhs));
+    }
+    Ok((built, given))
+}
+
+/// The components that a list names, in its order.
+pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
+    let component = |s: &str| match s.trim().parse::<u32>() {
+        Ok(i) if (i as usize) < n => Ok(i),
+        Ok(i) => Err(Error::Invalid(format!(
+            "--component: {i} is none of a system of {n} unknowns; they are 0 to {}",
+            n.max(1) - 1
+        ))),
+        _ => Err(Error::Invalid(format!("--component: '{s}' is no number; give I,J,K-L, counted from 0"))),
+    };
+    let mut all = Vec::new();
+    for item in list.split(',') {
+        match item.split_once('-') {
+            Some((a, b)) => {
+                let (a, b) = (component(a)?, component(b)?);
+                if b < a {
+                    return Err(Error::Invalid(format!("--component: the range {item} runs backwards")));
+                }
+                all.extend(a..=b);
+            }
+            None => all.push(component(item)?),
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    let mut options = Options {
+        epsilon: args.epsilon,
+        confidence: args.confidence,
+        sequence: args.sequence,
+        scramble: args.scramble,
+        seed: args.seed,
+        replicates: args.replicates,
+        chains: args.chains,
+        max_chains: args.max_chains,
+        length: args.length,
+        delta: args.delta,
+        splitting: args.splitting,
+        order: match args.row_order {
+            OrderArg::Value => RowOrder::Value,
+            OrderArg::Index => RowOrder::Index,
+        },
+        sweeps: args.sweeps,
+        shared: args.shared_sequence,
+        force: args.force,
+        groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),
+        lazy: args.lazy,
+        grid: match (args.group_size, args.groups) {
+            (None, Some(groups)) if args.sequence != Sequence::Mtgp32 => {
+                Some(Grid { groups, ..Grid::PUBLISHED })
+            }
+            (None, _) => None,
+            (Some(GroupSize(size)), groups) => Some(Grid {
+                groups: groups.unwrap_or(Grid::PUBLISHED.groups),
+                size: size.unwrap_or(Grid::PUBLISHED.size),
+            }),
+        },
+        ahead: args.points_ahead,
+        ranks,
+    };
+    let quiet = args.common.quiet || !ranks.is_root();
+    // Rank 0 writes.
+    let outputs = || {
+        if ranks.is_distributed() && (args.plot.is_some() || args.dry_run) {
+            return Err(Error::Invalid(
+                "--plot and --dry-run are the work of one process; start it without mpirun".to_owned(),
+            ));
+        }
+        let report = args.common.report.as_deref();
+        let output = args.output.as_deref().filter(|_| !args.dry_run);
+        let output = ranks.is_root().then(|| open(output, report)).transpose()?;
+        let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
+        Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
+    };
+    let (output, plot, report_file) = ranks.all_ok(outputs())?;
+    let (lanes, precision) = args.common.open_on(ranks)?;
+    if let Some(GroupSize(None)) = args.group_size {
+        let grid = tuned_grid(&lanes[0], precision, args.groups, quiet);
+        ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
+        options.grid = Some(grid);
+    }
+    let input = || {
+        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
+        interrupt::check()?;
+        let components = components(&args.component, system.matrix.rows())?;
+        Ok((system, rhs, components))
+    };
+    let (system, rhs, components) = ranks.all_ok(input())?;
+    let load = started.elapsed().as_secs_f64();
+
+    let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
+    if args.dry_run {
+        return dry_run::walk(&lanes, precision, &problem, &options, &system.name, load, report_file);
+    }
+    let mut progress = Progress::new(quiet, "steps");
+    let mut solution = solve(&lanes, precision, &problem, &options, &mut |done, all| {
+        interrupt::check()?;
+        progress.at(done, all);
+        Ok(())
+    })?;
+    drop(progress);
+    if let Some(mut output) = output {
+        output.write_all(&table(&solution, rhs.len() > 1)).map_err(|e| output.error(e))?;
+        output.commit()?;
+    }
+    plot.map(|file| curves::convergence(file, &system.name, &solution)).transpose()?;
+    solution.seconds.load = load;
+    solution.seconds.total = started.elapsed().as_secs_f64();
+
+    let run = report::walk::Run {
+        system: &system.name,
+        confidence: args.confidence,
+        devices: report::devices_of(&lanes, precision, ranks),
+        solution: &solution,
+    };
+    if let Some(mut file) = report_file {
+        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
+        file.commit()?;
+    }
+    if !quiet {
+        for warning in &solution.warnings {
+            say(format_args!("warning: {warning}"));
+        }
+        say(run.text().trim_end());
+    }
+    Ok(match solution.status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    })
+}
+
+/// The grid that was the fastest on the first lane's device, else the published one.
+fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: bool) -> Grid {
+    let tuned = super::tuned::of(lane.device(), precision, quiet);
+    let best = tuned.as_ref().and_then(|tuned| tuned.walks.as_ref()?.best());
+    let (grid, why) = match best {
+        Some(best) => (Grid { groups: best.groups, size: best.size }, "as `kolmo tune` measured".to_owned()),
+        None => {
+            let why = format!("by default; `kolmo tune --device {}` measures it", lane.device().spec);
+            (Grid::PUBLISHED, why)
+        }
+    };
+    let grid = Grid { groups: groups.unwrap_or(grid.groups), ..grid };
+    if !quiet {
+        say(format_args!("a grid of {} groups of {} threads, {why}", grid.groups, grid.size));
+    }
+    grid
+}
+
+fn open(output: Option<&Path>, report: Option<&Path>) -> Result<OutputFile> {
+    let Some(path) = output else { return Ok(OutputFile::stdout()) };
+    if report == Some(path) {
+        return Err(Error::Invalid(format!(
+            "-o and --report both name {}; give them two files",
+            path.display()
+        )));
+    }
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("csv") => OutputFile::create(path),
+        other => Err(Error::File {
+            path: path.into(),
+            reason: format!("'.{}' is no format of components; use .csv", other.unwrap_or("")),
+        }),
+    }
+}
+
+/// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several.
+fn table(solution: &Solution, several: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    if several {
+        text.extend_from_slice(b"rhs,");
+    }
+    text.extend_from_slice(b"component,estimate,half_width,chains,length\n");
+    for c in &solution.components {
+        if several {
+            text.extend_from_slice(format!("{},", c.rhs).as_bytes());
+        }
+        text.extend_from_slice(format!("{},", c.component).as_bytes());
+        push_number(&mut text, c.estimate);
+        text.push(b',');
+        push_number(&mut text, c.half_width);
+        text.extend_from_slice(format!(",{},{}\n", c.chains, c.length).as_bytes());
+    }
+    text
+}

@@ -1,0 +1,174 @@
+//! What people and programs read after a run.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use kolmo::io::write::push_number;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::ranks::Ranks;
+use kolmo::transient::partitioning::Swap;
+
+pub mod page;
+pub mod plan;
+pub mod transient;
+pub mod tridiagonal;
+pub mod walk;
+
+/// A device in a report.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Name.
+    pub name: String,
+    /// Name on the command line.
+    pub spec: String,
+    /// `cpu`, `vulkan`, `metal`, `dx12`.
+    pub backend: Cow<'static, str>,
+    /// Lanes of the run on it.
+    pub lanes: usize,
+    /// `f32` or `f64`.
+    pub precision: String,
+}
+
+/// The devices of a run, each once.
+pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
+    let mut all: Vec<DeviceReport> = Vec::new();
+    for lane in lanes {
+        let device = lane.device();
+        match all.iter_mut().find(|d| d.spec == device.spec) {
+            Some(known) => known.lanes += 1,
+            None => all.push(DeviceReport {
+                name: device.name.clone(),
+                spec: device.spec.clone(),
+                backend: device.backend.into(),
+                lanes: 1,
+                precision: precision.to_string(),
+            }),
+        }
+    }
+    all
+}
+
+/// The devices of a run on several ranks, those of each rank by themselves.
+pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<DeviceReport> {
+    let own = devices(lanes, precision);
+    if !ranks.is_distributed() {
+        return own;
+    }
+    let all = ranks.all_gather_text(&serde_json::to_string(&own).expect("devices are written as JSON"));
+    let one = |(rank, text): (usize, &String)| {
+        let mut devices: Vec<DeviceReport> =
+            serde_json::from_str(text).expect("a rank's devices are read back");
+        devices.iter_mut().for_each(|d| d.name = format!("{} (rank {rank})", d.name));
+        devices
+    };
+    all.iter().enumerate().flat_map(one).collect()
+}
+
+/// What one rank's memory took at its fullest.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RankMemory {
+    /// Its number.
+    pub rank: usize,
+    /// Bytes that its lanes were asked for, all of them together.
+    pub device_bytes: u64,
+    /// Bytes of the process, where the system tells them: all but what lies on other devices.
+    pub process_bytes: Option<u64>,
+}
+
+/// The memory of every rank.
+pub fn memory_of(lanes: &[Lane], ranks: Ranks) -> Vec<RankMemory> {
+    let peak: u64 = lanes.iter().map(Lane::peak_bytes).sum();
+    let all = ranks.all_gather(&[peak, resident().unwrap_or(0)]);
+    let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
+        rank,
+        device_bytes: bytes[0],
+        process_bytes: Some(bytes[1]).filter(|&bytes| bytes > 0),
+    };
+    all.iter().enumerate().map(one).collect()
+}
+
+/// Most bytes of memory that this process has had, as Linux says.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// A count with its thousands apart.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number with the fewest digits that read back exactly, with an exponent where that is shorter.
+pub fn number(value: f64) -> String {
+    let mut text = Vec::new();
+    push_number(&mut text, value);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// What an exchange through the host was measured to cost.
+fn swap(swap: Swap) -> String {
+    let whole = format!("{} and {:.1} GB/s", seconds(swap.latency), swap.rate / 1e9);
+    match swap.busy > 0.0 {
+        true => {
+            format!(
+                "{whole}, of which {} and {:.0} GB/s hide behind no rows,",
+                seconds(swap.busy),
+                swap.drain / 1e9
+            )
+        }
+        false => whole,
+    }
+}
+
+/// Seconds for people.
+pub fn seconds(s: f64) -> String {
+    if s < 0.001 {
+        format!("{:.0} µs", s * 1e6)
+    } else if s < 1.0 {
+        format!("{:.1} ms", s * 1e3)
+    } else {
+        format!("{s:.2} s")
+    }
+}
+
+/// Bytes for people.
+pub fn bytes(b: u64) -> String {
+    let b = b as f64;
+    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if b >= size as f64 {
+            return format!("{:.1} {unit}", b / size as f64);
+        }
+    }
+    format!("{b} B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1234), "1 234");
+        assert_eq!(grouped(35_985_604), "35 985 604");
+    }
+
+    #[test]
+    fn sizes_and_times_have_their_units() {
+        assert_eq!(bytes(512), "512 B");
+        assert_eq!(bytes(3 << 30), "3.0 GiB");
+        assert_eq!(seconds(0.0000042), "4 µs");
+        assert_eq!(seconds(12.345), "12.35 s");
+    }
+}

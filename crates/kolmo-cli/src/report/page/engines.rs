@@ -1,0 +1,246 @@
+//! The engines' sections: bars, tables, rooflines.
+
+use super::{Measured, Table, devices, error, figure, section, time, times};
+use crate::plot::palette::REFERENCE;
+use crate::plot::{Axis, Bar, Bars, Form, Line, Lines, Stroke, short};
+
+/// (part, heading, what it is).
+const PARTS: [(&str, &str, &str); 5] = [
+    (
+        "step",
+        "One step of uniformization",
+        "y = x P, fused with the accumulation of the answer, on the same chain. The error is the largest one of y against a \
+         plain sum, relative to its largest entry.",
+    ),
+    (
+        "transient",
+        "Transient solutions",
+        "All products of a solution with \u{3b5} = 10\u{207b}\u{2076}, the building of the matrix aside. The error is the l1 \
+         distance to another solution with \u{3b5} = 10\u{207b}\u{2079}.",
+    ),
+    (
+        "walk",
+        "Quasi-random walks",
+        "Chains of 73 steps, and one component to its default half-width from the matrix in the host\u{2019}s memory. The \
+         error is relative to the component.",
+    ),
+    ("tridiagonal", "Tridiagonal systems", "From the host to the host. The error is the relative residual."),
+    (
+        "transfer",
+        "Transfers",
+        "What moves between host and device; a round trip counts both ways, a copy on the device reads and writes. What \
+         arrived was compared word by word.",
+    ),
+];
+
+pub(super) fn sections(measured: &[Measured], out: &mut String) {
+    let devices = devices(measured);
+    for (part, heading, text) in PARTS {
+        let lines: Vec<(usize, &Measured)> =
+            measured.iter().enumerate().filter(|(_, m)| m.part(part)).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        section(out, part, heading, text);
+        out.push_str("<div class=\"charts\">\n");
+        match part {
+            "transfer" => transfers(&lines, &devices, out),
+            _ => bars(part, heading, &lines, &devices, out),
+        }
+        out.push_str("</div>\n");
+        table(part, &lines, out);
+        out.push_str("</section>\n");
+    }
+    rooflines(measured, &devices, out);
+}
+
+/// The number of a device, which is that of its colour.
+fn color(devices: &[&str], device: &str) -> usize {
+    devices.iter().position(|d| *d == device).unwrap_or(0)
+}
+
+fn bars(part: &str, heading: &str, lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
+    let mut cases: Vec<&str> = Vec::new();
+    for (_, m) in lines {
+        if !cases.contains(&m.text("case")) {
+            cases.push(m.text("case"));
+        }
+    }
+    let mut all = Vec::new();
+    for case in cases {
+        for (_, m) in lines.iter().filter(|(_, m)| m.text("case") == case) {
+            let speed = m.number("speed").map_or(String::new(), |speed| format!(", {}", times(speed)));
+            all.push(Bar {
+                group: case.to_owned(),
+                name: m.device.clone(),
+                value: 1.0 / m.seconds(),
+                text: format!("{}{speed}", time(m.seconds())),
+                color: color(devices, &m.device),
+            });
+        }
+    }
+    let svg = Bars { title: heading.to_owned(), bars: all }.svg(Form::Page);
+    figure(out, part, &svg, "Time and relative speed of each device; longer is faster.");
+}
+
+fn transfers(lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
+    for case in kolmo_bench::TRANSFERS {
+        let of = |device: &&str| {
+            let points = lines.iter().filter(|(_, m)| m.text("case") == case && m.device == *device);
+            let points: Vec<(f64, f64)> =
+                points.filter_map(|(_, m)| Some((m.number("lanes")?, m.number("gb_per_s")?))).collect();
+            (!points.is_empty()).then(|| Line {
+                name: (*device).to_owned(),
+                color: color(devices, device),
+                stroke: Stroke::Solid,
+                points,
+            })
+        };
+        let chart = Lines {
+            title: format!("Transfer: {case}"),
+            x: Axis::doubling("lanes"),
+            y: Axis::log("GB/s"),
+            lines: devices.iter().filter_map(of).collect(),
+        };
+        figure(out, "transfer", &chart.svg(Form::Page), &format!("{case}: GB/s by the number of lanes."));
+    }
+}
+
+fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
+    let rate = match part {
+        "walk" => ("Msteps/s", "steps_per_s", 1e-6),
+        "tridiagonal" => ("Mrows/s", "rows_per_s", 1e-6),
+        _ => ("GB/s", "gb_per_s", 1.0),
+    };
+    let folded = part == "transfer";
+    if folded {
+        out.push_str("<details><summary>Numbers</summary>\n");
+    }
+    let head = [
+        "case",
+        "device",
+        "median",
+        "speed",
+        "error",
+        rate.0,
+        "copy GB/s",
+        "least",
+        "format",
+        "lanes",
+        "precision",
+        "backend",
+    ];
+    let mut table = Table::new(out, &head);
+    for (index, m) in lines {
+        table.row("");
+        table.case(m.text("case"));
+        table.text(&m.device);
+        table.number(*index, m, "seconds.median", time);
+        table.number(*index, m, "speed", times);
+        table.number(*index, m, "relative_error", error);
+        table.number(*index, m, rate.1, |v| short(v * rate.2));
+        table.number(*index, m, "copy_gb_per_s", short);
+        table.number(*index, m, "seconds.min", time);
+        table.text(m.text("format"));
+        table.number(*index, m, "lanes", |v| v.to_string());
+        table.text(m.text("precision"));
+        table.text(m.text("backend"));
+        table.end_row();
+    }
+    table.end();
+    if folded {
+        out.push_str("</details>\n");
+    }
+}
+
+/// What a point of a roofline is called, and its colour.
+fn engine(m: &Measured) -> Option<(String, usize)> {
+    Some(match m.text("part") {
+        "step" if m.get("accumulate") == true && m.text("case").contains("hyb") => {
+            ("step, HYB".to_owned(), 0)
+        }
+        "step" if m.get("accumulate") == true => {
+            (format!("step, {}", m.text("format").split([',', ' ']).next().unwrap_or("")), 1)
+        }
+        "transient" => {
+            (format!("transient {}", m.text("case")), if m.text("case").contains("tandem") { 6 } else { 2 })
+        }
+        "walk" if m.number("steps_per_s").is_some() => ("walks".to_owned(), 3),
+        "tridiagonal" if m.text("case").contains("best") => ("tridiagonal, host to host".to_owned(), 4),
+        _ => return None,
+    })
+}
+
+fn rooflines(measured: &[Measured], devices: &[&str], out: &mut String) {
+    let mut charts = Vec::new();
+    for device in devices {
+        let own: Vec<&Measured> = measured.iter().filter(|m| m.device == *device).collect();
+        let mut points: Vec<(String, usize, (f64, f64))> = Vec::new();
+        for m in &own {
+            let (Some((name, color)), Some(flops), Some(bytes)) =
+                (engine(m), m.number("flops"), m.number("bytes_moved"))
+            else {
+                continue;
+            };
+            if flops > 0.0 && bytes > 0.0 {
+                points.push((name, color, (flops / bytes, 1e-9 * flops / m.seconds())));
+            }
+        }
+        if points.is_empty() {
+            continue;
+        }
+        let (least, most) =
+            points.iter().fold((f64::INFINITY, 0.0f64), |(a, b), p| (a.min(p.2.0), b.max(p.2.0)));
+        let ends = [0.5 * least, 2.0 * most];
+        let roof = |name: String, color: usize, stroke: Stroke, bandwidth: f64| Line {
+            name,
+            color,
+            stroke,
+            points: ends.map(|x| (x, x * bandwidth)).to_vec(),
+        };
+        let mut lines = Vec::new();
+        let copy = own.iter().filter_map(|m| m.number("copy_gb_per_s")).fold(0.0, f64::max);
+        if copy > 0.0 {
+            lines.push(roof(format!("memory, {} GB/s", short(copy)), REFERENCE, Stroke::Bare, copy));
+        }
+        let bus = own.iter().filter(|m| m.part("transfer") && m.text("case") == "round trip");
+        let bus = bus.filter_map(|m| m.number("gb_per_s")).fold(0.0, f64::max);
+        if bus > 0.0 {
+            lines.push(roof(format!("round trip, {} GB/s", short(bus)), 4, Stroke::Bare, bus));
+        }
+        lines.extend(points.into_iter().map(|(name, color, at)| Line {
+            name,
+            color,
+            stroke: Stroke::Points,
+            points: vec![at],
+        }));
+        let name = own.first().map_or("", |m| m.text("device"));
+        let chart = Lines {
+            title: format!("Roofline of {device}: {name}"),
+            x: Axis::log("operations a byte moved"),
+            y: Axis::log("Gflop/s"),
+            lines,
+        };
+        charts.push((
+            chart.svg(Form::Page),
+            format!("{device}: every job against what the device copies, and its bus."),
+        ));
+    }
+    if charts.is_empty() {
+        return;
+    }
+    section(
+        out,
+        "roofline",
+        "Rooflines",
+        "Each engine is bound by memory: few operations for a byte. The lines are what a copy on the device reaches, and a \
+         round trip between host and device, in this run. Bytes are those that a format moves with gathers counted once, so \
+         that a smaller format stands further to the right on the same line; caches lift points above it. Walks count 64 \
+         bytes a step, the record that it reads.",
+    );
+    out.push_str("<div class=\"charts\">\n");
+    for (svg, caption) in charts {
+        figure(out, "roofline", &svg, &caption);
+    }
+    out.push_str("</div>\n</section>\n");
+}

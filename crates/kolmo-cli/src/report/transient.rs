@@ -1,0 +1,250 @@
+//! The report of `kolmo transient`.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
+use kolmo::transient::checkpoint::Checkpoint;
+use kolmo::transient::order::Order;
+use kolmo::transient::partitioning::Path;
+use kolmo::transient::{Solution, Status, TimeResult};
+
+/// A run and its answer.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The chain's name.
+    pub model: &'a str,
+    /// Bound asked for.
+    pub epsilon: f64,
+    /// Devices of the run.
+    pub devices: Vec<DeviceReport>,
+    /// Memory of each rank.
+    pub memory: Vec<RankMemory>,
+    /// The answer.
+    pub solution: &'a Solution,
+    /// Where the run's state was kept.
+    pub checkpoint: Option<&'a Checkpoint>,
+}
+
+impl Run<'_> {
+    /// The JSON object of `--report`.
+    pub fn json(&self) -> Value {
+        let s = self.solution;
+        json!({
+            "command": "transient",
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": self.model,
+            "status": s.status,
+            "epsilon": self.epsilon,
+            "bound": s.bound,
+            "devices": self.devices,
+            "seconds": s.seconds,
+            "n": s.n,
+            "nnz": s.nnz,
+            "alpha": s.alpha,
+            "times": s.times.iter().map(|t| t.time).collect::<Vec<_>>(),
+            "terms": s.terms,
+            "eliminated": s.eliminated,
+            "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            "format": s.matrix.format,
+            "passed_over": s.matrix.passed_over,
+            "ell_width": s.matrix.ell_width,
+            "coo_share": s.matrix.coo_share,
+            "padding": s.matrix.padding,
+            "matrix_bytes": s.matrix.bytes,
+            "device_bytes": s.device_bytes,
+            "memory": self.memory,
+            "halo": s.matrix.halo,
+            "parts": s.matrix.parts,
+            "plan": s.matrix.plan,
+            "exchange": s.matrix.exchange,
+            "halo_depth": s.matrix.halo_depth,
+            "order": s.order.name(),
+            "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
+            "checkpoint": self.checkpoint.map(|c| json!({
+                "file": c.path(),
+                "written": c.written(),
+                "seconds": c.seconds(),
+                "resumed": c.resumed(),
+                "note": c.note(),
+            })),
+        })
+    }
+
+    /// The summary for people.
+    pub fn text(&self) -> String {
+        let s = self.solution;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "model    {}  n = {}  nnz = {}  alpha = {}",
+            self.model,
+            grouped(s.n as u64),
+            grouped(s.nnz),
+            number(s.alpha)
+        );
+        for d in &self.devices {
+            let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
+        }
+        let parts = match s.matrix.parts {
+            0 | 1 => String::new(),
+            n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
+        };
+        let _ = writeln!(
+            out,
+            "matrix   {}, width {}, {:.1} % in the COO part, {} on the device{parts}",
+            s.matrix.format,
+            s.matrix.ell_width,
+            100.0 * s.matrix.coo_share,
+            bytes(s.device_bytes),
+        );
+        for why in &s.matrix.passed_over {
+            let _ = writeln!(out, "         not {why}");
+        }
+        if s.order != Order::Natural {
+            let _ = writeln!(out, "order    {}", s.order.name());
+        }
+        for lane in &s.matrix.plan {
+            let _ = writeln!(
+                out,
+                "plan     {}  {} rows, {} entries, {:.1} % of them local, halo {}, {:.0} % of a step communication{}",
+                lane.device,
+                grouped(lane.rows as u64),
+                grouped(lane.entries),
+                100.0 * lane.local_share,
+                grouped(lane.halo as u64),
+                100.0 * lane.communication_share,
+                if lane.communication_share > 0.25 { " (above 25 %: fewer lanes may be faster)" } else { "" }
+            );
+        }
+        for rank in self.memory.iter().filter(|_| self.memory.len() > 1) {
+            let process = rank.process_bytes.map_or(String::new(), |b| format!(", {} the process", bytes(b)));
+            let _ = writeln!(
+                out,
+                "memory   rank {}: {} on its devices{process}",
+                rank.rank,
+                bytes(rank.device_bytes)
+            );
+        }
+        out.push_str(&self.exchange());
+        let eliminated = match s.eliminated {
+            0 => String::new(),
+            n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
+        };
+        let _ = writeln!(out, "terms    {} multiplications{eliminated}", grouped(s.terms));
+        for t in worst(&s.times) {
+            let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
+            let _ = writeln!(
+                out,
+                "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {:.1e} = truncation {:.1e} + steady \
+                 state {:.1e} + rounding {:.1e}",
+                number(t.time),
+                match t.alpha_t {
+                    // Digits as people read them.
+                    x if (1e-3..1e9).contains(&x) => format!("{x:.6}"),
+                    x => number(x),
+                },
+                t.window.0,
+                t.window.1,
+                t.bound.total(),
+                t.bound.truncation,
+                t.bound.steady_state,
+                t.bound.rounding
+            );
+        }
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "time     load {}, build {}, solve {}, total {}",
+            seconds(x.load),
+            seconds(x.build),
+            seconds(x.solve),
+            seconds(x.total)
+        );
+        if let Some(c) = self.checkpoint {
+            let before = match c.resumed() {
+                Some(terms) => format!("went on after {} multiplications, ", grouped(terms)),
+                None => String::new(),
+            };
+            let _ = writeln!(
+                out,
+                "kept     {}: {before}{} written in {}",
+                c.path().display(),
+                c.written(),
+                seconds(c.seconds())
+            );
+            for note in c.note().into_iter() {
+                let _ = writeln!(out, "         {note}");
+            }
+        }
+        match s.status {
+            Status::Met => {
+                let _ = writeln!(out, "status   bound {:e} met", self.epsilon);
+            }
+            Status::NotMet => {
+                let _ = writeln!(out, "status   bound {:e} NOT met: {}", self.epsilon, self.reason());
+            }
+        }
+        out
+    }
+
+    /// The line on how devices exchange values, where they do.
+    fn exchange(&self) -> String {
+        let every = match self.solution.matrix.halo_depth {
+            0 | 1 => "after every step".to_owned(),
+            halo_depth => format!("every {halo_depth} steps, rows of neighbours computed between"),
+        };
+        match self.solution.matrix.exchange {
+            Path::None => String::new(),
+            Path::Peer => format!("exchange stored into each other's memory, {every}\n"),
+            Path::Host(swap) => {
+                let why = match self.devices.iter().all(|d| d.backend == "cuda") {
+                    true => ", as these devices do not reach each other's memory",
+                    false => "",
+                };
+                format!("exchange through the host{why}, {every} ({} measured)\n", super::swap(swap))
+            }
+        }
+    }
+
+    /// Why the bound is not met, and the remedy.
+    fn reason(&self) -> String {
+        if let Some(time) = self.solution.times.iter().find(|time| time.contradiction.is_some()) {
+            let (t, what) = (number(time.time), time.contradiction.as_deref().unwrap_or_default());
+            return format!(
+                "at time {t} {what}, which contradicts the bound {:.1e}; use another --device, and please report this",
+                time.bound.total()
+            );
+        }
+        let b = self.solution.bound;
+        let f32 = self.devices.iter().any(|d| d.precision == "f32");
+        if b.rounding > 0.5 * self.epsilon {
+            let remedy =
+                if f32 { "use --precision f64 or a larger --epsilon" } else { "use a larger --epsilon" };
+            format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
+        } else if b.steady_state > 0.5 * self.epsilon {
+            format!(
+                "the distance to the steady state is bounded by {:.1e} and no longer falls; use a larger --epsilon or \
+                 a finite time",
+                b.steady_state
+            )
+        } else {
+            format!("the bound is {:.1e}", b.total())
+        }
+    }
+}
+
+/// All times where they are few, else the one with the largest bound.
+fn worst(times: &[TimeResult]) -> Vec<&TimeResult> {
+    if times.len() <= 4 {
+        return times.iter().collect();
+    }
+    times.iter().max_by(|a, b| a.bound.total().total_cmp(&b.bound.total())).into_iter().collect()
+}
+
+fn per_time(t: &TimeResult) -> Value {
+    let mut value = json!(t);
+    value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
+    value
+}

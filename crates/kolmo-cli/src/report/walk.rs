@@ -1,0 +1,191 @@
+//! The report of `kolmo walk`.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{DeviceReport, bytes, grouped, seconds};
+use kolmo::Status;
+use kolmo::walk::{Component, Solution};
+
+/// A run and its answer.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The system's name.
+    pub system: &'a str,
+    /// Probability asked for.
+    pub confidence: f64,
+    /// Devices of the run.
+    pub devices: Vec<DeviceReport>,
+    /// The answer.
+    pub solution: &'a Solution,
+}
+
+impl Run<'_> {
+    /// The JSON object of `--report`.
+    pub fn json(&self) -> Value {
+        let s = self.solution;
+        json!({
+            "command": "walk",
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": self.system,
+            "status": s.status,
+            "epsilon": s.epsilon,
+            "confidence": self.confidence,
+            "bound": s.bound,
+            "devices": self.devices,
+            "seconds": s.seconds,
+            "n": s.n,
+            "nnz": s.nnz,
+            "splitting": s.splitting.to_string(),
+            "norm": s.norm,
+            "row_norm": s.row_norm.0,
+            "worst_row": s.row_norm.1,
+            "certificate_products": s.products,
+            "sweeps": s.sweeps,
+            "components": s.components,
+            "rounds": s.rounds,
+            "chains": s.components.iter().map(|c| c.chains).sum::<u64>(),
+            "length": s.components.iter().map(|c| c.length).max(),
+            "steps": s.steps,
+            "steps_per_s": s.steps as f64 / s.seconds.solve.max(f64::MIN_POSITIVE),
+            "sequence": s.sequence.0.to_string(),
+            "scramble": s.sequence.1.to_string(),
+            "sequence_dimensions": s.tabled,
+            "replicates": s.replicates,
+            "table_bytes": s.table_bytes,
+            "jacobi": s.jacobi,
+            "warnings": s.warnings,
+        })
+    }
+
+    /// The summary for people.
+    pub fn text(&self) -> String {
+        let s = self.solution;
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "system   {}  n = {}  nnz = {}",
+            self.system,
+            grouped(s.n as u64),
+            grouped(s.nnz as u64)
+        );
+        for d in &self.devices {
+            let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
+        }
+        let certificate = match s.products {
+            0 => String::new(),
+            k => format!(", proved with {k} products; row {} has the sum {:.6}", s.row_norm.1, s.row_norm.0),
+        };
+        let _ = writeln!(out, "gate     {}, norm {:.6}{certificate}", s.splitting, s.norm);
+        let length = s.components.iter().map(|c| c.length).max().unwrap_or(0);
+        let padded = match s.tabled {
+            k if k < length && s.sequence.0 != kolmo::walk::sequence::Sequence::Philox => {
+                format!(", dimensions from {k} on by philox")
+            }
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "walks    {} ({}), {} replicates, at most {} steps a chain, {} sweeps, table {}{padded}",
+            s.sequence.0,
+            s.sequence.1,
+            s.replicates,
+            grouped(u64::from(length)),
+            s.sweeps,
+            bytes(s.table_bytes)
+        );
+        for c in shown(&s.components) {
+            let rhs = if c.rhs > 0 { format!(" of right-hand side {}", c.rhs) } else { String::new() };
+            let _ = writeln!(
+                out,
+                "x_{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} ({} %) + truncation {:.1e} + rounding {:.1e}",
+                c.component,
+                c.estimate,
+                c.half_width,
+                grouped(c.chains),
+                c.bound.statistical,
+                100.0 * self.confidence,
+                c.bound.truncation,
+                c.bound.rounding
+            );
+        }
+        if s.components.len() > SHOWN {
+            let _ = writeln!(
+                out,
+                "         and {} more, of which these have the largest half-widths",
+                s.components.len() - SHOWN
+            );
+        }
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "time     load {}, build {}, certificate {}, walks {} ({:.1} Msteps/s at most), total {}",
+            seconds(x.load),
+            seconds(x.build),
+            seconds(x.certificate),
+            seconds(x.solve),
+            s.steps as f64 / x.solve.max(1e-9) / 1e6,
+            seconds(x.total)
+        );
+        if let Some(j) = s.jacobi
+            && j.seconds < x.solve
+        {
+            let _ = writeln!(
+                out,
+                "faster   about {} Jacobi sweeps would bound the error of every component by {:.1e} in {} on this host; \
+                 the walks took {}",
+                grouped(j.sweeps as u64),
+                s.epsilon,
+                seconds(j.seconds),
+                seconds(x.solve)
+            );
+        }
+        match s.status {
+            Status::Met => {
+                let _ = writeln!(out, "status   half-width {:.3e} met", s.epsilon);
+            }
+            Status::NotMet => {
+                let _ = writeln!(out, "status   half-width {:.3e} NOT met: {}", s.epsilon, self.reason());
+            }
+        }
+        out
+    }
+
+    /// Why the half-width is not met, and the remedy.
+    fn reason(&self) -> String {
+        let (s, b) = (self.solution, self.solution.bound);
+        let f32 = self.devices.iter().any(|d| d.precision == "f32");
+        if s.norm >= 1.0 {
+            format!("the norm of L is bounded by {:.6} alone, so that the truncation has no bound", s.norm)
+        } else if s.replicates < 2 {
+            "one replicate has no interval; give a scramble and --replicates 2 or more".to_owned()
+        } else if b.truncation > 0.5 * s.epsilon {
+            format!(
+                "the truncation alone is bounded by {:.1e}; give a larger --length or a smaller --delta",
+                b.truncation
+            )
+        } else if b.rounding > 0.5 * s.epsilon {
+            let remedy = if f32 { "use --precision f64" } else { "use a larger --epsilon or more --sweeps" };
+            format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
+        } else {
+            format!(
+                "the largest is {:.1e}; give more --chains or --max-chains, more --sweeps or a larger --epsilon",
+                b.total()
+            )
+        }
+    }
+}
+
+/// Components in a summary.
+const SHOWN: usize = 10;
+
+/// All components where they are few, else those with the largest half-widths.
+fn shown(components: &[Component]) -> Vec<&Component> {
+    let mut all: Vec<&Component> = components.iter().collect();
+    if all.len() > SHOWN {
+        all.sort_by(|a, b| b.half_width.total_cmp(&a.half_width));
+        all.truncate(SHOWN);
+    }
+    all
+}

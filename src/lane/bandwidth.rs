@@ -1,0 +1,137 @@
+//! What a lane's memory can do.
+
+use std::time::Instant;
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use crate::Result;
+use crate::kernel::{Precision, Real, kernel};
+use crate::lane::cpu::simd::{Body, dispatch, fused};
+use crate::lane::cpu::{Call, blocks};
+use crate::lane::{Buffer, Lane, Launch, Program};
+use serde::Serialize;
+
+/// The least and the median of some seconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+}
+
+impl Spread {
+    /// Of one measurement or more.
+    pub fn of(mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        assert!(!seconds.is_empty(), "a spread of no measurement");
+        Self { min: seconds[0], median: seconds[seconds.len() / 2] }
+    }
+}
+
+kernel! {
+    /// The triad of STREAM.
+    pub(crate) static TRIAD = triad(items)(b: &[T], c: &[T], a: &mut [T]);
+    /// A copy, two numbers at a time.
+    pub(crate) static COPY = copy(items)(b: &[T], a: &mut [T]);
+}
+
+struct Triad<'a, T> {
+    a: &'a mut [T],
+    b: &'a [T],
+    c: &'a [T],
+}
+
+impl<T: Real> Body for Triad<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let three = T::of(3.0);
+        for ((a, &b), &c) in self.a.iter_mut().zip(self.b).zip(self.c) {
+            *a = if fused(LEVEL) { T::fma::<true>(three, c, b) } else { T::fma::<false>(three, c, b) };
+        }
+    }
+}
+
+fn triad<T: Real>(call: &Call<'_>, _: triad::Params, arrays: triad::Bindings<'_, T>) {
+    let triad::Bindings { a, b, c, .. } = arrays;
+    blocks(call, a, |first, a| {
+        let here = first..first + a.len();
+        dispatch(Triad { a, b: &b[here.clone()], c: &c[here] });
+    });
+}
+fn copy<T: Real>(call: &Call<'_>, _: copy::Params, arrays: copy::Bindings<'_, T>) {
+    let copy::Bindings { a, b, .. } = arrays;
+    blocks(call, a, |first, a| a.copy_from_slice(&b[first..first + a.len()]));
+}
+
+/// A kernel's copy of `pairs` pairs of numbers from one array to another, whatever their elements are.
+pub fn bind_copy<T: Pod>(
+    lane: &Lane,
+    precision: Precision,
+    pairs: usize,
+    from: &Buffer<T>,
+    to: &Buffer<T>,
+) -> Result<Launch> {
+    let args = copy::Args { b: from.arg().untyped(), a: to.arg().untyped() };
+    lane.bind(&COPY, precision, pairs, copy::Params { step: 0, items: pairs as u32 }, args)
+}
+
+/// GB/s of a copy on the device, bytes read plus bytes written, over a gibibyte where memory allows: the better of
+/// the driver's own copy and a kernel's.
+pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
+    let limit = lane.device().limits.binding.min(1 << 30);
+    let free = lane.free_bytes().unwrap_or(u64::MAX) / 4;
+    let single = !lane.device().f64;
+    let real = if single { 4 } else { 8 };
+    let pairs = (limit.min(free) / (2 * real)) as usize;
+    let bytes = 2 * real * pairs as u64;
+    let words: Vec<u32> = (0..bytes as usize / 4).into_par_iter().map(|i| i as u32).collect();
+    let src = lane.alloc_with("the source of a copy", &words)?;
+    let dst = lane.alloc::<u32>("the target of a copy", words.len())?;
+    let precision = if single { Precision::F32 } else { Precision::F64 };
+    let launch = bind_copy(lane, precision, pairs, &src, &dst)?;
+    let program = Program { cycle: vec![vec![&launch]] };
+    const TIMES: u32 = 16;
+    let mut best = 0.0f64;
+    for kernel in [true, false] {
+        let once = |times: u32| match kernel {
+            true => lane.run(&program, 0, u64::from(times), &mut |_| Ok(())),
+            false => lane.copy(&src, &dst, 0, times),
+        };
+        once(1)?;
+        let mut seconds = Vec::new();
+        for _ in 0..repeat.max(3) {
+            let at = Instant::now();
+            once(TIMES)?;
+            seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
+        }
+        best = best.max(2.0 * bytes as f64 / Spread::of(seconds).median / 1e9);
+    }
+    Ok(best)
+}
+
+/// GB/s of a STREAM-like triad, on three arrays of `bytes` each where memory allows.
+pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
+    let limit = lane.device().limits.binding.min(bytes);
+    let free = lane.free_bytes().unwrap_or(u64::MAX) / 6;
+    let elements = (limit.min(free) / 8) as usize;
+    let values: Vec<f64> = (0..elements).into_par_iter().map(|i| i as f64).collect();
+    let (b, c) = (lane.alloc_with("a triad", &values)?, lane.alloc_with("a triad", &values)?);
+    let a = lane.alloc::<f64>("a triad", elements)?;
+    let params = triad::Params { step: 0, items: elements as u32 };
+    let args = triad::Args { b: b.arg(), c: c.arg(), a: a.arg() };
+    let launch = lane.bind(&TRIAD, Precision::F64, elements, params, args)?;
+    let program = Program { cycle: vec![vec![&launch]] };
+    lane.run(&program, 0, 1, &mut |_| Ok(()))?;
+    // A GPU is done with some megabytes before the host knows of it.
+    let device = lane.device();
+    let times = if device.software || device.backend == "cpu" { 2 } else { 64 };
+    let mut seconds = Vec::new();
+    for _ in 0..repeat.max(3) {
+        let at = Instant::now();
+        lane.run(&program, 0, times, &mut |_| Ok(()))?;
+        seconds.push(at.elapsed().as_secs_f64() / times as f64);
+    }
+    Ok(24.0 * elements as f64 / Spread::of(seconds).median / 1e9)
+}
