@@ -54,8 +54,7 @@
 //! | [`ranks`] | the processes of `mpirun` that share a problem |
 //! | [`models`] | built-in chains and systems |
 //! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
-//! | [`report`], [`bench`](mod@bench) | summaries, JSON reports, measurements |
-//! | `plot`, `cli` | charts as SVG, the command line, with the feature `cli` |
+//! | [`settings`] | what was measured once and is kept |
 //!
 //! # Features
 //! | feature | adds |
@@ -63,10 +62,8 @@
 //! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
 //! | `cuda` | lanes on CUDA devices; the libraries are opened at run time, building needs none of them |
 //! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
-//! | `peers` | NVIDIA's own libraries and LAPACK, opened at run time, for comparisons |
-//! | `cli` (default) | the command and everything that it alone needs |
 //!
-//! Without any the crate is the CPU lane, the engines and the file formats.
+//! Without any the crate is the CPU lane, the engines and the file formats. The command is the crate `kolmo-cli`.
 //!
 //! # Example
 //! A machine fails once in 50 hours and is repaired in 4 hours on average, both times exponential. With the failure

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::devices::skip;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 /// What cargo prints, or none with one line said where the test runs apart from its repository.
@@ -69,6 +69,7 @@ fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
 fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument() {
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
+    sources(&root().join("crates"), &mut files);
     if files.is_empty() {
         return skip("sources", "no sources here");
     }
@@ -80,7 +81,7 @@ fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument()
         let inside = file.strip_prefix(root()).expect("a source of this crate");
         let (all, bare) = unsafe_lines(&fs::read_to_string(&file).expect("text"));
         // Libraries that are measured beside ours are foreign interfaces, too.
-        let lane = inside.starts_with("src/lane") || inside.starts_with("src/bench/peers");
+        let lane = inside.starts_with("src/lane") || inside.starts_with("crates/kolmo-bench/src/peers");
         assert!(all.is_empty() || lane, "{}:{} has unsafe code", inside.display(), all[0] + 1);
         assert!(bare.is_empty(), "{}:{} has no SAFETY comment", inside.display(), bare[0] + 1);
         blocks += all.len();
@@ -135,8 +136,9 @@ fn the_library_has_no_dependency_of_the_command_line() {
         "crossterm",
     ];
     for features in ["", "wgpu", "cuda", "wgpu,cuda"] {
-        let line =
-            format!("tree --locked -e normal --prefix none --no-default-features --features={features}");
+        let line = format!(
+            "tree --locked -p kolmo -e normal --prefix none --no-default-features --features={features}"
+        );
         let Some(tree) = cargo(&line) else { return };
         let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(names.contains("kolmo") && names.contains("rayon"), "{features}: {names:?}");
@@ -144,14 +146,14 @@ fn the_library_has_no_dependency_of_the_command_line() {
             assert!(!names.contains(name), "the features '{features}' bring {name}");
         }
     }
-    let Some(tree) = cargo("tree --locked -e normal --prefix none") else { return };
+    let Some(tree) = cargo("tree --locked -p kolmo-cli -e normal --prefix none") else { return };
     assert!(tree.lines().any(|line| line.starts_with("clap ")), "the search finds what it is for");
 }
 
 #[test]
 #[ignore = "slow: asks cargo of every dependency"]
 fn the_package_has_all_that_it_needs() {
-    let Some(list) = cargo("package --list --allow-dirty --locked") else { return };
+    let Some(list) = cargo("package -p kolmo --list --allow-dirty --locked") else { return };
     let packed: BTreeSet<&str> = list.lines().collect();
     for name in [
         "Cargo.toml",
@@ -179,7 +181,7 @@ fn the_package_has_all_that_it_needs() {
     // What sources include by name is packed, too.
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
-    sources(&root().join("tests"), &mut files);
+    sources(&root().join("tests/library"), &mut files);
     for file in &files {
         let inside = file.strip_prefix(root()).expect("a source of this crate");
         assert!(packed.contains(&*inside.to_string_lossy()), "{} is missing", inside.display());
@@ -198,7 +200,7 @@ fn the_package_has_all_that_it_needs() {
             }
         }
     }
-    for folder in [".ci/", ".github/", "target/"] {
+    for folder in [".ci/", ".github/", "crates/", "target/"] {
         assert!(!packed.iter().any(|name| name.starts_with(folder)), "{folder} is packed");
     }
 }
