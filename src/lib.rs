@@ -62,6 +62,7 @@
 //! | `wgpu` (default) | lanes on Vulkan, Metal and DX12 adapters |
 //! | `cuda` | lanes on CUDA devices; the libraries are opened at run time, building needs none of them |
 //! | `mpi` | ranks under `mpirun`; a build needs an MPI library and libclang |
+//! | `sprs` | conversions from and to the matrices of the crate sprs |
 //!
 //! Without any the crate is the CPU lane, the engines and the file formats. The command is the crate `kolmo-cli`.
 //!

@@ -38,7 +38,7 @@ features=''
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
     # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
-    [ -z "$all" ] || features=cuda
+    [ -z "$all" ] || features=cuda,sprs
     ;;
 *)
     required=cpu,wgpu:0
@@ -46,7 +46,7 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     if [ -n "$all" ]; then
         required=$required,mpi,spirv-val
-        features=cuda,mpi
+        features=cuda,mpi,sprs
         has spirv-val || missing="$missing spirv-tools"
         has mpirun || missing="$missing openmpi-bin"
         has mpicc || missing="$missing libopenmpi-dev"

@@ -7,6 +7,7 @@
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
+//! | `sprs` | | matrices of the crate sprs, with the feature of that name |
 //! | [`mod@write`], [`output`] | | what goes out, under its name when it is complete |
 //!
 //! Text may be gzipped. States and rows count from 0, except where a format counts from 1. What a file says wrongly is
@@ -34,6 +35,8 @@ pub mod npz;
 pub mod output;
 mod parts;
 pub mod srew;
+#[cfg(feature = "sprs")]
+mod sprs;
 mod system;
 pub mod text;
 pub mod tra;

@@ -1,0 +1,130 @@
+//! Matrices of the crate [sprs](https://docs.rs/sprs), both ways, with the feature `sprs`.
+//!
+//! A [`CsrMatrix`] is seen as a [`CsMatViewI`] without a copy. A matrix of sprs becomes a [`CsrMatrix`], or a chain: then it
+//! holds either the rates R or the generator Q = R − diag(R·1).
+
+use std::path::Path;
+
+use sprs::{CsMatI, CsMatViewI, SpIndex};
+
+use super::generator::{self, MOST_STATES};
+use crate::sparse::{Coo, CsrMatrix};
+use crate::transient::chain::Transitions;
+use crate::transient::csr::Csr;
+use crate::{Error, Result};
+
+/// Name of a matrix of sprs in errors.
+const NAME: &str = "sprs matrix";
+
+fn failed(reason: String) -> Error {
+    Error::File { path: NAME.into(), reason }
+}
+
+/// The entries of a matrix, whatever its storage.
+fn entries<I: SpIndex, P: SpIndex>(matrix: &CsMatViewI<'_, f64, I, P>) -> Result<Coo> {
+    let (rows, columns) = matrix.shape();
+    if rows.max(columns) as u64 > MOST_STATES {
+        return Err(failed(format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible")));
+    }
+    let mut list = Coo { rows, columns, ..Coo::default() };
+    for (&value, (i, j)) in matrix.iter() {
+        list.row.push(i.index() as u32);
+        list.column.push(j.index() as u32);
+        list.value.push(value);
+    }
+    Ok(list)
+}
+
+impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for CsrMatrix {
+    type Error = Error;
+
+    /// Copies a matrix of sprs, in rows or in columns.
+    ///
+    /// # Errors
+    /// [`Error::File`] for more than 2³² − 2 rows or columns.
+    fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
+        Ok(Self::from_entries(&entries(&matrix)?))
+    }
+}
+
+impl<'a> From<&'a CsrMatrix> for CsMatViewI<'a, f64, u32, usize> {
+    fn from(matrix: &'a CsrMatrix) -> Self {
+        let shape = (matrix.rows(), matrix.columns());
+        Self::new(shape, matrix.starts(), matrix.column(), matrix.value())
+    }
+}
+
+impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Csr {
+    type Error = Error;
+
+    /// Reads a matrix of sprs as a chain, entry (i, j) being the rate from state i to state j. A negative diagonal entry
+    /// makes it a generator.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a matrix that is not square or is empty, rates that are negative or not finite, and row sums of
+    /// a generator that are not zero.
+    fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
+        let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
+        Self::from_list(file.states, &file.transitions)
+    }
+}
+
+impl From<&Csr> for CsMatI<f64, u32, usize> {
+    /// The rates R in compressed rows.
+    fn from(chain: &Csr) -> Self {
+        let n = chain.states();
+        let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut row = Vec::new();
+        for state in 0..n {
+            row.clear();
+            chain.outgoing(state, &mut row);
+            columns.extend(row.iter().map(|&(target, _)| target));
+            values.extend(row.iter().map(|&(_, rate)| rate));
+            starts.push(columns.len());
+        }
+        Self::new((n, n), starts, columns, values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sprs::{CsMat, TriMat};
+
+    use super::*;
+
+    fn matrix() -> CsMat<f64> {
+        let mut list = TriMat::new((3, 3));
+        for (i, j, x) in [(0, 1, 2.0), (1, 0, 0.5), (1, 2, 0.25), (2, 1, 4.0)] {
+            list.add_triplet(i, j, x);
+        }
+        list.to_csr()
+    }
+
+    #[test]
+    fn matrices_come_back_as_they_were() {
+        let ours = CsrMatrix::try_from(matrix().view()).expect("a matrix");
+        assert_eq!(ours.row(1), (&[0, 2][..], &[0.5, 0.25][..]));
+        assert_eq!(CsrMatrix::try_from(matrix().to_csc().view()).expect("by columns"), ours);
+        let view: CsMatViewI<'_, f64, u32, usize> = (&ours).into();
+        assert_eq!(CsrMatrix::try_from(view).expect("its own view"), ours);
+    }
+
+    #[test]
+    fn rates_and_generators_are_chains() {
+        let rates = matrix();
+        let chain = Csr::try_from(rates.view()).expect("a chain");
+        let back: CsMatI<f64, u32, usize> = (&chain).into();
+        assert_eq!(back.to_dense(), rates.to_dense());
+        let mut generator = TriMat::new((2, 2));
+        for (i, j, x) in [(0, 0, -3.0), (0, 1, 3.0), (1, 0, 1.0), (1, 1, -1.0)] {
+            generator.add_triplet(i, j, x);
+        }
+        let chain = Csr::try_from(generator.to_csr::<usize>().view()).expect("a generator");
+        let mut row = Vec::new();
+        chain.outgoing(0, &mut row);
+        assert_eq!(row, [(1, 3.0)]);
+        let wide = CsMat::<f64>::zero((2, 3));
+        let refused = Csr::try_from(wide.view()).expect_err("not square");
+        assert!(refused.to_string().contains("2 rows and 3 columns"), "{refused}");
+    }
+}
