@@ -77,7 +77,7 @@ fn gtsv<const FUSED: bool>(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]
 /// A row of a cyclic system while it is eliminated: coefficients of three unknowns in a row, of the last but one and of
 /// the last one, and where its right-hand sides are.
 #[derive(Clone, Copy)]
-struct Row {
+struct CyclicRow {
     c: [f64; 3],
     near: f64,
     last: f64,
@@ -98,11 +98,11 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
         }
         return dense(&mut a, b, &(0..n).collect::<Vec<_>>(), 0);
     }
-    let mut running = Row { c: [d[0], du[0], 0.0], near: 0.0, last: dl[0], b: 0 };
-    let mut bottom = Row { c: [du[n - 1], 0.0, 0.0], near: dl[n - 1], last: d[n - 1], b: n - 1 };
-    let mut pivots: Vec<Row> = Vec::with_capacity(n);
+    let mut running = CyclicRow { c: [d[0], du[0], 0.0], near: 0.0, last: dl[0], b: 0 };
+    let mut bottom = CyclicRow { c: [du[n - 1], 0.0, 0.0], near: dl[n - 1], last: d[n - 1], b: n - 1 };
+    let mut pivots: Vec<CyclicRow> = Vec::with_capacity(n);
     for i in 0..n - 3 {
-        let next = Row { c: [dl[i + 1], d[i + 1], du[i + 1]], near: 0.0, last: 0.0, b: i + 1 };
+        let next = CyclicRow { c: [dl[i + 1], d[i + 1], du[i + 1]], near: 0.0, last: 0.0, b: i + 1 };
         let mut rows = [running, next, bottom];
         let largest = (0..3).fold(0, |m, k| if rows[k].c[0].abs() > rows[m].c[0].abs() { k } else { m });
         rows.swap(0, largest);
