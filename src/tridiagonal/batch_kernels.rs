@@ -9,7 +9,7 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 
 kernel! {
-    /// Whole systems of a tile.
+    /// The unknowns of the whole systems of a tile.
     pub static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );

@@ -26,17 +26,18 @@ pub enum Upload {
     Nothing,
 }
 
+/// A run of rows on a lane.
 #[derive(Debug)]
 pub(super) struct Chunk<'a, T> {
     pub(super) lane: &'a Lane,
     /// Number of that lane.
     pub(super) at: usize,
-    /// Its first row, counted from the first here.
+    /// The first row, counted from the first here.
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) memory: Arc<RowMemory<T>>,
     pub(super) scheme: Box<dyn ChunkSolve<T>>,
-    /// Its items among those of all chunks here.
+    /// Items among those of all chunks here.
     pub(super) items: Range<usize>,
     /// Whether its rows are gone when stage 3 begins.
     pub(super) evicted: bool,
@@ -102,7 +103,7 @@ impl<T: Number> Chunk<'_, T> {
 /// A step of a stage: what is done for a chunk and what belongs to it.
 pub(super) type Step<'s, T, I> = &'s (dyn Fn(&Chunk<'_, T>, &mut I) -> Result<()> + Sync);
 
-/// How the steps of chunks follow one another.
+/// The order in which the steps of chunks follow one another.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pace {
     /// Each chunk goes on as soon as it can; with a thread for each lane, or from one.

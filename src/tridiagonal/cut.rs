@@ -38,7 +38,7 @@ pub(super) struct Cut<'a, 'p, T> {
     /// dl, d, du, b and x on the host.
     arrays: &'p [HostArray<T>; 5],
     scheme: Scheme,
-    /// Where ranks are cut, and what leaves them.
+    /// The alignment at which ranks are cut, and of what leaves them.
     of_rank: Alignment,
     /// The subtrees that ranks send, one rank's behind the other's.
     subtrees: Vec<Run>,
@@ -87,7 +87,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         }
     }
 
-    /// Where so many chunks are cut. A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to
+    /// The alignment at which so many chunks are cut. A chunk alone on its rank leaves what the rank sends; alone altogether, all is left to
     /// stage 2.
     fn alignment(&self, parts: usize) -> Alignment {
         let (ranks, of_rank) = (self.span.ranks, self.of_rank);

@@ -24,7 +24,7 @@ impl Shape {
     pub(super) const NOTHING: Self = Self { columns: 0, width: 0, flags: 0, values: 0, behind: 0 };
 }
 
-/// Where a chunk's equations go.
+/// The place on the host that a chunk's equations go to.
 pub(super) struct ChunkEquations<'p, T> {
     pub(super) columns: Vec<&'p mut [T]>,
     pub(super) flags: &'p mut [u32],
@@ -83,7 +83,7 @@ impl<T: Number> Equations<T> {
         self.shape.values * items.start..self.shape.values * items.end + self.shape.behind
     }
 
-    /// Where the equations of chunks with so many items go, one chunk's behind the other's.
+    /// The places of the equations of chunks with so many items, one chunk's behind the other's.
     pub(super) fn split(&mut self, items: impl Iterator<Item = usize> + Clone) -> Vec<ChunkEquations<'_, T>> {
         let (Shape { width, flags, .. }, column) = (self.shape, self.column());
         let columns = self.numbers.chunks_mut(column);
@@ -98,7 +98,7 @@ impl<T: Number> Equations<T> {
         flags.into_iter().map(one).collect()
     }
 
-    /// What leaves this rank: each column's part, then flags.
+    /// The list that leaves this rank: each column's part, then flags.
     pub(super) fn list(&self) -> Vec<f64> {
         let Shape { columns, width, flags, .. } = self.shape;
         let mut list = Vec::with_capacity((columns * width + flags) * self.sent);

@@ -55,7 +55,7 @@ impl<'a, T: Number> InterfaceSystem<'a, T> {
         }
     }
 
-    /// Where the equations of each chunk go, if they leave its lane.
+    /// The places of the equations of each chunk, if they leave its lane.
     pub(super) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
         match self.alone {
             true => chunks.iter().map(|_| None).collect(),

@@ -47,7 +47,7 @@ pub static ALL: [&Kernel; 8] = [
 pub const UNIT: usize = 128;
 /// Rows of a tile: what one workgroup takes.
 pub const TILE: usize = 2048;
-/// Units that one workgroup joins to one.
+/// Reduced blocks that one workgroup joins to one.
 pub const FAN: usize = 256;
 
 /// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
@@ -95,7 +95,7 @@ impl<'a, T> Diagonals<'a, T> {
     }
 }
 
-/// What two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
+/// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
 /// unknown behind them; e, h, e′, h′ of every unit.
 type Back<T> = [[T; LANES]; 4];
 
@@ -413,17 +413,14 @@ fn tridiagonal_reduce<T: Number>(
 ) {
     let tridiagonal_reduce::Bindings { dl, d, du, rhs, .. } = b;
     let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
-    let chunk = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
-    let (small, count) = (small(p.small), chunk.rows.div_ceil(UNIT));
+    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
     let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
-    let strips = units.zip(b.flags[..count].par_chunks_mut(LANES));
-    strips.enumerate().with_min_len(STRIPS).for_each_init(
-        Scratch::new,
-        |scratch, (strip, (units, flags))| {
-            let (rows, _) = chunk.strip(strip, scratch);
-            dispatch(Up { rows, small, units, flags });
-        },
-    );
+    let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
+    parts.enumerate().with_min_len(STRIPS).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
+        let (rows, _) = strips.strip(strip, scratch);
+        dispatch(Up { rows, small, units, flags });
+    });
 }
 
 fn tridiagonal_solve<T: Number>(
@@ -433,20 +430,20 @@ fn tridiagonal_solve<T: Number>(
 ) {
     let tridiagonal_solve::Bindings { dl, d, du, rhs, .. } = b;
     let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
-    let chunk = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
-    let values = b.values[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
-    let past = chunk.rows >= UNCACHED;
-    let x = b.x[..chunk.rows].par_chunks_mut(STRIP);
+    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let values = b.values[..2 * strips.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let past = strips.rows >= UNCACHED;
+    let x = b.x[..strips.rows].par_chunks_mut(STRIP);
     x.zip(values).enumerate().with_min_len(STRIPS).for_each_init(
         Scratch::new,
         |scratch, (strip, (x, values))| {
-            let (rows, back) = chunk.strip(strip, scratch);
+            let (rows, back) = strips.strip(strip, scratch);
             dispatch(Down { rows, values, back, x, past });
         },
     );
 }
 
-/// Joins 2^k units in a binary tree, those behind the last one being none; in the place of a unit stays what gives the two
+/// Joins 2^k blocks in a binary tree, those behind the last one being none; in the place of a block stays what gives the two
 /// unknowns at its right end, where something lies behind it in the tree.
 fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();

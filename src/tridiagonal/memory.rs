@@ -62,7 +62,7 @@ impl<T: Number> Arrays<T> {
 #[derive(Debug)]
 pub(super) struct RowMemory<T> {
     pub(super) arrays: Arrays<T>,
-    /// What blocks keep for the way back.
+    /// Numbers that blocks keep for the way back.
     pub(super) kept: Option<Buffer<T>>,
     /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
     pub(super) adopted: bool,

@@ -84,7 +84,7 @@ struct CyclicRow {
     b: usize,
 }
 
-/// The same with coupled ends. The last row and the last column stay until the end, and the pivot is the largest of
+/// Solves a cyclic system in place, as [`gtsv`]. The last row and the last column stay until the end, and the pivot is the largest of
 /// three: of the running row, the next one and the last one. Three unknowns remain for a dense elimination.
 fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> {
     let n = d.len();
@@ -211,7 +211,7 @@ pub fn solve(system: &System, b: &[Vec<f64>]) -> Eliminated {
     }
 }
 
-/// What became of systems on the host.
+/// The outcome of systems on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Improved {
     /// Whether unknowns are others than before.
@@ -343,7 +343,7 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     Ok(answers)
 }
 
-/// The same of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
+/// Elimination and corrections as [`corrected`], of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
 /// column. The componentwise error does not depend on such factors.
 fn balanced(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     let Span { n, cyclic, .. } = system.span;

@@ -1,15 +1,15 @@
-//! Where rows lie in their systems, and where they may be cut.
+//! Places of rows in their systems, and those at which they may be cut.
 
 use super::kernels::{TILE, UNIT};
 
-/// Where a chunk lies in its systems.
+/// The place of a chunk in its systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Rows of one system; several lie one behind the other.
     pub n: usize,
     /// Number of the chunk's first row, counted from the beginning of all systems.
     pub first: usize,
-    /// Whether the system is cyclic; there is one then.
+    /// Whether the system is cyclic; there is only one then.
     pub cyclic: bool,
 }
 
@@ -33,8 +33,8 @@ pub(super) const OF_A_RANK: usize = 32;
 /// Units of a chunk at least, which need not travel as far.
 const OF_A_CHUNK: usize = 256;
 
-/// Where rows may be cut, and how many levels above the first equations a part of them is reduced by itself. In tiles the
-/// levels are those of the merge tree, which depends on the number of all rows alone: a part leaves nodes of it to be
+/// The places at which rows may be cut, and the levels above the first equations by which a part of them is reduced by
+/// itself. In tiles the levels are those of the merge tree, which depends on the number of all rows alone: a part leaves nodes of it to be
 /// joined with those of others. In blocks they are those of reduced systems beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {

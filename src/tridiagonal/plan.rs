@@ -103,7 +103,7 @@ pub struct Inputs<'p, T> {
 }
 
 impl<'a, T: Number> Plan<'a, T> {
-    /// As [`Plan::with`], in tiles.
+    /// Makes a plan as [`Plan::with`], in tiles or whole systems.
     ///
     /// # Errors
     /// As [`Plan::with`].
@@ -126,7 +126,7 @@ impl<'a, T: Number> Plan<'a, T> {
         Self::of(lanes, Span::whole(n, batch, cyclic), options)
     }
 
-    /// As [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made by all of
+    /// Makes a plan as [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made by all of
     /// them, with the same options, and so is everything that it does.
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;

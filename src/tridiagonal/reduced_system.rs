@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::arithmetic::Number;
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
 use super::kernels::{NOT_DOMINANT, all_flags, small_exponent};
-use super::memory::RowMemory;
+use super::memory::Arrays;
 use super::pivot;
 use super::place::{Alignment, Place};
 use crate::Result;
@@ -20,7 +20,7 @@ use crate::lane::{Arg, Buffer, Lane, Launch};
 /// A system of this many rows at most is left to the host, where devices solve reduced systems.
 const LEAF: usize = 4096;
 
-/// How a system is cut into blocks.
+/// The cut of a system into blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Blocking {
     /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
@@ -32,8 +32,8 @@ pub(super) struct Blocking {
 }
 
 impl Blocking {
-    /// Where rows may be cut, so that each part has whole blocks on as many levels of reduced systems beside the first. The
-    /// tail is there because blocks may be shorter by a row at the end.
+    /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
+    /// because blocks may be shorter by a row at the end.
     pub(super) fn alignment(block: usize, levels: u32) -> Alignment {
         // Two rows of each block are rows of the next system.
         let step = if block.is_multiple_of(2) { block / 2 } else { block };
@@ -41,7 +41,7 @@ impl Blocking {
         Alignment { rows, levels, tail: rows.saturating_mul(block) }
     }
 
-    /// How often the reduced system of `all` rows becomes a smaller one on devices.
+    /// Times that the reduced system of `all` rows becomes a smaller one on devices.
     pub(super) fn device_levels(self, all: usize) -> u32 {
         self.smaller(2 * all.div_ceil(self.block)).len() as u32
     }
@@ -56,7 +56,7 @@ impl Blocking {
         blocks
     }
 
-    /// How many of these levels a part that begins with row `first` of all can do by itself.
+    /// The number of these levels that a part that begins with row `first` of all can do by itself.
     pub(super) fn levels(self, first: usize, all: usize) -> u32 {
         let fits = |&levels: &u32| {
             let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
@@ -133,7 +133,7 @@ impl<T: Number> ReducedSystem<T> {
 }
 
 /// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     rows: usize,
     place: (u32, u32),
     arrays: [Arg<'a>; 4],
@@ -143,10 +143,10 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// The rows of a chunk.
-    fn rows<T: Number>(rows: usize, place: Place, memory: &'a RowMemory<T>) -> Self {
-        let arrays = &memory.arrays;
-        let [dl, d, du, b, x] = [&arrays.dl, &arrays.d, &arrays.du, &arrays.b, &arrays.x].map(Buffer::arg);
-        Self { rows, place: place.params(rows), arrays: [dl, d, du, b], at: [0; 4], x }
+    pub(super) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+        let Arrays { dl, d, du, b, x } = arrays;
+        let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
+        Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
     }
 
     /// A reduced system. It has no end: where a system begins or ends its coefficients are zero.
@@ -156,8 +156,9 @@ impl<'a> Source<'a> {
         Self { rows: *rows, place: ((1 << 31) - 1, 1), arrays, at, x: x.arg() }
     }
 
-    /// What makes the rows the reduced system `above` of their blocks, and the unknowns of this those of the rows.
-    fn reduction<T: Number>(
+    /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
+    /// rows.
+    pub(super) fn reduction<T: Number>(
         &self,
         lane: &Lane,
         above: &ReducedSystem<T>,
@@ -189,20 +190,6 @@ impl<'a> Source<'a> {
         let down = lane.bind(&BLOCK_SOLVE, T::PRECISION, blocks, params, args)?;
         Ok([up, down])
     }
-}
-
-/// What makes `rows` rows, at least 2, the reduced system of so many blocks, and the way back.
-pub(super) fn reduction<T: Number>(
-    lane: &Lane,
-    memory: &RowMemory<T>,
-    place: Place,
-    rows: usize,
-    above: &ReducedSystem<T>,
-    pivot: bool,
-) -> Result<[Launch; 2]> {
-    assert!((2..1 << 31).contains(&rows) && rows >= above.rows, "{rows} rows in {} blocks", above.rows / 2);
-    let kept = memory.kept.as_ref().expect("memory for rows in blocks has room for what they keep");
-    Source::rows(rows, place, memory).reduction(lane, above, kept, pivot)
 }
 
 /// A reduced system, and the smaller ones that it becomes on the device.

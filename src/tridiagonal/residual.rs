@@ -1,4 +1,4 @@
-//! How well unknowns solve a system: one pass over rows, on all threads.
+//! Residuals: how well unknowns solve a system, by one pass over rows on all threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::system::System;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
 
-/// How well x solves a system.
+/// The two backward errors of x in a system.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Residual {
     /// max ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) over systems and right-hand sides, in the maximum norm: the normwise backward
@@ -56,13 +56,13 @@ impl Residual {
         self.normwise <= NORMWISE && self.fine(dominant)
     }
 
-    /// The same of the componentwise error alone, which elimination with pivoting and corrections can be expected to bring
+    /// Whether no correction is expected to lower the componentwise error, which elimination with pivoting and corrections can be expected to bring
     /// there.
     pub(super) fn fine(self, dominant: bool) -> bool {
         self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
-    /// What corrections are to lower: both errors, as far as they can.
+    /// The number that corrections are to lower: both errors, as far as they can.
     pub(super) fn excess(self) -> f64 {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
@@ -84,7 +84,7 @@ fn larger(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
 
-/// What a residual is put together from.
+/// The norms that a residual is put together from.
 #[derive(Debug, Clone, Copy, Default)]
 struct Norms {
     r: f64,
@@ -149,7 +149,7 @@ fn row([a, d, c]: [f64; 3], b: f64, [left, own, right]: [f64; 3]) -> (f64, Norms
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
 const HUGE: f64 = f64::MAX / 16.0;
 
-/// The same where products may leave the range of doubles: it is computed in units of the largest one.
+/// A row as of [`row`] where products may leave the range of doubles: it is computed in units of the largest one.
 fn row_in_range(coefficients: [f64; 3], b: f64, x: [f64; 3]) -> (f64, Norms) {
     let (r, norms) = row(coefficients, b, x);
     let reach = x.iter().fold(0.0f64, |m, x| larger(m, x.abs()));
@@ -185,7 +185,7 @@ struct Inner<'a> {
     du: &'a [f64],
     b: &'a [f64],
     x: &'a [f64],
-    /// As long as the rows, or empty.
+    /// The residual of each row, or empty.
     r: &'a mut [f64],
     norms: &'a mut Norms,
 }
@@ -231,7 +231,7 @@ impl System {
 const BLOCK: usize = 1 << 14;
 
 impl View<'_> {
-    /// As of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
+    /// r = b − A·x as of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         let Span { n, first, rows, ranks, .. } = self.span;
         let beyond = self.span.beyond(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));

@@ -1,4 +1,4 @@
-//! Which rows of systems a process has: all of them, or a rank's.
+//! The rows of systems that a process has: all of them, or a rank's.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub struct Span {
     pub first: usize,
     /// Rows here.
     pub rows: usize,
-    /// Who has the others.
+    /// The ranks that have the others.
     pub ranks: Ranks,
 }
 
@@ -65,7 +65,7 @@ impl Span {
         Self { first, rows: end - first, ranks, ..whole }
     }
 
-    /// Where `all` rows can be cut for so many ranks on all ways to a solution.
+    /// The places at which `all` rows can be cut for so many ranks on all ways to a solution.
     fn alignment(n: usize, all: usize, cyclic: bool, options: &Options, ranks: usize) -> Alignment {
         let plain = Scheme::of(n, all, cyclic, options.plain().blocking()).alignment(all, ranks);
         // Should rows have to be exchanged, they lie in blocks of another size, whose reduced systems ranks make smaller as
@@ -107,7 +107,7 @@ impl Span {
 /// The rows that a rank has of systems, see [`System`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// Which they are.
+    /// Their place in the systems.
     pub span: Span,
     /// Their lower diagonal.
     pub dl: Vec<f64>,

@@ -27,7 +27,7 @@ pub enum Pivot {
     None,
     /// Scaled partial pivoting.
     Scaled,
-    /// None where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
+    /// No rows where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
     #[default]
     Auto,
 }
@@ -52,7 +52,7 @@ pub enum Interface {
     Host,
     /// On the device, by the same method.
     Device,
-    /// Where it is faster.
+    /// The faster of both.
     #[default]
     Auto,
 }
@@ -62,7 +62,7 @@ pub enum Interface {
 pub struct Options {
     /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads share.
     pub block: Option<usize>,
-    /// Where the interface system is solved.
+    /// The place where the interface system is solved.
     pub interface: Interface,
     /// Rows that may be exchanged.
     pub pivot: Pivot,
@@ -130,7 +130,7 @@ pub struct Solution {
     pub unproved: bool,
     /// Rows of a block or tile.
     pub block: usize,
-    /// Where the interface system was solved.
+    /// The place where the interface system was solved.
     pub interface: Interface,
     /// The method that solved it.
     pub method: Method,
@@ -172,7 +172,7 @@ pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Op
 /// lanes like rank 0's first one.
 ///
 /// # Errors
-/// As of [`solve`], on all ranks if on one.
+/// Those of [`solve`], on all ranks if on one.
 pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &Options) -> Result<Solution> {
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check())?;

@@ -72,8 +72,8 @@ impl<T: Number> Subtrees<T> {
         Ok(Self { first, tree, before: 0, lead: 0, runs })
     }
 
-    /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut. The first here
-    /// is number `start` of the latter.
+    /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut.
+    /// The first here is number `start` of the latter.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.

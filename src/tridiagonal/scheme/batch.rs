@@ -1,4 +1,4 @@
-//! Whole systems of up to 2048 rows in one launch: each row is read once.
+//! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
 use super::super::arithmetic::Number;
 use super::super::batch_kernels::{BATCH, tridiagonal_batch};

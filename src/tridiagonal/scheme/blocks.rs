@@ -7,7 +7,7 @@ use super::super::arithmetic::Number;
 use super::super::equations::{ChunkEquations, Equations, Shape};
 use super::super::memory::RowMemory;
 use super::super::place::Place;
-use super::super::reduced_system::{Blocking, ReducedSystem, ReductionLevels, reduction, solve_on_host};
+use super::super::reduced_system::{Blocking, ReducedSystem, ReductionLevels, Source, solve_on_host};
 use super::{ChunkSolve, InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::{Lane, Launch};
@@ -34,8 +34,11 @@ impl<T: Number> BlockReduction<T> {
         blocks: usize,
         blocking: Blocking,
     ) -> Result<Self> {
+        assert!((2..1 << 31).contains(&rows) && rows >= 2 * blocks, "{rows} rows in {blocks} blocks");
         let reduced = ReducedSystem::new(lane, blocks)?;
-        let [up, down] = reduction(lane, memory, place, rows, &reduced, blocking.pivot)?;
+        let kept = memory.kept.as_ref().expect("memory for rows in blocks has room for what they keep");
+        let source = Source::rows(rows, place, &memory.arrays);
+        let [up, down] = source.reduction(lane, &reduced, kept, blocking.pivot)?;
         Ok(Self { reduced: Arc::new(reduced), up, down, blocking })
     }
 }

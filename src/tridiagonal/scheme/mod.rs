@@ -91,7 +91,7 @@ pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
     fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32>;
 }
 
-/// How rows are worked on.
+/// The way in which rows are worked on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// Tiles, whose reduced blocks are joined in the merge tree.
@@ -116,7 +116,7 @@ impl Scheme {
         }
     }
 
-    /// Where `rows` rows may be cut for so many ranks.
+    /// The places at which `rows` rows may be cut for so many ranks.
     pub(super) fn alignment(self, rows: usize, ranks: usize) -> Alignment {
         match self {
             Self::Tiles => Alignment::of_ranks(rows, ranks),
