@@ -520,7 +520,7 @@ fn tridiagonal_expand<T: Number>(
         |((values, nodes), ends)| {
             let groups = values.chunks_mut(2 * fan).zip(nodes.chunks(6 * fan)).zip(ends.chunks_exact(2));
             groups.for_each(|((values, nodes), ends)| {
-                back_substitute(nodes, levels, [ends[0], ends[1]], values)
+                back_substitute(nodes, levels, [ends[0], ends[1]], values);
             });
         },
     );

@@ -277,92 +277,89 @@ impl View<'_> {
     }
 
     /// Norms of rows of one system, and their r.
-    fn norms(
-        &self,
-        b: &[f64],
-        x: &[f64],
-        [before, behind]: [f64; 2],
-        rows: Range<usize>,
-        r: &mut [f64],
-    ) -> Norms {
-        let Span { n, cyclic, first, .. } = self.span;
-        let whole = rows.len() == n;
-        let (start, last) = (rows.start, rows.end - 1);
-        // Coefficients of a row and its three unknowns.
-        let given = |i: usize| {
-            let place = (first + i) % n;
-            let left = if i > start {
-                x[i - 1]
-            } else if whole {
-                x[last]
-            } else {
-                before
-            };
-            let right = if i < last {
-                x[i + 1]
-            } else if whole {
-                x[start]
-            } else {
-                behind
-            };
-            let (dl, left) = if place > 0 || cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
-            let (du, right) = if place + 1 < n || cyclic { (self.du[i], right) } else { (0.0, 0.0) };
-            ([dl, self.d[i], du], [left, x[i], right])
-        };
-        let block = |from: usize, to: usize, r: &mut [f64]| {
-            let mut norms = Norms::default();
-            let mut end = |i: usize, r: &mut [f64]| {
-                let (coefficients, x) = given(i);
-                let (own, row) = row(coefficients, b[i], x);
-                norms = norms.join(row);
-                if let Some(r) = r.first_mut() {
-                    *r = own;
-                }
-            };
-            let kept = !r.is_empty();
-            let keep = |range: Range<usize>| if kept { range } else { 0..0 };
-            let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
-            if from == start {
-                end(start, &mut r[keep(0..1)]);
-            }
-            if to == last + 1 && last > start {
-                end(last, &mut r[keep(to - from - 1..to - from)]);
-            }
-            if inner_from < inner_to {
-                let here = inner_from..inner_to;
-                let kept = keep(inner_from - from..inner_to - from);
-                dispatch(Inner {
-                    dl: &self.dl[here.clone()],
-                    d: &self.d[here.clone()],
-                    du: &self.du[here.clone()],
-                    b: &b[here.clone()],
-                    x: &x[here.start - 1..here.end + 1],
-                    r: &mut r[kept],
-                    norms: &mut norms,
-                });
-            }
-            if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
-                norms = Norms::default();
-                for i in from..to {
-                    let (coefficients, x) = given(i);
-                    let (own, row) = row_in_range(coefficients, b[i], x);
-                    norms = norms.join(row);
-                    if kept {
-                        r[i - from] = own;
-                    }
-                }
-            }
-            norms
-        };
+    fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> Norms {
+        let end = rows.end;
+        let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
+        let blocks = rows.len().div_ceil(BLOCK);
+        let rows = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
         if r.is_empty() {
-            let one = |i: usize| block(start + i * BLOCK, rows.end.min(start + (i + 1) * BLOCK), &mut []);
-            (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(Norms::default, Norms::join)
+            let one = |i: usize| rows.norms(block(i), &mut []);
+            (0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join)
         } else {
-            let one = |(i, r): (usize, &mut [f64])| {
-                let from = start + i * BLOCK;
-                block(from, from + r.len(), r)
-            };
+            let one = |(i, r): (usize, &mut [f64])| rows.norms(block(i), r);
             r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
         }
+    }
+}
+
+/// Rows of one system, with a right-hand side and its unknowns.
+struct SystemRows<'a> {
+    view: &'a View<'a>,
+    b: &'a [f64],
+    x: &'a [f64],
+    /// The unknowns before and behind the rows.
+    beyond: [f64; 2],
+    rows: Range<usize>,
+}
+
+impl SystemRows<'_> {
+    /// Coefficients of a row and its three unknowns.
+    fn row(&self, i: usize) -> ([f64; 3], [f64; 3]) {
+        let (View { span, dl, d, du, .. }, x) = (self.view, self.x);
+        let (start, last) = (self.rows.start, self.rows.end - 1);
+        let [before, behind] = if self.rows.len() == span.n { [x[last], x[start]] } else { self.beyond };
+        let place = (span.first + i) % span.n;
+        let left = if i > start { x[i - 1] } else { before };
+        let right = if i < last { x[i + 1] } else { behind };
+        let (dl, left) = if place > 0 || span.cyclic { (dl[i], left) } else { (0.0, 0.0) };
+        let (du, right) = if place + 1 < span.n || span.cyclic { (du[i], right) } else { (0.0, 0.0) };
+        ([dl, d[i], du], [left, x[i], right])
+    }
+
+    /// Norms of a block of these rows, and their r.
+    fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> Norms {
+        let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
+        let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());
+        let mut norms = Norms::default();
+        let mut end = |i: usize, r: &mut [f64]| {
+            let (coefficients, x) = self.row(i);
+            let (own, row) = row(coefficients, b[i], x);
+            norms = norms.join(row);
+            if let Some(r) = r.first_mut() {
+                *r = own;
+            }
+        };
+        let keep = |range: Range<usize>| if kept { range } else { 0..0 };
+        if from == start {
+            end(start, &mut r[keep(0..1)]);
+        }
+        if to == last + 1 && last > start {
+            end(last, &mut r[keep(to - from - 1..to - from)]);
+        }
+        let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
+        if inner_from < inner_to {
+            let here = inner_from..inner_to;
+            dispatch(Inner {
+                dl: &dl[here.clone()],
+                d: &d[here.clone()],
+                du: &du[here.clone()],
+                b: &b[here.clone()],
+                x: &x[here.start - 1..here.end + 1],
+                r: &mut r[keep(inner_from - from..inner_to - from)],
+                norms: &mut norms,
+            });
+        }
+        if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
+            norms = Norms::default();
+            for i in from..to {
+                let (coefficients, x) = self.row(i);
+                let (own, row) = row_in_range(coefficients, b[i], x);
+                norms = norms.join(row);
+                if kept {
+                    r[i - from] = own;
+                }
+            }
+        }
+        norms
     }
 }
