@@ -12,7 +12,7 @@ var<immediate> p: Params;
 
 @group(0) @binding(0) var<storage, read> units: array<vec2<real>>;
 @group(0) @binding(1) var<storage, read> above: array<vec2<real>>;  // x_left and x_right of units that lie together
-@group(0) @binding(2) var<storage, read_write> outer: array<vec2<real>>;  // x_left and x_right of each unit
+@group(0) @binding(2) var<storage, read_write> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
 
 @compute @workgroup_size(256)
 fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -51,6 +51,6 @@ fn tridiagonal_expand(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         var right = ends.y;
         if place > 0u { left = u0[slot(local - 1u)]; }
         if place < fan - 1u { right = u1[slot(local)]; }
-        outer[unit] = vec2<real>(left, right);
+        values[unit] = vec2<real>(left, right);
     }
 }

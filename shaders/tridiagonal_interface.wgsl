@@ -9,7 +9,7 @@ struct Params {
     count: u32,   // units, at most share * width
     share: u32,   // units of a thread
     width: u32,   // threads that have some
-    ring: u32,    // 1: the system is cyclic
+    cyclic: u32,  // 1: the system is cyclic
     small: u32,   // pivots of at most 4^-small are flagged
 }
 var<immediate> p: Params;
@@ -18,7 +18,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> flags: array<u32>;
 @group(0) @binding(2) var<storage, read> ends: array<vec2<real>>;  // x_left and x_right of all units
 @group(0) @binding(3) var<storage, read_write> nodes: array<vec2<real>>;  // what gives the unknowns between units of a thread
-@group(0) @binding(4) var<storage, read_write> outer: array<vec2<real>>;  // x_left and x_right of each unit
+@group(0) @binding(4) var<storage, read_write> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
 @group(0) @binding(5) var<storage, read_write> above: array<vec2<real>>;  // all units as one
 @group(0) @binding(6) var<storage, read_write> flags_above: array<u32>;
 
@@ -97,7 +97,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     let r2 = vec2<real>(u4[all], u5[all]);
     var ends_ = ends[0];
     var closing = flag[all];
-    if p.ring == 1u {
+    if p.cyclic == 1u {
         // (1 + u2) x_first + u1 x_last = u0, u5 x_first + (1 + u4) x_last = u3.
         let det = fma(real(1) + r1.x, real(1) + r2.x, -r0.y * r2.y);
         closing += select(0u, 1u, abs(det) <= small * (abs(r0.y) + abs(r2.y) + real(1)));
@@ -130,7 +130,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
     if local > 0u { left = u0[slot(local - 1u)]; }
     if local < p.width - 1u { right = u1[slot(local)]; }
     if p.share == 1u {
-        outer[first] = vec2<real>(left, right);
+        values[first] = vec2<real>(left, right);
         return;
     }
     for (var i = 0u; i < p.share; i += 2u) {
@@ -150,7 +150,7 @@ fn tridiagonal_interface(@builtin(local_invocation_index) local: u32) {
             if (i & 2u) == 0u { behind = x.y; } else { before = x.x; }
         }
         let x = unknowns(two, before, behind);
-        if unit < p.count { outer[unit] = vec2<real>(before, x.y); }
-        if unit + 1u < p.count { outer[unit + 1u] = vec2<real>(x.x, behind); }
+        if unit < p.count { values[unit] = vec2<real>(before, x.y); }
+        if unit + 1u < p.count { values[unit + 1u] = vec2<real>(x.x, behind); }
     }
 }

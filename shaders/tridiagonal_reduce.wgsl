@@ -10,7 +10,7 @@ struct Params {
     rows: u32,    // rows of this chunk
     n: u32,       // rows of one system; several lie one behind the other
     first: u32,   // the chunk's first row, counted inside its system
-    ring: u32,    // 1: the system is cyclic, the ends of its diagonals count
+    cyclic: u32,  // 1: the system is cyclic, the ends of its diagonals count
     small: u32,   // pivots of at most 4^-small of their row are flagged
 }
 var<immediate> p: Params;
@@ -38,7 +38,7 @@ fn tridiagonal_reduce(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
         let pair = row >> 1u;
         let rows0 = rows_at(pair); let rows1 = rows_at(pair + 1u);
         let rows2 = rows_at(pair + 2u); let rows3 = rows_at(pair + 3u);
-        let cut = p.ring == 0u;
+        let cut = p.cyclic == 0u;
         s = with_pair(s, rows0, row + 0u < p.rows, row + 1u < p.rows, cut, small);
         s = with_pair(s, rows1, row + 2u < p.rows, row + 3u < p.rows, cut, small);
         s = with_pair(s, rows2, row + 4u < p.rows, row + 5u < p.rows, cut, small);

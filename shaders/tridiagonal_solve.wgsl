@@ -8,7 +8,7 @@ struct Params {
     rows: u32,    // rows of this chunk
     n: u32,       // rows of one system; several lie one behind the other
     first: u32,   // the chunk's first row, counted inside its system
-    ring: u32,    // 1: the system is cyclic, the ends of its diagonals count
+    cyclic: u32,  // 1: the system is cyclic, the ends of its diagonals count
 }
 var<immediate> p: Params;
 
@@ -16,7 +16,7 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> d: array<vec2<real>>;
 @group(0) @binding(2) var<storage, read> du: array<vec2<real>>;
 @group(0) @binding(3) var<storage, read> rhs: array<vec2<real>>;
-@group(0) @binding(4) var<storage, read> outer: array<vec2<real>>;  // x_left and x_right of each unit
+@group(0) @binding(4) var<storage, read> values: array<vec2<real>>;  // interface values: x_left and x_right of each unit
 @group(0) @binding(5) var<storage, read_write> x: array<vec2<real>>;
 
 const ROWS: u32 = 8u;      // of a thread
@@ -39,7 +39,7 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     if row < p.rows {
         let rows0 = rows_at(pair); let rows1 = rows_at(pair + 1u);
         let rows2 = rows_at(pair + 2u); let rows3 = rows_at(pair + 3u);
-        let cut = p.ring == 0u;
+        let cut = p.cyclic == 0u;
         s = with_pair(s, rows0, row + 0u < p.rows, row + 1u < p.rows, cut, real(0));
         pair0 = s.pair;
         s = with_pair(s, rows1, row + 2u < p.rows, row + 3u < p.rows, cut, real(0));
@@ -50,7 +50,7 @@ fn tridiagonal_solve(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
         pair3 = s.pair;
     }
     let unit = tile * (256u / THREADS) + local;
-    if local < 256u / THREADS && unit * (ROWS * THREADS) < p.rows { edges[local] = outer[unit]; }
+    if local < 256u / THREADS && unit * (ROWS * THREADS) < p.rows { edges[local] = values[unit]; }
     let own = slot(local);
     lay(own, s.unit);
     for (var half = 1u; half < THREADS; half <<= 1u) {

@@ -34,9 +34,9 @@ pub mod npy;
 pub mod npz;
 pub mod output;
 mod parts;
-pub mod srew;
 #[cfg(feature = "sprs")]
 mod sprs;
+pub mod srew;
 mod system;
 pub mod text;
 pub mod tra;

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::arithmetic::Number;
 use super::kernels::{NOT_DOMINANT, both, small};
-use super::unit::Number;
 use crate::kernel::{Kernel, kernel};
 use crate::lane::cpu::Call;
 

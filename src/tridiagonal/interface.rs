@@ -1,34 +1,130 @@
-//! The system that is left to the host when rows are in blocks.
+//! The interface system: the equations that the chunks of all ranks leave, and stage 2, which solves them.
 
-use super::pivot;
-use super::unit::Number;
+use std::time::Instant;
 
-/// Solves a system of dl, d, du and b, one behind the other, with or without exchanges: its unknowns, and the number of
-/// pivots that had to be replaced.
-pub(super) fn solve<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
-    let rows = system.len() / 4;
-    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
-    let system = [0, 1, 2, 3].map(part);
-    let (x, replaced) = match exchange {
-        true => pivot::solve_replaced(&system),
-        false => (thomas(&system), 0),
-    };
-    (x.into_iter().map(T::of).collect(), replaced)
+use super::arithmetic::Number;
+use super::chunk::Chunk;
+use super::equations::{ChunkEquations, Equations, Shape};
+use super::kernels::all_flags;
+use super::scheme::{InterfaceSolve, RankReduction};
+use crate::Result;
+use crate::lane::{Lane, Launch};
+use crate::ranks::Ranks;
+
+/// The interface system of a plan.
+#[derive(Debug)]
+pub(super) struct InterfaceSystem<'a, T> {
+    pub(super) ranks: Ranks,
+    /// The lane that does stage 2, on rank 0, and the rank reduction on each.
+    pub(super) home: &'a Lane,
+    /// Whether one chunk is everything: its equations and values stay on its lane.
+    pub(super) alone: bool,
+    pub(super) rank_reduction: Option<Box<dyn RankReduction<T>>>,
+    /// Stage 2; none where systems ask nothing of one another, or another rank's lane does it.
+    pub(super) stage2: Option<Box<dyn InterfaceSolve<T>>>,
+    pub(super) equations: Equations<T>,
+    /// Pivots that the host had to replace.
+    pub(super) replaced: u32,
 }
 
-/// One sweep down and one up (Thomas 1949).
-fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
-    let n = d.len();
-    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
-    let (mut before_c, mut before_x) = (0.0, 0.0);
-    for i in 0..n {
-        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
-        before_c = du[i] * inverse;
-        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
-        (c[i], x[i]) = (before_c, before_x);
+impl<'a, T: Number> InterfaceSystem<'a, T> {
+    /// The system of no chunk.
+    pub(super) fn none(ranks: Ranks, home: &'a Lane) -> Self {
+        let equations = Equations::none();
+        Self { ranks, home, alone: false, rank_reduction: None, stage2: None, equations, replaced: 0 }
     }
-    for i in (0..n.saturating_sub(1)).rev() {
-        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
+
+    /// Bytes on the device.
+    pub(super) fn bytes(&self) -> u64 {
+        self.rank_reduction.as_ref().map_or(0, |reduction| reduction.bytes())
+            + self.stage2.as_ref().map_or(0, |stage2| stage2.bytes())
     }
-    x
+
+    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that chunks do not know of.
+    pub(super) fn flags(&self) -> Result<u32> {
+        let stage2 = self.stage2.as_ref().map_or(Ok(0), |stage2| stage2.flags(self.home))?;
+        let reduction = self.rank_reduction.as_ref().map_or(Ok(0), |reduction| reduction.flags(self.home))?;
+        Ok(all_flags([stage2, reduction, self.replaced]))
+    }
+
+    /// All launches of stage 2, where no chunk needs the host between its stages.
+    pub(super) fn launches(&self) -> Option<Vec<&Launch>> {
+        match &self.stage2 {
+            Some(stage2) => stage2.launches(),
+            None => (self.equations.shape == Shape::NOTHING).then(Vec::new),
+        }
+    }
+
+    /// The places of the equations of each chunk, if they leave its lane.
+    pub(super) fn of_chunks(&mut self, chunks: &[Chunk<'_, T>]) -> Vec<Option<ChunkEquations<'_, T>>> {
+        match self.alone {
+            true => chunks.iter().map(|_| None).collect(),
+            false => {
+                let items = chunks.iter().map(|chunk| chunk.items.len());
+                self.equations.split(items).into_iter().map(Some).collect()
+            }
+        }
+    }
+
+    /// Makes the equations of chunks those that leave this rank.
+    pub(super) fn reduce(&mut self) -> Result<()> {
+        let Self { home, rank_reduction, equations, .. } = self;
+        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.reduce(home, equations))
+    }
+
+    /// Makes the values that came back those that the chunks ask for.
+    pub(super) fn expand(&mut self) -> Result<()> {
+        let Self { home, rank_reduction, equations, .. } = self;
+        rank_reduction.as_ref().map_or(Ok(()), |reduction| reduction.expand(home, equations))
+    }
+
+    /// Solves the equations of all ranks on the first, with or without exchanges, and brings each its values; the seconds
+    /// that it took.
+    pub(super) fn solve(&mut self, exchange: bool) -> Result<f64> {
+        let started = Instant::now();
+        self.gather();
+        let Self { ranks, home, stage2, equations, .. } = self;
+        let solved = stage2.as_ref().map_or(Ok(0), |stage2| stage2.solve(home, equations, exchange));
+        let finished = solved.and_then(|replaced| home.finish().map(|()| replaced));
+        self.replaced = ranks.all_ok(finished)?;
+        self.scatter();
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Items that each rank sends.
+    fn counts(&self) -> Vec<usize> {
+        let counts = self.ranks.all_gather(&[self.equations.sent as u64]);
+        counts.iter().map(|count| count[0] as usize).collect()
+    }
+
+    /// Brings the equations of all ranks to the first.
+    fn gather(&mut self) {
+        if !self.ranks.is_distributed() {
+            return;
+        }
+        let mine = self.equations.list();
+        let counts = self.counts();
+        let all = self.ranks.gather_to_root(&mine);
+        if self.ranks.is_root() {
+            self.equations.fill(&all, &counts);
+        }
+    }
+
+    /// Brings each rank its values from the first.
+    fn scatter(&mut self) {
+        if !self.ranks.is_distributed() {
+            return;
+        }
+        let (ranks, counts, equations) = (self.ranks, self.counts(), &mut self.equations);
+        let mut at = 0;
+        let mut lists = Vec::new();
+        for count in counts {
+            lists.push(equations.values_of(&(at..at + count)));
+            at += count;
+        }
+        let values = &equations.values;
+        let list = |rank: usize| values[lists[rank].clone()].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+        let mine = ranks.scatter_from_root(lists[ranks.rank()].len(), list);
+        equations.values.iter_mut().zip(mine).for_each(|(to, v)| *to = T::of(v));
+    }
 }

@@ -2,30 +2,32 @@
 
 use rayon::prelude::*;
 
-use super::unit::{Number, Unit, fma};
-use crate::kernel::{Kernel, kernel};
+use super::arithmetic::{Number, fma};
+use super::place::Place;
+use super::reduced_block::ReducedBlock;
+use crate::kernel::{Kernel, Precision, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, stream, streamed};
 
 kernel! {
-    /// Rows become units.
-    pub static REDUCE = tridiagonal_reduce + pairs + units + pivots(rows, n, first, ring, small)(
+    /// Rows become reduced blocks, one a unit.
+    pub static REDUCE = tridiagonal_reduce + pairs + units + pivots(rows, n, first, cyclic, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
     );
-    /// Units become units of the next level.
+    /// Reduced blocks become those of the next level.
     pub static MERGE = tridiagonal_merge + units + pivots(count, small, levels)(
         units: &mut [T], flags: &[u32], above: &mut [T], flags_above: &mut [u32],
     );
     /// The interface system.
-    pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, ring, small)(
-        units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], outer: &mut [T], above: &mut [T],
+    pub static INTERFACE = tridiagonal_interface + units + pivots(count, share, width, cyclic, small)(
+        units: &[T], flags: &[u32], ends: &[T], nodes: &mut [T], values: &mut [T], above: &mut [T],
         flags_above: &mut [u32],
     );
-    /// From the unknowns next to the next level's units to those next to this level's.
-    pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], outer: &mut [T]);
+    /// From the interface values of the next level to those of this one.
+    pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
     /// The unknowns of units.
-    pub static SOLVE = tridiagonal_solve + pairs + units + pivots(rows, n, first, ring)(
-        dl: &[T], d: &[T], du: &[T], rhs: &[T], outer: &[T], x: &mut [T],
+    pub static SOLVE = tridiagonal_solve + pairs + units + pivots(rows, n, first, cyclic)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], values: &[T], x: &mut [T],
     );
 }
 
@@ -38,14 +40,14 @@ pub static ALL: [&Kernel; 8] = [
     &SOLVE,
     &super::block_kernels::BLOCK_REDUCE,
     &super::block_kernels::BLOCK_SOLVE,
-    &super::batch::BATCH,
+    &super::batch_kernels::BATCH,
 ];
 
 /// Rows of a unit.
 pub const UNIT: usize = 128;
 /// Rows of a tile: what one workgroup takes.
 pub const TILE: usize = 2048;
-/// Units that one workgroup joins to one.
+/// Reduced blocks that one workgroup joins to one.
 pub const FAN: usize = 256;
 
 /// In flags: a row's diagonal is smaller than the sum of its neighbours. The bits below count pivots that are next to
@@ -55,6 +57,11 @@ pub const NOT_DOMINANT: u32 = 1 << 31;
 /// Flags of two parts.
 pub(super) fn both(a: u32, b: u32) -> u32 {
     ((a | b) & NOT_DOMINANT) | ((a & !NOT_DOMINANT) + (b & !NOT_DOMINANT))
+}
+
+/// Flags of all parts.
+pub(super) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
+    flags.into_iter().fold(0, both)
 }
 
 /// Units that the twins eliminate at the same time, one a vector lane.
@@ -68,16 +75,16 @@ const UNCACHED: usize = 1 << 21;
 /// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
 const TURN: usize = 8;
 
-/// What the rows of a strip, or a part of it, are made of.
+/// The diagonals and the right-hand side of a strip or a part of it.
 #[derive(Clone, Copy)]
-struct Rows<'a, T> {
+struct Diagonals<'a, T> {
     dl: &'a [T],
     d: &'a [T],
     du: &'a [T],
     rhs: &'a [T],
 }
 
-impl<'a, T> Rows<'a, T> {
+impl<'a, T> Diagonals<'a, T> {
     fn part(self, here: std::ops::Range<usize>) -> Self {
         Self {
             dl: &self.dl[here.clone()],
@@ -88,15 +95,7 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Where a chunk lies in its systems.
-#[derive(Clone, Copy)]
-struct Place {
-    n: usize,
-    first: usize,
-    ring: bool,
-}
-
-/// What two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
+/// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
 /// unknown behind them; e, h, e′, h′ of every unit.
 type Back<T> = [[T; LANES]; 4];
 
@@ -114,10 +113,10 @@ impl<T: Number> Scratch<T> {
     }
 
     /// Copies the two diagonals of the strip that begins at `row`, if it holds an end of a system, and cuts them there.
-    fn cut(&mut self, rows: Rows<'_, T>, row: usize, place: Place) -> bool {
+    fn cut(&mut self, rows: Diagonals<'_, T>, row: usize, place: Place) -> bool {
         let (n, len) = (place.n, rows.d.len());
         let start = (place.first + row) % n;
-        if place.ring || (start != 0 && start + len < n) {
+        if place.cyclic || (start != 0 && start + len < n) {
             return false;
         }
         let (dl, du) = (&mut self.dl[..len], &mut self.du[..len]);
@@ -139,15 +138,15 @@ impl<T: Number> Scratch<T> {
     }
 }
 
-/// `W` units, eliminated downwards side by side.
-struct Sweep<T, const W: usize> {
+/// The elimination of `W` units downwards, side by side.
+struct Elimination<T, const W: usize> {
     units: [[T; W]; 6],
     /// Least |b| − |a| − |c|, and how often |pivot| ≤ small·(|a| + |b| + |c|).
     dominance: [T; W],
     pivots: [T; W],
 }
 
-impl<T: Number, const W: usize> Sweep<T, W> {
+impl<T: Number, const W: usize> Elimination<T, W> {
     #[inline(always)]
     fn new() -> Self {
         let (zero, minus) = ([T::ZERO; W], [T::of(-1.0); W]);
@@ -234,7 +233,7 @@ fn turn<T: Number>(source: &[T], at: usize, out: &mut Turned<T>) {
 
 /// A strip up to its units.
 struct Up<'a, T> {
-    rows: Rows<'a, T>,
+    rows: Diagonals<'a, T>,
     small: T,
     units: &'a mut [T],
     flags: &'a mut [u32],
@@ -243,21 +242,21 @@ struct Up<'a, T> {
 impl<T: Number> Body for Up<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Rows { dl, d, du, rhs } = self.rows;
+        let Diagonals { dl, d, du, rhs } = self.rows;
         let out = self.units.chunks_exact_mut(6).zip(self.flags);
         if d.len() < STRIP {
             for (k, (unit, flags)) in out.enumerate() {
-                let mut sweep = Sweep::<T, 1>::new();
+                let mut elimination = Elimination::<T, 1>::new();
                 for i in k * UNIT..d.len().min((k + 1) * UNIT) {
-                    sweep.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
+                    elimination.row::<LEVEL>(&[dl[i]], &[d[i]], &[du[i]], &[rhs[i]], self.small);
                 }
                 let numbers;
-                (numbers, *flags) = sweep.unit(0);
+                (numbers, *flags) = elimination.unit(0);
                 unit.copy_from_slice(&numbers);
             }
             return;
         }
-        let mut sweep = Sweep::<T, LANES>::new();
+        let mut elimination = Elimination::<T, LANES>::new();
         let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
         let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
         for at in (0..UNIT).step_by(TURN) {
@@ -267,21 +266,21 @@ impl<T: Number> Body for Up<'_, T> {
             turn(rhs, at, &mut r);
             let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
             for ((a, b), (c, r)) in pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0)) {
-                sweep.pair::<LEVEL>([a, b, c, r], self.small);
+                elimination.pair::<LEVEL>([a, b, c, r], self.small);
             }
         }
         for (j, (unit, flags)) in out.enumerate() {
             let numbers;
-            (numbers, *flags) = sweep.unit(j);
+            (numbers, *flags) = elimination.unit(j);
             unit.copy_from_slice(&numbers);
         }
     }
 }
 
-/// A strip down to its unknowns, from those next to its units.
+/// A strip down to its unknowns, from the interface values of its units.
 struct Down<'a, T> {
-    rows: Rows<'a, T>,
-    outer: &'a [T],
+    rows: Diagonals<'a, T>,
+    values: &'a [T],
     back: &'a mut [Back<T>],
     x: &'a mut [T],
     /// Whether x goes past the caches, which then need not read what they write.
@@ -299,17 +298,17 @@ fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &
 impl<T: Number> Body for Down<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
-        let Rows { dl, d, du, rhs } = self.rows;
+        let Diagonals { dl, d, du, rhs } = self.rows;
         if d.len() < STRIP {
             let back = self.back.as_flattened_mut().as_flattened_mut();
-            for (k, outer) in self.outer.chunks_exact(2).enumerate() {
+            for (k, values) in self.values.chunks_exact(2).enumerate() {
                 let here = k * UNIT..d.len().min((k + 1) * UNIT);
-                let (mut e, mut h) = (outer[0], T::ZERO);
+                let (mut e, mut h) = (values[0], T::ZERO);
                 for (i, back) in here.clone().zip(back.chunks_exact_mut(2)) {
                     eliminate::<T, LEVEL>(dl[i], d[i], du[i], rhs[i], &mut e, &mut h);
                     (back[0], back[1]) = (e, h);
                 }
-                let mut next = outer[1];
+                let mut next = values[1];
                 for (x, back) in self.x[here].iter_mut().zip(back.chunks_exact(2)).rev() {
                     next = fma::<T, LEVEL>(-back[1], next, back[0]);
                     *x = next;
@@ -320,7 +319,7 @@ impl<T: Number> Body for Down<'_, T> {
         let (back, x) = (&mut self.back[..UNIT / 2], &mut self.x[..STRIP]);
         let (mut e, mut h, mut next) = ([T::ZERO; LANES], [T::ZERO; LANES], [T::ZERO; LANES]);
         for j in 0..LANES {
-            (e[j], next[j]) = (self.outer[2 * j], self.outer[2 * j + 1]);
+            (e[j], next[j]) = (self.values[2 * j], self.values[2 * j + 1]);
         }
         let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
         let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
@@ -370,6 +369,14 @@ impl<T: Number> Body for Down<'_, T> {
     }
 }
 
+/// The exponent s of the share 4^−s of its row below which a pivot is small: four times the unit roundoff.
+pub(super) fn small_exponent(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 => 25,
+        Precision::F32 => 11,
+    }
+}
+
 /// The share of a row below which a pivot is small: 4^−s.
 pub(super) fn small<T: Number>(s: u32) -> T {
     let root = T::of(f64::from(1u32 << s));
@@ -377,21 +384,25 @@ pub(super) fn small<T: Number>(s: u32) -> T {
 }
 
 /// A chunk's diagonals, by strips.
-struct Chunk<'a, T> {
-    all: Rows<'a, T>,
+struct Strips<'a, T> {
+    all: Diagonals<'a, T>,
     rows: usize,
     place: Place,
 }
 
-impl<'a, T: Number> Chunk<'a, T> {
+impl<'a, T: Number> Strips<'a, T> {
     /// A strip whose rows at the ends of systems have no neighbour beyond, and what remains of the scratch memory.
-    fn strip<'s>(&'s self, strip: usize, scratch: &'s mut Scratch<T>) -> (Rows<'s, T>, &'s mut [Back<T>]) {
+    fn strip<'s>(
+        &'s self,
+        strip: usize,
+        scratch: &'s mut Scratch<T>,
+    ) -> (Diagonals<'s, T>, &'s mut [Back<T>]) {
         let here = strip * STRIP..((strip + 1) * STRIP).min(self.rows);
         let (first, len) = (here.start, here.len());
         let rows = self.all.part(here);
         let cut = scratch.cut(rows, first, self.place);
         let Scratch { dl, du, back } = scratch;
-        (if cut { Rows { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
+        (if cut { Diagonals { dl: &dl[..len], du: &du[..len], ..rows } } else { rows }, back)
     }
 }
 
@@ -401,18 +412,15 @@ fn tridiagonal_reduce<T: Number>(
     b: tridiagonal_reduce::Bindings<'_, T>,
 ) {
     let tridiagonal_reduce::Bindings { dl, d, du, rhs, .. } = b;
-    let place = Place { n: p.n as usize, first: p.first as usize, ring: p.ring == 1 };
-    let chunk = Chunk { all: Rows { dl, d, du, rhs }, rows: p.rows as usize, place };
-    let (small, count) = (small(p.small), chunk.rows.div_ceil(UNIT));
+    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
+    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
     let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
-    let strips = units.zip(b.flags[..count].par_chunks_mut(LANES));
-    strips.enumerate().with_min_len(STRIPS).for_each_init(
-        Scratch::new,
-        |scratch, (strip, (units, flags))| {
-            let (rows, _) = chunk.strip(strip, scratch);
-            dispatch(Up { rows, small, units, flags });
-        },
-    );
+    let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
+    parts.enumerate().with_min_len(STRIPS).for_each_init(Scratch::new, |scratch, (strip, (units, flags))| {
+        let (rows, _) = strips.strip(strip, scratch);
+        dispatch(Up { rows, small, units, flags });
+    });
 }
 
 fn tridiagonal_solve<T: Number>(
@@ -421,27 +429,27 @@ fn tridiagonal_solve<T: Number>(
     b: tridiagonal_solve::Bindings<'_, T>,
 ) {
     let tridiagonal_solve::Bindings { dl, d, du, rhs, .. } = b;
-    let place = Place { n: p.n as usize, first: p.first as usize, ring: p.ring == 1 };
-    let chunk = Chunk { all: Rows { dl, d, du, rhs }, rows: p.rows as usize, place };
-    let outer = b.outer[..2 * chunk.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
-    let past = chunk.rows >= UNCACHED;
-    let x = b.x[..chunk.rows].par_chunks_mut(STRIP);
-    x.zip(outer).enumerate().with_min_len(STRIPS).for_each_init(
+    let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
+    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let values = b.values[..2 * strips.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
+    let past = strips.rows >= UNCACHED;
+    let x = b.x[..strips.rows].par_chunks_mut(STRIP);
+    x.zip(values).enumerate().with_min_len(STRIPS).for_each_init(
         Scratch::new,
-        |scratch, (strip, (x, outer))| {
-            let (rows, back) = chunk.strip(strip, scratch);
-            dispatch(Down { rows, outer, back, x, past });
+        |scratch, (strip, (x, values))| {
+            let (rows, back) = strips.strip(strip, scratch);
+            dispatch(Down { rows, values, back, x, past });
         },
     );
 }
 
-/// Joins 2^k units in a binary tree, those behind the last one being none; in the place of a unit stays what gives the two
+/// Joins 2^k blocks in a binary tree, those behind the last one being none; in the place of a block stays what gives the two
 /// unknowns at its right end, where something lies behind it in the tree.
-fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (Unit<T>, u32) {
+fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) -> (ReducedBlock<T>, u32) {
     let count = flags.len();
-    let mut tree: Vec<Unit<T>> = units.chunks_exact(6).map(Unit::of).collect();
-    tree.resize(1 << levels, Unit::EMPTY);
-    let mut bad = flags.iter().fold(0, |all, flags| both(all, *flags));
+    let mut tree: Vec<ReducedBlock<T>> = units.chunks_exact(6).map(ReducedBlock::of).collect();
+    tree.resize(1 << levels, ReducedBlock::EMPTY);
+    let mut bad = all_flags(flags.iter().copied());
     for half in (0..levels).map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
             let (left, right) = (start + half - 1, start + 2 * half - 1);
@@ -454,13 +462,13 @@ fn join_all<T: Number>(units: &mut [T], flags: &[u32], levels: u32, small: T) ->
     (tree[tree.len() - 1], bad)
 }
 
-/// The unknowns next to each of 2^k units, from those next to all of them and what [`join_all`] left.
-fn spread<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], outer: &mut [T]) {
+/// The interface values of each of 2^k units, from those of all of them together and what [`join_all`] left.
+fn back_substitute<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], values: &mut [T]) {
     // Behind the last unit: the first unknown of what follows is x_right of all.
-    const fn none<T: Number>() -> Unit<T> {
-        Unit { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
+    const fn behind<T: Number>() -> ReducedBlock<T> {
+        ReducedBlock { u: [T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::ZERO, T::MINUS_ONE] }
     }
-    let (count, last) = (outer.len() / 2, (1usize << levels) - 1);
+    let (count, last) = (values.len() / 2, (1usize << levels) - 1);
     // On both sides of the right end of each.
     let mut sides = vec![(T::ZERO, T::ZERO); last + 1];
     let left_of = |sides: &[(T, T)], unit: usize| if unit > 0 { sides[unit - 1].0 } else { ends[0] };
@@ -468,13 +476,13 @@ fn spread<T: Number>(nodes: &[T], levels: u32, ends: [T; 2], outer: &mut [T]) {
     for half in (0..levels).rev().map(|level| 1usize << level) {
         for start in (0..count).step_by(2 * half) {
             let (middle, end) = (start + half - 1, start + 2 * half - 1);
-            let node = nodes.get(6 * middle..6 * middle + 6).map_or(none(), Unit::of);
+            let node = nodes.get(6 * middle..6 * middle + 6).map_or(behind(), ReducedBlock::of);
             let (left, right) = (left_of(&sides, start), right_of(&sides, end));
             sides[middle] = node.between::<{ crate::lane::cpu::simd::PORTABLE }>(left, right);
         }
     }
-    for (unit, outer) in outer.chunks_exact_mut(2).enumerate() {
-        outer.copy_from_slice(&[left_of(&sides, unit), right_of(&sides, unit)]);
+    for (unit, values) in values.chunks_exact_mut(2).enumerate() {
+        values.copy_from_slice(&[left_of(&sides, unit), right_of(&sides, unit)]);
     }
 }
 
@@ -506,12 +514,14 @@ fn tridiagonal_expand<T: Number>(
 ) {
     let (count, levels) = (p.count as usize, p.levels);
     let (units, above) = (&b.units[..6 * count], b.above);
-    let outer = b.outer[..2 * count].par_chunks_mut(2 * FAN);
+    let values = b.values[..2 * count].par_chunks_mut(2 * FAN);
     let (fan, wholes) = (1usize << levels, FAN >> levels);
-    outer.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks(2 * wholes)).for_each(
-        |((outer, nodes), ends)| {
-            let groups = outer.chunks_mut(2 * fan).zip(nodes.chunks(6 * fan)).zip(ends.chunks_exact(2));
-            groups.for_each(|((outer, nodes), ends)| spread(nodes, levels, [ends[0], ends[1]], outer));
+    values.zip(units.par_chunks(6 * FAN)).zip(above.par_chunks(2 * wholes)).for_each(
+        |((values, nodes), ends)| {
+            let groups = values.chunks_mut(2 * fan).zip(nodes.chunks(6 * fan)).zip(ends.chunks_exact(2));
+            groups.for_each(|((values, nodes), ends)| {
+                back_substitute(nodes, levels, [ends[0], ends[1]], values);
+            });
         },
     );
 }
@@ -522,19 +532,19 @@ fn tridiagonal_interface<T: Number>(
     b: tridiagonal_interface::Bindings<'_, T>,
 ) {
     let [count, share, width] = [p.count, p.share, p.width].map(|n| n as usize);
-    let (levels, ring, small) = ((share * width).ilog2(), p.ring == 1, small(p.small));
+    let (levels, cyclic, small) = ((share * width).ilog2(), p.cyclic == 1, small(p.small));
     let (units, flags) = (&b.units[..6 * count], &b.flags[..count]);
-    let (nodes, outer) = (&mut b.nodes[..6 * count], &mut b.outer[..2 * count]);
+    let (nodes, values) = (&mut b.nodes[..6 * count], &mut b.values[..2 * count]);
     nodes.copy_from_slice(units);
     let (whole, mut bad) = join_all(nodes, flags, levels, small);
     let mut ends = [b.ends[0], b.ends[1]];
-    if ring {
-        let (closed, det) = whole.ring();
+    if cyclic {
+        let (closed, det) = whole.closed();
         let [_, u1, _, _, _, u5] = whole.u;
         bad += u32::from(det.size() <= small * (u1.size() + u5.size() + T::of(1.0)));
         ends = closed;
     }
     b.above[..6].copy_from_slice(&whole.u);
     b.flags_above[0] = bad;
-    spread(nodes, levels, ends, outer);
+    back_substitute(nodes, levels, ends, values);
 }

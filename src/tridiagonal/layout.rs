@@ -1,11 +1,11 @@
-//! How many systems lie in arrays.
+//! Layouts: the order in which many systems lie in arrays.
 
 use rayon::prelude::*;
 
 use super::system::System;
 use crate::{Error, Result};
 
-/// How systems of equal size lie in an array.
+/// The order in which systems of equal size lie in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// Row i of system s is element s·stride + i, as cuSPARSE's `gtsv2StridedBatch` has it.
@@ -42,7 +42,7 @@ impl Layout {
         all
     }
 
-    /// The other way round; what lies between strided systems is left as it is.
+    /// Puts unknowns of systems one behind the other into this layout; what lies between strided systems is left as it is.
     ///
     /// # Errors
     /// [`Error::Invalid`] if lengths do not fit.

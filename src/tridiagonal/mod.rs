@@ -6,17 +6,18 @@
 //!
 //! # Method
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
-//! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3).
+//! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3). There are three schemes:
 //!
-//! * **Units** ([`partition`], [`mod@unit`]): a run of 128 rows says x_first = u0 − u1·x_left − u2·x_right and x_last = u3 −
-//!   u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so units of 16 threads of 8 rows, and those of
-//!   lanes' chunks and of ranks are joined in the same way, in one binary tree over units of 128 rows. Each row is read
-//!   twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
+//! * **Tiles** ([`mod@reduced_block`], [`merge_tree`]): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
+//!   u2·x_right and x_last = u3 − u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so what 16 threads of
+//!   8 rows leave, and what lanes' chunks and ranks leave, is joined in the same way, in one binary tree over units of 128
+//!   rows. Each row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
-//! * **Blocks** ([`blocks`]): one thread a block, the interface system as rows. With scaled partial pivoting for systems
-//!   that are not dominant, and with the block of 10 rows and the sweep on the host as first published.
-//! * A cyclic system closes the ring of its one unit, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last =
-//!   u3; many systems lie one behind the other, and where one ends a coefficient is zero.
+//! * **Blocks** ([`block_kernels`]): one thread a block, whose two interface equations are rows of a reduced system. With
+//!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
+//!   first published.
+//! * A cyclic system closes its one reduced block, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last = u3;
+//!   many systems lie one behind the other, and where one ends a coefficient is zero.
 //!
 //! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
 //! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
@@ -30,10 +31,10 @@
 //! | T₃H2D, T₃COMP, T₃D2H | [`Stages::ends_up`], [`Stages::solve`], [`Stages::download`] | stage 3 |
 //! | num_str | lanes of a [`Plan`] | number of streams |
 //!
-//! # Shapes, units, cost
+//! # Shapes and cost
 //! Diagonals and right-hand sides are `batch · n` numbers each, systems one behind the other ([`System`]). A solution on
 //! devices moves 72 bytes a row in f64, host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
-//! units at most to rank 0, or some 1000 rows of an interface system of blocks, however many rows it has.
+//! reduced blocks at most to rank 0, or some 1000 rows of a reduced system, however many rows it has.
 //!
 //! # Residual and errors
 //! A [`Solution`] has the [`Residual`] of what it returns, computed on the host in f64 from the system as given, with two
@@ -67,33 +68,38 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
 //!   partition method", MMCP 2024.
 
-mod batch;
+pub mod arithmetic;
+pub mod batch_kernels;
 pub mod block_kernels;
-pub mod blocks;
 mod chunk;
+mod cut;
+mod equations;
 mod interface;
 pub mod kernels;
 pub mod lane_count;
 pub(crate) mod layout;
-mod leaving;
-pub mod partition;
+pub mod memory;
+pub mod merge_tree;
 pub mod pivot;
+pub mod place;
 pub mod plan;
 mod range;
+pub mod reduced_block;
+mod reduced_system;
 mod residual;
 mod rows;
+mod scheme;
 mod solve;
-mod stage2;
 pub mod subtrees;
 pub mod system;
-pub mod unit;
 
+pub use arithmetic::Number;
+pub use chunk::Upload;
 pub use layout::Layout;
-pub use plan::{Plan, PlanOptions, Send, Stages};
+pub use plan::{Plan, PlanOptions, Stages};
 pub use residual::Residual;
 pub use rows::{Rows, Span};
 pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, solve, solve_rows};
 pub use system::System;
-pub use unit::Number;
 
 pub use crate::Status;

@@ -77,14 +77,14 @@ fn gtsv<const FUSED: bool>(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]
 /// A row of a cyclic system while it is eliminated: coefficients of three unknowns in a row, of the last but one and of
 /// the last one, and where its right-hand sides are.
 #[derive(Clone, Copy)]
-struct Row {
+struct CyclicRow {
     c: [f64; 3],
     near: f64,
     last: f64,
     b: usize,
 }
 
-/// The same with coupled ends. The last row and the last column stay until the end, and the pivot is the largest of
+/// Solves a cyclic system in place, as [`gtsv`]. The last row and the last column stay until the end, and the pivot is the largest of
 /// three: of the running row, the next one and the last one. Three unknowns remain for a dense elimination.
 fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<usize> {
     let n = d.len();
@@ -98,11 +98,11 @@ fn gtsv_cyclic(dl: &[f64], d: &[f64], du: &[f64], b: &mut [Vec<f64>]) -> Option<
         }
         return dense(&mut a, b, &(0..n).collect::<Vec<_>>(), 0);
     }
-    let mut running = Row { c: [d[0], du[0], 0.0], near: 0.0, last: dl[0], b: 0 };
-    let mut bottom = Row { c: [du[n - 1], 0.0, 0.0], near: dl[n - 1], last: d[n - 1], b: n - 1 };
-    let mut pivots: Vec<Row> = Vec::with_capacity(n);
+    let mut running = CyclicRow { c: [d[0], du[0], 0.0], near: 0.0, last: dl[0], b: 0 };
+    let mut bottom = CyclicRow { c: [du[n - 1], 0.0, 0.0], near: dl[n - 1], last: d[n - 1], b: n - 1 };
+    let mut pivots: Vec<CyclicRow> = Vec::with_capacity(n);
     for i in 0..n - 3 {
-        let next = Row { c: [dl[i + 1], d[i + 1], du[i + 1]], near: 0.0, last: 0.0, b: i + 1 };
+        let next = CyclicRow { c: [dl[i + 1], d[i + 1], du[i + 1]], near: 0.0, last: 0.0, b: i + 1 };
         let mut rows = [running, next, bottom];
         let largest = (0..3).fold(0, |m, k| if rows[k].c[0].abs() > rows[m].c[0].abs() { k } else { m });
         rows.swap(0, largest);
@@ -211,7 +211,7 @@ pub fn solve(system: &System, b: &[Vec<f64>]) -> Eliminated {
     }
 }
 
-/// What became of systems on the host.
+/// The outcome of systems on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Improved {
     /// Whether unknowns are others than before.
@@ -343,7 +343,7 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     Ok(answers)
 }
 
-/// The same of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
+/// Elimination and corrections as [`corrected`], of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
 /// column. The componentwise error does not depend on such factors.
 fn balanced(system: &View<'_>) -> Result<Vec<Answer>, usize> {
     let Span { n, cyclic, .. } = system.span;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::unit::Number;
+use super::arithmetic::Number;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
 

@@ -1,4 +1,4 @@
-//! How well unknowns solve a system: one pass over rows, on all threads.
+//! Residuals: how well unknowns solve a system, by one pass over rows on all threads.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::system::System;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
 
-/// How well x solves a system.
+/// The two backward errors of x in a system.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Residual {
     /// max ‖b − A·x‖ / (‖A‖·‖x‖ + ‖b‖) over systems and right-hand sides, in the maximum norm: the normwise backward
@@ -56,13 +56,13 @@ impl Residual {
         self.normwise <= NORMWISE && self.fine(dominant)
     }
 
-    /// The same of the componentwise error alone, which elimination with pivoting and corrections can be expected to bring
+    /// Whether no correction is expected to lower the componentwise error, which elimination with pivoting and corrections can be expected to bring
     /// there.
     pub(super) fn fine(self, dominant: bool) -> bool {
         self.componentwise <= if dominant { DOMINANT } else { COMPONENTWISE }
     }
 
-    /// What corrections are to lower: both errors, as far as they can.
+    /// The number that corrections are to lower: both errors, as far as they can.
     pub(super) fn excess(self) -> f64 {
         self.normwise.max(NORMWISE) * self.componentwise.max(COMPONENTWISE)
     }
@@ -84,7 +84,7 @@ fn larger(a: f64, b: f64) -> f64 {
     if b > a || b.is_nan() { b } else { a }
 }
 
-/// What a residual is put together from.
+/// The norms that a residual is put together from.
 #[derive(Debug, Clone, Copy, Default)]
 struct Norms {
     r: f64,
@@ -149,7 +149,7 @@ fn row([a, d, c]: [f64; 3], b: f64, [left, own, right]: [f64; 3]) -> (f64, Norms
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
 const HUGE: f64 = f64::MAX / 16.0;
 
-/// The same where products may leave the range of doubles: it is computed in units of the largest one.
+/// A row as of [`row`] where products may leave the range of doubles: it is computed in units of the largest one.
 fn row_in_range(coefficients: [f64; 3], b: f64, x: [f64; 3]) -> (f64, Norms) {
     let (r, norms) = row(coefficients, b, x);
     let reach = x.iter().fold(0.0f64, |m, x| larger(m, x.abs()));
@@ -185,7 +185,7 @@ struct Inner<'a> {
     du: &'a [f64],
     b: &'a [f64],
     x: &'a [f64],
-    /// As long as the rows, or empty.
+    /// The residual of each row, or empty.
     r: &'a mut [f64],
     norms: &'a mut Norms,
 }
@@ -231,7 +231,7 @@ impl System {
 const BLOCK: usize = 1 << 14;
 
 impl View<'_> {
-    /// As of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
+    /// r = b − A·x as of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
     pub(crate) fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
         let Span { n, first, rows, ranks, .. } = self.span;
         let beyond = self.span.beyond(x.first().zip(x.last()).map(|(&first, &last)| [first, last]));
@@ -277,92 +277,89 @@ impl View<'_> {
     }
 
     /// Norms of rows of one system, and their r.
-    fn norms(
-        &self,
-        b: &[f64],
-        x: &[f64],
-        [before, behind]: [f64; 2],
-        rows: Range<usize>,
-        r: &mut [f64],
-    ) -> Norms {
-        let Span { n, cyclic, first, .. } = self.span;
-        let whole = rows.len() == n;
-        let (start, last) = (rows.start, rows.end - 1);
-        // Coefficients of a row and its three unknowns.
-        let given = |i: usize| {
-            let place = (first + i) % n;
-            let left = if i > start {
-                x[i - 1]
-            } else if whole {
-                x[last]
-            } else {
-                before
-            };
-            let right = if i < last {
-                x[i + 1]
-            } else if whole {
-                x[start]
-            } else {
-                behind
-            };
-            let (dl, left) = if place > 0 || cyclic { (self.dl[i], left) } else { (0.0, 0.0) };
-            let (du, right) = if place + 1 < n || cyclic { (self.du[i], right) } else { (0.0, 0.0) };
-            ([dl, self.d[i], du], [left, x[i], right])
-        };
-        let block = |from: usize, to: usize, r: &mut [f64]| {
-            let mut norms = Norms::default();
-            let mut end = |i: usize, r: &mut [f64]| {
-                let (coefficients, x) = given(i);
-                let (own, row) = row(coefficients, b[i], x);
-                norms = norms.join(row);
-                if let Some(r) = r.first_mut() {
-                    *r = own;
-                }
-            };
-            let kept = !r.is_empty();
-            let keep = |range: Range<usize>| if kept { range } else { 0..0 };
-            let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
-            if from == start {
-                end(start, &mut r[keep(0..1)]);
-            }
-            if to == last + 1 && last > start {
-                end(last, &mut r[keep(to - from - 1..to - from)]);
-            }
-            if inner_from < inner_to {
-                let here = inner_from..inner_to;
-                let kept = keep(inner_from - from..inner_to - from);
-                dispatch(Inner {
-                    dl: &self.dl[here.clone()],
-                    d: &self.d[here.clone()],
-                    du: &self.du[here.clone()],
-                    b: &b[here.clone()],
-                    x: &x[here.start - 1..here.end + 1],
-                    r: &mut r[kept],
-                    norms: &mut norms,
-                });
-            }
-            if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
-                norms = Norms::default();
-                for i in from..to {
-                    let (coefficients, x) = given(i);
-                    let (own, row) = row_in_range(coefficients, b[i], x);
-                    norms = norms.join(row);
-                    if kept {
-                        r[i - from] = own;
-                    }
-                }
-            }
-            norms
-        };
+    fn norms(&self, b: &[f64], x: &[f64], beyond: [f64; 2], rows: Range<usize>, r: &mut [f64]) -> Norms {
+        let end = rows.end;
+        let block = |i: usize| (rows.start + i * BLOCK, end.min(rows.start + (i + 1) * BLOCK));
+        let blocks = rows.len().div_ceil(BLOCK);
+        let rows = SystemRows { view: self, b, x, beyond, rows: rows.clone() };
         if r.is_empty() {
-            let one = |i: usize| block(start + i * BLOCK, rows.end.min(start + (i + 1) * BLOCK), &mut []);
-            (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(Norms::default, Norms::join)
+            let one = |i: usize| rows.norms(block(i), &mut []);
+            (0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join)
         } else {
-            let one = |(i, r): (usize, &mut [f64])| {
-                let from = start + i * BLOCK;
-                block(from, from + r.len(), r)
-            };
+            let one = |(i, r): (usize, &mut [f64])| rows.norms(block(i), r);
             r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
         }
+    }
+}
+
+/// Rows of one system, with a right-hand side and its unknowns.
+struct SystemRows<'a> {
+    view: &'a View<'a>,
+    b: &'a [f64],
+    x: &'a [f64],
+    /// The unknowns before and behind the rows.
+    beyond: [f64; 2],
+    rows: Range<usize>,
+}
+
+impl SystemRows<'_> {
+    /// Coefficients of a row and its three unknowns.
+    fn row(&self, i: usize) -> ([f64; 3], [f64; 3]) {
+        let (View { span, dl, d, du, .. }, x) = (self.view, self.x);
+        let (start, last) = (self.rows.start, self.rows.end - 1);
+        let [before, behind] = if self.rows.len() == span.n { [x[last], x[start]] } else { self.beyond };
+        let place = (span.first + i) % span.n;
+        let left = if i > start { x[i - 1] } else { before };
+        let right = if i < last { x[i + 1] } else { behind };
+        let (dl, left) = if place > 0 || span.cyclic { (dl[i], left) } else { (0.0, 0.0) };
+        let (du, right) = if place + 1 < span.n || span.cyclic { (du[i], right) } else { (0.0, 0.0) };
+        ([dl, d[i], du], [left, x[i], right])
+    }
+
+    /// Norms of a block of these rows, and their r.
+    fn norms(&self, (from, to): (usize, usize), r: &mut [f64]) -> Norms {
+        let (View { dl, d, du, .. }, b, x) = (self.view, self.b, self.x);
+        let (start, last, kept) = (self.rows.start, self.rows.end - 1, !r.is_empty());
+        let mut norms = Norms::default();
+        let mut end = |i: usize, r: &mut [f64]| {
+            let (coefficients, x) = self.row(i);
+            let (own, row) = row(coefficients, b[i], x);
+            norms = norms.join(row);
+            if let Some(r) = r.first_mut() {
+                *r = own;
+            }
+        };
+        let keep = |range: Range<usize>| if kept { range } else { 0..0 };
+        if from == start {
+            end(start, &mut r[keep(0..1)]);
+        }
+        if to == last + 1 && last > start {
+            end(last, &mut r[keep(to - from - 1..to - from)]);
+        }
+        let (inner_from, inner_to) = (from.max(start + 1), to.min(last));
+        if inner_from < inner_to {
+            let here = inner_from..inner_to;
+            dispatch(Inner {
+                dl: &dl[here.clone()],
+                d: &d[here.clone()],
+                du: &du[here.clone()],
+                b: &b[here.clone()],
+                x: &x[here.start - 1..here.end + 1],
+                r: &mut r[keep(inner_from - from..inner_to - from)],
+                norms: &mut norms,
+            });
+        }
+        if norms.unsure(&x[from.saturating_sub(1)..x.len().min(to + 1)]) {
+            norms = Norms::default();
+            for i in from..to {
+                let (coefficients, x) = self.row(i);
+                let (own, row) = row_in_range(coefficients, b[i], x);
+                norms = norms.join(row);
+                if kept {
+                    r[i - from] = own;
+                }
+            }
+        }
+        norms
     }
 }

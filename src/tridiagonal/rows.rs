@@ -1,11 +1,11 @@
-//! Which rows of systems a process has: all of them, or a rank's.
+//! The rows of systems that a process has: all of them, or a rank's.
 
 use std::ops::Range;
 
-use super::blocks::Cut;
-use super::chunk::{at_least_a_tile, grain};
-use super::partition::OF_A_RANK;
-use super::solve::{Interface, Options};
+use super::place::{Alignment, OF_A_RANK};
+use super::reduced_system::Blocking;
+use super::scheme::Scheme;
+use super::solve::Options;
 use super::system::System;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
@@ -32,7 +32,7 @@ pub struct Span {
     pub first: usize,
     /// Rows here.
     pub rows: usize,
-    /// Who has the others.
+    /// The ranks that have the others.
     pub ranks: Ranks,
 }
 
@@ -45,35 +45,38 @@ impl Span {
     /// The rows of this rank of systems that will be solved with these options: shares that are as even as places allow at
     /// which all ways to a solution can be cut. Of cyclic systems, if they are several, whole ones.
     ///
-    /// A rank sends two interface rows, 56 bytes, for each subtree of its units to rank 0: two a level at most, 13 in all. In blocks of 32 rows it sends rows of an
-    /// interface system, 32 bytes each: 1026 at most, or all ranks together 4096. Of systems of several rings it sends nothing;
-    /// of those with the interface on the host two rows a block.
+    /// A rank sends two interface equations, 56 bytes, for each subtree of its units to rank 0: two a level at most, 13 in
+    /// all. In blocks of 32 rows it sends rows of a reduced system, 32 bytes each: 1026 at most, or all ranks together 4096.
+    /// Of several cyclic systems it sends nothing; of those with the interface on the host two rows a block.
     pub fn share(n: usize, batch: usize, cyclic: bool, options: &Options, ranks: Ranks) -> Self {
         let all = n.saturating_mul(batch);
         let whole = Self::whole(n, batch, cyclic);
         if !ranks.is_distributed() || all == 0 {
             return whole;
         }
-        let (unit, tail) = if cyclic && batch > 1 {
-            (n, n)
-        } else {
-            let (_, grain, tail) = grain(n, all, cyclic, options.plain_block(), ranks.size());
-            // Should rows have to be exchanged, they lie in blocks of another size, whose interface systems ranks make
-            // smaller as long as each has many of the last blocks.
-            let block = options.pivot_block();
-            let both = |levels| lcm(grain.rows, Cut::grain(block, levels).0);
-            let most = grain.rows.max(all / (OF_A_RANK * ranks.size()));
-            let cut = Cut { block, host: options.interface == Interface::Host, pivot: true };
-            let (_, levels) = cut.interface(all);
-            let levels = (0..=levels).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
-            let unit = at_least_a_tile(both(levels));
-            (unit, unit.max(tail).max(Cut::grain(block, levels).1))
+        let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
+            true => Alignment { tail: n, ..Alignment::at(n) },
+            false => Self::alignment(n, all, cyclic, options, ranks.size()),
         };
         let (units, last) = (all.div_ceil(unit), all.saturating_sub(tail) / unit);
         let Range { start, end } = ranks.share(units as u64);
         let cut = |number: u64| if number == units as u64 { all } else { last.min(number as usize) * unit };
         let (first, end) = (cut(start), cut(end));
         Self { first, rows: end - first, ranks, ..whole }
+    }
+
+    /// The places at which `all` rows can be cut for so many ranks on all ways to a solution.
+    fn alignment(n: usize, all: usize, cyclic: bool, options: &Options, ranks: usize) -> Alignment {
+        let plain = Scheme::of(n, all, cyclic, options.plain().blocking()).alignment(all, ranks);
+        // Should rows have to be exchanged, they lie in blocks of another size, whose reduced systems ranks make smaller as
+        // long as each has many of the last blocks.
+        let pivoted = options.pivoted();
+        let both = |levels| lcm(plain.rows, Blocking::alignment(pivoted.block, levels).rows);
+        let most = plain.rows.max(all / (OF_A_RANK * ranks));
+        let levels = (0..=pivoted.device_levels(all)).rev().find(|&levels| both(levels) <= most).unwrap_or(0);
+        let Alignment { rows, .. } = Alignment::at(both(levels)).of_tiles_at_least();
+        let tail = rows.max(plain.tail).max(Blocking::alignment(pivoted.block, levels).tail);
+        Alignment { rows, levels, tail }
     }
 
     /// Rows of all systems, on all ranks.
@@ -104,7 +107,7 @@ impl Span {
 /// The rows that a rank has of systems, see [`System`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// Which they are.
+    /// Their place in the systems.
     pub span: Span,
     /// Their lower diagonal.
     pub dl: Vec<f64>,
@@ -212,6 +215,7 @@ impl<'a> View<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::solve::Interface;
     use super::super::subtrees;
     use super::*;
 
@@ -251,10 +255,11 @@ mod tests {
                         assert_eq!(at % n, 0);
                         continue;
                     }
-                    let block = options.pivot_block();
+                    let block = options.pivoted().block;
                     assert!(at % block == 0 && all - at >= block * block, "{n} x {batch} on {size}");
-                    let (_, grain, tail) = grain(n, all, cyclic, options.plain_block(), size);
-                    assert!(at % grain.rows == 0 && all - at >= tail, "{n} x {batch} on {size}");
+                    let scheme = Scheme::of(n, all, cyclic, options.plain().blocking());
+                    let Alignment { rows, tail, .. } = scheme.alignment(all, size);
+                    assert!(at % rows == 0 && all - at >= tail, "{n} x {batch} on {size}");
                 }
                 assert_eq!(at, all);
                 let (most, even) = (shares.iter().map(|share| share.rows).max().unwrap_or(0), all / size);
@@ -273,12 +278,12 @@ mod tests {
             for (n, batch) in [(n, 1), (n.div_ceil(3), 3)] {
                 for size in 2..=8 {
                     let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
-                    let (_, grain, _) = grain(n, n * batch, false, None, size);
-                    let units: Vec<usize> = shares.map(|share| grain.units(share.rows)).collect();
+                    let alignment = Scheme::of(n, n * batch, false, None).alignment(n * batch, size);
+                    let units: Vec<usize> = shares.map(|share| alignment.blocks(share.rows)).collect();
                     most = most.max(units.iter().copied().max().unwrap_or(0));
                     assert!(units.iter().all(|&units| units <= 64), "{n} x {batch}: {units:?}");
                     // No unit lies on two ranks.
-                    let all = grain.units(n * batch);
+                    let all = alignment.blocks(n * batch);
                     assert_eq!(units.iter().sum::<usize>(), all);
                     let mut at = 0;
                     for units in units {
@@ -293,17 +298,18 @@ mod tests {
                         at += units;
                     }
                     // Where rows are exchanged: rows of an interface system, all of one level.
-                    let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
+                    let blocking = plain.pivoted();
                     let all = n * batch;
                     let shares = (0..size).map(|r| Span::share(n, batch, false, &plain, rank(r, size)));
                     let shares: Vec<Span> = shares.filter(|share| share.rows > 0).collect();
-                    let levels = shares.iter().map(|share| cut.levels(share.first, all)).min().unwrap_or(0);
+                    let levels =
+                        shares.iter().map(|share| blocking.levels(share.first, all)).min().unwrap_or(0);
                     for share in &shares {
                         let mut rows = (share.first, share.rows, all);
                         for _ in 0..=levels {
                             let (first, here, all) = rows;
-                            let blocks = cut.blocks(first, here, all);
-                            rows = (2 * first / cut.block, 2 * blocks, 2 * all.div_ceil(cut.block));
+                            let blocks = blocking.blocks(first, here, all);
+                            rows = (2 * first / blocking.block, 2 * blocks, 2 * all.div_ceil(blocking.block));
                         }
                         assert!(rows.1 <= 2048, "{n} x {batch} on {size}: {} rows", rows.1);
                     }
@@ -316,14 +322,18 @@ mod tests {
     #[test]
     fn ranks_make_interface_systems_smaller_where_devices_would() {
         let plain = Options::default();
-        let cut = Cut { block: plain.pivot_block(), host: false, pivot: true };
+        let blocking = plain.pivoted();
         for (n, size, levels) in
             [(100_003, 2, 1), (60_000, 2, 0), (1_300_003, 3, 2), (1_300_003, 5, 1), (1_000_000_007, 8, 4)]
         {
             let shares = (0..size).map(|r| Span::share(n, 1, false, &plain, rank(r, size)));
-            assert_eq!(shares.map(|share| cut.levels(share.first, n)).min(), Some(levels), "{n} on {size}");
+            assert_eq!(
+                shares.map(|share| blocking.levels(share.first, n)).min(),
+                Some(levels),
+                "{n} on {size}"
+            );
         }
         // What the host is to solve reaches it as it is.
-        assert_eq!(Cut { host: true, ..cut }.levels(1 << 20, 1 << 24), 0);
+        assert_eq!(Blocking { host: true, ..blocking }.levels(1 << 20, 1 << 24), 0);
     }
 }

@@ -4,33 +4,35 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::kernels::{NOT_DOMINANT, both};
+use super::arithmetic::Number;
+use super::chunk::Upload;
+use super::kernels::{NOT_DOMINANT, all_flags, both};
 use super::pivot::{self, Improved};
-use super::plan::{Plan, PlanOptions, Send, Stages, convert};
+use super::plan::{Plan, PlanOptions, Stages, convert};
 use super::range;
+use super::reduced_system::Blocking;
 use super::residual::Residual;
 use super::rows::{Rows, Span, View};
 use super::system::System;
-use super::unit::Number;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::{Error, Result, Status};
 
-/// Which rows may be exchanged.
+/// The rows that may be exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pivot {
-    /// None.
+    /// No rows.
     None,
     /// Scaled partial pivoting.
     Scaled,
-    /// None where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
+    /// No rows where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
     #[default]
     Auto,
 }
 
-/// How many corrections follow a solution.
+/// The number of corrections that follow a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refine {
     /// While the residual, normwise (2 ε) or componentwise (8 ε), is above what double precision can hold, and falls;
@@ -38,11 +40,11 @@ pub enum Refine {
     /// above 64 ε componentwise.
     #[default]
     Auto,
-    /// So many.
+    /// A given number.
     Steps(u32),
 }
 
-/// Where the interface system is solved.
+/// The place where the interface system is solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interface {
@@ -50,7 +52,7 @@ pub enum Interface {
     Host,
     /// On the device, by the same method.
     Device,
-    /// Where it is faster.
+    /// The faster of both.
     #[default]
     Auto,
 }
@@ -58,9 +60,9 @@ pub enum Interface {
 /// Settings of [`solve`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 32 threads share.
+    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads share.
     pub block: Option<usize>,
-    /// Where the interface system is solved.
+    /// The place where the interface system is solved.
     pub interface: Interface,
     /// Rows that may be exchanged.
     pub pivot: Pivot,
@@ -83,7 +85,7 @@ impl Default for Options {
     }
 }
 
-/// What solved a system in the end.
+/// The method that solved a system in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -95,7 +97,7 @@ pub enum Method {
     Host,
 }
 
-/// Unknowns and what is known of them.
+/// Unknowns, and proof of how well they solve the systems.
 #[derive(Debug, Clone)]
 pub struct Solution {
     /// Unknowns, for each right-hand side as many as rows.
@@ -118,9 +120,9 @@ pub struct Solution {
     pub unproved: bool,
     /// Rows of a block or tile.
     pub block: usize,
-    /// Where the interface system was solved.
+    /// The place where the interface system was solved.
     pub interface: Interface,
-    /// What solved it.
+    /// The method that solved it.
     pub method: Method,
     /// Corrections made, the largest number of all right-hand sides.
     pub refinements: u32,
@@ -134,6 +136,10 @@ pub struct Solution {
     pub solve_seconds: f64,
 }
 
+/// Rows of a block where rows may be exchanged and nobody says how many.
+const PIVOT_BLOCK: usize = 32;
+/// Rows of a block with the interface on the host where nobody says how many: the published one.
+const HOST_BLOCK: usize = 10;
 /// Corrections at most, where nobody says how many.
 const MOST_CORRECTIONS: u32 = 12;
 
@@ -156,7 +162,7 @@ pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Op
 /// lanes like rank 0's first one.
 ///
 /// # Errors
-/// As of [`solve`], on all ranks if on one.
+/// Those of [`solve`], on all ranks if on one.
 pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &Options) -> Result<Solution> {
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check())?;
@@ -167,18 +173,21 @@ pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &O
 }
 
 impl Options {
-    /// Rows of a block of the way without exchanges, if it goes in blocks.
-    pub(crate) fn plain_block(&self) -> Option<usize> {
-        self.block.or((self.interface == Interface::Host).then_some(HOST_BLOCK))
+    /// The plan without exchanges.
+    pub(super) fn plain(&self) -> PlanOptions {
+        let interface_on_host = self.interface == Interface::Host;
+        let block = self.block.or(interface_on_host.then_some(HOST_BLOCK));
+        PlanOptions { block, interface_on_host, ..PlanOptions::default() }
     }
 
-    /// Rows of a block where rows are exchanged.
-    pub(crate) fn pivot_block(&self) -> usize {
-        self.block.unwrap_or(PIVOT_BLOCK)
+    /// The blocks in which rows are exchanged.
+    pub(super) fn pivoted(&self) -> Blocking {
+        let (block, host) = (self.block.unwrap_or(PIVOT_BLOCK), self.interface == Interface::Host);
+        Blocking { block, host, pivot: true }
     }
 }
 
-/// One way through the systems: unknowns, what stage 1 found, and what is left.
+/// One way through the systems: unknowns, the flags of stage 1, and the residual.
 struct Pass {
     x: Vec<Vec<f64>>,
     flags: u32,
@@ -213,7 +222,7 @@ fn pass<T: Number>(
         solve_part(&mut plan, view, 0, options, &mut done, seconds, &stop)?;
         return Ok(done);
     }
-    // Each system closes a ring of its own. Where ranks share systems, whole ones.
+    // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
     let mut each = || {
         let mut plan = match rows {
             0 => return Ok(()),
@@ -229,7 +238,7 @@ fn pass<T: Number>(
     let each = each();
     ranks.all_ok(each)?;
     if ranks.is_distributed() {
-        done.flags = ranks.all_gather(&[done.flags]).into_iter().flatten().fold(0, both);
+        done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
         let residuals = ranks.all_gather(&[done.residual.normwise, done.residual.componentwise]);
         let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
         done.residual = residuals.iter().map(residual).fold(Residual::default(), Residual::max);
@@ -261,7 +270,7 @@ fn solve_part<T: Number>(
         let shift = range::shift(largest, range::roomy(T::PRECISION));
         range::convert(b, plan.inputs().b, shift);
         let at = Instant::now();
-        let stages = plan.solve(if k == 0 { Send::All } else { Send::RightHandSide })?;
+        let stages = plan.solve(if k == 0 { Upload::All } else { Upload::RightHandSide })?;
         *seconds += at.elapsed().as_secs_f64();
         if k == 0 {
             let flags = plan.flags()?;
@@ -282,68 +291,76 @@ fn solve_part<T: Number>(
     Ok(false)
 }
 
-/// Rows of a block where rows may be exchanged and nobody says how many.
-const PIVOT_BLOCK: usize = 32;
-/// Rows of a block with the interface on the host where nobody says how many: the seed's.
-const HOST_BLOCK: usize = 10;
+/// The partition method, with exchanges where they are asked for, or where stage 1 finds a reason for them.
+fn partition<T: Number>(
+    lanes: &[Lane],
+    view: &View<'_>,
+    options: &Options,
+    seconds: &mut f64,
+) -> Result<(Method, PlanOptions, Pass)> {
+    let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
+    // Cyclic systems are solved in tiles, in which no rows are exchanged.
+    let exchange = !view.span.cyclic;
+    if options.pivot == Pivot::Scaled && exchange {
+        let done = pass::<T>(lanes, view, options, &pivoted, seconds, |_| false)?;
+        return Ok((Method::Pivoted, pivoted, done));
+    }
+    let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
+    let done = pass::<T>(lanes, view, options, &plain, seconds, stop)?;
+    if !stop(done.flags) {
+        return Ok((Method::Partition, plain, done));
+    }
+    let again = pass::<T>(lanes, view, options, &pivoted, seconds, |_| false)?;
+    // What the first way says of the rows holds for the second.
+    let flags = (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
+    Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
+}
+
+/// Elimination with pivoting on the host where it is needed; what became of the systems there, and whether it was needed
+/// and the memory for it is not there.
+fn elimination(
+    lane: &Lane,
+    view: &View<'_>,
+    options: &Options,
+    done: &mut Pass,
+    seconds: &mut f64,
+) -> (Improved, bool) {
+    let proof = done.flags & !NOT_DOMINANT != 0;
+    let needed = proof || !done.residual.within(options.tolerance);
+    let dominant = done.flags & NOT_DOMINANT == 0;
+    // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
+    if !needed && (options.refine != Refine::Auto || done.residual.fine(dominant)) {
+        return (Improved::default(), false);
+    }
+    let asked = |residual: Residual| match options.refine {
+        _ if proof => true,
+        Refine::Auto => !residual.fine(dominant),
+        Refine::Steps(_) => !residual.within(options.tolerance),
+    };
+    let at = Instant::now();
+    let improved = last_resort(lane, view, &mut done.x, asked);
+    let host = improved.unwrap_or_default();
+    if host.changed {
+        let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
+        done.residual = residuals.fold(Residual::default(), Residual::max);
+        done.refinements = host.corrections;
+    }
+    *seconds += at.elapsed().as_secs_f64();
+    (host, improved.is_none() && needed)
+}
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
     let mut seconds = 0.0;
     let Span { cyclic, ranks, .. } = view.span;
-    let plain = PlanOptions {
-        block: options.plain_block(),
-        interface_on_host: options.interface == Interface::Host,
-        ..PlanOptions::default()
-    };
-    let pivoted = PlanOptions { block: Some(options.pivot_block()), pivot: true, ..plain };
-    // A ring is closed by tiles alone, and a row of its own has nothing to exchange with.
-    if cyclic && plain.block.is_some() {
+    if cyclic && options.plain().block.is_some() {
         return ranks.all_ok(Err(Error::Invalid(
             "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
                 .to_owned(),
         )));
     }
-    let exchange = !cyclic;
-    let (mut method, mut used) = (Method::Partition, plain);
-    let mut done = if options.pivot == Pivot::Scaled && exchange {
-        (method, used) = (Method::Pivoted, pivoted);
-        pass::<T>(lanes, view, options, &pivoted, &mut seconds, |_| false)?
-    } else {
-        let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
-        let done = pass::<T>(lanes, view, options, &plain, &mut seconds, stop)?;
-        if stop(done.flags) {
-            (method, used) = (Method::Pivoted, pivoted);
-            let again = pass::<T>(lanes, view, options, &pivoted, &mut seconds, |_| false)?;
-            // What the first way says of the rows holds for the second.
-            Pass { flags: (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT), ..again }
-        } else {
-            done
-        }
-    };
-    let proof = done.flags & !NOT_DOMINANT != 0;
-    let needed = proof || !done.residual.within(options.tolerance);
-    let dominant = done.flags & NOT_DOMINANT == 0;
-    let mut host = Improved::default();
-    let mut unproved = false;
-    // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
-    if needed || (options.refine == Refine::Auto && !done.residual.fine(dominant)) {
-        let asked = |residual: Residual| match options.refine {
-            _ if proof => true,
-            Refine::Auto => !residual.fine(dominant),
-            Refine::Steps(_) => !residual.within(options.tolerance),
-        };
-        let at = Instant::now();
-        match last_resort(&lanes[0], view, &mut done.x, asked) {
-            Some(improved) => host = improved,
-            None => unproved = needed,
-        }
-        if host.changed {
-            let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
-            done.residual = residuals.fold(Residual::default(), Residual::max);
-            (method, done.refinements) = (Method::Host, host.corrections);
-        }
-        seconds += at.elapsed().as_secs_f64();
-    }
+    let (method, used, mut done) = partition::<T>(lanes, view, options, &mut seconds)?;
+    let (host, unproved) = elimination(&lanes[0], view, options, &mut done, &mut seconds);
+    let method = if host.changed { Method::Host } else { method };
     let singular = host.singular;
     let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
         ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
@@ -385,7 +402,7 @@ fn last_resort(
     lane: &Lane,
     view: &View<'_>,
     x: &mut [Vec<f64>],
-    asked: impl Fn(Residual) -> bool + Sync + std::marker::Send,
+    asked: impl Fn(Residual) -> bool + Sync + Send,
 ) -> Option<Improved> {
     let Span { n, batch, cyclic, first, rows, ranks } = view.span;
     if !ranks.is_distributed() {
@@ -456,7 +473,7 @@ fn refine<T: Number>(
         let scale = -exponent(largest);
         range::convert(r, plan.inputs().b, scale);
         let at = Instant::now();
-        plan.solve(Send::RightHandSide)?;
+        plan.solve(Upload::RightHandSide)?;
         *seconds += at.elapsed().as_secs_f64();
         better.clear();
         better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + times_power_of_two(e.wide(), -scale)));

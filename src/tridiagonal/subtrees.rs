@@ -1,14 +1,15 @@
-//! What ranks send of the tree of units: the largest subtrees whose rows are theirs alone.
+//! The subtrees of the merge tree that ranks send: the largest ones whose rows are theirs alone.
 //!
-//! The units at which ranks are cut are the leaves here, as many as [`Grain::of_ranks`](super::partition::Grain::of_ranks)
-//! says. Of a run of them the largest subtrees are two a level at most, whatever its ends are: a rank joins its units so far
-//! and no further, and rank 0 goes on with those of all, each on its level. Levels are whole on both sides. What a level has
-//! beside the subtrees of a rank, and below those that rank 0 was sent, is computed and never looked at.
+//! The units at which ranks are cut are the leaves here, as many as
+//! [`Alignment::of_ranks`](super::place::Alignment::of_ranks) says. Of a run of them the largest subtrees are two a level at
+//! most, whatever its ends are: a rank joins its units so far and no further, and rank 0 goes on with those of all, each on
+//! its level. Levels are whole on both sides. What a level has beside the subtrees of a rank, and below those that rank 0
+//! was sent, is computed and never looked at.
 
 use std::ops::Range;
 
-use super::partition::{Joins, Level};
-use super::unit::Number;
+use super::arithmetic::Number;
+use super::merge_tree::{MergeTree, ReducedBlocks};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 
@@ -25,7 +26,7 @@ pub fn depth(all: usize) -> u32 {
 pub struct Run {
     /// The level.
     pub level: u32,
-    /// Their numbers on it.
+    /// Their places on it.
     pub nodes: Range<usize>,
 }
 
@@ -50,29 +51,29 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
 /// A tree's levels on a lane, and the subtrees that go from a rank to rank 0.
 #[derive(Debug)]
 pub struct Subtrees<T> {
-    first: Level<T>,
-    joins: Joins<T>,
-    /// Joins before the level at which ranks are cut, and units of the first level before the first of the rank.
+    first: ReducedBlocks<T>,
+    tree: MergeTree<T>,
+    /// Merges before the level at which ranks are cut, and units of the first level before the first of the rank.
     before: usize,
     lead: usize,
-    /// Numbered as the nodes that are here.
+    /// Places among the nodes that are here.
     runs: Vec<Run>,
 }
 
 impl<T: Number> Subtrees<T> {
-    /// Those of all ranks' runs, in their order, of `all` units: what rank 0 gets.
+    /// The subtrees of all ranks' runs, in their order, of `all` units: what rank 0 gets.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn of_all(lane: &Lane, all: usize, runs: Vec<Run>) -> Result<Self> {
-        let (first, mut joins) = (Level::new(lane, all)?, Joins::none());
+        let (first, mut tree) = (ReducedBlocks::new(lane, all)?, MergeTree::new());
         let levels = runs.iter().map(|run| run.level).max().unwrap_or(0);
-        (0..levels).try_for_each(|_| joins.add(lane, &first, 1))?;
-        Ok(Self { first, joins, before: 0, lead: 0, runs })
+        (0..levels).try_for_each(|_| tree.merge(lane, &first, 1))?;
+        Ok(Self { first, tree, before: 0, lead: 0, runs })
     }
 
-    /// Those that become of a rank's `count` units, of which 2^below are one of `all` at which ranks are cut. The first here
-    /// is number `start` of the latter.
+    /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut.
+    /// The first here is number `start` of the latter.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
@@ -81,44 +82,44 @@ impl<T: Number> Subtrees<T> {
         // Subtrees lie as in the tree of all, from the last place on where one of the last level begins.
         let base = start >> levels << levels;
         let lead = (start - base) << below;
-        let (first, mut joins) = (Level::new(lane, lead + count)?, Joins::none());
-        joins.climb(lane, &first, below)?;
-        let before = joins.up.len();
-        (0..levels).try_for_each(|_| joins.add(lane, &first, 1))?;
+        let (first, mut tree) = (ReducedBlocks::new(lane, lead + count)?, MergeTree::new());
+        tree.reduce_levels(lane, &first, below)?;
+        let before = tree.up.len();
+        (0..levels).try_for_each(|_| tree.merge(lane, &first, 1))?;
         let mut runs = largest(start..start + count.div_ceil(1 << below), all, levels);
         for Run { level, nodes } in &mut runs {
             let skipped = base >> *level;
             *nodes = nodes.start - skipped..nodes.end - skipped;
         }
-        Ok(Self { first, joins, before, lead, runs })
+        Ok(Self { first, tree, before, lead, runs })
     }
 
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
-        self.first.bytes() + self.joins.bytes()
+        self.first.bytes() + self.tree.bytes()
     }
 
-    /// How many there are.
+    /// Number of subtrees.
     pub fn count(&self) -> usize {
         self.runs.iter().map(|run| run.nodes.len()).sum()
     }
 
-    /// What becomes of all of them.
-    pub fn top(&self) -> &Level<T> {
-        self.joins.last(&self.first)
+    /// The level that all of them are joined to.
+    pub fn top(&self) -> &ReducedBlocks<T> {
+        self.tree.last(&self.first)
     }
 
-    fn level(&self, level: u32) -> &Level<T> {
+    fn level(&self, level: u32) -> &ReducedBlocks<T> {
         match self.before + level as usize {
             0 => &self.first,
-            joined => &self.joins.levels[joined - 1],
+            above => &self.tree.levels[above - 1],
         }
     }
 
-    /// Levels at which ranks may be cut, from the units' on, and the join that leads to each from the one below.
+    /// Levels at which ranks may be cut, from the units' on, and the merge that leads to each from the one below.
     fn levels(&self) -> impl DoubleEndedIterator<Item = (u32, Option<usize>)> + use<T> {
         let before = self.before;
-        (0..=(self.joins.up.len() - before) as u32)
+        (0..=(self.tree.up.len() - before) as u32)
             .map(move |level| (level, (level > 0).then(|| before + level as usize - 1)))
     }
 
@@ -133,74 +134,74 @@ impl<T: Number> Subtrees<T> {
     ///
     /// # Errors
     /// If the device is lost.
-    pub fn gather(&self, lane: &Lane, numbers: &[T], flags: &[u32]) -> Result<()> {
-        for (level, join) in self.levels() {
-            join.map_or(Ok(()), |join| lane.enqueue(&[&self.joins.up[join]]))?;
+    pub fn gather(&self, lane: &Lane, equations: &[T], flags: &[u32]) -> Result<()> {
+        for (level, merge) in self.levels() {
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[&self.tree.up[merge]]))?;
             let to = self.level(level);
             for (Run { nodes, .. }, at) in self.on(level) {
                 let here = at..at + nodes.len();
-                lane.send(&numbers[6 * here.start..6 * here.end], &to.units, 6 * nodes.start)?;
+                lane.send(&equations[6 * here.start..6 * here.end], &to.equations, 6 * nodes.start)?;
                 lane.send(&flags[here], &to.flags, nodes.start)?;
             }
         }
         Ok(())
     }
 
-    /// Rank 0: from the unknowns next to each unit of [`Subtrees::top`] to the two next to each subtree.
+    /// Rank 0: from the interface values of each block of [`Subtrees::top`] to those of each subtree.
     ///
     /// # Errors
     /// If the device is lost.
-    pub fn scatter(&self, lane: &Lane, answers: &mut [T]) -> Result<()> {
-        for (level, join) in self.levels().rev() {
+    pub fn scatter(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
+        for (level, merge) in self.levels().rev() {
             for (Run { nodes, .. }, at) in self.on(level) {
-                let here = &mut answers[2 * at..2 * (at + nodes.len())];
-                lane.fetch(&self.level(level).outer, 2 * nodes.start, here)?;
+                let here = &mut values[2 * at..2 * (at + nodes.len())];
+                lane.fetch(&self.level(level).values, 2 * nodes.start, here)?;
             }
-            join.map_or(Ok(()), |join| lane.enqueue(&[self.joins.down_of(join)]))?;
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.tree.down_of(merge)]))?;
         }
         Ok(())
     }
 
-    /// A rank: makes its units, of which `numbers` and `flags` are full, the subtrees.
+    /// A rank: makes its reduced blocks, of which `equations` and `flags` are full, the subtrees.
     ///
     /// # Errors
     /// If the device is lost.
-    pub fn join(&self, lane: &Lane, numbers: &mut [T], flags: &mut [u32]) -> Result<()> {
+    pub fn reduce_levels(&self, lane: &Lane, equations: &mut [T], flags: &mut [u32]) -> Result<()> {
         let (count, lead) = (self.first.count - self.lead, self.lead);
-        lane.send(&numbers[..6 * count], &self.first.units, 6 * lead)?;
+        lane.send(&equations[..6 * count], &self.first.equations, 6 * lead)?;
         lane.send(&flags[..count], &self.first.flags, lead)?;
-        let mut joins = &self.joins.up[..];
-        for (level, join) in self.levels() {
+        let mut merges = &self.tree.up[..];
+        for (level, merge) in self.levels() {
             // A subtree is taken away before its place is needed for what lies between its halves and those next to it.
-            let (next, rest) = joins.split_at(join.map_or(self.before, |_| 1));
+            let (next, rest) = merges.split_at(merge.map_or(self.before, |_| 1));
             lane.enqueue(&next.iter().collect::<Vec<&Launch>>())?;
-            joins = rest;
+            merges = rest;
             let from = self.level(level);
             for (Run { nodes, .. }, at) in self.on(level) {
                 let here = at..at + nodes.len();
-                lane.fetch(&from.units, 6 * nodes.start, &mut numbers[6 * here.start..6 * here.end])?;
+                lane.fetch(&from.equations, 6 * nodes.start, &mut equations[6 * here.start..6 * here.end])?;
                 lane.fetch(&from.flags, nodes.start, &mut flags[here])?;
             }
         }
         Ok(())
     }
 
-    /// A rank: from the two unknowns next to each subtree, which `answers` begins with, to those next to its units.
+    /// A rank: from the interface values of each subtree, which `values` begins with, to those of its blocks.
     ///
     /// # Errors
     /// If the device is lost.
-    pub fn part(&self, lane: &Lane, answers: &mut [T]) -> Result<()> {
-        for (level, join) in self.levels().rev() {
+    pub fn back_substitute(&self, lane: &Lane, values: &mut [T]) -> Result<()> {
+        for (level, merge) in self.levels().rev() {
             for (Run { nodes, .. }, at) in self.on(level) {
-                let here = &answers[2 * at..2 * (at + nodes.len())];
-                lane.send(here, &self.level(level).outer, 2 * nodes.start)?;
+                let here = &values[2 * at..2 * (at + nodes.len())];
+                lane.send(here, &self.level(level).values, 2 * nodes.start)?;
             }
-            join.map_or(Ok(()), |join| lane.enqueue(&[self.joins.down_of(join)]))?;
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.tree.down_of(merge)]))?;
         }
-        let down: Vec<&Launch> = (0..self.before).rev().map(|join| self.joins.down_of(join)).collect();
+        let down: Vec<&Launch> = (0..self.before).rev().map(|merge| self.tree.down_of(merge)).collect();
         lane.enqueue(&down)?;
         let count = self.first.count - self.lead;
-        lane.fetch(&self.first.outer, 2 * self.lead, &mut answers[..2 * count])
+        lane.fetch(&self.first.values, 2 * self.lead, &mut values[..2 * count])
     }
 }
 

@@ -81,7 +81,7 @@ impl System {
         Ok(Self { n, batch, dl, d, du, b, cyclic: false })
     }
 
-    /// The same with first and last unknown as neighbours.
+    /// Makes the first and the last unknown neighbours.
     #[must_use]
     pub fn cyclic(mut self) -> Self {
         self.cyclic = true;

@@ -6,7 +6,7 @@ use kolmo::Error;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::{
-    Interface, Method, Options, Pivot, Plan, PlanOptions, Refine, Residual, Send, Solution, Status, System,
+    Interface, Method, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution, Status, System, Upload,
     solve,
 };
 
@@ -294,14 +294,14 @@ fn plan_again<T: kolmo::tridiagonal::Number>(lanes: &[Lane]) {
                 let wide = |x: &[T]| x.iter().map(|x| x.wide()).collect::<Vec<f64>>();
                 let residual = |x: &[f64]| system.residual(&system.b[0], x, &mut []).normwise;
 
-                plan.solve(Send::All).expect("it runs");
+                plan.solve(Upload::All).expect("it runs");
                 let x = wide(plan.x());
                 assert!(residual(&x) <= promised(T::PRECISION), "{:e}", residual(&x));
                 plan.inputs().b.fill(T::ZERO);
-                plan.solve(Send::RightHandSide).expect("it runs");
+                plan.solve(Upload::RightHandSide).expect("it runs");
                 assert!(plan.x().iter().all(|x| x.wide() == 0.0), "0 solves the right-hand side 0");
                 plan.inputs().b.copy_from_slice(&of(&system.b[0]));
-                let stages = plan.solve_by_stages(Send::RightHandSide).expect("it runs");
+                let stages = plan.solve_by_stages(Upload::RightHandSide).expect("it runs");
                 assert!(wide(plan.x()) == x, "the same bits, stage by stage");
                 assert!(stages.total >= stages.reduce + stages.solve);
                 assert_eq!(plan.flags().expect("it runs"), 0);

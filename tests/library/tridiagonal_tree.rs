@@ -3,7 +3,7 @@
 use crate::support::lanes;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
-use kolmo::tridiagonal::partition::{Level, Top};
+use kolmo::tridiagonal::merge_tree::{ReducedBlocks, RootSolve};
 use kolmo::tridiagonal::subtrees::{Subtrees, depth, largest};
 
 /// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
@@ -36,12 +36,12 @@ fn download<T: Number>(lane: &Lane, from: &kolmo::lane::Buffer<T>, count: usize)
 
 /// The unknowns next to each unit, and flags, by stage 2 alone.
 fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: bool) -> (Vec<u64>, u32) {
-    let level = Level::<T>::new(lane, flags.len()).expect("memory");
-    let top = Top::new(lane, &level, ring).expect("memory");
-    lane.upload(numbers, &level.units, 0).expect("the device is there");
+    let level = ReducedBlocks::<T>::new(lane, flags.len()).expect("memory");
+    let top = RootSolve::new(lane, &level, ring).expect("memory");
+    lane.upload(numbers, &level.equations, 0).expect("the device is there");
     lane.upload(flags, &level.flags, 0).expect("the device is there");
     lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect("the device is there");
-    let outer = download(lane, &level.outer, 2 * flags.len());
+    let outer = download(lane, &level.values, 2 * flags.len());
     (bits(&outer), top.flags(lane).expect("the device is there"))
 }
 
@@ -67,14 +67,14 @@ fn on_ranks<T: Number>(
         let rank = Subtrees::of_rank(lane, here.len(), below, start, all).expect("memory");
         let mut own = numbers[6 * here.start..6 * here.end].to_vec();
         let mut own_flags = flags[here.clone()].to_vec();
-        rank.join(lane, &mut own, &mut own_flags).expect(there);
+        rank.reduce_levels(lane, &mut own, &mut own_flags).expect(there);
         lane.launch(&[], 0).expect(there);
         sent.extend(&own[..6 * rank.count()]);
         sent_flags.extend(&own_flags[..rank.count()]);
         ranks.push((rank, here.len()));
     }
     let subtrees = Subtrees::of_all(lane, all, runs).expect("memory");
-    let top = Top::new(lane, subtrees.top(), ring).expect("memory");
+    let top = RootSolve::new(lane, subtrees.top(), ring).expect("memory");
     subtrees.gather(lane, &sent, &sent_flags).expect(there);
     lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect(there);
     let mut answers = vec![T::ZERO; 2 * subtrees.count()];
@@ -85,7 +85,7 @@ fn on_ranks<T: Number>(
         let mut own = vec![T::ZERO; 2 * units.max(&rank.count())];
         own[..2 * rank.count()].copy_from_slice(&answers[2 * at..2 * (at + rank.count())]);
         at += rank.count();
-        rank.part(lane, &mut own).expect(there);
+        rank.back_substitute(lane, &mut own).expect(there);
         lane.launch(&[], 0).expect(there);
         outer.extend(&own[..2 * units]);
     }

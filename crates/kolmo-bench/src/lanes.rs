@@ -10,8 +10,8 @@ use kolmo::lane::cpu::available_memory;
 use kolmo::tridiagonal::System;
 use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
 use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
-use kolmo::tridiagonal::plan::{Plan, PlanOptions, Send, Stages};
-use kolmo::tridiagonal::unit::Number;
+use kolmo::tridiagonal::plan::{Plan, PlanOptions, Stages};
+use kolmo::tridiagonal::{Number, Upload};
 use kolmo::{Error, Result};
 
 /// Solutions by stages of each size.
@@ -78,9 +78,9 @@ fn run<T: Number>(
     for &n in sizes {
         before(n)?;
         plan.reshape(sets[0], n)?;
-        plan.solve_by_stages(Send::All)?;
+        plan.solve_by_stages(Upload::All)?;
         let stages: Vec<StageTimes> = (0..STAGED)
-            .map(|_| plan.solve_by_stages(Send::All).map(|s| milliseconds(&s)))
+            .map(|_| plan.solve_by_stages(Upload::All).map(|s| milliseconds(&s)))
             .collect::<Result<_>>()?;
         let mut now = 1;
         let runs = measure(&counts(sets), effort, &mut |count| {
@@ -88,7 +88,7 @@ fn run<T: Number>(
                 plan.reshape(of(sets, count), n)?;
                 now = count;
             }
-            plan.solve(Send::All).map(|stages| stages.total)
+            plan.solve(Upload::All).map(|stages| stages.total)
         })?;
         check(&plan)?;
         all.push(SizeTimes { n, stages: median_stages(&stages), runs });
@@ -168,7 +168,7 @@ fn system_times<T: Number>(
             plan.relane(of(sets, count))?;
             (now, solved) = (count, false);
         }
-        let stages = plan.solve(Send::All)?;
+        let stages = plan.solve(Upload::All)?;
         solved = true;
         Ok(stages.total)
     })?;
@@ -206,7 +206,7 @@ fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<
     // Seconds of a measurement at least, so that what the host does to begin one does not show.
     const LEAST: f64 = 0.02;
     let mut plan = filled::<T>(lane, system, true)?;
-    plan.solve(Send::All)?;
+    plan.solve(Upload::All)?;
     let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
     let once = plan.solve_resident(2)?;
     let times = (LEAST / once).clamp(1.0, 1000.0) as u64;

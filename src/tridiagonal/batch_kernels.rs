@@ -1,99 +1,25 @@
-//! Whole systems of up to 2048 rows in one launch: each row is read once.
+//! The kernel of whole systems and its CPU twin.
 
 use rayon::prelude::*;
 
-use super::kernels::{NOT_DOMINANT, TILE, both, small};
-use super::partition::{Arrays, exponent};
-use super::unit::{Number, fma};
-use crate::Result;
-use crate::kernel::{Kernel, kernel};
+use super::arithmetic::{Number, fma};
+use super::kernels::{NOT_DOMINANT, both, small};
+use crate::kernel::kernel;
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
-use crate::lane::{Buffer, Lane, Launch};
 
 kernel! {
-    /// Whole systems of a tile.
-    pub(super) static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
+    /// The unknowns of the whole systems of a tile.
+    pub static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
 }
 
-/// Rows of a thread on a device.
-const ROWS: usize = 8;
 /// Systems that the twin eliminates at the same time, one a vector lane.
 const LANES: usize = 8;
 
-/// Rows of a tile of whole systems, if the kernel takes these: none where one does not fit, or where tiles would begin at
-/// odd rows.
-pub(super) fn tile(n: usize, batch: usize) -> Option<usize> {
-    match (TILE / n).min(batch) {
-        0 => None,
-        // One tile is all.
-        all if all == batch => Some(all * n),
-        fit => {
-            [fit, fit - 1].into_iter().find(|fit| (fit * n).is_multiple_of(2) && *fit > 0).map(|fit| fit * n)
-        }
-    }
-}
-
-/// Threads that a system may spread over: those of one that begins with a thread, or all of them.
-fn span(n: usize) -> usize {
-    match n.is_multiple_of(ROWS) && (n / ROWS).is_power_of_two() {
-        true => n / ROWS,
-        false => Kernel::GROUP as usize,
-    }
-}
-
-/// Some whole systems on a lane.
-#[derive(Debug)]
-pub(super) struct BatchShare {
-    launch: Launch,
-    flags: Buffer<u32>,
-}
-
-impl BatchShare {
-    /// Systems of `n` rows, `tile` rows of them together, see [`tile`].
-    pub(super) fn new<T: Number>(
-        lane: &Lane,
-        rows: usize,
-        n: usize,
-        tile: usize,
-        arrays: &Arrays<T>,
-    ) -> Result<Self> {
-        let tiles = rows.div_ceil(tile);
-        let flags = lane.alloc("flags of small systems", tiles)?;
-        let params = tridiagonal_batch::Params {
-            step: 0,
-            rows: rows as u32,
-            n: n as u32,
-            tile: tile as u32,
-            span: span(n) as u32,
-            small: exponent(T::PRECISION),
-        };
-        let Arrays { dl, d, du, b, x } = arrays;
-        let (dl, d, du, rhs, x, flags_) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg(), flags.arg());
-        let args = tridiagonal_batch::Args { dl, d, du, rhs, x, flags: flags_ };
-        let launch = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
-        Ok(Self { launch, flags })
-    }
-
-    pub(super) fn launch(&self) -> &Launch {
-        &self.launch
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.flags.bytes()
-    }
-
-    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut flags = vec![0; self.flags.len()];
-        lane.download(&self.flags, 0, &mut flags)?;
-        Ok(flags.into_iter().fold(0, both))
-    }
-}
-
 /// `W` systems of `n` rows, one behind the other, side by side.
-struct Sweep<'a, T, const W: usize> {
+struct BatchElimination<'a, T, const W: usize> {
     n: usize,
     rows: [&'a [T]; 4],
     x: &'a mut [T],
@@ -103,7 +29,7 @@ struct Sweep<'a, T, const W: usize> {
     flags: &'a mut u32,
 }
 
-impl<T: Number, const W: usize> Body for Sweep<'_, T, W> {
+impl<T: Number, const W: usize> Body for BatchElimination<'_, T, W> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let n = self.n;
@@ -157,11 +83,11 @@ fn tridiagonal_batch<T: Number>(
         let first = group * LANES * n;
         let rows = [dl, d, du, rhs].map(|array| &array[first..first + x.len()]);
         if x.len() == LANES * n {
-            dispatch(Sweep::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
+            dispatch(BatchElimination::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
         } else {
             for (s, x) in x.chunks_mut(n).enumerate() {
                 let rows = rows.map(|array| &array[s * n..(s + 1) * n]);
-                dispatch(Sweep::<T, 1> { n, rows, x, back, small, flags: &mut flags });
+                dispatch(BatchElimination::<T, 1> { n, rows, x, back, small, flags: &mut flags });
             }
         }
         flags

@@ -1,53 +1,16 @@
-//! Units: runs of rows, seen from outside.
+//! Reduced blocks: runs of rows, seen from outside.
 
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use super::arithmetic::{Number, fma};
 
-use crate::kernel::Real;
-use crate::lane::cpu::simd::fused;
-
-/// A precision with its arithmetic.
-pub trait Number:
-    Real + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
-{
-    /// −1.
-    const MINUS_ONE: Self;
-    /// |x|.
-    fn size(self) -> Self;
-}
-
-impl Number for f32 {
-    const MINUS_ONE: Self = -1.0;
-
-    #[inline(always)]
-    fn size(self) -> Self {
-        self.abs()
-    }
-}
-
-impl Number for f64 {
-    const MINUS_ONE: Self = -1.0;
-
-    #[inline(always)]
-    fn size(self) -> Self {
-        self.abs()
-    }
-}
-
-/// a·b + c, rounded once where the level has an instruction for it.
-#[inline(always)]
-pub(super) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
-    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
-}
-
-/// A run of rows, eliminated but for what its neighbours need to know: with the unknowns next to it,
-/// x_first = u0 − u1·x_left − u2·x_right and x_last = u3 − u4·x_left − u5·x_right.
+/// The two interface equations of a run of rows whose interior is eliminated, its Schur complement: with the interface
+/// values x_left and x_right, x_first = u0 − u1·x_left − u2·x_right and x_last = u3 − u4·x_left − u5·x_right.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unit<T> {
+pub struct ReducedBlock<T> {
     /// u0 … u5.
     pub u: [T; 6],
 }
 
-impl<T: Number> Unit<T> {
+impl<T: Number> ReducedBlock<T> {
     /// No row: what it shows to the left is what lies to its right, and the other way round.
     pub const EMPTY: Self = Self { u: [T::ZERO, T::ZERO, T::MINUS_ONE, T::ZERO, T::MINUS_ONE, T::ZERO] };
 
@@ -56,7 +19,7 @@ impl<T: Number> Unit<T> {
         Self { u: std::array::from_fn(|k| u[k]) }
     }
 
-    /// This unit and the one to its right as one; what gives the two unknowns between them (y = u0 − u1·x_left −
+    /// This block and the one to its right as one; what gives the two unknowns between them (y = u0 − u1·x_left −
     /// u2·x_right on the left side, z = u3 − u4·x_left − u5·x_right on the right); the determinant divided by.
     #[inline(always)]
     pub fn join<const LEVEL: u8>(&self, right: &Self) -> (Self, Self, T) {
@@ -76,7 +39,7 @@ impl<T: Number> Unit<T> {
         (Self { u: whole }, Self { u: [y0, y1, y2, z0, z1, z2] }, det)
     }
 
-    /// Both unknowns, from those next to the unit.
+    /// Both unknowns, from the interface values.
     #[inline(always)]
     pub fn between<const LEVEL: u8>(&self, left: T, right: T) -> (T, T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
@@ -86,9 +49,9 @@ impl<T: Number> Unit<T> {
         )
     }
 
-    /// The unknowns next to a unit that is its own neighbour on both sides (x_last, x_first), and the determinant
+    /// The interface values (x_last, x_first) of a block that is its own neighbour on both sides, and the determinant
     /// divided by.
-    pub fn ring(&self) -> ([T; 2], T) {
+    pub fn closed(&self) -> ([T; 2], T) {
         let [u0, u1, u2, u3, u4, u5] = self.u;
         let one = T::of(1.0);
         let det = (one + u2) * (one + u4) - u1 * u5;

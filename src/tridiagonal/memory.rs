@@ -1,0 +1,87 @@
+//! A lane's memory for rows.
+
+use super::arithmetic::Number;
+use crate::Result;
+use crate::lane::{Buffer, HostArray, Lane};
+
+/// Names of the five arrays in errors.
+const NAMES: [&str; 5] =
+    ["the lower diagonal", "the diagonal", "the upper diagonal", "the right-hand side", "the unknowns"];
+
+/// Numbers of an array of `rows` rows: a thread reads and writes all rows that it could have, whether the last of them
+/// exist or not.
+pub(super) fn padded(rows: usize) -> usize {
+    rows.next_multiple_of(8) + 8
+}
+
+/// A chunk's numbers on a lane.
+#[derive(Debug)]
+pub struct Arrays<T> {
+    /// Lower diagonal; its element 0 belongs to the chunk's first row.
+    pub dl: Buffer<T>,
+    /// Diagonal.
+    pub d: Buffer<T>,
+    /// Upper diagonal.
+    pub du: Buffer<T>,
+    /// Right-hand side.
+    pub b: Buffer<T>,
+    /// Unknowns.
+    pub x: Buffer<T>,
+}
+
+impl<T: Number> Arrays<T> {
+    /// Arrays of `rows` rows.
+    ///
+    /// # Errors
+    /// If the lane's memory does not suffice.
+    pub fn new(lane: &Lane, rows: usize) -> Result<Self> {
+        let alloc = |array: usize| lane.alloc(NAMES[array], padded(rows));
+        Ok(Self { dl: alloc(0)?, d: alloc(1)?, du: alloc(2)?, b: alloc(3)?, x: alloc(4)? })
+    }
+
+    /// The host's arrays themselves, where the lane can work there.
+    fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
+        let mut own = Vec::with_capacity(5);
+        for (what, array) in NAMES.into_iter().zip(arrays) {
+            match lane.adopt(what, array)? {
+                Some(buffer) => own.push(buffer),
+                None => return Ok(None),
+            }
+        }
+        let [dl, d, du, b, x] = <[_; 5]>::try_from(own).expect("five arrays");
+        Ok(Some(Self { dl, d, du, b, x }))
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        [&self.dl, &self.d, &self.du, &self.b, &self.x].iter().map(|b| b.bytes()).sum()
+    }
+}
+
+/// The rows that a lane holds at once.
+#[derive(Debug)]
+pub(super) struct RowMemory<T> {
+    pub(super) arrays: Arrays<T>,
+    /// Numbers that blocks keep for the way back.
+    pub(super) kept: Option<Buffer<T>>,
+    /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
+    pub(super) adopted: bool,
+}
+
+impl<T: Number> RowMemory<T> {
+    /// Memory for so many rows, and for what blocks keep of them.
+    pub(super) fn new(lane: &Lane, rows: usize, in_blocks: bool) -> Result<Self> {
+        let arrays = Arrays::new(lane, rows)?;
+        let kept = in_blocks.then(|| lane.alloc("what blocks keep for the way back", 3 * rows));
+        Ok(Self { arrays, kept: kept.transpose()?, adopted: false })
+    }
+
+    /// The host's arrays themselves, where the lane can work there.
+    pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
+        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self { arrays, kept: None, adopted: true }))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.arrays.bytes() + self.kept.as_ref().map_or(0, Buffer::bytes)
+    }
+}

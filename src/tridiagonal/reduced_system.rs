@@ -1,0 +1,323 @@
+//! Reduced systems: blocks of rows, one a thread, leave two rows each, which are tridiagonal again.
+//!
+//! This is the method as first published (Austin, Berndt, Moulton 2004), and the one that exchanges rows. A reduced system
+//! becomes a smaller one in the same way, until the host takes over. Scaled partial pivoting inside of a block leaves the two
+//! unknowns at its ends alone, so no row moves from one block to another and the reduced system stays tridiagonal (Klein,
+//! Strzodka 2023, doi:10.1145/3580373).
+
+use std::sync::Arc;
+
+use super::arithmetic::Number;
+use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
+use super::kernels::{NOT_DOMINANT, all_flags, small_exponent};
+use super::memory::Arrays;
+use super::pivot;
+use super::place::{Alignment, Place};
+use crate::Result;
+use crate::kernel::Kernel;
+use crate::lane::{Arg, Buffer, Lane, Launch};
+
+/// A system of this many rows at most is left to the host, where devices solve reduced systems.
+const LEAF: usize = 4096;
+
+/// The cut of a system into blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Blocking {
+    /// Rows of a block, 3 or more; blocks of one level differ by no more than one row.
+    pub(super) block: usize,
+    /// Whether the reduced system goes to the host as it is.
+    pub(super) host: bool,
+    /// Whether rows may be exchanged.
+    pub(super) pivot: bool,
+}
+
+impl Blocking {
+    /// The alignment of parts that have whole blocks on so many levels of reduced systems beside the first. The tail is there
+    /// because blocks may be shorter by a row at the end.
+    pub(super) fn alignment(block: usize, levels: u32) -> Alignment {
+        // Two rows of each block are rows of the next system.
+        let step = if block.is_multiple_of(2) { block / 2 } else { block };
+        let rows = step.saturating_pow(levels).saturating_mul(block);
+        Alignment { rows, levels, tail: rows.saturating_mul(block) }
+    }
+
+    /// Times that the reduced system of `all` rows becomes a smaller one on devices.
+    pub(super) fn device_levels(self, all: usize) -> u32 {
+        self.smaller(2 * all.div_ceil(self.block)).len() as u32
+    }
+
+    /// Blocks of a reduced system of so many rows and of those that it becomes on devices.
+    fn smaller(self, mut rows: usize) -> Vec<usize> {
+        let mut blocks = Vec::new();
+        while !self.host && rows > LEAF {
+            blocks.push(rows.div_ceil(self.block));
+            rows = 2 * rows.div_ceil(self.block);
+        }
+        blocks
+    }
+
+    /// The number of these levels that a part that begins with row `first` of all can do by itself.
+    pub(super) fn levels(self, first: usize, all: usize) -> u32 {
+        let fits = |&levels: &u32| {
+            let Alignment { rows, tail, .. } = Self::alignment(self.block, levels);
+            first == 0 || (first.is_multiple_of(rows) && all - first >= tail)
+        };
+        (0..=self.device_levels(all)).rev().find(fits).unwrap_or(0)
+    }
+
+    /// Blocks of `rows` of `all` rows, `first` being the first of them.
+    pub(super) fn blocks(self, first: usize, rows: usize, all: usize) -> usize {
+        match first + rows == all {
+            true => all.div_ceil(self.block) - first / self.block,
+            false => rows / self.block,
+        }
+    }
+}
+
+/// The reduced system of some rows on the device.
+#[derive(Debug)]
+pub(super) struct ReducedSystem<T> {
+    /// Its rows, two a block.
+    pub(super) rows: usize,
+    /// dl, d, du, b.
+    system: Buffer<T>,
+    /// Its unknowns, and the one behind them.
+    pub(super) x: Buffer<T>,
+    flags: Buffer<u32>,
+}
+
+impl<T: Number> ReducedSystem<T> {
+    /// Room for the system of so many blocks.
+    pub(super) fn new(lane: &Lane, blocks: usize) -> Result<Self> {
+        let rows = 2 * blocks;
+        Ok(Self {
+            rows,
+            system: lane.alloc("the interface system", 4 * rows)?,
+            x: lane.alloc("the interface system", rows + 1)?,
+            flags: lane.alloc("the interface system", blocks.div_ceil(Kernel::GROUP as usize))?,
+        })
+    }
+
+    /// Bytes on the device.
+    pub(super) fn bytes(&self) -> u64 {
+        self.system.bytes() + self.x.bytes() + self.flags.bytes()
+    }
+
+    /// [`NOT_DOMINANT`] of the rows that it was made of and the number of their small pivots.
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        let mut flags = vec![0; self.flags.len()];
+        lane.download(&self.flags, 0, &mut flags)?;
+        Ok(all_flags(flags))
+    }
+
+    /// Brings dl, d, du and b, which columns begin with.
+    pub(super) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
+        let mut columns = columns.enumerate();
+        columns.try_for_each(|(k, column)| lane.send(&column[..self.rows], &self.system, k * self.rows))
+    }
+
+    /// Takes dl, d, du and b away, to where columns begin.
+    pub(super) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
+        let mut columns = columns.enumerate();
+        columns.try_for_each(|(k, column)| lane.fetch(&self.system, k * self.rows, &mut column[..self.rows]))
+    }
+
+    /// Solves it on the host, with or without exchanges; the number of pivots that had to be replaced.
+    pub(super) fn solve_on_host(&self, lane: &Lane, exchange: bool) -> Result<u32> {
+        let mut system = vec![T::ZERO; 4 * self.rows];
+        lane.download(&self.system, 0, &mut system)?;
+        let (x, replaced) = solve_on_host(&system, exchange);
+        lane.upload(&x, &self.x, 0)?;
+        Ok(replaced)
+    }
+}
+
+/// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
+pub(super) struct Source<'a> {
+    rows: usize,
+    place: (u32, u32),
+    arrays: [Arg<'a>; 4],
+    at: [usize; 4],
+    x: Arg<'a>,
+}
+
+impl<'a> Source<'a> {
+    /// The rows of a chunk.
+    pub(super) fn rows<T: Number>(rows: usize, place: Place, arrays: &'a Arrays<T>) -> Self {
+        let Arrays { dl, d, du, b, x } = arrays;
+        let arrays = [dl.arg(), d.arg(), du.arg(), b.arg()];
+        Self { rows, place: place.params(rows), arrays, at: [0; 4], x: x.arg() }
+    }
+
+    /// A reduced system. It has no end: where a system begins or ends its coefficients are zero.
+    fn reduced<T: Number>(system: &'a ReducedSystem<T>) -> Self {
+        let ReducedSystem { rows, system, x, .. } = system;
+        let (arrays, at) = ([system.arg(); 4], [0, 1, 2, 3].map(|k| k * rows));
+        Self { rows: *rows, place: ((1 << 31) - 1, 1), arrays, at, x: x.arg() }
+    }
+
+    /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
+    /// rows.
+    pub(super) fn reduction<T: Number>(
+        &self,
+        lane: &Lane,
+        above: &ReducedSystem<T>,
+        kept: &Buffer<T>,
+        pivot: bool,
+    ) -> Result<[Launch; 2]> {
+        let blocks = above.rows / 2;
+        assert!(kept.len() >= 3 * self.rows, "room for {} of {} numbers", kept.len(), 3 * self.rows);
+        let [at_dl, at_d, at_du, at_rhs] = self.at.map(|at| at as u32);
+        let params = tridiagonal_block_reduce::Params {
+            step: 0,
+            rows: self.rows as u32,
+            n: self.place.0,
+            first: self.place.1,
+            blocks: blocks as u32,
+            pivot: u32::from(pivot),
+            small: small_exponent(T::PRECISION),
+            at_dl,
+            at_d,
+            at_du,
+            at_rhs,
+        };
+        let [dl, d, du, rhs] = self.arrays;
+        let (system, flags) = (above.system.arg(), above.flags.arg());
+        let args = tridiagonal_block_reduce::Args { dl, d, du, rhs, above: system, flags };
+        let up = lane.bind(&BLOCK_REDUCE, T::PRECISION, blocks, params, args)?;
+        let (above, kept, x) = (above.x.arg(), kept.arg(), self.x);
+        let args = tridiagonal_block_solve::Args { dl, d, du, rhs, above, kept, x };
+        let down = lane.bind(&BLOCK_SOLVE, T::PRECISION, blocks, params, args)?;
+        Ok([up, down])
+    }
+}
+
+/// A reduced system, and the smaller ones that it becomes on the device.
+#[derive(Debug)]
+pub(super) struct ReductionLevels<T> {
+    pub(super) given: Arc<ReducedSystem<T>>,
+    /// The smaller systems.
+    pub(super) levels: Vec<ReducedSystem<T>>,
+    /// From the given system to the last one, and back.
+    pub(super) up: Vec<Launch>,
+    pub(super) down: Vec<Launch>,
+    // What the launches work on.
+    kept: Option<Buffer<T>>,
+}
+
+impl<T: Number> ReductionLevels<T> {
+    /// The systems of so many blocks each that `given` becomes one after the other.
+    pub(super) fn new(
+        lane: &Lane,
+        given: Arc<ReducedSystem<T>>,
+        blocks: impl IntoIterator<Item = usize>,
+        pivot: bool,
+    ) -> Result<Self> {
+        let mut all = Self { given, levels: Vec::new(), up: Vec::new(), down: Vec::new(), kept: None };
+        for blocks in blocks {
+            let kept = match all.kept.take() {
+                Some(kept) => kept,
+                None => lane.alloc("what blocks keep for the way back", 3 * all.given.rows)?,
+            };
+            let above = ReducedSystem::new(lane, blocks)?;
+            let [up, down] = Source::reduced(all.last()).reduction(lane, &above, &kept, pivot)?;
+            all.kept = Some(kept);
+            all.up.push(up);
+            all.down.insert(0, down);
+            all.levels.push(above);
+        }
+        Ok(all)
+    }
+
+    /// The systems that this one becomes before the host takes over.
+    pub(super) fn to_leaf(lane: &Lane, given: Arc<ReducedSystem<T>>, blocking: Blocking) -> Result<Self> {
+        let blocks = blocking.smaller(given.rows);
+        Self::new(lane, given, blocks, blocking.pivot)
+    }
+
+    /// The last system.
+    pub(super) fn last(&self) -> &ReducedSystem<T> {
+        self.levels.last().unwrap_or(&self.given)
+    }
+
+    /// Bytes on the device, without the given system.
+    pub(super) fn bytes(&self) -> u64 {
+        self.levels.iter().map(ReducedSystem::bytes).sum::<u64>()
+            + self.kept.as_ref().map_or(0, Buffer::bytes)
+    }
+
+    /// The number of small pivots. Dominance is asked of given rows alone.
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        let flags = self.levels.iter().map(|level| Ok(level.flags(lane)? & !NOT_DOMINANT));
+        Ok(all_flags(flags.collect::<Result<Vec<_>>>()?))
+    }
+}
+
+/// Solves a system of dl, d, du and b, one behind the other, with or without exchanges: its unknowns, and the number of
+/// pivots that had to be replaced.
+pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>, u32) {
+    let rows = system.len() / 4;
+    let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
+    let system = [0, 1, 2, 3].map(part);
+    let (x, replaced) = match exchange {
+        true => pivot::solve_replaced(&system),
+        false => (thomas(&system), 0),
+    };
+    (x.into_iter().map(T::of).collect(), replaced)
+}
+
+/// One sweep down and one up (Thomas 1949).
+fn thomas([dl, d, du, b]: &[Vec<f64>; 4]) -> Vec<f64> {
+    let n = d.len();
+    let (mut c, mut x) = (vec![0.0; n], vec![0.0; n]);
+    let (mut before_c, mut before_x) = (0.0, 0.0);
+    for i in 0..n {
+        let inverse = 1.0 / f64::mul_add(-dl[i], before_c, d[i]);
+        before_c = du[i] * inverse;
+        before_x = f64::mul_add(-dl[i], before_x, b[i]) * inverse;
+        (c[i], x[i]) = (before_c, before_x);
+    }
+    for i in (0..n.saturating_sub(1)).rev() {
+        x[i] = f64::mul_add(-c[i], x[i + 1], x[i]);
+    }
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_the_blocks_of_the_whole() {
+        for (all, block) in
+            [(100_000, 32), (1_000_003, 32), (100_003, 10), (2_500_001, 1024), (65_536, 3), (99_991, 7)]
+        {
+            for levels in 0..3 {
+                let Alignment { rows: step, tail, .. } = Blocking::alignment(block, levels);
+                if step + tail > all {
+                    continue;
+                }
+                let blocking = Blocking { block, host: false, pivot: true };
+                // On each level: where blocks of a part begin, and the next level's rows.
+                let next = |(first, rows, all): (usize, usize, usize)| {
+                    let blocks = blocking.blocks(first, rows, all);
+                    let (length, longer) = (rows / blocks, rows % blocks);
+                    let starts = (0..blocks).map(move |k| first + k * length + k.min(longer));
+                    let above = (2 * (first / block), 2 * blocks, 2 * all.div_ceil(block));
+                    (starts.collect::<Vec<_>>(), above)
+                };
+                let most = (all - tail) / step;
+                for at in [1, 2, 3, most / 2, most - 1, most].map(|k| k.clamp(1, most) * step) {
+                    let mut parts = [(0, at, all), (at, all - at, all), (0, all, all)];
+                    for level in 0..=levels {
+                        let [(left, a), (right, b), (whole, c)] = parts.map(next);
+                        let what = format!("{all} rows in blocks of {block}, cut at {at}, level {level}");
+                        assert!([left, right].concat() == whole, "{what}");
+                        assert_eq!((a.1, b.0, b.0 + b.1), (b.0, a.1, c.1), "{what}");
+                        parts = [a, b, c];
+                    }
+                }
+            }
+        }
+    }
+}
