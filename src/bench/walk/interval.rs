@@ -29,7 +29,7 @@ pub fn intervals(
     shares: &[f64],
     patience: f64,
 ) -> Result<Vec<Record>> {
-    let (split, f, gate) = prepare(system)?;
+    let (split, f, certificate) = prepare(system)?;
     let n = split.unknowns();
     let component = n / 2;
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
@@ -58,13 +58,13 @@ pub fn intervals(
     };
     let plain = |ended: Option<Ended>| Ok(ended.map(|e| (e, json!({"met": true}))));
     type Run<'a> = Box<dyn Fn(f64) -> Result<Option<(Ended, serde_json::Value)>> + 'a>;
-    let norm = gate.norm;
+    let norm = certificate.norm;
     let mut methods: Vec<(&str, Run<'_>)> = vec![
         ("walk", Box::new(|e| walk(Sweeps::Auto, false, e))),
         ("walk, no sweeps", Box::new(|e| walk(Sweeps::Fixed(0), false, e))),
     ];
     // The others' bounds, and lazy walks, need row sums below 1.
-    if !gate.scaled {
+    if !certificate.scaled {
         methods.push(("walk, lazy", Box::new(|e| walk(Sweeps::Auto, true, e))));
         methods.push((
             "jacobi",

@@ -23,6 +23,7 @@ pub mod halton;
 pub mod mtgp32;
 pub mod philox;
 pub mod sobol;
+mod source;
 
 use std::fmt;
 use std::ops::Range;
@@ -36,6 +37,9 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
+
+pub use source::PointSource;
+pub(in crate::walk) use source::{PointBuffer, on_cpu};
 
 kernel! {
     /// Points of a sequence.

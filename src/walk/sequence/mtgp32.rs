@@ -128,6 +128,16 @@ impl Generator {
     }
 }
 
+/// An error unless there are parameter sets for so many groups.
+pub(in crate::walk) fn expect_groups(groups: usize) -> Result<()> {
+    if groups == 0 || groups > SETS as usize {
+        return Err(Error::Invalid(format!(
+            "{groups} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups"
+        )));
+    }
+    Ok(())
+}
+
 /// Generators on a lane, which give the points of a sequence in order.
 #[derive(Debug)]
 pub struct Mtgp32 {
@@ -145,12 +155,7 @@ impl Mtgp32 {
     /// # Errors
     /// [`Error::Invalid`] if there are no seeds or more than [`SETS`]; otherwise if the lane has not enough memory.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
-        if seeds.is_empty() || seeds.len() > SETS as usize {
-            return Err(Error::Invalid(format!(
-                "{} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups",
-                seeds.len()
-            )));
-        }
+        expect_groups(seeds.len())?;
         let mut words = Vec::new();
         let mut states = Vec::new();
         for (set, &seed) in parameters().iter().zip(seeds) {

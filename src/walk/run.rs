@@ -1,0 +1,143 @@
+//! A run: what is asked for, what is noted on the way, and the solution in the end.
+
+use std::time::Instant;
+
+use super::certificate::Certificate;
+use super::options::{Options, Problem, points, replicates};
+use super::sequence::Scramble;
+use super::solution::{Component, Jacobi, Seconds, Solution, largest, met};
+use super::splitting::Splitting;
+use crate::Result;
+use crate::kernel::Precision;
+use crate::lane::Lane;
+
+/// A run on its way.
+pub(super) struct Run<'a> {
+    pub(super) lanes: &'a [Lane],
+    pub(super) precision: Precision,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) options: &'a Options,
+    pub(super) scramble: Scramble,
+    pub(super) replicates: u32,
+    pub(super) seconds: Seconds,
+    warnings: Vec<String>,
+    started: Instant,
+    /// Seconds of the downloads of earlier runs.
+    downloads: f64,
+}
+
+/// The norm of L: certified, or observed by lazy walks.
+pub(super) struct Norms {
+    pub(super) splitting: Splitting,
+    pub(super) norm: f64,
+    pub(super) row_norm: (f64, usize),
+    pub(super) products: usize,
+}
+
+impl From<&Certificate> for Norms {
+    fn from(c: &Certificate) -> Self {
+        let row_norm = (c.row_norm, c.worst_row);
+        Self { splitting: c.splitting, norm: c.norm, row_norm, products: c.products }
+    }
+}
+
+/// What the walks of a batch of right-hand sides come to.
+#[derive(Default)]
+pub(super) struct BatchResult {
+    pub(super) components: Vec<Component>,
+    pub(super) rounds: Vec<Component>,
+    pub(super) sweeps: u32,
+    pub(super) steps: u64,
+    pub(super) table_bytes: u64,
+    pub(super) tabled: u32,
+    pub(super) jacobi: Option<Jacobi>,
+    /// Seconds of the tables' uploads, and of walks.
+    pub(super) upload: f64,
+    pub(super) solve: f64,
+}
+
+impl BatchResult {
+    /// Both, one after the other.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.components.extend(other.components);
+        self.rounds.extend(other.rounds);
+        Self {
+            components: self.components,
+            rounds: self.rounds,
+            sweeps: self.sweeps.max(other.sweeps),
+            steps: self.steps + other.steps,
+            table_bytes: self.table_bytes.max(other.table_bytes),
+            tabled: self.tabled.max(other.tabled),
+            jacobi: self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and),
+            upload: self.upload + other.upload,
+            solve: self.solve + other.solve,
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Begins a run, of which `warnings` are known so far.
+    pub(super) fn start(
+        lanes: &'a [Lane],
+        precision: Precision,
+        problem: &'a Problem<'a>,
+        options: &'a Options,
+        mut warnings: Vec<String>,
+    ) -> Self {
+        let (scramble, replicates) = replicates(options, &mut warnings);
+        Self {
+            lanes,
+            precision,
+            problem,
+            options,
+            scramble,
+            replicates,
+            seconds: Seconds::default(),
+            warnings,
+            started: Instant::now(),
+            downloads: downloads(lanes),
+        }
+    }
+
+    /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
+    pub(super) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
+        points(self.options, self.replicates, by_norm, &mut self.warnings)
+    }
+
+    /// The solution, whose half-widths were to be at most ε.
+    pub(super) fn finish(self, epsilon: f64, norms: Norms, result: BatchResult) -> Solution {
+        let Self { problem, options, mut seconds, .. } = self;
+        seconds.upload = result.upload;
+        seconds.solve = result.solve;
+        seconds.download = downloads(self.lanes) - self.downloads;
+        seconds.total = self.started.elapsed().as_secs_f64();
+        seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
+        Solution {
+            status: met(&result.components, epsilon),
+            bound: largest(&result.components),
+            components: result.components,
+            rounds: result.rounds,
+            epsilon,
+            n: problem.matrix.rows(),
+            nnz: problem.matrix.nnz(),
+            splitting: norms.splitting,
+            norm: norms.norm,
+            row_norm: norms.row_norm,
+            products: norms.products,
+            sweeps: result.sweeps,
+            sequence: (options.sequence, self.scramble),
+            tabled: result.tabled,
+            replicates: self.replicates,
+            steps: result.steps,
+            table_bytes: result.table_bytes,
+            jacobi: result.jacobi,
+            warnings: self.warnings,
+            seconds,
+        }
+    }
+}
+
+/// Seconds of all downloads from some lanes so far.
+fn downloads(lanes: &[Lane]) -> f64 {
+    lanes.iter().map(|lane| lane.transfer_seconds().1).sum()
+}
