@@ -1,12 +1,10 @@
 //! Many chains through a chain table on some lanes, and what they add up.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::grid::{Grid, walk_grid};
 use super::kernels::{BLOCK, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number, walk, walk_columns};
-use super::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays, at_once};
+use super::launcher::{BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Watch, Work, arrays};
 use super::sequence::{PointSource, Points, Scramble, Sequence, Stream};
 use super::table::{Table, UNIT};
 use crate::kernel::{Precision, Real};
@@ -170,34 +168,22 @@ impl<'a> Chains<'a> {
             streams.entry((task.component, task.replicate)).or_default().push(i);
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
-        let ranks = self.launcher.ranks;
-        let own = ranks.share(streams.len() as u64);
-        let streams = &streams[own.start as usize..own.end as usize];
-        let (next, walked, watch) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(watch));
-        let work = |lane: &(&'a Lane, LaneTables)| -> Result<Vec<(usize, Vec<f64>)>> {
+        let progress = Progress::new(round.steps(tasks.len()), watch);
+        let all = self.launcher.share_out(streams.len() as u64, |lane, units| {
             let mut mine = Vec::new();
-            while let Some(((component, replicate), members)) =
-                streams.get(next.fetch_add(1, Ordering::Relaxed))
-            {
+            while let Some(unit) = units.take(1) {
+                let ((component, replicate), members) = &streams[unit.start as usize];
                 let words = self.words(members.iter().map(|&i| &tasks[i]));
                 let stream = self.launcher.points.stream(*component, *replicate);
-                let sums = self.stream::<T>(lane, &words, stream, round)?;
-                mine.extend(members.iter().zip(sums.chunks(columns)).map(|(&i, s)| (i, s.to_vec())));
-                let steps = round.steps(members.len());
-                let walked = walked.fetch_add(steps, Ordering::Relaxed) + steps;
-                (watch.lock().unwrap_or_else(|e| e.into_inner()))(walked, round.steps(tasks.len()))?;
+                mine.push((unit.start, self.stream::<T>(lane, &words, stream, round)?));
+                progress.add(round.steps(members.len()))?;
             }
             Ok(mine)
-        };
-        let (mut places, mut values) = (Vec::new(), Vec::new());
-        for (i, part) in at_once(&self.launcher.lanes, work)?.into_iter().flatten() {
-            places.push(i as u64);
-            values.extend(part);
-        }
-        let (places, values) = (ranks.all_gather(&places).concat(), ranks.all_gather(&values).concat());
+        })?;
         let mut sums = vec![0.0; tasks.len() * columns];
-        for (&i, part) in places.iter().zip(values.chunks(columns)) {
-            sums[i as usize * columns..][..columns].copy_from_slice(part);
+        let members = streams.iter().flat_map(|(_, members)| members);
+        for (&i, part) in members.zip(all.chunks(columns)) {
+            sums[i * columns..][..columns].copy_from_slice(part);
         }
         Ok(sums)
     }
@@ -220,7 +206,8 @@ impl<'a> Chains<'a> {
                     tasks.chunks(1).map(sum).collect::<Result<_>>()?
                 }
                 None => {
-                    let blocks = self.launcher.bind::<T>(lane, &part(tasks), round)?.walk_all()?;
+                    let mut bound = self.launcher.bind::<T>(lane, &part(tasks), round)?;
+                    let blocks = bound.walk(0..bound.params.end, |_| Ok(()))?;
                     blocks.chunks(blocks.len() / tasks.len()).flat_map(|task| added(task, columns)).collect()
                 }
             };

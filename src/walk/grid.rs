@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::kernels::{BLOCK, BUFFER, Block, Source, cut, points, tree, walk};
+use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, tree, walk};
 use super::sequence::Stream;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
@@ -100,7 +100,7 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
             }
             first += u64::from(groups) * u64::from(size);
         }
-        *out = tree(&mut sums)[0];
+        *out = tree(&mut sums, plus)[0];
     });
 }
 

@@ -152,19 +152,20 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     }
 }
 
-/// The sum of a block as a tree: halves are added to halves, as the kernels' workgroups do.
-pub(super) fn tree<T: Real, const C: usize>(sums: &mut [[T; C]]) -> [T; C] {
-    let mut half = sums.len() / 2;
+/// A block's values as one: halves are joined with halves, as the kernels' workgroups do.
+pub(super) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
+    let mut half = values.len() / 2;
     while half > 0 {
-        let (low, high) = sums.split_at_mut(half);
-        for (l, h) in low.iter_mut().zip(high) {
-            for (l, h) in l.iter_mut().zip(h) {
-                *l = l.plus(*h);
-            }
-        }
+        let (low, high) = values.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(l, h)| *l = join(*l, *h));
         half /= 2;
     }
-    sums[0]
+    values[0]
+}
+
+/// The sums of two walks, column by column.
+pub(super) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
+    std::array::from_fn(|c| a[c].plus(b[c]))
 }
 
 /// The numbers of a launch's blocks.
@@ -217,7 +218,7 @@ fn blocks<T: Real, const C: usize>(
         };
         let mut theta = [[T::ZERO; C]; BLOCK];
         dispatch(Block { rows, columns, source, row, first_point, walks, length, cut, theta: &mut theta });
-        tree(&mut theta)
+        tree(&mut theta, plus)
     });
 }
 

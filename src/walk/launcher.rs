@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::kernels::{BLOCK, BUFFER, walk};
@@ -41,7 +41,7 @@ impl Round {
     }
 
     /// Blocks of a task.
-    pub(super) fn blocks(&self) -> u32 {
+    fn blocks(&self) -> u32 {
         self.walks().div_ceil(BLOCK as u32)
     }
 
@@ -119,44 +119,71 @@ pub(super) fn arrays<T: Real>(
 /// A kernel bound for some tasks.
 pub(super) struct Bound<'a, T> {
     lane: &'a Lane,
-    params: walk::Params,
+    pub(super) params: walk::Params,
     values: usize,
     work: Work<'a, T>,
 }
 
 impl<T: Real> Bound<'_, T> {
     /// What some blocks leave; `watch` gets the number of blocks done.
-    fn walk(
+    pub(super) fn walk(
         &mut self,
         blocks: Range<u32>,
-        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
-    ) -> Result<Vec<T>> {
+        mut watch: impl FnMut(u64) -> Result<()> + Send,
+    ) -> Result<Vec<f64>> {
         let (values, groups) = (self.values, self.params.groups);
         let count = u64::from(blocks.end - blocks.start);
-        let mut watch = |steps: u64| watch((steps * u64::from(groups)).min(count));
+        let mut done = |steps: u64| watch((steps * u64::from(groups)).min(count));
         let mut out = vec![T::ZERO; count as usize * values];
         match &mut self.work {
             Work::Launch(launch, sums) => {
                 launch.set("first", blocks.start);
                 launch.set("end", blocks.end);
                 let program = Program { cycle: vec![vec![launch]] };
-                self.lane.run(&program, 0, count.div_ceil(u64::from(groups)), &mut watch)?;
+                self.lane.run(&program, 0, count.div_ceil(u64::from(groups)), &mut done)?;
                 self.lane.download(sums, blocks.start as usize * values, &mut out)?;
             }
             Work::Host(walk) => {
                 let params = walk::Params { first: blocks.start, end: blocks.end, ..self.params };
                 for (step, out) in (0..).zip(out.chunks_mut(groups as usize * values)) {
                     self.lane.host(|| walk(&walk::Params { step, ..params }, out));
-                    watch(u64::from(step) + 1)?;
+                    done(u64::from(step) + 1)?;
                 }
             }
         }
-        Ok(out)
+        Ok(out.into_iter().map(T::wide).collect())
+    }
+}
+
+/// Units of work that lanes take from.
+pub(super) struct Units {
+    next: AtomicU32,
+    end: u32,
+}
+
+impl Units {
+    /// The next units, `count` of them at most; none where all are taken.
+    pub(super) fn take(&self, count: u32) -> Option<Range<u32>> {
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        (first < self.end).then(|| first..self.end.min(first + count))
+    }
+}
+
+/// The steps that all lanes have done.
+pub(super) struct Progress<'a> {
+    done: Mutex<(u64, Watch<'a>)>,
+    all: u64,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(all: u64, watch: Watch<'a>) -> Self {
+        Self { done: Mutex::new((0, watch)), all }
     }
 
-    /// What all blocks leave.
-    pub(super) fn walk_all(&mut self) -> Result<Vec<f64>> {
-        Ok(self.walk(0..self.params.end, &mut |_| Ok(()))?.into_iter().map(T::wide).collect())
+    pub(super) fn add(&self, steps: u64) -> Result<()> {
+        let (done, watch) = &mut *self.done.lock().unwrap_or_else(|e| e.into_inner());
+        *done = (*done + steps).min(self.all);
+        watch(*done, self.all)
     }
 }
 
@@ -244,71 +271,62 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         // Where tasks are very many they come in batches, for the sake of the sums' memory.
         const MOST: u32 = 1 << 22;
         let batch = (MOST / round.blocks()).max(1) as usize;
-        let (all, mut done) = (round.steps(tasks.len()), 0);
+        let progress = Progress::new(round.steps(tasks.len()), watch);
         for tasks in tasks.chunks(batch) {
-            let watch = Mutex::new(|steps: u64| watch((done + steps).min(all), all));
-            let blocks = self.batch::<T>(tasks, round, &watch)?;
+            let blocks = self.batch::<T>(tasks, round, &progress)?;
             blocks.chunks(round.blocks() as usize * self.values()).for_each(&mut take);
-            done += round.steps(tasks.len());
         }
         Ok(())
     }
 
-    /// What all blocks of some tasks leave; `watch` gets the steps done.
-    fn batch<T: Real>(
-        &self,
-        tasks: &[[u32; 4]],
-        round: Round,
-        watch: &Mutex<impl FnMut(u64) -> Result<()> + Send>,
-    ) -> Result<Vec<f64>> {
-        let own = self.ranks.share(u64::from(round.blocks()) * tasks.len() as u64);
-        let own = own.start as u32..own.end as u32;
-        let (next, walked) = (AtomicU32::new(own.start), AtomicU64::new(0));
-        let several = self.lanes.len() > 1;
-        let work = |lane: &(&'a Lane, K)| -> Result<Vec<(u32, Vec<T>)>> {
+    /// What all blocks of some tasks leave.
+    fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
+        let lanes = self.lanes.len() as u32;
+        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, |lane, units| {
             let part = Part { tasks, points: round.points, buffer: None };
             let mut bound = self.bind::<T>(lane, &part, round)?;
             let groups = bound.params.groups;
             // One lane takes all; several take launches of a few tenths of a second, whoever is free.
-            let mut pace = if several { 1 } else { bound.params.end.div_ceil(groups) };
+            let mut pace = if lanes > 1 { 1 } else { bound.params.end.div_ceil(groups) };
             let mut mine = Vec::new();
-            loop {
-                let first = next.fetch_add(pace * groups, Ordering::Relaxed);
-                if first >= own.end {
-                    return Ok(mine);
-                }
-                let end = own.end.min(first + pace * groups);
+            while let Some(blocks) = units.take(pace * groups) {
                 let (from, mut seen) = (Instant::now(), 0);
-                let sums = bound.walk(first..end, &mut |blocks| {
-                    let steps = (blocks - seen) * BLOCK as u64 * u64::from(round.length);
-                    seen = blocks;
-                    let walked = walked.fetch_add(steps, Ordering::Relaxed) + steps;
-                    (watch.lock().unwrap_or_else(|e| e.into_inner()))(walked)
+                let values = bound.walk(blocks.clone(), |done| {
+                    let steps = (done - seen) * BLOCK as u64 * u64::from(round.length);
+                    seen = done;
+                    progress.add(steps)
                 })?;
-                if several {
-                    let steps = f64::from((end - first).div_ceil(groups));
-                    let left = own.end.saturating_sub(next.load(Ordering::Relaxed)) / groups;
+                if lanes > 1 {
+                    let left = units.end.saturating_sub(units.next.load(Ordering::Relaxed)) / groups;
+                    let steps = f64::from((blocks.end - blocks.start).div_ceil(groups));
                     let fit = 0.2 / from.elapsed().as_secs_f64().max(1e-6) * steps;
-                    pace = (fit as u32).clamp(1, (left / (2 * self.lanes.len() as u32)).max(1));
+                    pace = (fit as u32).clamp(1, (left / (2 * lanes)).max(1));
                 }
-                mine.push((first, sums));
+                mine.push((blocks.start, values));
             }
-        };
-        let mut mine = vec![0.0; own.len() * self.values()];
-        for (first, part) in at_once(&self.lanes, work)?.into_iter().flatten() {
-            for (sum, value) in mine[(first - own.start) as usize * self.values()..].iter_mut().zip(part) {
-                *sum = value.wide();
-            }
-        }
+            Ok(mine)
+        })
+    }
+
+    /// Shares units of work out over ranks and lanes. `work` takes some again and again, and returns what they leave with
+    /// the number of the first; all of it comes back in the order of the units, on every rank.
+    pub(super) fn share_out(
+        &self,
+        units: u64,
+        work: impl Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync,
+    ) -> Result<Vec<f64>> {
+        let own = self.ranks.share(units);
+        let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
+        let parts = at_once(&self.lanes, |lane| work(lane, &units))?;
+        let mut parts: Vec<(u32, Vec<f64>)> = parts.into_iter().flatten().collect();
+        parts.sort_unstable_by_key(|&(first, _)| first);
+        let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
     }
 }
 
 /// Runs `work` on every lane at the same time.
-pub(super) fn at_once<'l, L: Sync, R: Send>(
-    lanes: &'l [L],
-    work: impl Fn(&'l L) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+fn at_once<'l, L: Sync, R: Send>(lanes: &'l [L], work: impl Fn(&'l L) -> Result<R> + Sync) -> Result<Vec<R>> {
     match lanes {
         [one] => Ok(vec![work(one)?]),
         several => std::thread::scope(|scope| {

@@ -6,7 +6,6 @@ use super::certificate::Certificate;
 use super::options::{Options, Problem, points, replicates};
 use super::sequence::Scramble;
 use super::solution::{Component, Jacobi, Seconds, Solution, largest, met};
-use super::splitting::Splitting;
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -26,21 +25,6 @@ pub(super) struct Run<'a> {
     downloads: f64,
 }
 
-/// The norm of L: certified, or observed by lazy walks.
-pub(super) struct Norms {
-    pub(super) splitting: Splitting,
-    pub(super) norm: f64,
-    pub(super) row_norm: (f64, usize),
-    pub(super) products: usize,
-}
-
-impl From<&Certificate> for Norms {
-    fn from(c: &Certificate) -> Self {
-        let row_norm = (c.row_norm, c.worst_row);
-        Self { splitting: c.splitting, norm: c.norm, row_norm, products: c.products }
-    }
-}
-
 /// What the walks of a batch of right-hand sides come to.
 #[derive(Default)]
 pub(super) struct BatchResult {
@@ -57,21 +41,17 @@ pub(super) struct BatchResult {
 }
 
 impl BatchResult {
-    /// Both, one after the other.
-    pub(super) fn and(mut self, other: Self) -> Self {
+    /// Adds another batch's.
+    pub(super) fn add(&mut self, other: Self) {
         self.components.extend(other.components);
         self.rounds.extend(other.rounds);
-        Self {
-            components: self.components,
-            rounds: self.rounds,
-            sweeps: self.sweeps.max(other.sweeps),
-            steps: self.steps + other.steps,
-            table_bytes: self.table_bytes.max(other.table_bytes),
-            tabled: self.tabled.max(other.tabled),
-            jacobi: self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and),
-            upload: self.upload + other.upload,
-            solve: self.solve + other.solve,
-        }
+        self.sweeps = self.sweeps.max(other.sweeps);
+        self.steps += other.steps;
+        self.table_bytes = self.table_bytes.max(other.table_bytes);
+        self.tabled = self.tabled.max(other.tabled);
+        self.jacobi = self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and);
+        self.upload += other.upload;
+        self.solve += other.solve;
     }
 }
 
@@ -105,7 +85,7 @@ impl<'a> Run<'a> {
     }
 
     /// The solution, whose half-widths were to be at most ε.
-    pub(super) fn finish(self, epsilon: f64, norms: Norms, result: BatchResult) -> Solution {
+    pub(super) fn finish(self, epsilon: f64, certificate: &Certificate, result: BatchResult) -> Solution {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
         seconds.solve = result.solve;
@@ -120,10 +100,10 @@ impl<'a> Run<'a> {
             epsilon,
             n: problem.matrix.rows(),
             nnz: problem.matrix.nnz(),
-            splitting: norms.splitting,
-            norm: norms.norm,
-            row_norm: norms.row_norm,
-            products: norms.products,
+            splitting: certificate.splitting,
+            norm: certificate.norm,
+            row_norm: (certificate.row_norm, certificate.worst_row),
+            products: certificate.products,
             sweeps: result.sweeps,
             sequence: (options.sequence, self.scramble),
             tabled: result.tabled,

@@ -105,28 +105,25 @@ fn prepared(
 
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
+    let scale = largest(problem, |m| certificate.scale(m));
     let per_replicate = run.points(|rows: bool| {
-        let row = |&m: &u32| split.row_sum(m as usize);
-        let norm =
-            if rows { problem.components.iter().map(row).fold(0.0, f64::max) } else { certificate.norm };
-        let scale = largest_scale(&certificate, problem.components);
-        let chains =
-            |rhs: &ScaledRhs| published::chains(rhs.epsilon, certificate.scaled_norm(&rhs.f) * scale, norm);
-        rhs.iter().map(chains).fold(0.0, f64::max)
+        let norm = if rows { largest(problem, |m| split.row_sum(m)) } else { certificate.norm };
+        let f = |rhs: &ScaledRhs| certificate.scaled_norm(&rhs.f) * scale;
+        rhs.iter().map(|rhs| published::chains(rhs.epsilon, f(rhs), norm)).fold(0.0, f64::max)
     })?;
 
     let mut result = BatchResult::default();
     for (batch, rhs) in rhs.chunks(COLUMNS).enumerate() {
         let (first, certificate) = (batch * COLUMNS, &certificate);
         let batch = RhsBatch { run: &run, split: &split, certificate, rhs, first, per_replicate };
-        result = result.and(batch.solve(watch)?);
+        result.add(batch.solve(watch)?);
     }
-    Ok(run.finish(epsilon, (&certificate).into(), result))
+    Ok(run.finish(epsilon, &certificate, result))
 }
 
-/// The largest v_m of some components.
-fn largest_scale(certificate: &Certificate, components: &[u32]) -> f64 {
-    components.iter().map(|&m| certificate.scale(m as usize)).fold(0.0, f64::max)
+/// The largest value of a component that is asked for.
+fn largest(problem: &Problem<'_>, value: impl Fn(usize) -> f64) -> f64 {
+    problem.components.iter().map(|&m| value(m as usize)).fold(0.0, f64::max)
 }
 
 /// Right-hand sides that share their walks.
@@ -245,7 +242,7 @@ impl RhsBatch<'_> {
                  length with --length"
             )));
         }
-        let scale = largest_scale(self.certificate, self.run.problem.components);
+        let scale = largest(self.run.problem, |m| self.certificate.scale(m));
         let printed = self.run.options.length == Length::Printed;
         let length = match printed {
             true => published::length_as_printed(delta, scale * norm, rho),

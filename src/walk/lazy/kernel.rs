@@ -7,7 +7,7 @@ use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused};
 use crate::lane::{Buffer, Lane};
-use crate::walk::kernels::{BLOCK, cut, each_block, points, range, walk};
+use crate::walk::kernels::{BLOCK, cut, each_block, points, range, tree, walk};
 use crate::walk::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays};
 use crate::walk::sequence::{Points, Stream};
 use crate::{Error, Result};
@@ -155,18 +155,10 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
     }
 }
 
-/// The sum of a block's θ as a tree, and the largest of the rest.
-fn fold<T: Real>(values: &mut [[T; 4]; BLOCK]) -> [T; 4] {
+/// The sum of the θ of two walks, and the larger of the rest.
+fn join<T: Real>(a: [T; 4], b: [T; 4]) -> [T; 4] {
     let larger = |a: T, b: T| if b > a { b } else { a };
-    let mut half = BLOCK / 2;
-    while half > 0 {
-        let (low, high) = values.split_at_mut(half);
-        for (l, h) in low.iter_mut().zip(high) {
-            *l = [l[0].plus(h[0]), larger(l[1], h[1]), larger(l[2], h[2]), larger(l[3], h[3])];
-        }
-        half /= 2;
-    }
-    values[0]
+    [a[0].plus(b[0]), larger(a[1], b[1]), larger(a[2], b[2]), larger(a[3], b[3])]
 }
 
 /// The blocks of a launch through these rows.
@@ -183,7 +175,7 @@ fn blocks<T: Real, R: Rows>(
         let mut values = [[T::ZERO; 4]; BLOCK];
         let out = &mut values;
         dispatch(LazyBlock { rows, given, points, stream, row, first_point, walks, length, cut, out });
-        fold(&mut values)
+        tree(&mut values, join)
     });
 }
 

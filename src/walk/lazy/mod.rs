@@ -12,13 +12,14 @@ pub use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
 use view::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 
+use super::certificate::Certificate;
 use super::control::Sweeps;
 use super::interval::unseen;
 use super::kernels::BLOCK;
 use super::launcher::{Launcher, Watch};
 use super::options::{MOST_LENGTH, Options, Problem};
 use super::published::{self, Length};
-use super::run::{BatchResult, Norms, Run};
+use super::run::{BatchResult, Run};
 use super::sampling::{AdaptiveSampling, RunningEstimate};
 use super::sequence::{PointSource, Points, Sequence};
 use super::solution::{Bound, Component, Solution};
@@ -90,28 +91,27 @@ pub(super) fn solve(
     let result = BatchResult { components, rounds, steps, tabled, upload, solve, ..Default::default() };
     let norm = observed.get().norm;
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
-    let norms = Norms { splitting, norm, row_norm: (norm, 0), products: 0 };
+    // Nothing is certified: the norm is that of rows that were met.
+    let (row_norm, worst_row, vector, scaled, products) = (norm, 0, None, false, 0);
+    let observed = Certificate { splitting, row_norm, worst_row, vector, scaled, norm, products };
     let epsilon = options.epsilon.unwrap_or_else(|| times_power_of_two(target.epsilon, exponent));
-    Ok(run.finish(epsilon, norms, result))
+    Ok(run.finish(epsilon, &observed, result))
 }
 
 /// Whether the matrix is L itself; an error for what lazy walks have no answer to.
 fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let fail = |reason: String| Err(Error::Invalid(reason));
-    let n = problem.matrix.rows();
-    if n != problem.matrix.columns() {
-        return fail(format!(
-            "the matrix has {n} rows and {} columns; give a square one",
-            problem.matrix.columns()
-        ));
+    let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
+    if n != columns {
+        return fail(format!("the matrix has {n} rows and {columns} columns; give a square one"));
     }
-    let [rhs] = problem.rhs else {
-        return fail(format!("--lazy walks for one right-hand side, not {}", problem.rhs.len()));
-    };
-    if rhs.len() != n {
+    if sides != 1 {
+        return fail(format!("--lazy walks for one right-hand side, not {sides}"));
+    }
+    let entries = problem.rhs[0].len();
+    if entries != n {
         return fail(format!(
-            "the right-hand side has {} entries and the matrix {n} rows; give as many",
-            rhs.len()
+            "the right-hand side has {entries} entries and the matrix {n} rows; give as many"
         ));
     }
     let given = match options.splitting {
