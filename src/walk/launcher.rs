@@ -222,7 +222,8 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
 
     /// The parameters of walks through a part; blocks and groups are for the caller to set.
     pub(super) fn params(&self, part: &Part<'_>, round: Round) -> walk::Params {
-        let (sequence, stride) = match (part.buffer, self.points.points()) {
+        let PointSource { points, scramble, seed, .. } = self.points;
+        let (sequence, stride) = match (part.buffer, points) {
             (None, Some(points)) => (points.sequence().code(), 0),
             (buffer, _) => (BUFFER, buffer.map_or(0, |b| b.stride)),
         };
@@ -232,10 +233,10 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
             length: round.length,
             cut: round.cut.to_bits(),
             sequence,
-            scramble: self.points.scramble(),
-            tabled: self.points.points().map_or(0, Points::tabled),
-            seed_low: self.points.seed as u32,
-            seed_high: (self.points.seed >> 32) as u32,
+            scramble: scramble.code(),
+            tabled: points.as_ref().map_or(0, Points::tabled),
+            seed_low: *seed as u32,
+            seed_high: (seed >> 32) as u32,
             stride,
             ..Default::default()
         }

@@ -56,15 +56,20 @@ impl BatchResult {
 }
 
 impl<'a> Run<'a> {
-    /// Begins a run, of which `warnings` are known so far.
     pub(super) fn start(
         lanes: &'a [Lane],
         precision: Precision,
         problem: &'a Problem<'a>,
         options: &'a Options,
-        mut warnings: Vec<String>,
     ) -> Self {
+        let mut warnings = Vec::new();
+        if options.lazy {
+            let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and \
+                           their |f| are no larger than those that were met";
+            warnings.push(warning.to_owned());
+        }
         let (scramble, replicates) = replicates(options, &mut warnings);
+        let (seconds, started, downloads) = (Seconds::default(), Instant::now(), downloads(lanes));
         Self {
             lanes,
             precision,
@@ -72,10 +77,10 @@ impl<'a> Run<'a> {
             options,
             scramble,
             replicates,
-            seconds: Seconds::default(),
+            seconds,
             warnings,
-            started: Instant::now(),
-            downloads: downloads(lanes),
+            started,
+            downloads,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Adaptive sampling: more and more chains, until intervals are short enough or a budget ends.
 
+use std::time::Instant;
+
 use super::interval::student;
 use super::launcher::{Round, Task};
-use super::run::Run;
+use super::run::{BatchResult, Run};
 use super::solution::{Bound, Component};
 use crate::Result;
 
@@ -47,6 +49,8 @@ impl RunningEstimate {
 /// Rounds of walks for the components of a run.
 pub(super) struct AdaptiveSampling<'a> {
     pub(super) run: &'a Run<'a>,
+    /// Right-hand sides, and columns that are added up.
+    pub(super) rhs: usize,
     pub(super) columns: usize,
     /// Points of a replicate: in the first round and at most.
     pub(super) points: (u64, u64),
@@ -56,21 +60,22 @@ pub(super) struct AdaptiveSampling<'a> {
 }
 
 impl AdaptiveSampling<'_> {
-    /// Walks for all components, and again as much for those that are not `done`. `sums` walks; `seen` gets every
-    /// component after each of its rounds. Returns the steps of all chains at most as well.
+    /// Walks for all components, and again as much for those that are not `settled`. `sums` walks; `component` is what is
+    /// known of one so far, for a right-hand side.
     pub(super) fn run(
         &self,
         mut sums: impl FnMut(&[Task], Round) -> Result<Vec<f64>>,
-        done: impl Fn(&RunningEstimate) -> bool,
-        mut seen: impl FnMut(&RunningEstimate) -> Result<()>,
-    ) -> Result<(Vec<RunningEstimate>, u64)> {
+        settled: impl Fn(usize, &RunningEstimate) -> bool,
+        component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
+    ) -> Result<BatchResult> {
+        let at = Instant::now();
+        let mut result = BatchResult::default();
         let (columns, replicates) = (self.columns, self.run.replicates);
         let each = replicates as usize * columns;
         let new = |&component: &u32| RunningEstimate { component, sums: vec![0.0; each], columns, points: 0 };
         let mut all: Vec<RunningEstimate> = self.run.problem.components.iter().map(new).collect();
         let mut active: Vec<usize> = (0..all.len()).collect();
         let (mut end, most) = self.points;
-        let mut steps = 0;
         while !active.is_empty() {
             let task = |&k: &usize| {
                 let row = all[k].component;
@@ -80,19 +85,27 @@ impl AdaptiveSampling<'_> {
             let tasks: Vec<Task> = active.iter().flat_map(task).collect();
             let points = (all[active[0]].points as u32, end as u32);
             let round = Round { points, length: self.length, cut: self.cut };
-            steps += round.steps(tasks.len());
+            result.steps += round.steps(tasks.len());
             let sums = sums(&tasks, round)?;
             for (&k, sums) in active.iter().zip(sums.chunks(each)) {
                 all[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
                 all[k].points = end;
-                seen(&all[k])?;
+                for rhs in 0..self.rhs {
+                    result.rounds.push(component(rhs, &all[k])?);
+                }
             }
             if end >= most {
                 break;
             }
-            active.retain(|&k| !done(&all[k]));
+            active.retain(|&k| !(0..self.rhs).all(|rhs| settled(rhs, &all[k])));
             end = (2 * end).min(most);
         }
-        Ok((all, steps))
+        result.solve = at.elapsed().as_secs_f64();
+        for rhs in 0..self.rhs {
+            for estimate in &all {
+                result.components.push(component(rhs, estimate)?);
+            }
+        }
+        Ok(result)
     }
 }

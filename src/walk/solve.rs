@@ -14,7 +14,7 @@ use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilo
 use super::published::{self, Length};
 use super::reach::Reached;
 use super::run::{BatchResult, Run};
-use super::sampling::{AdaptiveSampling, RunningEstimate};
+use super::sampling::AdaptiveSampling;
 use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
@@ -40,13 +40,14 @@ pub fn solve(
         return Err(Error::Invalid("no lane to walk on; name a device".to_owned()));
     }
     check(problem, options)?;
+    let run = Run::start(lanes, precision, problem, options);
     if options.lazy {
-        return lazy::solve(lanes, precision, problem, options, watch);
+        return lazy::solve(run, watch);
     }
-    match prepared(lanes, precision, problem, options, watch) {
+    match prepared(run, watch) {
         // What the components do not depend on is no reason to refuse them.
         Err(Error::Divergent { .. }) if let Some(part) = Reached::of(problem) => {
-            part.back(problem, prepared(lanes, precision, &part.problem(), options, watch))
+            part.back(problem, prepared(Run::start(lanes, precision, &part.problem(), options), watch))
         }
         answer => answer,
     }
@@ -85,14 +86,8 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 }
 
 /// Walks on all of the system.
-fn prepared(
-    lanes: &[Lane],
-    precision: Precision,
-    problem: &Problem<'_>,
-    options: &Options,
-    watch: Watch<'_>,
-) -> Result<Solution> {
-    let mut run = Run::start(lanes, precision, problem, options, Vec::new());
+fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
+    let Run { lanes, problem, options, .. } = run;
     let split = lanes[0].host(|| Split::new(problem.matrix, options.splitting))?;
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
@@ -155,46 +150,27 @@ impl RhsBatch<'_> {
         }
         let upload = at.elapsed().as_secs_f64();
 
-        let at = Instant::now();
         let (controls, table) = (&controls[..], &table);
         let spreads = RefCell::default();
         let bounds = ErrorBounds { run, split, certificate, controls, table, length, cut, spreads };
-        let original = |column: usize, estimate: &RunningEstimate| {
-            let c = bounds.component(column, estimate).times_power_of_two(self.rhs[column].exponent)?;
-            Ok(Component { rhs: self.first + column, ..c })
-        };
-        let columns = 0..controls.len();
-        let mut rounds = Vec::new();
-        let sampling =
-            AdaptiveSampling { run, columns: chains.columns(), points: self.per_replicate, length, cut };
-        let (all, steps) = sampling.run(
+        let (rhs, columns, most) = (controls.len(), chains.columns(), self.per_replicate.1);
+        let sampling = AdaptiveSampling { run, rhs, columns, points: self.per_replicate, length, cut };
+        let walked = sampling.run(
             |tasks, round| chains.sums(tasks, round, watch),
-            |estimate| {
-                let (mut columns, most) = (columns.clone(), self.per_replicate.1);
-                columns.all(|column| bounds.settled(column, estimate, self.rhs[column].epsilon, most))
-            },
-            |estimate| {
-                for column in columns.clone() {
-                    rounds.push(original(column, estimate)?);
-                }
-                Ok(())
+            |column, estimate| bounds.settled(column, estimate, self.rhs[column].epsilon, most),
+            |column, estimate| {
+                let c = bounds.component(column, estimate).times_power_of_two(self.rhs[column].exponent)?;
+                Ok(Component { rhs: self.first + column, ..c })
             },
         )?;
-        let solve = at.elapsed().as_secs_f64();
-        let components = columns.flat_map(|column| all.iter().map(move |estimate| (column, estimate)));
         let jacobi = controls.iter().zip(self.rhs).map(|(control, rhs)| self.jacobi(control, rhs.epsilon));
         Ok(BatchResult {
-            components: components
-                .map(|(column, estimate)| original(column, estimate))
-                .collect::<Result<_>>()?,
-            rounds,
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
-            steps,
             table_bytes: 4 * table.words.len() as u64,
             tabled: points.tabled(),
             jacobi: jacobi.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().reduce(Jacobi::and)),
             upload,
-            solve,
+            ..walked
         })
     }
 

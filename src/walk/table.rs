@@ -142,20 +142,13 @@ impl Table {
             slices.push((block * ROWS, here));
             rest = behind;
         }
+        let (targets, ordered) = (&targets[..], order_by.is_some());
         let probability_error = slices
             .into_par_iter()
             .map(|(first, words)| {
                 let mut worst = 0.0f64;
                 let rows = first..n.min(first + ROWS);
-                let of = Records {
-                    split,
-                    certificate,
-                    g,
-                    unit,
-                    targets: &targets,
-                    ordered: order_by.is_some(),
-                    rows,
-                };
+                let of = Records { split, certificate, g, unit, targets, ordered, rows };
                 dispatch(Writing { of, words, worst: &mut worst });
                 worst
             })

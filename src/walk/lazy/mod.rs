@@ -30,16 +30,8 @@ use crate::number::times_power_of_two;
 use crate::{Error, Result};
 
 /// [`solve`](super::solve()) without any preparation.
-pub(super) fn solve(
-    lanes: &[Lane],
-    precision: Precision,
-    problem: &Problem<'_>,
-    options: &Options,
-    watch: Watch<'_>,
-) -> Result<Solution> {
-    let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and their |f| \
-                   are no larger than those that were met";
-    let mut run = Run::start(lanes, precision, problem, options, vec![warning.to_owned()]);
+pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
+    let Run { lanes, precision, problem, options, .. } = run;
     let given = check(problem, options)?;
     // Below 2^−126 numbers of f32 have gaps of 2^−149; those of the right-hand side may lie there.
     let underflow = match precision {
@@ -50,51 +42,43 @@ pub(super) fn solve(
     let exponent = pilot_exponent(&view, problem.components, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
     let known = pilot_norms(&view, problem.components, options.seed)?;
-    let target = Target::new(options, known, exponent)?;
-    let per_replicate = run.points(|_| published::chains(target.epsilon, known.f, known.norm))?;
-    let points = points(options, &run, target.length)?;
+    let Target { epsilon, length, cut } = Target::new(options, known, exponent)?;
+    let per_replicate = run.points(|_| published::chains(epsilon, known.f, known.norm))?;
+    let points = Points::new(options.sequence, run.scramble, length, options.seed)?;
+    if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
+        return Err(Error::Invalid(format!(
+            "--lazy makes the points of sobol and philox as it goes; {} needs a buffer of them",
+            options.sequence
+        )));
+    }
     let source = PointSource::by_access(points.clone());
-
     let at = Instant::now();
     let tables = |lane: &Lane| LazyTables::new(lane, precision, view, &points);
     let launcher = Launcher::new(lanes, precision, &source, options.ranks, tables)?;
     let upload = at.elapsed().as_secs_f64();
 
-    let at = Instant::now();
     let observed = Cell::new(known);
-    let bounds = ConditionalBounds { run: &run, target: &target, given, underflow };
-    let component = |estimate: &RunningEstimate| bounds.component(observed.get(), estimate);
-    let original = |estimate: &RunningEstimate| component(estimate).times_power_of_two(exponent);
-    let mut rounds = Vec::new();
-    let (length, cut) = (target.length, target.cut);
-    let sampling = AdaptiveSampling { run: &run, columns: 1, points: per_replicate, length, cut };
-    let (all, steps) = sampling.run(
+    let bounds = ConditionalBounds { run: &run, given, underflow, length, cut };
+    let most = (per_replicate.1 * u64::from(run.replicates)) as f64;
+    let sampling = AdaptiveSampling { run: &run, rhs: 1, columns: 1, points: per_replicate, length, cut };
+    let walked = sampling.run(
         |tasks, round| {
             let (sums, here) = sums(&launcher, tasks, round, watch)?;
             observed.set(observed.get().and(here));
             Ok(sums)
         },
-        |estimate| {
-            let (c, chains) = (component(estimate), (per_replicate.1 * u64::from(run.replicates)) as f64);
-            c.settled(target.epsilon, || {
-                unseen(range(observed.get(), c.estimate), chains, options.confidence)
-            })
+        |_, estimate| {
+            let c = bounds.component(observed.get(), estimate);
+            c.settled(epsilon, || unseen(range(observed.get(), c.estimate), most, options.confidence))
         },
-        |estimate| {
-            rounds.push(original(estimate)?);
-            Ok(())
-        },
+        |_, estimate| bounds.component(observed.get(), estimate).times_power_of_two(exponent),
     )?;
-    let solve = at.elapsed().as_secs_f64();
-    let components = all.iter().map(original).collect::<Result<_>>()?;
-    let tabled = source.tabled();
-    let result = BatchResult { components, rounds, steps, tabled, upload, solve, ..Default::default() };
-    let norm = observed.get().norm;
+    let result = BatchResult { tabled: source.tabled(), upload, ..walked };
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
     // Nothing is certified: the norm is that of rows that were met.
-    let (row_norm, worst_row, vector, scaled, products) = (norm, 0, None, false, 0);
-    let observed = Certificate { splitting, row_norm, worst_row, vector, scaled, norm, products };
-    let epsilon = options.epsilon.unwrap_or_else(|| times_power_of_two(target.epsilon, exponent));
+    let (norm, vector, scaled) = (observed.get().norm, None, false);
+    let observed = Certificate { splitting, row_norm: norm, worst_row: 0, vector, scaled, norm, products: 0 };
+    let epsilon = options.epsilon.unwrap_or_else(|| times_power_of_two(epsilon, exponent));
     Ok(run.finish(epsilon, &observed, result))
 }
 
@@ -126,18 +110,6 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
         return fail("--lazy walks in blocks of its own; leave out --groups and --points-ahead".to_owned());
     }
     Ok(given)
-}
-
-/// Points that the kernel computes as it goes.
-fn points(options: &Options, run: &Run<'_>, length: u32) -> Result<Points> {
-    let points = Points::new(options.sequence, run.scramble, length, options.seed)?;
-    if matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
-        return Ok(points);
-    }
-    Err(Error::Invalid(format!(
-        "--lazy makes the points of sobol and philox as it goes; {} needs a buffer of them",
-        options.sequence
-    )))
 }
 
 /// The accuracy of the scaled system that is asked for, and how far walks go for it.
@@ -183,8 +155,9 @@ impl Target {
 /// Bounds that hold if no row is worse than those that walks met.
 struct ConditionalBounds<'a> {
     run: &'a Run<'a>,
-    target: &'a Target,
     given: bool,
+    length: u32,
+    cut: f32,
     /// Relative error of numbers of f32 that are too small for all of their digits.
     underflow: f64,
 }
@@ -203,7 +176,7 @@ impl ConditionalBounds<'_> {
             0.0 => (0.0, 0.0),
             _ => self.certain(observed, estimate.points),
         };
-        estimate.component(value, Bound { statistical, truncation, rounding }, self.target.length)
+        estimate.component(value, Bound { statistical, truncation, rounding }, self.length)
     }
 
     /// Bounds of truncation and rounding.
@@ -211,11 +184,10 @@ impl ConditionalBounds<'_> {
         let u = self.run.precision.unit_roundoff();
         let u64 = Precision::F64.unit_roundoff();
         let (rho, sum, d) = (observed.norm, observed.most(), observed.longest);
-        let Target { length, cut, .. } = *self.target;
-        let steps = f64::from(length);
+        let steps = f64::from(self.length);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
-        let tail = rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32);
-        let truncation = sum * f64::from(cut).max(tail) * (1.0 + slack);
+        let tail = rho.powi(self.length.saturating_add(1).min(i32::MAX as u32) as i32);
+        let truncation = sum * f64::from(self.cut).max(tail) * (1.0 + slack);
         // f, and what adds it up: a chain, a block, blocks on the host and replicates.
         let host = points as f64 / BLOCK as f64 + f64::from(self.run.replicates) + 8.0;
         let adding = (steps + 13.0) * u + host * u64 + self.underflow;

@@ -21,11 +21,11 @@ pub(in crate::walk) struct PointBuffer<'a> {
 /// The points of all chains.
 #[derive(Debug, Clone)]
 pub struct PointSource {
-    scramble: Scramble,
+    pub(in crate::walk) scramble: Scramble,
     pub(in crate::walk) seed: u64,
     dimensions: u32,
     /// By random access; none of MTGP32.
-    points: Option<Points>,
+    pub(in crate::walk) points: Option<Points>,
     /// Generators of MTGP32.
     groups: u32,
     /// Whether points are made ahead, into a buffer.
@@ -67,16 +67,6 @@ impl PointSource {
             Some(points) if points.sequence() != Sequence::Philox => points.tabled(),
             _ => self.dimensions,
         }
-    }
-
-    /// The points by random access, if the sequence has it.
-    pub(in crate::walk) fn points(&self) -> Option<&Points> {
-        self.points.as_ref()
-    }
-
-    /// The kernels' number of the scramble.
-    pub(in crate::walk) fn scramble(&self) -> u32 {
-        self.scramble.code()
     }
 
     /// One randomization.
