@@ -7,11 +7,11 @@ use super::kernels::{BLOCK, Block, COLUMNS, Source, WALK, WALK_COLUMNS, number, 
 use super::launcher::{BlockKernel, Launcher, Part, Progress, RealBuffer, Round, Task, Watch, Work, arrays};
 use super::sequence::{PointSource, Points, Scramble, Sequence, Stream};
 use super::table::{Table, UNIT};
+use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::Ranks;
-use crate::transient::kernels::{BLOCK_SUM, block_sum};
 use crate::{Error, Result};
 
 /// A lane's copies of the chain table and of the sequence's table.

@@ -3,8 +3,9 @@
 
 use rayon::prelude::*;
 
-use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, tree, walk};
+use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use super::sequence::Stream;
+use crate::kernel::block_sums::tree;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::dispatch;

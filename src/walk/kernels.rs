@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::sequence::{Points, Stream};
 use super::table::{HEAD, UNIT};
+use crate::kernel::block_sums::tree;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
@@ -150,17 +151,6 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
             tally(&mut self.theta[i], weight[i], &self.rows[record[i] as usize * UNIT..]);
         }
     }
-}
-
-/// A block's values as one: halves are joined with halves, as the kernels' workgroups do.
-pub(super) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
-    let mut half = values.len() / 2;
-    while half > 0 {
-        let (low, high) = values.split_at_mut(half);
-        low.iter_mut().zip(high).for_each(|(l, h)| *l = join(*l, *h));
-        half /= 2;
-    }
-    values[0]
 }
 
 /// The sums of two walks, column by column.
