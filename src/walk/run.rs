@@ -21,8 +21,8 @@ pub(super) struct Run<'a> {
     pub(super) seconds: Seconds,
     warnings: Vec<String>,
     started: Instant,
-    /// Seconds of the downloads of earlier runs.
-    downloads: f64,
+    /// Seconds of all downloads before.
+    before: f64,
 }
 
 /// What the walks of a batch of right-hand sides come to.
@@ -69,19 +69,8 @@ impl<'a> Run<'a> {
             warnings.push(warning.to_owned());
         }
         let (scramble, replicates) = replicates(options, &mut warnings);
-        let (seconds, started, downloads) = (Seconds::default(), Instant::now(), downloads(lanes));
-        Self {
-            lanes,
-            precision,
-            problem,
-            options,
-            scramble,
-            replicates,
-            seconds,
-            warnings,
-            started,
-            downloads,
-        }
+        let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(lanes));
+        Self { lanes, precision, problem, options, scramble, replicates, seconds, warnings, started, before }
     }
 
     /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
@@ -94,7 +83,7 @@ impl<'a> Run<'a> {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
         seconds.solve = result.solve;
-        seconds.download = downloads(self.lanes) - self.downloads;
+        seconds.download = downloads(self.lanes) - self.before;
         seconds.total = self.started.elapsed().as_secs_f64();
         seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
         Solution {

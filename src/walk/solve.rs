@@ -196,12 +196,10 @@ impl RhsBatch<'_> {
 
     /// T and the weight at which chains are cut, so that the truncation is at most δ for every component.
     fn length(&self, controls: &[Control]) -> Result<(u32, f32)> {
-        let all = controls.iter().zip(self.rhs).map(|(control, rhs)| self.length_of(control, rhs));
-        all.reduce(|a, b| {
-            let (a, b) = (a?, b?);
-            Ok((a.0.max(b.0), a.1.min(b.1)))
+        controls.iter().zip(self.rhs).try_fold((0, f32::INFINITY), |(length, cut), (control, rhs)| {
+            let (own_length, own_cut) = self.length_of(control, rhs)?;
+            Ok((length.max(own_length), cut.min(own_cut)))
         })
-        .expect("at least one right-hand side")
     }
 
     fn length_of(&self, control: &Control, rhs: &ScaledRhs) -> Result<(u32, f32)> {

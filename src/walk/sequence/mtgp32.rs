@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
+use super::{Stream, dimension_key};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -171,6 +172,12 @@ impl Mtgp32 {
             sets: lane.alloc_with("parameters of MTGP32", &words)?,
             states: lane.alloc_with("states of MTGP32", &states)?,
         })
+    }
+
+    /// Generators for one stream.
+    pub(super) fn of_stream(lane: &Lane, stream: Stream, groups: u32, dimensions: u32) -> Result<Self> {
+        let seeds: Vec<u32> = (0..groups).map(|g| dimension_key(stream.key, g)).collect();
+        Self::new(lane, &seeds, dimensions)
     }
 
     /// The next `count` points, on the lane that the generators are on: `out[d · count + i]` is coordinate d of the

@@ -1,7 +1,7 @@
 //! The points of all walks of a run: computed by the kernel that walks, or made ahead in buffers.
 
 use super::mtgp32::{Mtgp32, expect_groups};
-use super::{Points, Scramble, Sequence, Stream, dimension_key, fill};
+use super::{Points, Scramble, Sequence, Stream, fill};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane};
@@ -96,10 +96,7 @@ impl PointSource {
         }
         let mut generators = match self.points {
             Some(_) => None,
-            None => {
-                let seeds: Vec<u32> = (0..self.groups).map(|g| dimension_key(stream.key, g)).collect();
-                Some(Mtgp32::new(lane, &seeds, dimensions)?)
-            }
+            None => Some(Mtgp32::of_stream(lane, stream, self.groups, dimensions)?),
         };
         // Whole blocks of walks, so that buffers change no sum.
         let bytes = lane.device().limits.binding.min(if on_cpu(lane) { 16 << 20 } else { 256 << 20 });
