@@ -98,12 +98,15 @@ pub(super) trait BlockKernel: Send + Sync {
     -> Result<Work<'a, T>>;
 }
 
+/// Walks the blocks of a step.
+type HostWalk<'a, T> = dyn Fn(&walk::Params, &mut [T]) + Sync + 'a;
+
 /// What walks blocks.
 pub(super) enum Work<'a, T> {
     /// A launch, and the array that blocks leave their numbers in.
     Launch(Launch, Buffer<T>),
-    /// The blocks of a step in the host's memory, without a copy of it on the lane.
-    Host(Box<dyn Fn(&walk::Params, &mut [T]) + Sync + 'a>),
+    /// A function that walks in the host's memory, without a copy of it on the lane.
+    Host(Box<HostWalk<'a, T>>),
 }
 
 /// The arrays of a launch: where walks start, and as many values as they leave.
