@@ -4,23 +4,6 @@
 // Reads what walk reads.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    groups: u32,       // of the grid
-    unknowns: u32,     // tasks, one a thread; 0: one task, shared out
-    first_point: u32,
-    end_point: u32,
-    length: u32,       // T
-    cut: u32,          // bits of an f32
-    sequence: u32,     // 0 Sobol, 3 Philox, 4 a buffer of points
-    scramble: u32,     // 0 none, 1 Owen, 2 shift
-    tabled: u32,       // dimensions from this one on are Philox's
-    seed_low: u32,
-    seed_high: u32,
-    stride: u32,       // points in a row of the buffer, which begins with first_point
-}
-var<immediate> p: Params;
-
 @group(0) @binding(3) var<storage, read_write> out: array<real>;
 
 alias Value = real;
@@ -34,8 +17,8 @@ fn walk_grid(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let member = group.y * groups.x + group.x;
     let thread = member * GROUP + local;
-    if p.unknowns != 0u {
-        if thread >= p.unknowns { return; }
+    if p.end != 0u {
+        if thread >= p.end { return; }
         let task = tasks[thread];
         var theta = real(0);
         for (var point = p.first_point; point < p.end_point; point++) {

@@ -4,25 +4,6 @@
 // the others, then up to the entry that it takes: 12 bytes an entry for the sum, 12 for each that is passed.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    groups: u32,       // blocks of a step
-    first: u32,        // block of step 0
-    end: u32,          // one past the last block
-    per_task: u32,     // blocks of a task
-    first_point: u32,
-    end_point: u32,
-    length: u32,       // T
-    cut: u32,          // bits of an f32
-    sequence: u32,     // 0 Sobol, 3 Philox
-    scramble: u32,     // 0 none, 1 Owen, 2 shift
-    tabled: u32,       // dimensions from this one on are Philox's
-    seed_low: u32,
-    seed_high: u32,
-    given: u32,        // 1: the matrix is L and the right-hand side f; 0: Jacobi's splitting
-}
-var<immediate> p: Params;
-
 @group(0) @binding(0) var<storage, read> starts: array<u32>;
 @group(0) @binding(1) var<storage, read> columns: array<u32>;
 @group(0) @binding(2) var<storage, read> values: array<real>;

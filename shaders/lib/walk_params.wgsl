@@ -1,10 +1,10 @@
-// The parameters of walks in blocks.
+// The parameters of walks, in blocks or on a grid.
 
 struct Params {
     step: u32,
-    groups: u32,       // blocks of a step
+    groups: u32,       // blocks of a step; walk_grid: of the grid
     first: u32,        // block of step 0
-    end: u32,          // one past the last block
+    end: u32,          // one past the last block; walk_grid: tasks, one a thread, or 0
     per_task: u32,     // blocks of a task
     first_point: u32,
     end_point: u32,
@@ -16,5 +16,6 @@ struct Params {
     seed_low: u32,
     seed_high: u32,
     stride: u32,       // points in a row of the buffer, which begins with first_point
+    given: u32,        // walk_lazy: 1, the matrix is L and the right-hand side f; 0, Jacobi's splitting
 }
 var<immediate> p: Params;

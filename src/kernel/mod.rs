@@ -5,6 +5,7 @@
 //! replaces; behind it stands what it shares with others, from `shaders/lib/`. Every kernel has one immediate, a struct
 //! of `u32`s whose first member is the number of the step it runs, and storage buffers bound in the order of `@binding`.
 
+pub(crate) mod block_sums;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod interface;

@@ -1,10 +1,10 @@
 //! The kernels of uniformization and their CPU twins.
 
-use rayon::prelude::*;
-
 use super::step::{Plain, Rows, Sliced, fma, terms};
 pub use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
+pub use crate::kernel::block_sums::{BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM};
+pub(crate) use crate::kernel::block_sums::{block_distance, block_dot, block_sum};
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::cpu::{Call, blocks};
@@ -25,16 +25,6 @@ kernel! {
     pub static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
     /// One part's halo from another part.
     pub static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
-    /// Mass by blocks.
-    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
-        x: &[T], out: &mut [T],
-    );
-    /// Rewards by blocks.
-    pub static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
-    /// Distances of two vectors by blocks.
-    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
-        x: &[T], y: &[T], out: &mut [T],
-    );
 }
 
 /// Every kernel of this engine.
@@ -147,44 +137,4 @@ fn gather<T: Real>(call: &Call<'_>, p: gather::Params, b: gather::Bindings<'_, T
             *y = x[i as usize];
         }
     });
-}
-
-/// Sums blocks of 256 rows as a tree: halves are added to halves, as the kernels' workgroups do.
-fn tree<T: Real>(call: &Call<'_>, p: block_sum::Params, out: &mut [T], term: impl Fn(usize) -> T + Sync) {
-    const BLOCK: usize = crate::sparse::BLOCK;
-    let rows = p.rows as usize;
-    let at = (p.out + (p.step - p.first_step) * p.out_step) as usize;
-    let out = &mut out[at..][..rows.div_ceil(BLOCK)];
-    let block = |(block, out): (usize, &mut T)| {
-        let mut sums = [T::ZERO; BLOCK];
-        for (i, s) in (block * BLOCK..rows).zip(&mut sums) {
-            *s = term(i);
-        }
-        let mut half = BLOCK / 2;
-        while half > 0 {
-            let (low, high) = sums.split_at_mut(half);
-            for (l, h) in low.iter_mut().zip(high) {
-                *l = l.plus(*h);
-            }
-            half /= 2;
-        }
-        *out = sums[0];
-    };
-    if call.parallel() {
-        out.par_iter_mut().enumerate().with_min_len(64).for_each(block);
-    } else {
-        out.iter_mut().enumerate().for_each(block);
-    }
-}
-
-fn block_sum<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
-    tree(call, p, b.out, |i| b.x[p.own as usize + i]);
-}
-
-fn block_dot<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {
-    tree(call, p, b.out, |i| b.r[i].times(b.x[p.own as usize + i]));
-}
-
-fn block_distance<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_distance::Bindings<'_, T>) {
-    tree(call, p, b.out, |i| b.y[p.own as usize + i].distance(b.x[p.own as usize + i]));
 }

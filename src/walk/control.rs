@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::gate::Gate;
+use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use crate::lane::HostArray;
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -116,7 +116,7 @@ impl Moments {
 /// One sweep of some rows.
 struct Sweep<'a> {
     split: &'a Split<'a>,
-    gate: &'a Gate,
+    certificate: &'a Certificate,
     r: &'a [f64],
     first: usize,
     next: &'a mut [f64],
@@ -133,7 +133,7 @@ impl Body for Sweep<'_> {
                 self.split.ask(i + AHEAD, self.r);
             }
             *next = self.split.times(i, self.r);
-            let scaled = self.gate.vector.as_ref().map_or(*next, |v| *next / v[i]);
+            let scaled = self.certificate.vector.as_ref().map_or(*next, |v| *next / v[i]);
             self.moments.add(scaled);
         }
     }
@@ -143,7 +143,7 @@ impl Control {
     /// Takes the sweeps. `components` are those whose h will be asked for.
     pub fn new(
         split: &Split<'_>,
-        gate: &Gate,
+        certificate: &Certificate,
         f: &[f64],
         components: &[u32],
         sweeps: Sweeps,
@@ -159,17 +159,17 @@ impl Control {
             h,
             r: HostArray::large(0),
             sweeps: 0,
-            norm: gate.scaled_norm(f),
+            norm: certificate.scaled_norm(f),
             norms: 0.0,
             sweep_seconds: 0.0,
-            rate: gate.norm,
+            rate: certificate.norm,
         };
         let mut next = HostArray::large(0);
         let from = Instant::now();
         // What walks have to find out is how much r differs from place to place: half the width of an interval, were
         // all that a walk collects independent, each weight at most the norm's share of the one before.
         let mut spread = f64::INFINITY;
-        let rho = gate.norm;
+        let rho = certificate.norm;
         while control.sweeps < most {
             let independent = 2.0 * spread / (goal.chains * (1.0 - rho * rho)).sqrt();
             let left = (control.norm / (1.0 - rho)).min(independent);
@@ -184,7 +184,7 @@ impl Control {
             // One pass: what L makes of r, and the norm.
             let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
-                dispatch(Sweep { split, gate, r, first: block * ROWS, next, moments: &mut here });
+                dispatch(Sweep { split, certificate, r, first: block * ROWS, next, moments: &mut here });
                 here
             };
             let blocks = next.par_chunks_mut(ROWS).enumerate();
@@ -235,7 +235,7 @@ impl Control {
 mod tests {
     use super::*;
     use crate::sparse::CsrMatrix;
-    use crate::walk::gate::gate;
+    use crate::walk::certificate::certify;
     use crate::walk::splitting::Splitting;
 
     #[test]
@@ -244,9 +244,10 @@ mod tests {
         let rows: [&[(u32, f64)]; 2] = [&[(1, 0.5)], &[(0, 0.25)]];
         let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let gate = gate(&split, Splitting::Given, false).unwrap();
+        let certificate = certify(&split, Splitting::Given, false).unwrap();
         for k in [0, 1, 2, 5] {
-            let control = Control::new(&split, &gate, &[1.0, 2.0], &[1, 0], Sweeps::Fixed(k), Goal::EXACT);
+            let control =
+                Control::new(&split, &certificate, &[1.0, 2.0], &[1, 0], Sweeps::Fixed(k), Goal::EXACT);
             assert_eq!(control.sweeps, k);
             // (I − L)⁻¹ r = [[1, 0.5], [0.25, 1]] r · 8/7.
             let [r, s] = control.r[..] else { panic!("two rows") };
@@ -255,7 +256,7 @@ mod tests {
         }
         let control = Control::new(
             &split,
-            &gate,
+            &certificate,
             &[1.0, 2.0],
             &[1, 0],
             Sweeps::Auto,
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(
             Control::new(
                 &split,
-                &gate,
+                &certificate,
                 &[1.0, 2.0],
                 &[1, 0],
                 Sweeps::Auto,
@@ -283,10 +284,11 @@ mod tests {
         let matrix =
             CsrMatrix::from_rows(n, n, |_, row| row.extend((0..n as u32).map(|j| (j, 0.9 / n as f64))));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let gate = gate(&split, Splitting::Given, false).unwrap();
+        let certificate = certify(&split, Splitting::Given, false).unwrap();
         let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
 
-        let control = Control::new(&split, &gate, &f, &[], Sweeps::Auto, Goal { error: 1e-3, ..Goal::EXACT });
+        let control =
+            Control::new(&split, &certificate, &f, &[], Sweeps::Auto, Goal { error: 1e-3, ..Goal::EXACT });
 
         assert_eq!(control.sweeps, 1);
         assert!(control.norm > 1.0);

@@ -3,8 +3,9 @@
 
 use rayon::prelude::*;
 
-use super::kernels::{BLOCK, BUFFER, Block, Source, tree};
-use super::sequence::{Points, Stream};
+use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
+use super::sequence::Stream;
+use crate::kernel::block_sums::tree;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::dispatch;
@@ -12,10 +13,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Walks from one row shared out over a grid, or one thread an unknown.
-    pub static WALK_GRID = walk_grid + chain + random + tree(
-        groups, unknowns, first_point, end_point, length, cut, sequence, scramble, tabled,
-        seed_low, seed_high, stride,
-    )(
+    pub static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
 }
@@ -61,20 +59,17 @@ impl Grid {
     }
 }
 
-fn walk_grid<T: Real>(call: &Call<'_>, p: walk_grid::Params, b: walk_grid::Bindings<'_, T>) {
+fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'_, T>) {
     let walk_grid::Bindings { rows, tasks, table, out, .. } = b;
-    let (groups, unknowns, size) = (p.groups, p.unknowns as usize, call.group());
-    let (begin, stop, length) = (p.first_point, p.end_point, p.length);
-    let cut = T::of(f64::from(f32::from_bits(p.cut)));
-    let (sequence, stride) = (p.sequence, p.stride as usize);
-    let access = (sequence != BUFFER)
-        .then(|| Points::of_call(sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table));
+    let (groups, unknowns, size) = (p.groups, p.end as usize, call.group());
+    let (begin, stop, length, cut) = (p.first_point, p.end_point, p.length, cut::<T>(&p));
+    let access = (p.sequence != BUFFER).then(|| points(&p, table));
     // θ of up to a block of points from `first_point` on.
     let walks = |task: [u32; 4], first_point: u32, walks: usize, theta: &mut [[T; 1]; BLOCK]| {
         let [row, key, component, replicate] = task;
         let source = match &access {
             Some(points) => Source::Access(points, Stream { key, component, replicate }),
-            None => Source::Buffer(&table[(first_point - begin) as usize..], stride),
+            None => Source::Buffer(&table[(first_point - begin) as usize..], p.stride as usize),
         };
         *theta = [[T::ZERO; 1]; BLOCK];
         dispatch(Block { rows, columns: &[], source, row, first_point, walks, length, cut, theta });
@@ -106,7 +101,7 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk_grid::Params, b: walk_grid::Bindi
             }
             first += u64::from(groups) * u64::from(size);
         }
-        *out = tree(&mut sums)[0];
+        *out = tree(&mut sums, plus)[0];
     });
 }
 

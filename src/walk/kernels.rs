@@ -1,9 +1,12 @@
 //! The kernels of walks and their CPU twins.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::sequence::{Points, Stream};
 use super::table::{HEAD, UNIT};
+use crate::kernel::block_sums::tree;
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
@@ -12,7 +15,7 @@ kernel! {
     /// Sums of walks over blocks.
     pub static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
-        tabled, seed_low, seed_high, stride,
+        tabled, seed_low, seed_high, stride, given,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
@@ -150,19 +153,43 @@ impl<T: Real, const C: usize> Body for Block<'_, T, C> {
     }
 }
 
-/// The sum of a block as a tree: halves are added to halves, as the kernels' workgroups do.
-pub(super) fn tree<T: Real, const C: usize>(sums: &mut [[T; C]]) -> [T; C] {
-    let mut half = sums.len() / 2;
-    while half > 0 {
-        let (low, high) = sums.split_at_mut(half);
-        for (l, h) in low.iter_mut().zip(high) {
-            for (l, h) in l.iter_mut().zip(h) {
-                *l = l.plus(*h);
-            }
-        }
-        half /= 2;
-    }
-    sums[0]
+/// The sums of two walks, column by column.
+pub(super) fn plus<T: Real, const C: usize>(a: [T; C], b: [T; C]) -> [T; C] {
+    std::array::from_fn(|c| a[c].plus(b[c]))
+}
+
+/// The numbers of a launch's blocks.
+pub(super) fn range(p: &walk::Params) -> Range<usize> {
+    let first = (p.first + p.step * p.groups).min(p.end);
+    first as usize..(first + p.groups).min(p.end) as usize
+}
+
+/// The weight at which a launch's walks end.
+pub(super) fn cut<T: Real>(p: &walk::Params) -> T {
+    T::of(f64::from(f32::from_bits(p.cut)))
+}
+
+/// The points that a launch's parameters name, given the sequence's table.
+pub(super) fn points(p: &walk::Params, table: &[u32]) -> Points {
+    Points::of_call(p.sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table)
+}
+
+/// Fills `out` with the blocks of a launch. `block` gets the first row, the stream, the number of the first point and the
+/// number of walks.
+pub(super) fn each_block<V: Send>(
+    p: &walk::Params,
+    tasks: &[[u32; 4]],
+    out: &mut [V],
+    block: impl Fn(u32, Stream, u32, usize) -> V + Sync,
+) {
+    let first = range(p).start as u32;
+    out.par_iter_mut().enumerate().for_each(|(k, out)| {
+        let number = first + k as u32;
+        let [row, key, component, replicate] = tasks[(number / p.per_task) as usize];
+        let first_point = p.first_point + number % p.per_task * BLOCK as u32;
+        let walks = (p.end_point - first_point).min(BLOCK as u32) as usize;
+        *out = block(row, Stream { key, component, replicate }, first_point, walks);
+    });
 }
 
 /// The blocks of a launch on these tables: records, tasks, the sequence's.
@@ -172,34 +199,16 @@ fn blocks<T: Real, const C: usize>(
     columns: &[[T; C]],
     out: &mut [[T; C]],
 ) {
-    let walk::Params { groups, end, per_task, length, sequence, .. } = p;
-    let first = (p.first + p.step * groups).min(end);
-    let (begin, stop) = (p.first_point, p.end_point);
-    let cut = T::of(f64::from(f32::from_bits(p.cut)));
-    let stride = p.stride as usize;
-    let access = (sequence != BUFFER)
-        .then(|| Points::of_call(sequence, p.scramble, p.tabled, [p.seed_low, p.seed_high], table));
-    let out = &mut out[first as usize..(first + groups).min(end) as usize];
-    out.par_iter_mut().enumerate().for_each(|(k, out)| {
-        let block = first + k as u32;
-        let [row, key, component, replicate] = tasks[(block / per_task) as usize];
-        let first_point = begin + block % per_task * BLOCK as u32;
+    let (length, cut) = (p.length, cut(&p));
+    let access = (p.sequence != BUFFER).then(|| points(&p, table));
+    each_block(&p, tasks, &mut out[range(&p)], |row, stream, first_point, walks| {
+        let source = match &access {
+            Some(points) => Source::Access(points, stream),
+            None => Source::Buffer(&table[(first_point - p.first_point) as usize..], p.stride as usize),
+        };
         let mut theta = [[T::ZERO; C]; BLOCK];
-        dispatch(Block {
-            rows,
-            columns,
-            source: match &access {
-                Some(points) => Source::Access(points, Stream { key, component, replicate }),
-                None => Source::Buffer(&table[(first_point - begin) as usize..], stride),
-            },
-            row,
-            first_point,
-            walks: (stop - first_point).min(BLOCK as u32) as usize,
-            length,
-            cut,
-            theta: &mut theta,
-        });
-        *out = tree(&mut theta);
+        dispatch(Block { rows, columns, source, row, first_point, walks, length, cut, theta: &mut theta });
+        tree(&mut theta, plus)
     });
 }
 

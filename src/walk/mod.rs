@@ -13,8 +13,8 @@
 //! Here walks start from points of a low-discrepancy sequence ([`sequence`]), one coordinate a step, and rows list their
 //! entries in the order of what they lead to ([`table`]); they tally the residual r of some sweeps in the place of f
 //! ([`control`]). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
-//! may matter more ([`interval`]); certain bounds of truncation and rounding are added. Before the first step [`gate`] proves that walks converge and have a variance,
-//! or says why not.
+//! may matter more ([`interval`]); certain bounds of truncation and rounding are added. Before the first step a
+//! [`certificate`] of convergence proves that walks converge and have a variance, or says why not.
 //!
 //! | paper | here |
 //! |---|---|
@@ -72,24 +72,26 @@
 //! * S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations", ISCC 2015.
 //! * The sequences have theirs: [`sequence`].
 
+mod bounds;
+pub mod certificate;
 pub mod chains;
 pub mod control;
-pub mod gate;
 pub mod grid;
-mod growth;
 pub mod interval;
 pub mod kernels;
+pub mod launcher;
 pub mod lazy;
 mod options;
 pub mod published;
 mod reach;
 mod records;
+mod run;
+mod sampling;
 pub mod sequence;
 mod solution;
 mod solve;
 pub mod splitting;
 pub mod table;
-mod unprepared;
 
 pub use control::Sweeps;
 pub use grid::Grid;

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::certificate::Certificate;
 use super::control::Sweeps;
-use super::gate::Gate;
 use super::grid::Grid;
 use super::published::{Count, Length};
 use super::sequence::{Scramble, Sequence};
@@ -173,9 +173,9 @@ pub(super) fn replicates(options: &Options, warnings: &mut Vec<String>) -> (Scra
 }
 
 /// ε where nobody gives one: a thousandth of the largest x that f and the norm allow.
-pub fn default_epsilon(f: &[f64], gate: &Gate) -> f64 {
+pub fn default_epsilon(f: &[f64], certificate: &Certificate) -> f64 {
     let largest = f.par_iter().map(|f| f.abs()).reduce(|| 0.0, f64::max);
-    let norm = if gate.norm < 1.0 { gate.norm } else { 0.0 };
+    let norm = if certificate.norm < 1.0 { certificate.norm } else { 0.0 };
     // x = 0 has no scale of its own.
     if largest > 0.0 { 1e-3 * largest / (1.0 - norm) } else { 1e-3 }
 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::gate::Gate;
+use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use super::table::{CERTAIN, HEAD, LONG, UNIT, pair};
 use crate::lane::cpu::simd::Body;
@@ -47,7 +47,7 @@ fn sign(l: f64) -> u32 {
 /// The records of some rows.
 pub(super) struct Records<'a> {
     pub(super) split: &'a Split<'a>,
-    pub(super) gate: &'a Gate,
+    pub(super) certificate: &'a Certificate,
     pub(super) g: &'a [&'a [f64]],
     /// What g is stored times.
     pub(super) unit: f64,
@@ -91,7 +91,7 @@ impl Body for Writing<'_> {
                 let own = of.targets[i].place;
                 let words = &mut words[(own as usize - base) * UNIT..];
                 words[..2].copy_from_slice(&match of.g {
-                    [g] => pair(of.gate.on_walks(i, g[i]) * of.unit),
+                    [g] => pair(of.certificate.on_walks(i, g[i]) * of.unit),
                     _ => [i as u32, 0],
                 });
                 let error = match of.split.entries(i) {
@@ -109,14 +109,14 @@ impl Records<'_> {
     #[inline(always)]
     fn entry(&self, own: f64, j: u32, l: f64) -> (f64, Target, i32) {
         let target = self.targets[j as usize];
-        let value = if self.gate.scaled { l * self.gate.scale(j as usize) / own } else { l };
+        let value = if self.certificate.scaled { l * self.certificate.scale(j as usize) / own } else { l };
         (value, target, target.rank(sign(l)))
     }
 
     /// Writes the record of a long row behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
     #[inline(never)]
     fn write_long(&self, i: usize, entries: &mut Vec<(i32, f64, u32)>, words: &mut [u32]) -> f64 {
-        let own = self.gate.walk_scale(i);
+        let own = self.certificate.walk_scale(i);
         entries.clear();
         entries.extend(self.split.row(i).map(|(j, l)| {
             let (value, target, rank) = self.entry(own, j, l);
@@ -192,7 +192,7 @@ impl Short {
     /// Takes row i of at most [`LONG`] entries as row r, which had none.
     #[inline(always)]
     fn take(&mut self, of: &Records<'_>, i: usize, r: usize) {
-        let own = of.gate.walk_scale(i);
+        let own = of.certificate.walk_scale(i);
         let mut d = 0;
         for (j, l) in of.split.each(i) {
             // One that became 0 is written over by the next, where there is room for one more, or taken back.

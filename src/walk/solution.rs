@@ -47,6 +47,13 @@ pub struct Component {
 }
 
 impl Component {
+    /// Whether more chains are of no use: the interval is short enough, or what is certain and `floor`, below which no
+    /// number of chains makes it, leave no room for that.
+    pub(super) fn settled(&self, epsilon: f64, floor: impl FnOnce() -> f64) -> bool {
+        let left = epsilon - self.bound.truncation - self.bound.rounding;
+        self.half_width <= epsilon || left < 0.0 || self.bound.statistical > 0.0 && floor() > left
+    }
+
     /// The component of a system whose right-hand side is 2^e times as large.
     pub(super) fn times_power_of_two(self, e: i32) -> Result<Self> {
         let times = |x: f64| times_power_of_two(x, e);
@@ -78,7 +85,7 @@ pub struct Seconds {
     pub load: f64,
     /// Splitting, sweeps, order and table.
     pub build: f64,
-    /// The gate's vector, where there had to be one.
+    /// The certificate of convergence, where it took a vector.
     pub certificate: f64,
     /// Tables to the lanes.
     pub upload: f64,
@@ -97,6 +104,13 @@ pub struct Jacobi {
     pub sweeps: f64,
     /// Their seconds on this host.
     pub seconds: f64,
+}
+
+impl Jacobi {
+    /// Both, one after the other.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { sweeps: self.sweeps.max(other.sweeps), seconds: self.seconds + other.seconds }
+    }
 }
 
 /// Components and all that is known of them.

@@ -16,7 +16,7 @@
 
 use rayon::prelude::*;
 
-use super::gate::Gate;
+use super::certificate::Certificate;
 use super::kernels::COLUMNS;
 use super::records::{Records, Target, Writing};
 use super::splitting::Split;
@@ -75,11 +75,16 @@ pub(super) fn pair(value: f64) -> [u32; 2] {
 
 impl Table {
     /// Builds the table of L and up to [`COLUMNS`] columns g: the collision estimator adds up W_k g at each state.
-    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `gate` says; g is V⁻¹g then.
+    /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `certificate` says; g is V⁻¹g then.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] for a table beyond 2³¹ units, and one that the host has no memory for.
-    pub fn build(split: &Split<'_>, gate: &Gate, g: &[&[f64]], order_by: Option<&[f64]>) -> Result<Self> {
+    pub fn build(
+        split: &Split<'_>,
+        certificate: &Certificate,
+        g: &[&[f64]],
+        order_by: Option<&[f64]>,
+    ) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
         // What is read of a target lies side by side: a row's targets are all over the place.
@@ -111,7 +116,7 @@ impl Table {
             return Err(too_large("records are addressed by 31 bits, which is 64 GiB".to_owned()));
         }
         crate::lane::cpu::expect_memory(4 * UNIT as u64 * units, || format!("the chain table of {n} rows"))?;
-        let top = g.iter().map(|g| gate_norm(gate, g)).fold(0.0, f64::max);
+        let top = g.iter().map(|g| walk_norm(certificate, g)).fold(0.0, f64::max);
         let factor =
             if top > 0.0 { 2f64.powi((top.log2().floor() as i32 + 1).clamp(-1000, 1000)) } else { 1.0 };
         // A power of 2, as the factor.
@@ -124,7 +129,7 @@ impl Table {
                 for (k, (target, place)) in targets.iter_mut().zip(place).enumerate() {
                     let j = block * ROWS + k;
                     *place += begins[block] as u32;
-                    let key = order_by.map_or(0.0, |h| gate.on_walks(j, h[j]) * unit);
+                    let key = order_by.map_or(0.0, |h| certificate.on_walks(j, h[j]) * unit);
                     *target = Target { key: key as f32, place: *place };
                 }
             },
@@ -137,28 +142,28 @@ impl Table {
             slices.push((block * ROWS, here));
             rest = behind;
         }
+        let (targets, ordered) = (&targets[..], order_by.is_some());
         let probability_error = slices
             .into_par_iter()
             .map(|(first, words)| {
                 let mut worst = 0.0f64;
                 let rows = first..n.min(first + ROWS);
-                let of =
-                    Records { split, gate, g, unit, targets: &targets, ordered: order_by.is_some(), rows };
+                let of = Records { split, certificate, g, unit, targets, ordered, rows };
                 dispatch(Writing { of, words, worst: &mut worst });
                 worst
             })
             .reduce(|| 0.0, f64::max);
         let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * n } else { 0 }];
         columns.par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
-            row.iter_mut().zip(g).for_each(|(x, g)| *x = gate.on_walks(i, g[i]) * unit);
+            row.iter_mut().zip(g).for_each(|(x, g)| *x = certificate.on_walks(i, g[i]) * unit);
         });
         Ok(Self { words, place, columns, factor, probability_error, number_error: PAIR })
     }
 }
 
 /// max_i |g_i| / v_i with the scale of walks.
-fn gate_norm(gate: &Gate, g: &[f64]) -> f64 {
-    g.par_iter().enumerate().map(|(i, g)| gate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
+fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
+    g.par_iter().enumerate().map(|(i, g)| certificate.on_walks(i, g.abs())).reduce(|| 0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -167,8 +172,8 @@ mod tests {
     use crate::sparse::CsrMatrix;
     use crate::walk::splitting::Splitting;
 
-    fn plain(norm: f64) -> Gate {
-        Gate {
+    fn plain(norm: f64) -> Certificate {
+        Certificate {
             splitting: Splitting::Given,
             row_norm: norm,
             worst_row: 0,

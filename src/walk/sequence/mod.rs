@@ -23,6 +23,7 @@ pub mod halton;
 pub mod mtgp32;
 pub mod philox;
 pub mod sobol;
+mod source;
 
 use std::fmt;
 use std::ops::Range;
@@ -36,6 +37,9 @@ use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
+
+pub use source::PointSource;
+pub(in crate::walk) use source::{PointBuffer, on_cpu};
 
 kernel! {
     /// Points of a sequence.
@@ -533,8 +537,8 @@ impl PointSet {
     pub fn fill(&self, lane: &Lane) -> Result<Buffer<u32>> {
         let stream = Stream::new(self.seed, self.component, self.replicate);
         if self.sequence == Sequence::Mtgp32 {
-            let seeds: Vec<u32> = (0..self.groups).map(|g| dimension_key(stream.key, g)).collect();
-            return mtgp32::Mtgp32::new(lane, &seeds, self.dimensions)?.fill(lane, self.points);
+            let mut generators = mtgp32::Mtgp32::of_stream(lane, stream, self.groups, self.dimensions)?;
+            return generators.fill(lane, self.points);
         }
         let points = Points::new(self.sequence, self.scramble, self.dimensions, self.seed)?;
         fill(lane, &points, stream, 0, self.points, 0..self.dimensions)

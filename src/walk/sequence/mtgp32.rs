@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
+use super::{Stream, dimension_key};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -128,6 +129,16 @@ impl Generator {
     }
 }
 
+/// An error unless there are parameter sets for so many groups.
+pub(in crate::walk) fn expect_groups(groups: usize) -> Result<()> {
+    if groups == 0 || groups > SETS as usize {
+        return Err(Error::Invalid(format!(
+            "{groups} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups"
+        )));
+    }
+    Ok(())
+}
+
 /// Generators on a lane, which give the points of a sequence in order.
 #[derive(Debug)]
 pub struct Mtgp32 {
@@ -145,12 +156,7 @@ impl Mtgp32 {
     /// # Errors
     /// [`Error::Invalid`] if there are no seeds or more than [`SETS`]; otherwise if the lane has not enough memory.
     pub fn new(lane: &Lane, seeds: &[u32], dimensions: u32) -> Result<Self> {
-        if seeds.is_empty() || seeds.len() > SETS as usize {
-            return Err(Error::Invalid(format!(
-                "{} groups of mtgp32: there are {SETS} parameter sets, one a group; take 1 to {SETS} groups",
-                seeds.len()
-            )));
-        }
+        expect_groups(seeds.len())?;
         let mut words = Vec::new();
         let mut states = Vec::new();
         for (set, &seed) in parameters().iter().zip(seeds) {
@@ -166,6 +172,12 @@ impl Mtgp32 {
             sets: lane.alloc_with("parameters of MTGP32", &words)?,
             states: lane.alloc_with("states of MTGP32", &states)?,
         })
+    }
+
+    /// Generators for one stream.
+    pub(super) fn of_stream(lane: &Lane, stream: Stream, groups: u32, dimensions: u32) -> Result<Self> {
+        let seeds: Vec<u32> = (0..groups).map(|g| dimension_key(stream.key, g)).collect();
+        Self::new(lane, &seeds, dimensions)
     }
 
     /// The next `count` points, on the lane that the generators are on: `out[d · count + i]` is coordinate d of the

@@ -11,10 +11,11 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::Sweeps;
-use kolmo::walk::chains::{Chains, Feed, Round, Task};
+use kolmo::walk::chains::Chains;
 use kolmo::walk::control::{Control, Goal};
+use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::published;
-use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 
 /// A way to walk.
@@ -134,7 +135,7 @@ pub fn accuracy(
     sweeps: &[Sweeps],
     only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
-    let (split, f, gate) = prepare(system)?;
+    let (split, f, certificate) = prepare(system)?;
     let n = split.unknowns();
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records: Vec<Record> = Vec::new();
@@ -147,13 +148,14 @@ pub fn accuracy(
         let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> =
             (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
-        let control = Control::new(&split, &gate, &f, &components, sweeps, Goal::EXACT);
+        let control = Control::new(&split, &certificate, &f, &components, sweeps, Goal::EXACT);
         let order = method.ordered.then(|| control.values(&split));
-        let table = Table::build(&split, &gate, &[&control.r], order.as_deref())?;
+        let table = Table::build(&split, &certificate, &[&control.r], order.as_deref())?;
         // The truncation stays far below every error that is measured.
-        let length = published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), gate.norm) as u32;
-        let feed = Feed::new(method.sequence, method.scramble, length, 0, 84, false)?;
-        let chains = Chains::new(lanes, precision, &table, &feed)?;
+        let length =
+            published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
+        let source = PointSource::new(method.sequence, method.scramble, length, 0, 84, false)?;
+        let chains = Chains::new(lanes, precision, &table, &source)?;
         let tasks: Vec<Task> = components
             .iter()
             .flat_map(|&row| (0..replicates).map(move |replicate| Task { row, component: row, replicate }))
@@ -166,7 +168,7 @@ pub fn accuracy(
             let seconds = at.elapsed().as_secs_f64();
             let square = |(task, sum): (&Task, &f64)| {
                 let m = task.row as usize;
-                let estimate = control.h(task.row) + gate.walk_scale(m) * sum / f64::from(points);
+                let estimate = control.h(task.row) + certificate.walk_scale(m) * sum / f64::from(points);
                 (estimate - reference[m]).powi(2)
             };
             let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(ERRORS)).sqrt();

@@ -10,8 +10,9 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::Grid;
-use kolmo::walk::chains::{Chains, Feed, Round, Task};
-use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::chains::Chains;
+use kolmo::walk::launcher::{Round, Task};
+use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Error, Result};
 
@@ -43,9 +44,9 @@ pub fn shapes(
     repeat: usize,
     watch: &mut dyn FnMut() -> Result<()>,
 ) -> Result<(u32, Vec<(Grid, f64)>)> {
-    let (split, f, gate) = prepare(system)?;
-    let table = Table::build(&split, &gate, &[&f], None)?;
-    let feed = Feed::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
+    let (split, f, certificate) = prepare(system)?;
+    let table = Table::build(&split, &certificate, &[&f], None)?;
+    let source = PointSource::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
     let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
     let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
         let round = Round { points: (0, chains), length: STEPS, cut: 0.0 };
@@ -59,7 +60,7 @@ pub fn shapes(
         }
         Ok(seconds)
     };
-    let on = |(groups, size)| Chains::new(lanes, precision, &table, &feed)?.on_grid(Grid { groups, size });
+    let on = |(groups, size)| Chains::new(lanes, precision, &table, &source)?.on_grid(Grid { groups, size });
     // Groups of 256 run everywhere.
     let some = on((84, 256))?;
     let mut chains = 1 << 12;
@@ -95,8 +96,8 @@ pub fn grids(
     length: u32,
     repeat: usize,
 ) -> Result<Vec<Record>> {
-    let (split, f, gate) = prepare(system)?;
-    let table = Table::build(&split, &gate, &[&f], None)?;
+    let (split, f, certificate) = prepare(system)?;
+    let table = Table::build(&split, &certificate, &[&f], None)?;
     let n = split.unknowns() as u32;
     let row = n / 2;
     let task = |row: u32| Task { row, component: 0, replicate: 0 };
@@ -118,7 +119,7 @@ pub fn grids(
         Ok(())
     };
     for ahead in [false, true] {
-        let feed = Feed::new(Sequence::Sobol, Scramble::None, length, 0, 84, ahead)?;
+        let source = PointSource::new(Sequence::Sobol, Scramble::None, length, 0, 84, ahead)?;
         let points = if ahead { "points ahead" } else { "points on the fly" };
         for (groups, size) in [
             (14, 512),
@@ -138,12 +139,12 @@ pub fn grids(
             (1056, 256),
             (4224, 256),
         ] {
-            let on = Chains::new(lanes, precision, &table, &feed)?.on_grid(Grid { groups, size })?;
+            let on = Chains::new(lanes, precision, &table, &source)?.on_grid(Grid { groups, size })?;
             let more = json!({"groups": groups, "group_size": size, "chains": chains, "length": length, "ahead": ahead});
             let case = format!("{} N={chains} T={length} grid {groups} x {size}, {points}", system.name);
             push(case, chains.into(), more, &|| on.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
         }
-        let blocks = Chains::new(lanes, precision, &table, &feed)?;
+        let blocks = Chains::new(lanes, precision, &table, &source)?;
         let more = json!({"blocks": 256, "chains": chains, "length": length, "ahead": ahead});
         let case = format!("{} N={chains} T={length} blocks of 256, {points}", system.name);
         push(case, chains.into(), more, &|| blocks.sums(&[task(row)], round, &mut |_, _| Ok(())))?;

@@ -19,7 +19,7 @@ use kolmo::Result;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
-use kolmo::walk::gate::{Gate, gate};
+use kolmo::walk::certificate::{Certificate, certify};
 use kolmo::walk::splitting::{Split, Splitting};
 
 /// A record of walks, its measures aside.
@@ -57,11 +57,11 @@ pub(crate) fn record(
 }
 
 /// x = L x + f of a system.
-fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Gate)> {
+fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Certificate)> {
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
-    let gate = gate(&split, Splitting::Auto, false)?;
-    Ok((split, f.to_vec(), gate))
+    let certificate = certify(&split, Splitting::Auto, false)?;
+    Ok((split, f.to_vec(), certificate))
 }
 
 /// x by Jacobi's iteration until nothing changes by more than `tolerance` of the largest entry, and the number of sweeps.

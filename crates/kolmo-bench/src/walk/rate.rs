@@ -10,9 +10,10 @@ use kolmo::Result;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
-use kolmo::walk::chains::{Chains, Feed, Round, Task};
-use kolmo::walk::gate::gate;
-use kolmo::walk::sequence::Sequence;
+use kolmo::walk::certificate::certify;
+use kolmo::walk::chains::Chains;
+use kolmo::walk::launcher::{Round, Task};
+use kolmo::walk::sequence::{PointSource, Sequence};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
 
@@ -42,11 +43,12 @@ pub fn rate(
     let at = Instant::now();
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
-    let gate = gate(&split, Splitting::Auto, false)?;
-    let table = Table::build(&split, &gate, &[&f], Some(&f))?;
+    let certificate = certify(&split, Splitting::Auto, false)?;
+    let table = Table::build(&split, &certificate, &[&f], Some(&f))?;
     let build = at.elapsed().as_secs_f64();
-    let feed = Feed::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
-    let chains = Chains::new(lanes, precision, &table, &feed)?;
+    let source =
+        PointSource::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
+    let chains = Chains::new(lanes, precision, &table, &source)?;
     let n = split.unknowns();
     let row = (n / 2) as u32;
     let tasks: Vec<Task> =
@@ -61,7 +63,7 @@ pub fn rate(
     };
     let (_, mean) = once()?;
     let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
-    let estimate = mean * gate.walk_scale(row as usize);
+    let estimate = mean * certificate.walk_scale(row as usize);
     let exact = reference[row as usize];
     let steps = f64::from(each * what.replicates) * f64::from(what.length);
     // Of a record: its numbers, and on average half of its entries.

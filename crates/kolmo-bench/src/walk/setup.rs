@@ -12,12 +12,11 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::sparse::CsrMatrix;
+use kolmo::walk::certificate::certify;
 use kolmo::walk::control::{Control, Goal};
-use kolmo::walk::gate::gate;
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
-use kolmo::walk::{Options, Sweeps};
-use kolmo::walk::{PILOT, default_epsilon};
+use kolmo::walk::{Options, PILOT, Sweeps, default_epsilon};
 
 /// Elements that a thread reads at a time.
 const PIECE: usize = 1 << 15;
@@ -36,8 +35,8 @@ fn read(matrix: &CsrMatrix) -> u64 {
     values.reduce(|| 0, add).wrapping_add(columns.reduce(|| 0, add)).wrapping_add(starts.reduce(|| 0, add))
 }
 
-/// Measures splitting, gate, sweeps, order and table as `kolmo walk` takes them by default but for the number of sweeps, on
-/// the host threads of the first lane, each time next to a read of the matrix.
+/// Measures splitting, certificate, sweeps, order and table as `kolmo walk` takes them by default but for the number of
+/// sweeps, on the host threads of the first lane, each time next to a read of the matrix.
 ///
 /// # Errors
 /// As of [`kolmo::walk::solve()`], of systems that cannot be walked on.
@@ -49,22 +48,22 @@ pub fn setup(
     repeat: usize,
 ) -> Result<Record> {
     let matrix = &system.matrix;
-    let (mut taken, mut certificate) = (0, 0.0);
+    let (mut taken, mut certificate_seconds) = (0, 0.0);
     let mut once = || -> Result<f64> {
         let at = Instant::now();
         let split = Split::new(matrix, Splitting::Auto)?;
         let (f, _) = split.scaled_constant(&system.rhs)?;
         let before = Instant::now();
-        let gate = gate(&split, Splitting::Auto, false)?;
+        let certificate = certify(&split, Splitting::Auto, false)?;
         // Its time is its own.
-        certificate = if gate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
-        let error = 0.5 * default_epsilon(&f, &gate);
+        certificate_seconds = if certificate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
+        let error = 0.5 * default_epsilon(&f, &certificate);
         let chains = PILOT * u64::from(Options::default().replicates);
         let goal = Goal { error, chains: chains as f64 };
-        let control = Control::new(&split, &gate, &f, &[0], sweeps, goal);
+        let control = Control::new(&split, &certificate, &f, &[0], sweeps, goal);
         let order = control.values(&split);
-        let table = Table::build(&split, &gate, &[&control.r], Some(&order))?;
-        let seconds = at.elapsed().as_secs_f64() - certificate;
+        let table = Table::build(&split, &certificate, &[&control.r], Some(&order))?;
+        let seconds = at.elapsed().as_secs_f64() - certificate_seconds;
         taken = control.sweeps;
         std::hint::black_box(&table.words[0]);
         Ok(seconds)
@@ -82,7 +81,7 @@ pub fn setup(
     let bytes = 12 * matrix.nnz() + 8 * matrix.starts().len();
     let more = json!({
         "read_seconds": reads.median, "read_gb_per_s": bytes as f64 / reads.median / 1e9,
-        "reads": setups.median / reads.median, "certificate_seconds": certificate, "sweeps": taken,
+        "reads": setups.median / reads.median, "certificate_seconds": certificate_seconds, "sweeps": taken,
     });
     let case = format!("{} setup", system.name);
     Ok(Record {

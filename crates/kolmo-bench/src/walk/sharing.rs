@@ -11,8 +11,9 @@ use kolmo::Result;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::System;
-use kolmo::walk::chains::{Chains, Feed, Round, Task};
-use kolmo::walk::sequence::{Scramble, Sequence};
+use kolmo::walk::chains::Chains;
+use kolmo::walk::launcher::{Round, Task};
+use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 
 /// Components, chains of each and their length.
@@ -42,8 +43,8 @@ pub fn sharing(
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let Sharing { components, chains, length, only } = what;
-    let (split, f, gate) = prepare(system)?;
-    let table = Table::build(&split, &gate, &[&f], None)?;
+    let (split, f, certificate) = prepare(system)?;
+    let table = Table::build(&split, &certificate, &[&f], None)?;
     let n = split.unknowns() as u64;
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records = Vec::new();
@@ -59,8 +60,8 @@ pub fn sharing(
         if only.is_some_and(|names| !names.contains(&name)) {
             continue;
         }
-        let feed = Feed::new(sequence, Scramble::None, length, 0, 84, ahead)?;
-        let on = Chains::new(lanes, precision, &table, &feed)?;
+        let source = PointSource::new(sequence, Scramble::None, length, 0, 84, ahead)?;
+        let on = Chains::new(lanes, precision, &table, &source)?;
         let tasks: Vec<Task> = (0..components)
             .map(|c| {
                 let row = (u64::from(c) * 2_654_435_761 % n) as u32;
@@ -76,7 +77,7 @@ pub fn sharing(
         let seconds = Spread::of((0..repeat).map(|_| once().map(|o| o.0)).collect::<Result<_>>()?);
         let square = |(task, sum): (&Task, &f64)| {
             let m = task.row as usize;
-            (gate.walk_scale(m) * sum / f64::from(chains) - reference[m]).powi(2)
+            (certificate.walk_scale(m) * sum / f64::from(chains) - reference[m]).powi(2)
         };
         let rmse = (tasks.iter().zip(&sums).map(square).sum::<f64>() / f64::from(components)).sqrt();
         let steps = f64::from(components) * f64::from(chains) * f64::from(length);

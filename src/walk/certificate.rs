@@ -22,7 +22,7 @@ const POWERS: usize = 64;
 
 /// What is known of a system's walks before the first step.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub struct Certificate {
     /// The splitting, with `Auto` decided.
     pub splitting: Splitting,
     /// ‖L‖∞ of the splitting itself.
@@ -39,7 +39,7 @@ pub struct Gate {
     pub products: usize,
 }
 
-impl Gate {
+impl Certificate {
     /// v_i.
     #[inline]
     pub fn scale(&self, i: usize) -> f64 {
@@ -81,7 +81,7 @@ pub struct Bounds {
 ///
 /// # Errors
 /// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`.
-pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
+pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Certificate> {
     let n = split.unknowns();
     let (worst_row, row_norm) = split.worst_row();
     let auto = wanted == Splitting::Auto;
@@ -91,11 +91,12 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         (false, _) => wanted,
     };
     let scaled = splitting == Splitting::ScaledJacobi;
-    let plain = Gate { splitting, row_norm, worst_row, vector: None, scaled, norm: row_norm, products: 0 };
+    let plain =
+        Certificate { splitting, row_norm, worst_row, vector: None, scaled, norm: row_norm, products: 0 };
     if row_norm < 1.0 && !scaled {
         return Ok(plain);
     }
-    let refuse = |what, matrix, bounds: &Bounds, and, remedy: String| Error::Divergent {
+    let refuse = |what, matrix, bounds: &Bounds, and, remedy: &str| Error::Divergent {
         what,
         row: worst_row,
         sum: row_norm,
@@ -103,66 +104,52 @@ pub fn gate(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Gate> {
         lower: bounds.lower,
         upper: bounds.upper,
         and,
-        remedy,
+        remedy: remedy.to_owned(),
     };
     let bounds = bounds(n, |v, out| split.absolute(v, out), |i| split.entries(i) + 3);
+    if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
+        let remedy = match splitting {
+            Splitting::Given => "give a matrix L that is smaller",
+            Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
+            _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
+        };
+        return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
+    }
+    if bounds.upper >= 1.0 && !force {
+        let remedy = "run them all the same with --force, without a bound of the truncation, or solve the whole system";
+        return Err(refuse("whether random walks converge is not proved", "|L|", &bounds, "", remedy));
+    }
     if bounds.upper >= 1.0 {
-        if bounds.lower >= 1.0 {
-            let remedy = match splitting {
-                Splitting::Given => "give a matrix L that is smaller",
-                Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
-                _ => {
-                    "precondition or reorder the system so that its diagonal dominates, or solve it as a whole"
-                }
-            };
-            return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy.to_owned()));
-        }
-        if !force {
-            return Err(refuse(
-                "whether random walks converge is not proved",
-                "|L|",
-                &bounds,
-                "",
-                "run them all the same with --force, without a bound of the truncation, or solve the whole system"
-                    .to_owned(),
-            ));
-        }
-        return Ok(Gate { scaled: false, products: bounds.products, ..plain });
+        return Ok(Certificate { scaled: false, products: bounds.products, ..plain });
     }
     let mut products = bounds.products;
     if !scaled && row_norm > 1.0 {
-        // Second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
-        let square = self::bounds(
-            n,
-            |v, out| {
-                split.rows(out, |i| {
-                    let sum = up(split.row_sum(i), split.entries(i) + 3);
-                    sum * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>()
-                });
-            },
-            |i| split.entries(i) + 5,
-        );
+        let square = second_moments(split);
         products += square.products;
-        if square.upper >= 1.0 && (square.lower >= 1.0 || !force) {
-            let proved = square.lower >= 1.0;
-            let what = match proved {
-                true => "the variance of random walks would be infinite",
-                false => "whether random walks have a finite variance is not proved",
-            };
-            let remedy = match splitting {
-                Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
-                _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
-            };
-            return Err(refuse(
-                what,
-                "the second moments",
-                &square,
-                ", and walks converge",
-                remedy.to_owned(),
-            ));
+        let remedy = match splitting {
+            Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
+            _ => "scale the unknowns so that each row sum is below 1, or use --splitting scaled-jacobi",
+        };
+        let refuse = |what| Err(refuse(what, "the second moments", &square, ", and walks converge", remedy));
+        if square.upper >= 1.0 && square.lower >= 1.0 {
+            return refuse("the variance of random walks would be infinite");
+        }
+        if square.upper >= 1.0 && !force {
+            return refuse("whether random walks have a finite variance is not proved");
         }
     }
-    Ok(Gate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
+    Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
+}
+
+/// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
+fn second_moments(split: &Split<'_>) -> Bounds {
+    let product = |v: &[f64], out: &mut [f64]| {
+        split.rows(out, |i| {
+            let sum = up(split.row_sum(i), split.entries(i) + 3);
+            sum * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>()
+        });
+    };
+    bounds(split.unknowns(), product, |i| split.entries(i) + 5)
 }
 
 /// Bounds of the spectral radius of a matrix without negative entries, given by its product with a vector; `terms` is
@@ -311,24 +298,28 @@ mod tests {
         })
     }
 
-    fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Gate> {
-        gate(&Split::new(matrix, splitting)?, splitting, force)
+    fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
+        certify(&Split::new(matrix, splitting)?, splitting, force)
     }
 
     #[test]
     fn a_norm_of_one_is_no_reason_to_refuse() {
         let n = 60;
         let matrix = path(n, 0.5);
-        let gate = ask(&matrix, Splitting::Given, false).unwrap();
+        let certificate = ask(&matrix, Splitting::Given, false).unwrap();
         let rho = (std::f64::consts::PI / (n as f64 + 1.0)).cos();
         // Not sharper than the truth, and within a fifth of the steps that the truth asks for.
-        assert!(gate.norm >= rho && gate.norm.ln() < 0.8 * rho.ln(), "{} {rho}", gate.norm);
-        let v = gate.vector.as_ref().expect("a certificate");
+        assert!(
+            certificate.norm >= rho && certificate.norm.ln() < 0.8 * rho.ln(),
+            "{} {rho}",
+            certificate.norm
+        );
+        let v = certificate.vector.as_ref().expect("a certificate");
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let mut image = vec![0.0; n];
         split.absolute(v, &mut image);
-        assert!(image.iter().zip(v).all(|(y, v)| *y <= gate.norm * v), "the certificate holds");
-        assert!(!gate.scaled && gate.row_norm > 1.0 - 1e-12);
+        assert!(image.iter().zip(v).all(|(y, v)| *y <= certificate.norm * v), "the certificate holds");
+        assert!(!certificate.scaled && certificate.row_norm > 1.0 - 1e-12);
     }
 
     #[test]
@@ -350,9 +341,9 @@ mod tests {
         let matrix = given(&[&[(0, 0.3), (1, 4.0)], &[(0, 0.15)]]);
         let error = ask(&matrix, Splitting::Given, false).unwrap_err().to_string();
         assert!(error.contains("infinite") && error.contains("row 0"), "{error}");
-        let gate = ask(&matrix, Splitting::ScaledJacobi, false);
+        let certificate = ask(&matrix, Splitting::ScaledJacobi, false);
         // As a system A the diagonal is another; as L the scaling is what helps.
-        assert!(gate.is_err() || gate.unwrap().scaled);
+        assert!(certificate.is_err() || certificate.unwrap().scaled);
     }
 
     #[test]
@@ -368,7 +359,9 @@ mod tests {
                 row.push((i as u32 + 1, -1.0));
             }
         });
-        let gate = ask(&matrix, Splitting::Auto, false).unwrap();
-        assert!(gate.scaled && gate.norm < 1.0 && gate.splitting == Splitting::ScaledJacobi);
+        let certificate = ask(&matrix, Splitting::Auto, false).unwrap();
+        assert!(
+            certificate.scaled && certificate.norm < 1.0 && certificate.splitting == Splitting::ScaledJacobi
+        );
     }
 }

@@ -1,0 +1,61 @@
+//! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
+
+use rayon::prelude::*;
+
+use super::{Real, kernel};
+use crate::lane::cpu::Call;
+use crate::sparse::BLOCK;
+
+kernel! {
+    /// Sums of a vector by blocks.
+    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
+        x: &[T], out: &mut [T],
+    );
+    /// Scalar products by blocks.
+    pub static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
+    /// Distances of two vectors by blocks.
+    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
+        x: &[T], y: &[T], out: &mut [T],
+    );
+}
+
+/// A workgroup's values as one: halves are joined with halves, as the kernels do.
+pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
+    let mut half = values.len() / 2;
+    while half > 0 {
+        let (low, high) = values.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(l, h)| *l = join(*l, *h));
+        half /= 2;
+    }
+    values[0]
+}
+
+fn blocks<T: Real>(call: &Call<'_>, p: block_sum::Params, out: &mut [T], term: impl Fn(usize) -> T + Sync) {
+    let rows = p.rows as usize;
+    let at = (p.out + (p.step - p.first_step) * p.out_step) as usize;
+    let out = &mut out[at..][..rows.div_ceil(BLOCK)];
+    let block = |(block, out): (usize, &mut T)| {
+        let mut sums = [T::ZERO; BLOCK];
+        for (i, s) in (block * BLOCK..rows).zip(&mut sums) {
+            *s = term(i);
+        }
+        *out = tree(&mut sums, T::plus);
+    };
+    if call.parallel() {
+        out.par_iter_mut().enumerate().with_min_len(64).for_each(block);
+    } else {
+        out.iter_mut().enumerate().for_each(block);
+    }
+}
+
+fn block_sum<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| b.x[p.own as usize + i]);
+}
+
+fn block_dot<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| b.r[i].times(b.x[p.own as usize + i]));
+}
+
+fn block_distance<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_distance::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| b.y[p.own as usize + i].distance(b.x[p.own as usize + i]));
+}

@@ -1,0 +1,117 @@
+//! A run: what is asked for, what is noted on the way, and the solution in the end.
+
+use std::time::Instant;
+
+use super::certificate::Certificate;
+use super::options::{Options, Problem, points, replicates};
+use super::sequence::Scramble;
+use super::solution::{Component, Jacobi, Seconds, Solution, largest, met};
+use crate::Result;
+use crate::kernel::Precision;
+use crate::lane::Lane;
+
+/// A run on its way.
+pub(super) struct Run<'a> {
+    pub(super) lanes: &'a [Lane],
+    pub(super) precision: Precision,
+    pub(super) problem: &'a Problem<'a>,
+    pub(super) options: &'a Options,
+    pub(super) scramble: Scramble,
+    pub(super) replicates: u32,
+    pub(super) seconds: Seconds,
+    warnings: Vec<String>,
+    started: Instant,
+    /// Seconds of all downloads before.
+    before: f64,
+}
+
+/// What the walks of a batch of right-hand sides come to.
+#[derive(Default)]
+pub(super) struct BatchResult {
+    pub(super) components: Vec<Component>,
+    pub(super) rounds: Vec<Component>,
+    pub(super) sweeps: u32,
+    pub(super) steps: u64,
+    pub(super) table_bytes: u64,
+    pub(super) tabled: u32,
+    pub(super) jacobi: Option<Jacobi>,
+    /// Seconds of the tables' uploads, and of walks.
+    pub(super) upload: f64,
+    pub(super) solve: f64,
+}
+
+impl BatchResult {
+    /// Adds another batch's.
+    pub(super) fn add(&mut self, other: Self) {
+        self.components.extend(other.components);
+        self.rounds.extend(other.rounds);
+        self.sweeps = self.sweeps.max(other.sweeps);
+        self.steps += other.steps;
+        self.table_bytes = self.table_bytes.max(other.table_bytes);
+        self.tabled = self.tabled.max(other.tabled);
+        self.jacobi = self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and);
+        self.upload += other.upload;
+        self.solve += other.solve;
+    }
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn start(
+        lanes: &'a [Lane],
+        precision: Precision,
+        problem: &'a Problem<'a>,
+        options: &'a Options,
+    ) -> Self {
+        let mut warnings = Vec::new();
+        if options.lazy {
+            let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and \
+                           their |f| are no larger than those that were met";
+            warnings.push(warning.to_owned());
+        }
+        let (scramble, replicates) = replicates(options, &mut warnings);
+        let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(lanes));
+        Self { lanes, precision, problem, options, scramble, replicates, seconds, warnings, started, before }
+    }
+
+    /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
+    pub(super) fn points(&mut self, by_norm: impl Fn(bool) -> f64) -> Result<(u64, u64)> {
+        points(self.options, self.replicates, by_norm, &mut self.warnings)
+    }
+
+    /// The solution, whose half-widths were to be at most ε.
+    pub(super) fn finish(self, epsilon: f64, certificate: &Certificate, result: BatchResult) -> Solution {
+        let Self { problem, options, mut seconds, .. } = self;
+        seconds.upload = result.upload;
+        seconds.solve = result.solve;
+        seconds.download = downloads(self.lanes) - self.before;
+        seconds.total = self.started.elapsed().as_secs_f64();
+        seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
+        Solution {
+            status: met(&result.components, epsilon),
+            bound: largest(&result.components),
+            components: result.components,
+            rounds: result.rounds,
+            epsilon,
+            n: problem.matrix.rows(),
+            nnz: problem.matrix.nnz(),
+            splitting: certificate.splitting,
+            norm: certificate.norm,
+            row_norm: (certificate.row_norm, certificate.worst_row),
+            products: certificate.products,
+            sweeps: result.sweeps,
+            sequence: (options.sequence, self.scramble),
+            tabled: result.tabled,
+            replicates: self.replicates,
+            steps: result.steps,
+            table_bytes: result.table_bytes,
+            jacobi: result.jacobi,
+            warnings: self.warnings,
+            seconds,
+        }
+    }
+}
+
+/// Seconds of all downloads from some lanes so far.
+fn downloads(lanes: &[Lane]) -> f64 {
+    lanes.iter().map(|lane| lane.transfer_seconds().1).sum()
+}

@@ -1,0 +1,123 @@
+//! The points of all walks of a run: computed by the kernel that walks, or made ahead in buffers.
+
+use super::mtgp32::{Mtgp32, expect_groups};
+use super::{Points, Scramble, Sequence, Stream, fill};
+use crate::Result;
+use crate::kernel::Kernel;
+use crate::lane::{Buffer, Lane};
+
+/// Whether a CPU does the lane's work.
+pub(in crate::walk) fn on_cpu(lane: &Lane) -> bool {
+    lane.device().backend == "cpu" || lane.device().software
+}
+
+/// Points of a stream in a buffer: coordinate d of point i of the piece is word d · stride + i.
+#[derive(Clone, Copy)]
+pub(in crate::walk) struct PointBuffer<'a> {
+    pub(in crate::walk) words: &'a Buffer<u32>,
+    pub(in crate::walk) stride: u32,
+}
+
+/// The points of all chains.
+#[derive(Debug, Clone)]
+pub struct PointSource {
+    pub(in crate::walk) scramble: Scramble,
+    pub(in crate::walk) seed: u64,
+    dimensions: u32,
+    /// By random access; none of MTGP32.
+    pub(in crate::walk) points: Option<Points>,
+    /// Generators of MTGP32.
+    groups: u32,
+    /// Whether points are made ahead, into a buffer.
+    pub(in crate::walk) buffered: bool,
+}
+
+impl PointSource {
+    /// Points of that many dimensions. `groups` is the number of MTGP32's generators. Points of Halton, Faure and MTGP32
+    /// are made ahead, into buffers; `ahead` does so with those of the others.
+    ///
+    /// # Errors
+    /// As [`Points::new`], and for a number of groups without parameter sets.
+    pub fn new(
+        sequence: Sequence,
+        scramble: Scramble,
+        dimensions: u32,
+        seed: u64,
+        groups: u32,
+        ahead: bool,
+    ) -> Result<Self> {
+        if sequence == Sequence::Mtgp32 {
+            expect_groups(groups as usize)?;
+            return Ok(Self { scramble, seed, dimensions, points: None, groups, buffered: true });
+        }
+        let buffered = ahead || !matches!(sequence, Sequence::Sobol | Sequence::Philox);
+        let points = Points::new(sequence, scramble, dimensions, seed)?;
+        Ok(Self { dimensions, buffered, ..Self::by_access(points) })
+    }
+
+    /// Points that the kernel computes as it goes.
+    pub(in crate::walk) fn by_access(points: Points) -> Self {
+        let Points { scramble, seed, tabled, .. } = points;
+        Self { scramble, seed, dimensions: tabled, points: Some(points), groups: 0, buffered: false }
+    }
+
+    /// Dimensions that are the sequence's own; later ones are Philox's.
+    pub fn tabled(&self) -> u32 {
+        match &self.points {
+            Some(points) if points.sequence() != Sequence::Philox => points.tabled(),
+            _ => self.dimensions,
+        }
+    }
+
+    /// One randomization.
+    pub(in crate::walk) fn stream(&self, component: u32, replicate: u32) -> Stream {
+        Stream::new(self.seed, component, replicate)
+    }
+
+    /// The table that a kernel computes points from; where it reads them from buffers, memory that it does not look at.
+    pub(in crate::walk) fn upload(&self, lane: &Lane) -> Result<Buffer<u32>> {
+        match &self.points {
+            Some(points) if !self.buffered => points.upload(lane),
+            _ => lane.alloc("no table of a sequence", 4),
+        }
+    }
+
+    /// Hands out the points `points` of a stream in order, as many at a time as a buffer of the lane holds.
+    pub(in crate::walk) fn pieces(
+        &self,
+        lane: &Lane,
+        stream: Stream,
+        (begin, end): (u32, u32),
+        dimensions: u32,
+        mut walk: impl FnMut((u32, u32), Option<PointBuffer<'_>>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.buffered {
+            return walk((begin, end), None);
+        }
+        let mut generators = match self.points {
+            Some(_) => None,
+            None => Some(Mtgp32::of_stream(lane, stream, self.groups, dimensions)?),
+        };
+        // Whole blocks of walks, so that buffers change no sum.
+        let bytes = lane.device().limits.binding.min(if on_cpu(lane) { 16 << 20 } else { 256 << 20 });
+        let fit = (bytes / (4 * u64::from(dimensions) * u64::from(Kernel::GROUP))).max(1);
+        let most = u32::try_from(fit).map_or(u32::MAX / 2, |fit| fit.saturating_mul(Kernel::GROUP));
+        // MTGP32 begins at its first point; those of earlier rounds are made again, for the sake of those behind them.
+        let mut first = if generators.is_some() { 0 } else { begin };
+        while first < end {
+            let count = (if first < begin { begin } else { end } - first).min(most);
+            // Words are read four at a time.
+            let stride = count.next_multiple_of(4);
+            let words = match (&mut generators, &self.points) {
+                (Some(generators), _) => generators.fill(lane, stride)?,
+                (None, Some(points)) => fill(lane, points, stream, first, stride, 0..dimensions)?,
+                (None, None) => unreachable!("a sequence without random access has generators"),
+            };
+            if first >= begin {
+                walk((first, first + count), Some(PointBuffer { words: &words, stride }))?;
+            }
+            first += count;
+        }
+        Ok(())
+    }
+}
