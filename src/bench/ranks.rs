@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use super::{Record, Spread};
 use crate::lane::Window;
-use crate::ranks::{Envelope, Ranks, Wait, post};
-use crate::transient::parts::NO_WINDOWS;
+use crate::ranks::{Envelope, Ranks, Wait, with_messages};
+use crate::transient::halo::NO_WINDOWS;
 use crate::{Error, Result};
 
 /// What is measured, by its name in a report.
@@ -38,8 +38,8 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
     let ways = [(ranks.rank().checked_sub(1), 1), (Some(ranks.rank() + 1), 0)];
     let there = |(rank, way): (Option<usize>, usize)| Some((rank.filter(|&rank| rank < ranks.size())?, way));
     let make = |(rank, way)| Neighbour {
-        to: Envelope { rank, number: way },
-        from: Envelope { rank, number: 1 - way },
+        to: Envelope { rank, tag: way },
+        from: Envelope { rank, tag: 1 - way },
         out: (0..words).map(|i| word(ranks.rank(), i)).collect(),
         back: vec![0; words],
         windows: None,
@@ -79,27 +79,26 @@ fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
 /// One exchange with all neighbours.
 fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, number: u64) -> Result<()> {
     let never = AtomicBool::new(false);
-    let wait = Wait { stop: &never, alone: false };
-    post(ranks, &wait, |post| {
+    with_messages(ranks, Wait { stop: &never, spin: false }, |messages| {
         let mut full = Vec::new();
         for neighbour in neighbours {
             let Neighbour { to, from, out, back, windows, news: [there, here] } = neighbour;
             match windows {
                 Some([own, other]) if through_windows => {
-                    post.expect(*from, here);
+                    messages.receive(*from, here);
                     own.slot(number, |slot| slot.copy_from_slice(bytemuck::cast_slice(out)));
-                    post.send(*to, there);
+                    messages.send(*to, there);
                     full.push(Some((other, back)));
                 }
                 _ => {
-                    post.expect(*from, back);
-                    post.send(*to, out);
+                    messages.receive(*from, back);
+                    messages.send(*to, out);
                     full.push(None);
                 }
             }
         }
-        for (k, full) in full.into_iter().enumerate() {
-            post.arrived(k, &wait)?;
+        for full in full {
+            messages.wait_received()?;
             if let Some((window, back)) = full {
                 window.slot(number, |slot| bytemuck::cast_slice_mut(back).copy_from_slice(slot));
             }

@@ -10,11 +10,12 @@ mod absent;
 mod mpi;
 
 #[cfg(not(feature = "mpi"))]
-pub(crate) use absent::{Envelope, Wait, post};
+pub(crate) use absent::{Messages, with_messages};
 #[cfg(feature = "mpi")]
-pub(crate) use mpi::{Envelope, Wait, post};
+pub(crate) use mpi::{Messages, with_messages};
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 use bytemuck::Pod;
 
@@ -251,6 +252,22 @@ impl Ranks {
         }
         std::process::exit(code)
     }
+}
+
+/// The other rank of a message, and the message's tag: its number among those between the two in this direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) rank: usize,
+    pub(crate) tag: usize,
+}
+
+/// The way in which a thread waits for messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wait<'a> {
+    /// Set when there is nothing to wait for any more.
+    pub(crate) stop: &'a AtomicBool,
+    /// Whether the thread may keep its core to itself.
+    pub(crate) spin: bool,
 }
 
 /// Items that come to a rank in a round, if every rank has that many for it.

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use super::bound::{MatrixStatistics, scale_rates};
 use super::capacity::Need;
-use super::iteration::Sum;
-use super::partitioning::{self, Path};
+use super::chain::Transitions;
+use super::partitioning::{self, LaneExchange, Partition};
 use super::parts::Part;
-use super::region::{Kind, Leaving, Region};
+use super::region::{Kind, Piece, Region, SendList};
 use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
 use crate::kernel::Real;
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -15,8 +16,7 @@ use crate::sparse::patterns::Patterns;
 use crate::sparse::repetition::{self, Repetition};
 use crate::sparse::tiles;
 use crate::sparse::{
-    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits,
-    cut,
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, SLICE, column_bits, cut,
 };
 use crate::{Error, Result};
 
@@ -38,20 +38,29 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// What leaves of the rows, where they are stored for that alone.
-    pub(super) leaving: Option<Leaves>,
+    /// The rows to send, where the chunk is stored for that alone.
+    pub(super) sends: Option<SendRows>,
     stored: Stored<T>,
 }
 
-/// Rows of a chunk that another region takes over.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Leaves {
+/// Rows of a chunk that another region reads.
+#[derive(Debug)]
+pub(super) struct SendRows {
     /// Number of that region.
-    pub(super) taker: usize,
-    /// Their places among all that it takes over.
-    places: (u32, u32),
+    pub(super) reader: usize,
+    /// Their places among all that it reads of the part.
+    range: Range<usize>,
     /// Where the chunk's words list them.
-    listed: u32,
+    index_offset: u32,
+}
+
+/// The sum that a step's kernel serves: Σ w_k x_k over the steps of its window.
+pub(crate) struct Sum<'a> {
+    /// 1/α, then the weights from step `weights` on.
+    pub(crate) scalars: Arg<'a>,
+    pub(crate) acc: Arg<'a>,
+    pub(crate) window: Range<u64>,
+    pub(crate) weights: u64,
 }
 
 /// A chunk's arrays.
@@ -85,12 +94,43 @@ pub struct MatrixInfo {
     /// Steps between two exchanges.
     pub halo_depth: usize,
     /// The way of values from lane to lane.
-    pub exchange: Path,
+    pub exchange: LaneExchange,
     /// How rows were shared out over lanes; empty for one lane.
     pub plan: Vec<partitioning::LanePlan>,
 }
 
 impl MatrixInfo {
+    /// The facts of a partition.
+    pub(super) fn new(layout: &Layout, partition: &Partition) -> Self {
+        Self {
+            ell_width: layout.widths.iter().copied().max().unwrap_or(0),
+            halo: partition.own_regions().iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
+            parts: partition.regions.len(),
+            halo_depth: partition.halo_depth,
+            exchange: partition.exchange,
+            plan: partition.plan.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts the entries of all ranks' rows by where they are stored. `rows` are this rank's among those of the layout,
+    /// which begin at `first`: rows of others that are computed here, too, do not count.
+    pub(super) fn count_entries(
+        &mut self,
+        layout: &Layout,
+        first: usize,
+        rows: &Range<usize>,
+        lengths: &[u32],
+        ranks: Ranks,
+    ) {
+        let own = layout_of(layout, rows.start - first..rows.end - first);
+        let tail: u64 = ranks.all_reduce_sum(own.tails.iter().map(|&t| u64::from(t)).sum());
+        let entries: u64 = ranks.all_reduce_sum(lengths.iter().map(|&l| u64::from(l)).sum());
+        let ell = ranks.all_reduce_sum(own.stored()) - tail;
+        self.coo_share = tail as f64 / entries.max(1) as f64;
+        self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
+    }
+
     /// Sums up what parts said, those of other ranks included.
     pub(super) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
@@ -122,16 +162,14 @@ pub(super) struct Matrix<T> {
 
 /// The rows of a part, and how its vectors are laid out.
 pub(super) struct Source<'a, T> {
-    pub(super) lane: &'a Lane,
-    pub(super) region: &'a Region,
-    /// The rows of a step in pieces of one kind, global; some rows may lie in two.
-    pub(super) pieces: &'a [(Range<usize>, Kind)],
-    /// What leaves of each piece, where pieces are stored for that alone.
-    pub(super) leaving: Option<Vec<Option<Leaving>>>,
-    pub(super) layout: &'a Layout,
-    pub(super) exit: &'a [T],
+    lane: &'a Lane,
+    region: &'a Region,
+    pieces: Vec<Piece>,
+    /// That of the computed rows.
+    layout: Layout,
+    exit: &'a [T],
     /// Computed rows of the region, columns local.
-    pub(super) row: RowSource<'a>,
+    row: Box<dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync + 'a>,
 }
 
 /// What a matrix may be stored in, and what that takes.
@@ -153,7 +191,31 @@ impl<T> Choice<T> {
     }
 }
 
-impl<T: Real> Source<'_, T> {
+impl<'a, T: Real> Source<'a, T> {
+    /// The rows of a region, of a chain whose computed rows have these statistics and this layout.
+    pub(super) fn new(
+        lane: &'a Lane,
+        transitions: &'a dyn Transitions,
+        statistics: &'a MatrixStatistics<T>,
+        layout: &Layout,
+        region: &'a Region,
+        pieces: Vec<Piece>,
+    ) -> Self {
+        let first = statistics.rows.start;
+        let computed = region.computed.start - first..region.computed.end - first;
+        let row = move |row: usize, entries: &mut Vec<(u32, f64)>| {
+            transitions.incoming(region.computed.start + row, entries);
+            scale_rates(entries, statistics.scale);
+            if region.len() > region.rows.len() {
+                for (column, _) in entries {
+                    *column = region.local(*column);
+                }
+            }
+        };
+        let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
+        Self { lane, region, pieces, layout, exit, row: Box::new(row) }
+    }
+
     /// What its part is going to take of the lane.
     ///
     /// # Errors
@@ -182,8 +244,8 @@ impl<T: Real> Source<'_, T> {
         let real = T::PRECISION.bytes();
         let start = self.region.computed.start;
         let slices = |rows: &Range<usize>| (rows.start - start) / SLICE..(rows.end - start).div_ceil(SLICE);
-        let stored: u64 = self.pieces.iter().map(|(rows, _)| self.layout.stored_in(slices(rows))).sum();
-        let rows: usize = self.pieces.iter().map(|(rows, _)| rows.len()).sum();
+        let stored: u64 = self.pieces.iter().map(|piece| self.layout.stored_in(slices(&piece.rows))).sum();
+        let rows: usize = self.pieces.iter().map(|piece| piece.rows.len()).sum();
         let exit = self.rows() as u64 * real;
         match choice {
             Choice::Hyb => stored * (4 + real) + exit,
@@ -213,36 +275,34 @@ impl<T: Real> Source<'_, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, (within, kind)) = (rows.start, &self.pieces[piece]);
-            let before = within.start - self.region.computed.start;
-            let leaving = self.leaving.as_ref().and_then(|leaving| leaving[piece].as_ref());
-            let leaving = leaving.map(|leaving| leaving.of(&(first - before..rows.end - before)));
-            let list = leaving.as_ref().map_or(&[][..], |leaving| &leaving.rows);
-            let (rows, listed, stored) = match &choice {
+            let (first, before) = (rows.start, piece.rows.start - self.region.computed.start);
+            let sends = piece.sends.as_ref().map(|sends| sends.within(&(first - before..rows.end - before)));
+            let sends = sends.filter(|sends| !sends.rows.is_empty());
+            let list = sends.as_ref().map_or(&[][..], |sends| &sends.rows);
+            let (rows, index_offset, stored) = match &choice {
                 Choice::Pattern(patterns) => {
-                    let (listed, stored) = self.patterns(patterns, rows.clone(), list)?;
-                    (rows.len(), listed, stored)
+                    let (index_offset, stored) = self.patterns(patterns, rows.clone(), list)?;
+                    (rows.len(), index_offset, stored)
                 }
                 _ => self.slices(&choice, rows, list)?,
             };
             bytes += stored.bytes();
-            let leaving = leaving.as_ref().filter(|_| !list.is_empty()).map(|leaving| Leaves {
-                taker: leaving.taker,
-                places: (leaving.place as u32, (leaving.place + list.len()) as u32),
-                listed,
+            let sends = sends.map(|SendList { reader, place, rows }| SendRows {
+                reader,
+                range: place..place + rows.len(),
+                index_offset,
             });
-            chunks.push(Chunk { kind: *kind, first, rows, leaving, stored });
+            chunks.push(Chunk { kind: piece.kind, first, rows, sends, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Ranges of rows that are built and bound at once, each with the number of its piece.
-    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(usize, Range<usize>)>> {
+    /// Ranges of rows that are built and bound at once, counted from the first computed row, each with its piece.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
         let mut all = Vec::new();
-        for (piece, (rows, _)) in self.pieces.iter().enumerate() {
-            // Local to the computed rows.
-            let start = self.region.computed.start;
-            let ranges = self.cut_piece(choice, rows.start - start..rows.end - start)?;
+        let start = self.region.computed.start;
+        for piece in &self.pieces {
+            let ranges = self.cut_piece(choice, piece.rows.start - start..piece.rows.end - start)?;
             all.extend(ranges.into_iter().map(|range| (piece, range)));
         }
         Ok(all)
@@ -262,8 +322,8 @@ impl<T: Real> Source<'_, T> {
             Choice::Pair(_) => 1,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-        let chunks = cut(self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
-        chunks.iter().try_for_each(|chunk| check_chunk(self.layout, chunk, self.lane, entry))?;
+        let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
+        chunks.iter().try_for_each(|chunk| check_chunk(&self.layout, chunk, self.lane, entry))?;
         let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
         Ok(chunks.into_iter().map(whole).collect())
     }
@@ -275,7 +335,7 @@ impl<T: Real> Source<'_, T> {
         rows: Range<usize>,
         list: &[u32],
     ) -> Result<(usize, u32, Stored<T>)> {
-        let (layout, total, row) = (self.layout, self.rows(), self.row);
+        let (layout, total, row) = (&self.layout, self.rows(), &*self.row);
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
         const SLICES: &str = "the matrix's slices";
@@ -370,7 +430,8 @@ impl<T: Real> Source<'_, T> {
         let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
         let width = |row: usize| self.layout.widths[row / SLICE];
         let own = self.region.left;
-        let rows = repetition::Rows { rows: self.rows(), own, exit: self.exit, width: &width, row: self.row };
+        let (rows, exit, row) = (self.rows(), self.exit, &*self.row);
+        let rows = repetition::Rows { rows, own, exit, width: &width, row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));
         let Repetition { patterns, pairs, values } = found;
         let candidates = [
@@ -411,6 +472,12 @@ impl<T: Real> Source<'_, T> {
         let (choice, _) = best.expect("HYB stores every matrix");
         Ok((choice, passed_over))
     }
+}
+
+/// The part of a layout that some rows have.
+fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
+    let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+    Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
 }
 
 /// Appends to words what kernels look for there, and tells where it lies.
@@ -475,17 +542,17 @@ impl<T: Real> Chunk<T> {
         self.launch(lane, part, source, sum, rows, None).map(Some)
     }
 
-    /// The step of those that leave, to where they do so from.
-    pub(super) fn step_leaving(
+    /// The step of the rows to send, to the array from which they leave.
+    pub(super) fn step_sends(
         &self,
         lane: &Lane,
         part: &Part<T>,
         source: usize,
         sum: &Sum<'_>,
-        (leaves, to): (Leaves, &Buffer<T>),
+        rows: &SendRows,
+        packed: &Buffer<T>,
     ) -> Result<Launch> {
-        let (first, end) = leaves.places;
-        self.launch(lane, part, source, sum, first as usize..end as usize, Some((leaves.listed, to)))
+        self.launch(lane, part, source, sum, rows.range.clone(), Some((rows.index_offset, packed)))
     }
 
     /// The step of some rows, or of listed ones to these places of an array.

@@ -68,7 +68,7 @@ pub struct Options {
 
 impl Options {
     /// How rows are split for the method.
-    pub(super) fn how(&self) -> Partitioning {
+    pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
             Method::Sweep => self.split,
             // Its terms are scaled by kernels that know of own rows alone.
@@ -391,7 +391,7 @@ fn solve_in<T: Real>(
         if problem.times.iter().all(|t| t.is_finite()) {
             problem.transitions.arrivals_suffice();
         }
-        let (width, format, how) = (options.width, options.format, options.how());
+        let (width, format, how) = (options.width, options.format, options.partitioning());
         let parts = Parts::build(lanes, problem.transitions, &statistics, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
