@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::exchange::{Worker, on_lanes, workers};
 use super::halo::Transport;
+use super::worker::{Worker, on_lanes, workers};
 use crate::Result;
 use crate::bench::{COPY, Spread, copy};
 use crate::kernel::Precision;

@@ -8,7 +8,8 @@ use super::region::{Kind, Region};
 pub const MAX_HALO_DEPTH: usize = 64;
 
 /// The seconds and bytes of a lane's step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub(super) struct Work {
     /// Seconds of its own rows.
     pub(super) compute: f64,
@@ -22,18 +23,8 @@ pub(super) struct Work {
     pub(super) deeper: f64,
 }
 
-impl From<[f64; 5]> for Work {
-    fn from([compute, ghosts, interior, bytes, deeper]: [f64; 5]) -> Self {
-        Self { compute, ghosts, interior, bytes, deeper }
-    }
-}
-
 impl Work {
-    /// Its numbers, for other ranks.
-    pub(super) fn numbers(self) -> [f64; 5] {
-        [self.compute, self.ghosts, self.interior, self.bytes, self.deeper]
-    }
-
+    /// That of a region whose own rows take `compute` seconds.
     pub(super) fn of(region: &Region, regions: &[Region], compute: f64, real: u64) -> Self {
         let hull = region.halo_width();
         let rows = region.rows.len().max(1) as f64;

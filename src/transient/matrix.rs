@@ -49,7 +49,7 @@ pub(super) struct SendRows {
     /// Number of that region.
     pub(super) reader: usize,
     /// Their places among all that it reads of the part.
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
     /// Where the chunk's words list them.
     index_offset: u32,
 }
@@ -520,53 +520,25 @@ impl<T: Real> Stored<T> {
 }
 
 impl<T: Real> Chunk<T> {
-    /// The step of these rows from x[source].
-    pub(crate) fn step(&self, lane: &Lane, part: &Part<T>, source: usize, sum: &Sum<'_>) -> Result<Launch> {
-        self.launch(lane, part, source, sum, 0..self.rows, None)
+    /// Those of its rows that are the part's own, counted from its first.
+    pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
+        let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        within(part.ghosts())..within(part.ghosts() + part.rows.len())
     }
 
-    /// The step of those that are the part's own, if there are some.
-    pub(crate) fn step_own(
-        &self,
-        lane: &Lane,
-        part: &Part<T>,
-        source: usize,
-        sum: &Sum<'_>,
-    ) -> Result<Option<Launch>> {
-        let own = part.ghosts()..part.ghosts() + part.rows.len();
-        let rows = own.start.max(self.first)..own.end.min(self.first + self.rows);
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let rows = rows.start - self.first..rows.end - self.first;
-        self.launch(lane, part, source, sum, rows, None).map(Some)
-    }
-
-    /// The step of the rows to send, to the array from which they leave.
-    pub(super) fn step_sends(
-        &self,
-        lane: &Lane,
-        part: &Part<T>,
-        source: usize,
-        sum: &Sum<'_>,
-        rows: &SendRows,
-        packed: &Buffer<T>,
-    ) -> Result<Launch> {
-        self.launch(lane, part, source, sum, rows.range.clone(), Some((rows.index_offset, packed)))
-    }
-
-    /// The step of some rows, or of listed ones to these places of an array.
-    fn launch(
+    /// The step of some rows from x[source]; with an array, of those that are to be sent, to there.
+    pub(crate) fn step(
         &self,
         lane: &Lane,
         part: &Part<T>,
         source: usize,
         sum: &Sum<'_>,
         rows: Range<usize>,
-        listed: Option<(u32, &Buffer<T>)>,
+        packed: Option<&Buffer<T>>,
     ) -> Result<Launch> {
-        let all = rows.start == 0 && listed.is_none();
-        let (listed, y) = listed.unwrap_or((0, &part.x[1 - source]));
+        let all = rows.start == 0 && packed.is_none();
+        let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
+        let y = packed.unwrap_or(&part.x[1 - source]);
         macro_rules! bind {
             ([$whole:ident, $some:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
                 let params = $kernel::Params {

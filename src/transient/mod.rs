@@ -132,6 +132,7 @@ mod step;
 pub(crate) mod subdivided;
 mod sweep;
 pub mod timeline;
+mod worker;
 
 pub use chain::{Chain, Initial};
 pub use solve::{

@@ -230,10 +230,9 @@ fn deepen(
     // Of a chain that is read by parts a rank knows its own rows.
     let fixed = if transitions.whole() { options.halo_depth } else { Some(1) };
     let depth = fixed.unwrap_or_else(|| {
-        let of = |r: &Region| Work::of(r, regions, compute[r.lane], real).numbers();
-        let mine: Vec<[f64; 5]> = partition.own_regions().iter().map(of).collect();
-        let work: Vec<Work> = all.all_gather(&mine).into_iter().flatten().map(Work::from).collect();
-        halo_depth::choose(&work, cost)
+        let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
+        let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();
+        halo_depth::choose(&all.all_gather(&mine).concat(), cost)
     });
     if depth <= 1 {
         return Ok(());
@@ -411,7 +410,7 @@ impl Cutter<'_> {
 /// The cost of an exchange between lanes that store into each other's memory: events, and a first value's way.
 const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
 
-/// The plans of all lanes of all ranks.
+/// The plans of all lanes of all ranks, whose own rows take `compute` seconds.
 fn plan(
     lanes: &[Lane],
     partition: &Partition,
@@ -419,12 +418,40 @@ fn plan(
     real: u64,
     options: Partitioning,
 ) -> Vec<LanePlan> {
-    let numbered = (partition.first..).zip(lanes);
-    let mine: Vec<LanePlan> = numbered
-        .map(|(number, lane)| {
-            lane_plan(lane.device().spec.clone(), number, partition, compute[number], real, options.exchange)
-        })
-        .collect();
+    let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
+    let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
+    let one = |(lane, device): (usize, &Lane)| {
+        let own = || regions.iter().filter(move |r| r.lane == lane);
+        let others = || regions.iter().filter(|r| r.lane != lane);
+        let entries: u64 = own().map(|r| r.entries).sum();
+        let remote: u64 = own().map(|r| r.remote).sum();
+        let rows: usize = own().map(|r| r.rows.len()).sum();
+        let halo: usize = own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum();
+        let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
+            / own().count().max(1) as f64;
+        let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
+        let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
+        let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
+        // The whole vector is ready only at a step's end.
+        let interior = if options.exchange == Exchange::Full { 0.0 } else { interior };
+        let bytes = halo as f64 * real as f64;
+        let exposed = match halo {
+            0 => 0.0,
+            _ => cost.exposed_seconds(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
+        };
+        let step = compute[lane] + redundant + exposed;
+        LanePlan {
+            device: device.device().spec.clone(),
+            rows,
+            entries,
+            local_share: 1.0 - remote as f64 / entries.max(1) as f64,
+            halo,
+            compute: compute[lane],
+            step,
+            communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
+        }
+    };
+    let mine: Vec<LanePlan> = (partition.first..).zip(lanes).map(one).collect();
     if !options.ranks.is_distributed() {
         return mine;
     }
@@ -432,48 +459,6 @@ fn plan(
     let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
     let plans = options.ranks.all_gather_text(&text);
     plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
-}
-
-/// The plan of lane `lane` of all, whose own rows take `compute` seconds.
-fn lane_plan(
-    device: String,
-    lane: usize,
-    partition: &Partition,
-    compute: f64,
-    real: u64,
-    exchange: Exchange,
-) -> LanePlan {
-    let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
-    let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
-    let own = || regions.iter().filter(|r| r.lane == lane);
-    let entries: u64 = own().map(|r| r.entries).sum();
-    let rows: usize = own().map(|r| r.rows.len()).sum();
-    let others = || regions.iter().filter(|r| r.lane != lane);
-    let halo: usize = own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum();
-    let remote: u64 = own().map(|r| r.remote).sum();
-    let interior: f64 =
-        own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>() / own().count().max(1) as f64;
-    let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
-    let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
-    let redundant = compute * (ghosts as f64 / rows.max(1) as f64 + again);
-    // The whole vector is ready only at a step's end.
-    let interior = if exchange == Exchange::Full { 0.0 } else { interior };
-    let bytes = halo as f64 * real as f64;
-    let exposed = match halo {
-        0 => 0.0,
-        _ => cost.exposed_seconds(bytes, halo_depth, interior, compute) / halo_depth as f64,
-    };
-    let step = compute + redundant + exposed;
-    LanePlan {
-        device,
-        rows,
-        entries,
-        local_share: 1.0 - remote as f64 / entries.max(1) as f64,
-        halo,
-        compute,
-        step,
-        communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
-    }
 }
 
 #[cfg(test)]

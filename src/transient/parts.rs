@@ -67,16 +67,18 @@ impl<T: Real> Part<T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-            match (stage, &chunk.sends) {
-                (Stage::Own, _) => launches.extend(chunk.step_own(lane, self, source, sum)?),
-                (Stage::Sends, Some(rows)) => {
-                    if let Some(packed) = packed(rows.reader) {
-                        launches.push(chunk.step_sends(lane, self, source, sum, rows, packed)?);
-                    }
-                }
+            let (rows, packed) = match (stage, &chunk.sends) {
+                (Stage::Own, _) => (chunk.own_rows(self), None),
+                (Stage::Sends, Some(rows)) => match packed(rows.reader) {
+                    Some(packed) => (rows.range.clone(), Some(packed)),
+                    None => continue,
+                },
                 // Of such a boundary nothing leaves.
-                (Stage::Sends, None) if self.packed_in_place => {}
-                _ => launches.push(chunk.step(lane, self, source, sum)?),
+                (Stage::Sends, None) if self.packed_in_place => continue,
+                _ => (0..chunk.rows, None),
+            };
+            if !rows.is_empty() {
+                launches.push(chunk.step(lane, self, source, sum, rows, packed)?);
             }
         }
         Ok(launches)

@@ -154,7 +154,7 @@ pub(crate) fn run<T: Real>(
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
                     let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
-                    launches.push(chunk.step(&lanes[lane], part, source, &sum)?);
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum, 0..chunk.rows, None)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);
