@@ -212,8 +212,8 @@ fn look<T: Real>(
     let statistics = lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
     let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
     let alone = std::slice::from_ref(&region);
-    let pieces = region.pieces(alone, 1);
-    let need = Source::new(lane, transitions, &statistics, &layout, &region, pieces).plan(options.format)?;
+    let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
+    let need = source.plan(options.format)?;
     let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
     Ok(Look { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 })
 }
@@ -292,8 +292,8 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {
         let lane = &lanes[region.lane - partition.first];
-        let pieces = region.pieces(&partition.regions, partition.halo_depth);
-        let source = Source::new(lane, transitions, &statistics, &layout, region, pieces);
+        let (regions, depth) = (&partition.regions, partition.halo_depth);
+        let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
         let need = source.plan(options.format)?;
         // Parts of one lane add up.
         match needs.last_mut() {

@@ -21,6 +21,8 @@ pub(crate) struct HaloTransfer<T> {
     pub(super) transport: Transport,
 }
 
+pub(super) type Transfers<T> = Vec<HaloTransfer<T>>;
+
 /// Rows of a part that another reads.
 #[derive(Debug)]
 pub(super) struct HaloSource<T> {
@@ -156,7 +158,7 @@ pub(super) fn within_rank<T: Real>(
     lanes: &[Lane],
     parts: &[Part<T>],
     partition: &Partition,
-) -> Result<(Vec<HaloTransfer<T>>, Vec<HaloTransfer<T>>)> {
+) -> Result<(Transfers<T>, Transfers<T>)> {
     let (mut within_lanes, mut between_lanes) = (Vec::new(), Vec::new());
     let regions = partition.own_regions();
     for (to, reader) in regions.iter().enumerate() {
@@ -285,7 +287,7 @@ pub(super) fn with_buffers<T: Real>(
     partition: &Partition,
     transfers: Vec<RankTransfer>,
     windows: Vec<Option<Window>>,
-) -> Result<Vec<HaloTransfer<T>>> {
+) -> Result<Transfers<T>> {
     let (regions, own) = (&partition.regions, partition.own.start);
     let built = |(transfer, window): (RankTransfer, Option<Window>)| {
         let RankTransfer { envelope, sends, owner, reader, rows, .. } = transfer;

@@ -7,7 +7,7 @@ use super::capacity::Need;
 use super::chain::Transitions;
 use super::partitioning::{self, LaneExchange, Partition};
 use super::parts::Part;
-use super::region::{Kind, Piece, Region, SendList};
+use super::region::{Kind, Piece, Region};
 use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
 use crate::kernel::Real;
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -163,13 +163,15 @@ pub(super) struct Matrix<T> {
 /// The rows of a part, and how its vectors are laid out.
 pub(super) struct Source<'a, T> {
     lane: &'a Lane,
+    transitions: &'a dyn Transitions,
+    statistics: &'a MatrixStatistics<T>,
     region: &'a Region,
+    /// All regions.
+    regions: &'a [Region],
     pieces: Vec<Piece>,
     /// That of the computed rows.
     layout: Layout,
     exit: &'a [T],
-    /// Computed rows of the region, columns local.
-    row: Box<dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync + 'a>,
 }
 
 /// What a matrix may be stored in, and what that takes.
@@ -192,28 +194,32 @@ impl<T> Choice<T> {
 }
 
 impl<'a, T: Real> Source<'a, T> {
-    /// The rows of a region, of a chain whose computed rows have these statistics and this layout.
+    /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
     pub(super) fn new(
         lane: &'a Lane,
         transitions: &'a dyn Transitions,
         statistics: &'a MatrixStatistics<T>,
         layout: &Layout,
         region: &'a Region,
-        pieces: Vec<Piece>,
+        regions: &'a [Region],
+        halo_depth: usize,
     ) -> Self {
         let first = statistics.rows.start;
         let computed = region.computed.start - first..region.computed.end - first;
-        let row = move |row: usize, entries: &mut Vec<(u32, f64)>| {
-            transitions.incoming(region.computed.start + row, entries);
-            scale_rates(entries, statistics.scale);
-            if region.len() > region.rows.len() {
-                for (column, _) in entries {
-                    *column = region.local(*column);
-                }
-            }
-        };
         let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
-        Self { lane, region, pieces, layout, exit, row: Box::new(row) }
+        let pieces = region.pieces(regions, halo_depth);
+        Self { lane, transitions, statistics, region, regions, pieces, layout, exit }
+    }
+
+    /// Appends a computed row of the region, columns local.
+    fn row(&self, row: usize, entries: &mut Vec<(u32, f64)>) {
+        self.transitions.incoming(self.region.computed.start + row, entries);
+        scale_rates(entries, self.statistics.scale);
+        if self.region.len() > self.region.rows.len() {
+            for (column, _) in entries {
+                *column = self.region.local(*column);
+            }
+        }
     }
 
     /// What its part is going to take of the lane.
@@ -275,10 +281,13 @@ impl<'a, T: Real> Source<'a, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, before) = (rows.start, piece.rows.start - self.region.computed.start);
-            let sends = piece.sends.as_ref().map(|sends| sends.within(&(first - before..rows.end - before)));
-            let sends = sends.filter(|sends| !sends.rows.is_empty());
-            let list = sends.as_ref().map_or(&[][..], |sends| &sends.rows);
+            let (first, start) = (rows.start, self.region.computed.start);
+            let sends = piece.reader.map(|reader| {
+                let rows = start + rows.start..start + rows.end;
+                (reader, self.region.rows_to_send(&rows, &self.regions[reader]))
+            });
+            let sends = sends.filter(|(_, (list, _))| !list.is_empty());
+            let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
             let (rows, index_offset, stored) = match &choice {
                 Choice::Pattern(patterns) => {
                     let (index_offset, stored) = self.patterns(patterns, rows.clone(), list)?;
@@ -287,9 +296,9 @@ impl<'a, T: Real> Source<'a, T> {
                 _ => self.slices(&choice, rows, list)?,
             };
             bytes += stored.bytes();
-            let sends = sends.map(|SendList { reader, place, rows }| SendRows {
+            let sends = sends.map(|(reader, (list, place))| SendRows {
                 reader,
-                range: place..place + rows.len(),
+                range: place..place + list.len(),
                 index_offset,
             });
             chunks.push(Chunk { kind: piece.kind, first, rows, sends, stored });
@@ -335,7 +344,8 @@ impl<'a, T: Real> Source<'a, T> {
         rows: Range<usize>,
         list: &[u32],
     ) -> Result<(usize, u32, Stored<T>)> {
-        let (layout, total, row) = (&self.layout, self.rows(), &*self.row);
+        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
         const SLICES: &str = "the matrix's slices";
@@ -430,7 +440,8 @@ impl<'a, T: Real> Source<'a, T> {
         let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
         let width = |row: usize| self.layout.widths[row / SLICE];
         let own = self.region.left;
-        let (rows, exit, row) = (self.rows(), self.exit, &*self.row);
+        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let (rows, exit) = (self.rows(), self.exit);
         let rows = repetition::Rows { rows, own, exit, width: &width, row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));
         let Repetition { patterns, pairs, values } = found;

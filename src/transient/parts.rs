@@ -40,8 +40,6 @@ pub struct Part<T> {
     pub exit: Buffer<T>,
     /// The matrix.
     pub chunks: Vec<Chunk<T>>,
-    /// Its boundary is stored for other lanes alone, and computed straight to where it leaves from.
-    packed_in_place: bool,
 }
 
 impl<T: Real> Part<T> {
@@ -53,6 +51,11 @@ impl<T: Real> Part<T> {
     /// Place of the first computed row in `x`.
     pub fn base(&self) -> usize {
         self.own - self.ghosts()
+    }
+
+    /// Whether its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    fn packed_in_place(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
 
     /// The launches of its rows in a stage of the step from x[source]. `packed` is the array from which values leave for
@@ -74,7 +77,7 @@ impl<T: Real> Part<T> {
                     None => continue,
                 },
                 // Of such a boundary nothing leaves.
-                (Stage::Sends, None) if self.packed_in_place => continue,
+                (Stage::Sends, None) if self.packed_in_place() => continue,
                 _ => (0..chunk.rows, None),
             };
             if !rows.is_empty() {
@@ -185,7 +188,7 @@ impl<T: Real> Parts<T> {
         after_step: bool,
     ) -> Result<Vec<Launch>> {
         self.gather_launches(lanes, &self.between_lanes, which, |part| {
-            part.lane == lane && !(after_step && part.packed_in_place)
+            part.lane == lane && !(after_step && part.packed_in_place())
         })
     }
 
@@ -235,16 +238,12 @@ fn build_parts<T: Real>(
     for region in partition.own_regions() {
         let number = region.lane - partition.first;
         let lane = &lanes[number];
-        let pieces = region.pieces(regions, partition.halo_depth);
-        let packed_in_place = pieces.iter().any(|piece| piece.sends.is_some());
+        let depth = partition.halo_depth;
+        let source = Source::new(lane, transitions, statistics, layout, region, regions, depth);
         // Small chains run in one workgroup, which reads HYB, and lie in its caches whatever their format.
         let small = regions.len() == 1 && region.rows.len() <= SWEEP_ROWS;
         let hyb = small && format == MatrixFormat::Auto;
-        let built = Source::new(lane, transitions, statistics, layout, region, pieces).build(if hyb {
-            MatrixFormat::Hyb
-        } else {
-            format
-        })?;
+        let built = source.build(if hyb { MatrixFormat::Hyb } else { format })?;
         matrix.bytes += built.bytes;
         matrix.passed_over.extend(built.passed_over);
         if !formats.contains(&built.format.name()) {
@@ -258,7 +257,6 @@ fn build_parts<T: Real>(
             x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
             exit: built.exit,
             chunks: built.chunks,
-            packed_in_place,
         });
     }
     Ok((parts, formats))

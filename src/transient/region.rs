@@ -41,29 +41,8 @@ pub(super) struct Piece {
     /// Global rows; some may lie in two pieces.
     pub(super) rows: Range<usize>,
     pub(super) kind: Kind,
-    /// The rows to send, where the piece is stored for that alone.
-    pub(super) sends: Option<SendList>,
-}
-
-/// The rows of a piece that a region of another lane reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SendList {
-    /// Number of that region.
-    pub(super) reader: usize,
-    /// The rows, counted from the piece's first, ascending.
-    pub(super) rows: Vec<u32>,
-    /// The place of the first of them in the reader's halo from this region; the others follow.
-    pub(super) place: usize,
-}
-
-impl SendList {
-    /// Those among some rows of the piece, counted from the first of these.
-    pub(super) fn within(&self, some: &Range<usize>) -> Self {
-        let before = |end: usize| self.rows.partition_point(|&row| (row as usize) < end);
-        let here = before(some.start)..before(some.end);
-        let rows = self.rows[here.clone()].iter().map(|&row| row - some.start as u32).collect();
-        Self { reader: self.reader, rows, place: self.place + here.start }
-    }
+    /// Number of the one region that reads them, where the piece is stored for it alone.
+    pub(super) reader: Option<usize>,
 }
 
 impl Region {
@@ -174,31 +153,41 @@ impl Region {
         rows
     }
 
+    /// Those of some own rows that another region reads, counted from the first of them, and the place of the first in all
+    /// that it reads of this one; the others follow.
+    pub(super) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
+        let read = reader.halo_from(self);
+        let place = read.partition_point(|&row| (row as usize) < rows.start);
+        (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
+    }
+
     /// The rows that are computed in a step, in pieces cut at multiples of a block.
     ///
     /// With an exchange after every step these are the own rows, in ascending pieces; the interior is the longest run
     /// of own rows that no part of another lane reads. With several steps in between, most steps take all computed rows
     /// at once, which are therefore one piece. The boundary is stored beside it once more: the last step computes it
-    /// first, and again with all others. As that is all the boundary is for, its rows are listed where one region alone
-    /// reads each piece, so that they are computed straight to where they leave from.
+    /// first, and again with all others. As that is all the boundary is for, its rows can be computed straight to where
+    /// they leave from, if one region alone reads each piece.
     pub(super) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
         let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
         let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
         let (own, interior) = (&self.rows, self.interior(&read));
+        let readers = |rows: &Range<usize>| {
+            let here = read.iter().filter(|(_, read)| !among(read, rows).is_empty());
+            here.map(|&(reader, _)| reader).collect::<Vec<_>>()
+        };
+        let boundaries = [own.start..interior.start, interior.end..own.end];
+        let readers = boundaries.each_ref().map(readers);
+        let straight = halo_depth > 1 && readers.iter().all(|readers| readers.len() <= 1);
+        let reader = readers.map(|readers| readers.first().copied().filter(|_| straight));
+        let all = if halo_depth > 1 { self.computed.clone() } else { interior };
+        let [before, behind] = boundaries;
         let pieces = [
-            (own.start..interior.start, Kind::Boundary),
-            (if halo_depth > 1 { self.computed.clone() } else { interior.clone() }, Kind::Interior),
-            (interior.end..own.end, Kind::Boundary),
+            Piece { rows: before, kind: Kind::Boundary, reader: reader[0] },
+            Piece { rows: all, kind: Kind::Interior, reader: None },
+            Piece { rows: behind, kind: Kind::Boundary, reader: reader[1] },
         ];
-        let pieces = pieces.into_iter().filter(|(rows, _)| !rows.is_empty());
-        let mut pieces: Vec<Piece> = pieces.map(|(rows, kind)| Piece { rows, kind, sends: None }).collect();
-        let boundary = |piece: &&mut Piece| halo_depth > 1 && piece.kind == Kind::Boundary;
-        let lists: Option<Vec<_>> =
-            pieces.iter_mut().filter(boundary).map(|piece| send_list(&piece.rows, &read)).collect();
-        for (piece, sends) in pieces.iter_mut().filter(boundary).zip(lists.unwrap_or_default()) {
-            piece.sends = sends;
-        }
-        pieces
+        pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
     }
 
     /// The longest run of whole blocks of own rows that no other region reads.
@@ -224,23 +213,6 @@ fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
     let before = |end: usize| rows.partition_point(|&row| (row as usize) < end);
     let first = before(range.start);
     &rows[first..before(range.end).max(first)]
-}
-
-/// The rows of a piece that other regions read, if one does; none where several do.
-fn send_list(piece: &Range<usize>, read: &[(usize, Vec<u32>)]) -> Option<Option<SendList>> {
-    let mut list = None;
-    for &(reader, ref read) in read {
-        let here = among(read, piece);
-        if here.is_empty() {
-            continue;
-        }
-        let place = read.partition_point(|&row| (row as usize) < piece.start);
-        let rows = here.iter().map(|&row| row - piece.start as u32).collect();
-        if list.replace(SendList { reader, rows, place }).is_some() {
-            return None;
-        }
-    }
-    Some(list)
 }
 
 /// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
@@ -403,22 +375,22 @@ mod tests {
             let mut listed = 0;
             for (number, region) in all.iter().enumerate() {
                 let pieces = region.pieces(&all, 3);
-                if pieces.iter().all(|piece| piece.sends.is_none()) {
+                if pieces.iter().all(|piece| piece.reader.is_none()) {
                     continue;
                 }
                 listed += 1;
                 for (reader, other) in all.iter().enumerate().filter(|&(reader, _)| reader != number) {
                     let taken = other.halo_from(region);
                     let mut found = vec![None; taken.len()];
-                    for Piece { rows, sends, .. } in &pieces {
-                        let Some(sends) = sends.as_ref().filter(|s| s.reader == reader) else { continue };
-                        for (place, row) in (sends.place..).zip(&sends.rows) {
+                    for Piece { rows, .. } in pieces.iter().filter(|piece| piece.reader == Some(reader)) {
+                        let (sent, place) = region.rows_to_send(rows, other);
+                        for (place, row) in (place..).zip(sent) {
                             assert_eq!(found[place].replace(rows.start as u32 + row), None);
                         }
                     }
                     assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());
                 }
-                let stays = region.pieces(&all, 1).iter().all(|piece| piece.sends.is_none());
+                let stays = region.pieces(&all, 1).iter().all(|piece| piece.reader.is_none());
                 assert!(stays, "one step: the boundary stays");
             }
             // Three layers of 300 rows lead through a lane of one block to the next.

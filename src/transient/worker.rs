@@ -135,13 +135,11 @@ impl<'a, T: Real> Reader<'a, T> {
                 let _ = empty.send(values);
             }
             Self::Rank { buffers, window, .. } => {
-                let values = messages.wait_received()?;
+                let (values, buffer) = (messages.wait_received()?, &buffers[which]);
                 ended(Phase::Wait);
                 match window {
-                    Some(shared) => {
-                        lane.receive_from_window(&buffers[which], &shared.window, shared.next())?
-                    }
-                    None => lane.write_received(&buffers[which], bytemuck::cast_slice::<u32, T>(values))?,
+                    Some(shared) => lane.receive_from_window(buffer, &shared.window, shared.next())?,
+                    None => lane.write_received(buffer, bytemuck::cast_slice::<u32, T>(values))?,
                 }
             }
         }
