@@ -1,14 +1,13 @@
 //! What moves between ranks, as it does when neighbours exchange halos: in messages, and within a host in memory that both
 //! map.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::{Record, Spread};
 use crate::lane::Window;
 use crate::ranks::{Envelope, Ranks, Wait, with_messages};
-use crate::transient::halo::NO_WINDOWS;
+use crate::transient::halo::{WindowEnd, windows};
 use crate::{Error, Result};
 
 /// What is measured, by its name in a report.
@@ -49,31 +48,16 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
 }
 
 /// Windows between all neighbours, if each shares its host with the next.
-fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
-    let off = std::env::var_os(NO_WINDOWS).is_some();
-    let mut offers = String::new();
-    let mut paths: Vec<PathBuf> = Vec::new();
-    let mut mine = Vec::new();
-    for neighbour in neighbours.iter().filter(|_| !off) {
-        if let Ok((window, path)) = Window::create(bytes) {
-            offers += &format!("{} {}\n", neighbour.to.rank, path.display());
-            paths.push(path);
-            mine.push(window);
-        }
+fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
+    let both = |n: &Neighbour| [(n.to, true, Some(bytes)), (n.from, false, Some(bytes))];
+    let ends: Vec<WindowEnd> = neighbours.iter().flat_map(both).collect();
+    let mut windows = windows(&ends, ranks).into_iter();
+    let mut next = || windows.next().flatten();
+    for neighbour in &mut *neighbours {
+        neighbour.windows = next().zip(next()).map(|(out, back)| [out, back]);
     }
-    let mut complete = mine.len() == neighbours.len();
-    let offers = ranks.all_gather_text(&offers);
-    let to_me = format!("{} ", ranks.rank());
-    for (neighbour, out) in neighbours.iter_mut().zip(mine) {
-        let path = offers[neighbour.from.rank].lines().find_map(|line| line.strip_prefix(&to_me[..]));
-        match path.and_then(|path| Window::open(Path::new(path), bytes).ok()) {
-            Some(back) => neighbour.windows = Some([out, back]),
-            None => complete = false,
-        }
-    }
-    let complete = ranks.all_reduce_min(u64::from(complete)) == 1;
-    paths.iter().for_each(|path| Window::forget(path));
-    complete
+    let complete = neighbours.iter().all(|neighbour| neighbour.windows.is_some());
+    ranks.all_reduce_min(u64::from(complete)) == 1
 }
 
 /// One exchange with all neighbours.
@@ -119,7 +103,7 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
     let words = (bytes / 4).max(1) as usize;
     let bytes = 4 * words as u64;
     let mut neighbours = neighbours(ranks, words);
-    let shared = windows(&mut neighbours, ranks, bytes as usize);
+    let shared = open_windows(&mut neighbours, ranks, bytes as usize);
     let times = (ENOUGH / bytes).clamp(1, 100);
     let copy = copied(words, times);
     let ways = ranks.size().min(3) - 1;

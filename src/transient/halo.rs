@@ -235,24 +235,23 @@ pub(super) fn between_ranks(partition: &Partition, ranks: Ranks) -> Result<Vec<R
 }
 
 /// Turns windows off, for tests and comparisons.
-pub(crate) const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
+const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
-/// A window for each transfer between two processes of one host. None where the other lies on another host, and where
-/// nothing comes back between the same lanes, by which a writer learns that its slot was read.
-pub(super) fn windows<T: Real>(transfers: &[RankTransfer], ranks: Ranks) -> Vec<Option<Window>> {
-    let returns = |one: &RankTransfer| transfers.iter().any(|t| t.sends != one.sends && t.lanes == one.lanes);
-    let bytes = |transfer: &RankTransfer| transfer.rows.len() * size_of::<T>();
+/// An end of a transfer between two ranks: the envelope of its messages, whether this rank sends, and the bytes of a window,
+/// if it may have one.
+pub(crate) type WindowEnd = (Envelope, bool, Option<usize>);
+
+/// A window for each transfer between two processes of one host.
+pub(crate) fn windows(ends: &[WindowEnd], ranks: Ranks) -> Vec<Option<Window>> {
     let off = std::env::var_os(NO_WINDOWS).is_some();
-    let mut windows: Vec<Option<Window>> = transfers.iter().map(|_| None).collect();
+    let mut windows: Vec<Option<Window>> = ends.iter().map(|_| None).collect();
     let mut paths = Vec::new();
     let mut offers = String::new();
-    for (transfer, window) in transfers.iter().zip(&mut windows) {
-        if transfer.sends
-            && !off
-            && returns(transfer)
-            && let Ok((made, path)) = Window::create(bytes(transfer))
+    for (&(Envelope { rank, tag }, sends, bytes), window) in ends.iter().zip(&mut windows) {
+        if let Some(bytes) = bytes.filter(|_| sends && !off)
+            && let Ok((made, path)) = Window::create(bytes)
         {
-            offers += &format!("{} {} {}\n", transfer.envelope.rank, transfer.envelope.tag, path.display());
+            offers += &format!("{rank} {tag} {}\n", path.display());
             *window = Some(made);
             paths.push(path);
         }
@@ -260,24 +259,34 @@ pub(super) fn windows<T: Real>(transfers: &[RankTransfer], ranks: Ranks) -> Vec<
     // Who reads finds the file on the same host alone.
     let offers = ranks.all_gather_text(&offers);
     let mut opened = String::new();
-    for (transfer, window) in transfers.iter().zip(&mut windows).filter(|(transfer, _)| !transfer.sends) {
-        let Envelope { rank, tag } = transfer.envelope;
+    for (&(Envelope { rank, tag }, sends, bytes), window) in ends.iter().zip(&mut windows) {
         let mine = format!("{} {tag} ", ranks.rank());
-        let path = offers[rank].lines().find_map(|line| line.strip_prefix(&mine[..]));
-        *window = path.filter(|_| !off).and_then(|path| Window::open(Path::new(path), bytes(transfer)).ok());
-        if window.is_some() {
+        if let Some(bytes) = bytes.filter(|_| !sends && !off)
+            && let Some(path) = offers[rank].lines().find_map(|line| line.strip_prefix(&mine[..]))
+            && let Ok(other) = Window::open(Path::new(path), bytes)
+        {
+            *window = Some(other);
             opened += &format!("{rank} {tag}\n");
         }
     }
     let opened = ranks.all_gather_text(&opened);
-    for (transfer, window) in transfers.iter().zip(&mut windows).filter(|(transfer, _)| transfer.sends) {
-        let mine = format!("{} {}", ranks.rank(), transfer.envelope.tag);
-        if !opened[transfer.envelope.rank].lines().any(|line| line == mine) {
+    for (&(Envelope { rank, tag }, sends, _), window) in ends.iter().zip(&mut windows) {
+        let mine = format!("{} {tag}", ranks.rank());
+        if sends && !opened[rank].lines().any(|line| line == mine) {
             *window = None;
         }
     }
     paths.iter().for_each(|path| Window::forget(path));
     windows
+}
+
+/// The ends of transfers, for [`windows`]. None is wanted where nothing comes back between the same lanes, by which a writer
+/// learns that its slot was read.
+pub(super) fn window_ends<T: Real>(transfers: &[RankTransfer]) -> Vec<WindowEnd> {
+    let returns = |one: &RankTransfer| transfers.iter().any(|t| t.sends != one.sends && t.lanes == one.lanes);
+    let end =
+        |one: &RankTransfer| (one.envelope, one.sends, returns(one).then(|| one.rows.len() * size_of::<T>()));
+    transfers.iter().map(end).collect()
 }
 
 /// The transfers between ranks, with their buffers on this rank's lanes.

@@ -182,7 +182,7 @@ pub(super) fn split(
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
     let mut partition = Partition { regions, own, exchange: lane_exchange(lanes, all)?, ..alone };
     let compute = compute_seconds(&partition.regions, &bandwidths, real);
-    deepen(&mut partition, lanes, transitions, &compute, real, options)?;
+    deepen(&mut partition, lanes, transitions, &compute, real, options);
     partition.plan = plan(lanes, &partition, &compute, real, options);
     Ok(partition)
 }
@@ -219,13 +219,13 @@ fn deepen(
     compute: &[f64],
     real: u64,
     options: Partitioning,
-) -> Result<()> {
+) {
     let (all, regions) = (options.ranks, &partition.regions);
     let single =
         (0..compute.len()).all(|lane| regions.iter().filter(|region| region.lane == lane).count() <= 1);
-    let LaneExchange::Host(cost) = partition.exchange else { return Ok(()) };
+    let LaneExchange::Host(cost) = partition.exchange else { return };
     if !single || options.exchange == Exchange::Full {
-        return Ok(());
+        return;
     }
     // Of a chain that is read by parts a rank knows its own rows.
     let fixed = if transitions.whole() { options.halo_depth } else { Some(1) };
@@ -235,7 +235,7 @@ fn deepen(
         halo_depth::choose(&all.all_gather(&mine).concat(), cost)
     });
     if depth <= 1 {
-        return Ok(());
+        return;
     }
     let mut deep = partition.own_regions().to_vec();
     let fits = deep.iter_mut().all(|region| {
@@ -246,7 +246,6 @@ fn deepen(
         partition.halo_depth = depth;
         (partition.regions, partition.own) = all_gather_regions(deep, &partition.ranks, all);
     }
-    Ok(())
 }
 
 /// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own read.

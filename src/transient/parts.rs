@@ -140,7 +140,7 @@ impl<T: Real> Parts<T> {
             Ok((parts, formats, within_rank, halo::between_ranks(&partition, ranks)?))
         })();
         let (parts, formats, (within_lanes, mut between_lanes), rank_transfers) = ranks.all_ok(built)?;
-        let windows = halo::windows::<T>(&rank_transfers, ranks);
+        let windows = halo::windows(&halo::window_ends::<T>(&rank_transfers), ranks);
         let built = halo::with_buffers(lanes, &parts, &partition, rank_transfers, windows);
         between_lanes.extend(ranks.all_ok(built)?);
         matrix.over(ranks, formats);
