@@ -49,8 +49,8 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
 
 /// Windows between all neighbours, if each shares its host with the next.
 fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
-    let both = |n: &Neighbour| [(n.to, true, Some(bytes)), (n.from, false, Some(bytes))];
-    let ends: Vec<WindowEnd> = neighbours.iter().flat_map(both).collect();
+    let both = |n: &Neighbour| [Some((n.to, true, bytes)), Some((n.from, false, bytes))];
+    let ends: Vec<Option<WindowEnd>> = neighbours.iter().flat_map(both).collect();
     let mut windows = windows(&ends, ranks).into_iter();
     let mut next = || windows.next().flatten();
     for neighbour in &mut *neighbours {

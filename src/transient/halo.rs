@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::kernels::{GATHER, gather};
 use super::partitioning::{LaneExchange, Partition};
 use super::parts::Part;
-use super::region::Region;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch, ReceiveBuffer, SendBuffer, Window};
 use crate::ranks::{Envelope, Ranks};
@@ -20,8 +19,6 @@ pub(crate) struct HaloTransfer<T> {
     pub(super) source: Option<HaloSource<T>>,
     pub(super) transport: Transport,
 }
-
-pub(super) type Transfers<T> = Vec<HaloTransfer<T>>;
 
 /// Rows of a part that another reads.
 #[derive(Debug)]
@@ -48,8 +45,10 @@ pub(super) enum Gathered<T> {
 /// The way of values from their owner to either iterate of the reader. `from` and `to` are numbers of lanes.
 #[derive(Debug)]
 pub(super) enum Transport {
-    /// A kernel stores them into the reader's vector, on its own lane or on one whose memory it reaches.
-    Kernel,
+    /// A kernel copies them within a lane.
+    SameLane,
+    /// A kernel stores them into memory of another lane.
+    Peer,
     /// The host copies them between two lanes, from one buffer to the other or through a vector.
     Host { from: usize, to: usize, len: usize, send: SendBuffer, receive: [ReceiveBuffer; 2] },
     /// They go to another rank: in a message, or in a window of which a message says that it is full.
@@ -128,18 +127,6 @@ impl Transport {
 }
 
 impl<T: Real> HaloSource<T> {
-    /// Rows of a region whose vector the lane has.
-    fn new(
-        lane: &Lane,
-        (part, owner): (usize, &Region),
-        reader: usize,
-        rows: &[u32],
-        gathered: Gathered<T>,
-    ) -> Result<Self> {
-        let places: Vec<u32> = rows.iter().map(|&row| owner.local(row)).collect();
-        Ok(Self { part, reader, places: lane.alloc_with("a halo", &places)?, gathered })
-    }
-
     /// The launch that gathers the values of iterate `which`.
     pub(super) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
@@ -153,102 +140,69 @@ impl<T: Real> HaloSource<T> {
     }
 }
 
-/// The transfers between parts of this rank: within lanes, and between lanes.
-pub(super) fn within_rank<T: Real>(
-    lanes: &[Lane],
-    parts: &[Part<T>],
-    partition: &Partition,
-) -> Result<(Transfers<T>, Transfers<T>)> {
-    let (mut within_lanes, mut between_lanes) = (Vec::new(), Vec::new());
-    let regions = partition.own_regions();
-    for (to, reader) in regions.iter().enumerate() {
-        for (from, owner) in regions.iter().enumerate().filter(|&(from, _)| from != to) {
-            let rows = reader.halo_from(owner);
-            let Some(&first) = rows.first() else { continue };
-            let (from_lane, to_lane) = (parts[from].lane, parts[to].lane);
-            let (lane, place) = (&lanes[from_lane], reader.local(first) as usize);
-            let through_host = from_lane != to_lane && partition.exchange != LaneExchange::Peer;
-            let (gathered, transport) = if through_host {
-                let packed = lane.alloc_for_send("a halo", rows.len())?;
-                let x = parts[to].x.each_ref();
-                let transport = Transport::through_host(lanes, (from_lane, &packed), (to_lane, x, place))?;
-                (Gathered::Packed(packed), transport)
-            } else {
-                (Gathered::Halo { part: to, first: place }, Transport::Kernel)
-            };
-            let number = partition.own.start + to;
-            let source = Some(HaloSource::new(lane, (from, owner), number, &rows, gathered)?);
-            let transfers = if from_lane == to_lane { &mut within_lanes } else { &mut between_lanes };
-            transfers.push(HaloTransfer { source, transport });
-        }
-    }
-    Ok((within_lanes, between_lanes))
-}
-
-/// A transfer between parts of two ranks, one of them this one.
-pub(super) struct RankTransfer {
-    /// The other rank.
-    envelope: Envelope,
-    /// This rank owns the rows.
-    sends: bool,
+/// A transfer from or to a part of this rank that has no buffers yet.
+pub(super) struct PlannedTransfer {
     /// Numbers of the owner and the reader among all regions.
     owner: usize,
     reader: usize,
+    /// Global rows, ascending.
     rows: Vec<u32>,
-    /// Lanes of this rank and of the other, among all.
-    lanes: (usize, usize),
+    /// The envelope of its messages, if it has another rank's region at one end, and whether this rank owns the rows.
+    remote: Option<(Envelope, bool)>,
 }
 
-/// The transfers to and from parts of other ranks. Both ends number those between the same two ranks alike: by reader,
-/// then by owner.
-pub(super) fn between_ranks(partition: &Partition, ranks: Ranks) -> Result<Vec<RankTransfer>> {
+/// The transfers from and to parts of this rank, those within it first. Both ends number the messages between the same
+/// two ranks alike: by reader, then by owner.
+pub(super) fn plan(partition: &Partition, ranks: Ranks) -> Result<Vec<PlannedTransfer>> {
     let mut transfers = Vec::new();
     let (mut sent, mut received) = (vec![0; ranks.size()], vec![0; ranks.size()]);
-    for (reader, region) in partition.regions.iter().enumerate() {
-        for (owner, other) in partition.regions.iter().enumerate() {
-            let (to, from) = (partition.ranks[region.lane], partition.ranks[other.lane]);
-            if to == from || (to != ranks.rank() && from != ranks.rank()) {
+    let regions = || partition.regions.iter().enumerate();
+    for (reader, to) in regions() {
+        for (owner, from) in regions().filter(|&(owner, _)| owner != reader) {
+            let [to_rank, from_rank] = [to, from].map(|region| partition.ranks[region.lane]);
+            if to_rank != ranks.rank() && from_rank != ranks.rank() {
                 continue;
             }
-            let rows = region.halo_from(other);
+            let rows = to.halo_from(from);
             if rows.is_empty() {
                 continue;
             }
-            // A message is counted in `int`s, of halves of a double.
-            if rows.len() >= 1 << 30 {
-                return Err(Error::Invalid(format!(
-                    "a rank would send another {} values after a step, and a message holds 2^30; use more ranks",
-                    rows.len()
-                )));
+            let mut remote = None;
+            if to_rank != from_rank {
+                // A message is counted in `int`s, of halves of a double.
+                if rows.len() >= 1 << 30 {
+                    return Err(Error::Invalid(format!(
+                        "a rank would send another {} values after a step, and a message holds 2^30; use more ranks",
+                        rows.len()
+                    )));
+                }
+                let sends = from_rank == ranks.rank();
+                let (rank, tags) = if sends { (to_rank, &mut sent) } else { (from_rank, &mut received) };
+                remote = Some((Envelope { rank, tag: tags[rank] }, sends));
+                tags[rank] += 1;
             }
-            let sends = from == ranks.rank();
-            let (rank, tags, lanes) = match sends {
-                true => (to, &mut sent, (other.lane, region.lane)),
-                false => (from, &mut received, (region.lane, other.lane)),
-            };
-            let envelope = Envelope { rank, tag: tags[rank] };
-            tags[rank] += 1;
-            transfers.push(RankTransfer { envelope, sends, owner, reader, rows, lanes });
+            transfers.push(PlannedTransfer { owner, reader, rows, remote });
         }
     }
+    transfers.sort_by_key(|transfer| transfer.remote.is_some());
     Ok(transfers)
 }
 
 /// Turns windows off, for tests and comparisons.
 const NO_WINDOWS: &str = "KOLMO_NO_WINDOWS";
 
-/// An end of a transfer between two ranks: the envelope of its messages, whether this rank sends, and the bytes of a window,
-/// if it may have one.
-pub(crate) type WindowEnd = (Envelope, bool, Option<usize>);
+/// This rank's end of messages that a window could carry: their envelope, whether this rank sends, and their bytes.
+pub(crate) type WindowEnd = (Envelope, bool, usize);
 
-/// A window for each transfer between two processes of one host.
-pub(crate) fn windows(ends: &[WindowEnd], ranks: Ranks) -> Vec<Option<Window>> {
+/// A window for each end that has its other end in a process of the same host.
+pub(crate) fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> {
     let off = std::env::var_os(NO_WINDOWS).is_some();
     let mut windows: Vec<Option<Window>> = ends.iter().map(|_| None).collect();
     let mut paths = Vec::new();
     let mut offers = String::new();
-    for (&(Envelope { rank, tag }, sends, bytes), window) in ends.iter().zip(&mut windows) {
-        if let Some(bytes) = bytes.filter(|_| sends && !off)
+    for (end, window) in ends.iter().zip(&mut windows) {
+        if let Some((Envelope { rank, tag }, true, bytes)) = *end
+            && !off
             && let Ok((made, path)) = Window::create(bytes)
         {
             offers += &format!("{rank} {tag} {}\n", path.display());
@@ -259,9 +213,10 @@ pub(crate) fn windows(ends: &[WindowEnd], ranks: Ranks) -> Vec<Option<Window>> {
     // Who reads finds the file on the same host alone.
     let offers = ranks.all_gather_text(&offers);
     let mut opened = String::new();
-    for (&(Envelope { rank, tag }, sends, bytes), window) in ends.iter().zip(&mut windows) {
-        let mine = format!("{} {tag} ", ranks.rank());
-        if let Some(bytes) = bytes.filter(|_| !sends && !off)
+    for (end, window) in ends.iter().zip(&mut windows) {
+        if let Some((Envelope { rank, tag }, false, bytes)) = *end
+            && !off
+            && let mine = format!("{} {tag} ", ranks.rank())
             && let Some(path) = offers[rank].lines().find_map(|line| line.strip_prefix(&mine[..]))
             && let Ok(other) = Window::open(Path::new(path), bytes)
         {
@@ -270,9 +225,11 @@ pub(crate) fn windows(ends: &[WindowEnd], ranks: Ranks) -> Vec<Option<Window>> {
         }
     }
     let opened = ranks.all_gather_text(&opened);
-    for (&(Envelope { rank, tag }, sends, _), window) in ends.iter().zip(&mut windows) {
-        let mine = format!("{} {tag}", ranks.rank());
-        if sends && !opened[rank].lines().any(|line| line == mine) {
+    for (end, window) in ends.iter().zip(&mut windows) {
+        if let Some((Envelope { rank, tag }, true, _)) = *end
+            && let mine = format!("{} {tag}", ranks.rank())
+            && !opened[rank].lines().any(|line| line == mine)
+        {
             *window = None;
         }
     }
@@ -280,40 +237,71 @@ pub(crate) fn windows(ends: &[WindowEnd], ranks: Ranks) -> Vec<Option<Window>> {
     windows
 }
 
-/// The ends of transfers, for [`windows`]. None is wanted where nothing comes back between the same lanes, by which a writer
-/// learns that its slot was read.
-pub(super) fn window_ends<T: Real>(transfers: &[RankTransfer]) -> Vec<WindowEnd> {
-    let returns = |one: &RankTransfer| transfers.iter().any(|t| t.sends != one.sends && t.lanes == one.lanes);
-    let end =
-        |one: &RankTransfer| (one.envelope, one.sends, returns(one).then(|| one.rows.len() * size_of::<T>()));
+/// The ends of transfers, for [`windows`]. None within a rank, and where nothing comes back between the same lanes, by which a
+/// writer learns that its slot was read.
+pub(super) fn window_ends<T: Real>(
+    transfers: &[PlannedTransfer],
+    partition: &Partition,
+) -> Vec<Option<WindowEnd>> {
+    let lane = |region: usize| partition.regions[region].lane;
+    let end = |one: &PlannedTransfer| {
+        let back = |other: &PlannedTransfer| {
+            (lane(other.owner), lane(other.reader)) == (lane(one.reader), lane(one.owner))
+        };
+        let (envelope, sends) = one.remote.filter(|_| transfers.iter().any(back))?;
+        Some((envelope, sends, one.rows.len() * size_of::<T>()))
+    };
     transfers.iter().map(end).collect()
 }
 
-/// The transfers between ranks, with their buffers on this rank's lanes.
-pub(super) fn with_buffers<T: Real>(
+/// The transfers with their buffers on this rank's lanes.
+pub(super) fn build<T: Real>(
     lanes: &[Lane],
     parts: &[Part<T>],
     partition: &Partition,
-    transfers: Vec<RankTransfer>,
+    transfers: Vec<PlannedTransfer>,
     windows: Vec<Option<Window>>,
-) -> Result<Transfers<T>> {
+) -> Result<Vec<HaloTransfer<T>>> {
     let (regions, own) = (&partition.regions, partition.own.start);
-    let built = |(transfer, window): (RankTransfer, Option<Window>)| {
-        let RankTransfer { envelope, sends, owner, reader, rows, .. } = transfer;
+    let built = |(transfer, window): (PlannedTransfer, Option<Window>)| {
+        let PlannedTransfer { owner, reader, rows, remote } = transfer;
         let window = window.map(SharedWindow::from);
-        if !sends {
+        let target = || {
             let (part, first) = (&parts[reader - own], regions[reader].local(rows[0]) as usize);
-            let target = (part.lane, part.x.each_ref(), first);
-            let transport = Transport::from_rank(lanes, target, rows.len(), envelope, window)?;
+            (part.lane, part.x.each_ref(), first)
+        };
+        if let Some((envelope, false)) = remote {
+            let transport = Transport::from_rank(lanes, target(), rows.len(), envelope, window)?;
             return Ok(HaloTransfer { source: None, transport });
         }
-        let number = parts[owner - own].lane;
-        let lane = &lanes[number];
-        let packed = lane.alloc_for_send("a halo", rows.len())?;
-        let transport = Transport::to_rank(lanes, (number, &packed), envelope, window)?;
-        let owner = (owner - own, &regions[owner]);
-        let source = HaloSource::new(lane, owner, reader, &rows, Gathered::Packed(packed))?;
-        Ok(HaloTransfer { source: Some(source), transport })
+        let from = parts[owner - own].lane;
+        let pack = || lanes[from].alloc_for_send("a halo", rows.len());
+        let (gathered, transport) = match remote {
+            Some((envelope, _)) => {
+                let packed = pack()?;
+                let transport = Transport::to_rank(lanes, (from, &packed), envelope, window)?;
+                (Gathered::Packed(packed), transport)
+            }
+            None => {
+                let (to, x, first) = target();
+                let halo = Gathered::Halo { part: reader - own, first };
+                match partition.exchange {
+                    _ if from == to => (halo, Transport::SameLane),
+                    LaneExchange::Peer => (halo, Transport::Peer),
+                    _ => {
+                        let packed = pack()?;
+                        let transport = Transport::through_host(lanes, (from, &packed), (to, x, first))?;
+                        (Gathered::Packed(packed), transport)
+                    }
+                }
+            }
+        };
+        let places: Vec<u32> = rows.iter().map(|&row| regions[owner].local(row)).collect();
+        let places = lanes[from].alloc_with("a halo", &places)?;
+        Ok(HaloTransfer {
+            source: Some(HaloSource { part: owner - own, reader, places, gathered }),
+            transport,
+        })
     };
     transfers.into_iter().zip(windows).map(built).collect()
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::bound::MatrixStatistics;
 use super::chain::Transitions;
 use super::exchange::Stage;
-use super::halo::{self, Gathered, HaloTransfer};
+use super::halo::{self, Gathered, HaloTransfer, Transport};
 use super::kernels::SWEEP_ROWS;
 use super::matrix::{Chunk, MatrixInfo, Source, Sum};
 use super::partitioning::{self, Partition, Partitioning};
@@ -133,16 +133,13 @@ impl<T: Real> Parts<T> {
         matrix.count_entries(&layout, all.rows.start, &rows, &statistics.lengths, ranks);
 
         // No rank is left waiting for one that lacks memory.
-        let built = (|| {
-            let (parts, formats) =
-                build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)?;
-            let within_rank = halo::within_rank(lanes, &parts, &partition)?;
-            Ok((parts, formats, within_rank, halo::between_ranks(&partition, ranks)?))
-        })();
-        let (parts, formats, (within_lanes, mut between_lanes), rank_transfers) = ranks.all_ok(built)?;
-        let windows = halo::windows(&halo::window_ends::<T>(&rank_transfers), ranks);
-        let built = halo::with_buffers(lanes, &parts, &partition, rank_transfers, windows);
-        between_lanes.extend(ranks.all_ok(built)?);
+        let built = build_parts(lanes, transitions, &all, &layout, &partition, format, &mut matrix)
+            .and_then(|(parts, formats)| Ok((parts, formats, halo::plan(&partition, ranks)?)));
+        let (parts, formats, transfers) = ranks.all_ok(built)?;
+        let windows = halo::windows(&halo::window_ends::<T>(&transfers, &partition), ranks);
+        let transfers = ranks.all_ok(halo::build(lanes, &parts, &partition, transfers, windows))?;
+        let same_lane = |transfer: &HaloTransfer<T>| matches!(transfer.transport, Transport::SameLane);
+        let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
         let blocks = transitions.states().div_ceil(BLOCK);
         Ok(Self { ranks, rows, blocks, parts, within_lanes, between_lanes, matrix, timeline: None })

@@ -204,7 +204,7 @@ pub(super) fn workers<'a, T: Real>(
         |len: usize, window: &Option<SharedWindow>| vec![T::ZERO; if window.is_some() { 1 } else { len }];
     for transport in transports {
         match transport {
-            Transport::Kernel => {}
+            Transport::SameLane | Transport::Peer => {}
             Transport::Host { from, to, len, send, receive } => {
                 let direct = lanes[*from].can_copy_direct(&lanes[*to]);
                 // Two vectors, one on its way and one being read: a lane may be an exchange ahead of its neighbour.
