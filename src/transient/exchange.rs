@@ -19,7 +19,7 @@ pub(super) enum Stage {
     Boundary,
     /// The same where several steps pass between two exchanges: for the others alone, as all own rows are computed
     /// again.
-    Sends,
+    SendRows,
     /// All other rows; all rows, where several steps pass between two exchanges.
     Interior,
     /// The own rows alone: what the last of several steps is taken for.
@@ -32,7 +32,7 @@ impl Stage {
     /// The rows that are computed in it.
     pub(super) fn kind(self) -> Option<Kind> {
         match self {
-            Self::Boundary | Self::Sends => Some(Kind::Boundary),
+            Self::Boundary | Self::SendRows => Some(Kind::Boundary),
             Self::Interior | Self::Own => Some(Kind::Interior),
             Self::Rest => None,
         }
@@ -68,7 +68,7 @@ impl<T: Real> Parts<T> {
         let mut rest = launches(lane, source, Stage::Rest)?;
         rest.extend(self.gathers(lanes, lane, 1 - source)?);
         Ok(LaneStep {
-            boundary: launches(lane, source, if several { Stage::Sends } else { Stage::Boundary })?,
+            boundary: launches(lane, source, if several { Stage::SendRows } else { Stage::Boundary })?,
             sends: self.send_launches(lanes, lane, 1 - source, true)?,
             interior: launches(lane, source, Stage::Interior)?,
             own: several.then(|| launches(lane, source, Stage::Own)).transpose()?,
@@ -105,7 +105,7 @@ impl<T: Real> Parts<T> {
             let program = Program { cycle: vec![all(0), all(1)] };
             return lane.run(&program, steps.start, steps.end - steps.start, watch);
         }
-        debug_assert!(self.matrix.exchange != LaneExchange::None, "several lanes have a way to each other");
+        debug_assert!(self.matrix.exchange != LaneExchange::None, "several lanes have a transport");
         let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
         let mut least_done = || watch(done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0));
         let halo_depth = self.matrix.halo_depth as u64;

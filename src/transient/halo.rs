@@ -42,7 +42,7 @@ pub(super) enum Gathered<T> {
     Packed(Buffer<T>),
 }
 
-/// The way of values from their owner to either iterate of the reader. `from` and `to` are numbers of lanes.
+/// The transport of values from their owner to either iterate of the reader. `from` and `to` are numbers of lanes.
 #[derive(Debug)]
 pub(super) enum Transport {
     /// A kernel copies them within a lane.

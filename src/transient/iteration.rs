@@ -271,7 +271,7 @@ impl<'a, T: Real> Iteration<'a, T> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
             // Rows for others alone are computed again, and added then.
-            let target = targets.first().copied().filter(|_| stage != Stage::Sends);
+            let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
             let packed = |reader| self.parts.packed(p, reader);

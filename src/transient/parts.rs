@@ -72,12 +72,12 @@ impl<T: Real> Part<T> {
         for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
             let (rows, packed) = match (stage, &chunk.sends) {
                 (Stage::Own, _) => (chunk.own_rows(self), None),
-                (Stage::Sends, Some(rows)) => match packed(rows.reader) {
+                (Stage::SendRows, Some(rows)) => match packed(rows.reader) {
                     Some(packed) => (rows.range.clone(), Some(packed)),
                     None => continue,
                 },
                 // Of such a boundary nothing leaves.
-                (Stage::Sends, None) if self.packed_in_place() => continue,
+                (Stage::SendRows, None) if self.packed_in_place() => continue,
                 _ => (0..chunk.rows, None),
             };
             if !rows.is_empty() {

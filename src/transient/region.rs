@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rows_are_right_for_as_many_steps_as_there_are_hops_and_no_longer() {
+    fn own_rows_are_right_for_as_many_steps_as_the_halo_is_deep_and_no_longer() {
         let chain = line(5000, 300);
         for halo_depth in [1, 2, 3, 5] {
             for region in regions(&chain, &[0, 1024, 2560, 5000], halo_depth) {
@@ -308,7 +308,7 @@ mod tests {
             }
         }
         let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
-        assert!(!right_after(&chain, inner, 2), "one hop does not last two steps");
+        assert!(!right_after(&chain, inner, 2), "depth 1 does not last two steps");
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn with_several_hops_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_read() {
+    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_read() {
         let chain = line(12_000, 300);
         let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
         for region in &all {
