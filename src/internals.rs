@@ -3,8 +3,8 @@
 pub use crate::lane::window::Window;
 pub use crate::number::out_of_range;
 pub use crate::transient::built::Built;
+pub use crate::transient::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::iteration::{Iteration, Target};
-pub use crate::transient::parts::NO_WINDOWS;
 pub use crate::transient::rewards::at_home;
 pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;

@@ -11,13 +11,14 @@ mod mpi;
 
 #[cfg(not(feature = "mpi"))]
 #[doc(hidden)]
-pub use absent::{Envelope, Wait, post};
+pub use absent::{Messages, with_messages};
 #[cfg(feature = "mpi")]
 #[doc(hidden)]
-pub use mpi::{Envelope, Wait, post};
+pub use mpi::{Messages, with_messages};
 
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use bytemuck::Pod;
 
@@ -264,6 +265,24 @@ impl Ranks {
         }
         std::process::exit(code)
     }
+}
+
+/// The other rank of a message, and the message's tag: its number among those between the two in this direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// The other rank.
+    pub rank: usize,
+    /// Its number.
+    pub tag: usize,
+}
+
+/// The way in which a thread waits for messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait<'a> {
+    /// Set when there is nothing to wait for any more.
+    pub stop: &'a AtomicBool,
+    /// Whether the thread may keep its core to itself.
+    pub spin: bool,
 }
 
 /// Items that come to a rank in a round, if every rank has that many for it.

@@ -1,6 +1,7 @@
 //! The same through MPI.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ::mpi::datatype::{Partition, PartitionMut};
@@ -9,7 +10,7 @@ use ::mpi::topology::SimpleCommunicator;
 use ::mpi::traits::*;
 use ::mpi::{Count, Threading};
 
-use super::Ranks;
+use super::{Envelope, Ranks, Wait};
 use crate::{Error, Result};
 
 /// Holds MPI until it is dropped.
@@ -155,81 +156,61 @@ pub(super) fn scatter_from_root(ranks: Ranks, mine: usize, list: impl Fn(usize) 
     all
 }
 
-/// The way of values from a lane of one rank to a lane of another, or back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Envelope {
-    /// The other rank.
-    pub rank: usize,
-    /// Its number among the ways between the two ranks in this direction.
-    pub number: usize,
-}
-
-impl Envelope {
-    fn tag(self) -> i32 {
-        self.number as i32
-    }
-}
+type Pending<'s, 'v> = Request<'v, [u32], &'s request::LocalScope<'v>>;
 
 /// Messages under way.
 #[derive(Debug)]
-pub struct Post<'s, 'v> {
+pub struct Messages<'s, 'v> {
     scope: &'s request::LocalScope<'v>,
-    arriving: Vec<Option<Request<'v, [u32], &'s request::LocalScope<'v>>>>,
-    leaving: Vec<Request<'v, [u32], &'s request::LocalScope<'v>>>,
+    wait: Wait<'s>,
+    receives: VecDeque<Pending<'s, 'v>>,
+    sends: Vec<Pending<'s, 'v>>,
 }
 
-impl<'v> Post<'_, 'v> {
-    /// Values that will arrive; they are numbered in the order of these calls.
-    pub fn expect(&mut self, from: Envelope, values: &'v mut [u32]) {
+impl<'v> Messages<'_, 'v> {
+    /// Lets a message come to `values`.
+    pub fn receive(&mut self, from: Envelope, values: &'v mut [u32]) {
         let (world, rank) = (world(), from.rank as i32);
         let process = world.process_at_rank(rank);
-        self.arriving.push(Some(process.immediate_receive_into_with_tag(self.scope, values, from.tag())));
+        let tag = from.tag as i32;
+        self.receives.push_back(process.immediate_receive_into_with_tag(self.scope, values, tag));
     }
 
     /// Sends values without waiting.
     pub fn send(&mut self, to: Envelope, values: &'v [u32]) {
         let (world, rank) = (world(), to.rank as i32);
         let process = world.process_at_rank(rank);
-        self.leaving.push(process.immediate_send_with_tag(self.scope, values, to.tag()));
+        self.sends.push(process.immediate_send_with_tag(self.scope, values, to.tag as i32));
     }
 
-    /// Waits for the values of that number.
+    /// Waits for the values of the next receive, in the order of [`Self::receive`].
     ///
     /// # Errors
     /// [`Error::Interrupted`] once `stop` says so.
-    pub fn arrived(&mut self, number: usize, wait: &Wait<'_>) -> Result<&'v [u32]> {
-        wait.until(|| match self.arriving[number].take().expect("values arrive once").test_with_data() {
+    pub fn wait_received(&mut self) -> Result<&'v [u32]> {
+        let (wait, receives) = (self.wait, &mut self.receives);
+        wait.until(|| match receives.pop_front().expect("values are received once").test_with_data() {
             Ok((_, values)) => Some(values),
-            Err(open) => {
-                self.arriving[number] = Some(open);
+            Err(pending) => {
+                receives.push_front(pending);
                 None
             }
         })
     }
 
-    fn left(&mut self, wait: &Wait<'_>) -> Result<()> {
-        while let Some(request) = self.leaving.pop() {
-            let mut open = Some(request);
-            wait.until(|| match open.take()?.test() {
+    fn wait_sent(&mut self) -> Result<()> {
+        let (wait, sends) = (self.wait, &mut self.sends);
+        while !sends.is_empty() {
+            wait.until(|| match sends.pop()?.test() {
                 Ok(_) => Some(()),
-                Err(request) => {
-                    open = Some(request);
+                Err(pending) => {
+                    sends.push(pending);
                     None
                 }
-            })
-            .inspect_err(|_| self.leaving.extend(open))?;
+            })?;
         }
         Ok(())
     }
-}
-
-/// How a thread waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Wait<'a> {
-    /// Set when there is nothing to wait for any more.
-    pub stop: &'a AtomicBool,
-    /// Whether the thread may keep its core to itself.
-    pub alone: bool,
 }
 
 /// Longest that a thread looks without sleeping.
@@ -249,7 +230,7 @@ impl Wait<'_> {
             }
             if since.elapsed() > LOOK {
                 std::thread::sleep(NAP);
-            } else if self.alone {
+            } else if self.spin {
                 std::hint::spin_loop();
             } else {
                 std::thread::yield_now();
@@ -263,16 +244,16 @@ impl Wait<'_> {
 /// # Errors
 /// Those of `work`, if no message is under way: MPI has no way to take its hands off memory that it was given, so an
 /// error amid messages ends all ranks.
-pub fn post<'v>(
+pub fn with_messages<'v>(
     ranks: Ranks,
-    wait: &Wait<'_>,
-    work: impl FnOnce(&mut Post<'_, 'v>) -> Result<()>,
+    wait: Wait<'_>,
+    work: impl FnOnce(&mut Messages<'_, 'v>) -> Result<()>,
 ) -> Result<()> {
     request::scope(|scope| {
-        let mut post = Post { scope, arriving: Vec::new(), leaving: Vec::new() };
-        let done = work(&mut post).and_then(|()| post.left(wait));
+        let mut messages = Messages { scope, wait, receives: VecDeque::new(), sends: Vec::new() };
+        let done = work(&mut messages).and_then(|()| messages.wait_sent());
         if let Err(e) = &done
-            && (post.arriving.iter().any(Option::is_some) || !post.leaving.is_empty())
+            && !(messages.receives.is_empty() && messages.sends.is_empty())
         {
             if matches!(e, Error::Interrupted) {
                 // The thread that knows why ends all ranks.

@@ -5,9 +5,10 @@ use std::ops::Range;
 use super::bound::{MatrixStatistics, expect_room, statistics_of_rows};
 use super::built::{surveyed, windows};
 use super::chain::Transitions;
+use super::exchange_cost::{ExchangeCost, exchange_cost};
 use super::halo_depth::{self, Work};
-use super::partitioning::{LanePlan, Path, Swap, row_bytes, split};
-use super::parts::with_source;
+use super::matrix::Source;
+use super::partitioning::{LaneExchange, LanePlan, row_bytes, split};
 use super::problem::{Method, Options, Problem, check};
 use super::region::Region;
 use super::subdivided;
@@ -101,8 +102,9 @@ pub struct ManyRanks {
     pub ranks: Vec<RankPlan>,
     /// Steps between two exchanges with the shortest predicted step.
     pub halo_depth: usize,
-    /// What an exchange was measured to cost.
-    pub swap: Swap,
+    /// The measured cost of an exchange.
+    #[serde(rename = "swap")]
+    pub exchange_cost: ExchangeCost,
 }
 
 impl ManyRanks {
@@ -146,7 +148,7 @@ fn many_in<T: Real>(
         )));
     }
     expect_somebody(lanes, ranks)?;
-    let swap = halo_depth::swap(lanes, ranks)?;
+    let cost = exchange_cost(lanes, ranks)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -157,7 +159,7 @@ fn many_in<T: Real>(
         let work = look.work(bandwidth, real);
         looked.push((rank, look, work));
     }
-    Ok(predicted(looked, count, swap, options))
+    Ok(predicted(looked, count, cost, options))
 }
 
 /// An error where there is nobody to measure an exchange with.
@@ -178,7 +180,7 @@ struct Look {
     need: Need,
     /// Values that it reads of others, and how far beyond its rows they lie, on both sides together.
     halo: usize,
-    reach: usize,
+    halo_width: usize,
     /// Bytes of a step.
     bytes: f64,
 }
@@ -187,14 +189,14 @@ impl Look {
     /// What that is to a lane.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
-        let share = self.reach as f64 / self.need.rows.max(1) as f64;
+        let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
         Work {
             compute,
             ghosts: compute * share,
             // Others wait for rows as far from the cuts as this one reads beyond them.
             interior: (1.0 - share).max(0.0),
             bytes: self.halo as f64 * real as f64,
-            deeper: self.reach as f64 * real as f64,
+            deeper: self.halo_width as f64 * real as f64,
         }
     }
 }
@@ -211,24 +213,28 @@ fn look<T: Real>(
     let statistics = lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
     let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
     let alone = std::slice::from_ref(&region);
-    let need = with_source(lane, transitions, &statistics, &layout, &region, (alone, 1), |source| {
-        source.plan(options.format)
-    })?;
+    let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
+    let need = source.plan(options.format)?;
     let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    Ok(Look { need, halo: region.halo.len(), reach: region.reach(), bytes: bytes as f64 })
+    Ok(Look { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 })
 }
 
 /// The run of `count` ranks of which some were looked at.
-fn predicted(looked: Vec<(usize, Look, Work)>, count: usize, swap: Swap, options: &Options) -> ManyRanks {
-    let halo_depth = match options.how().halo_depth {
+fn predicted(
+    looked: Vec<(usize, Look, Work)>,
+    count: usize,
+    exchange_cost: ExchangeCost,
+    options: &Options,
+) -> ManyRanks {
+    let halo_depth = match options.partitioning().halo_depth {
         Some(halo_depth) => halo_depth,
-        None => halo_depth::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), swap),
+        None => halo_depth::choose(&looked.iter().map(|l| l.2).collect::<Vec<_>>(), exchange_cost),
     };
     let one = |(rank, look, work): (usize, Look, Work)| {
-        let step = if count > 1 { work.step(halo_depth, swap).0 } else { work.compute };
+        let step = if count > 1 { work.step(halo_depth, exchange_cost).0 } else { work.compute };
         RankPlan { rank, need: look.need, halo: look.halo, compute: work.compute, step }
     };
-    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, swap }
+    ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, exchange_cost }
 }
 
 /// What a run would take.
@@ -246,8 +252,8 @@ pub struct Plan {
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub halo_depth: usize,
-    /// How lanes exchange.
-    pub exchange: Path,
+    /// The way in which lanes exchange.
+    pub exchange: LaneExchange,
     /// Multiplications, at most; none where that shows only on the way, as for the steady state.
     pub terms: Option<u64>,
     /// Predicted seconds of a multiplication, from measured bandwidth.
@@ -275,30 +281,21 @@ pub fn plan(lanes: &[Lane], precision: Precision, problem: &Problem<'_>, options
 
 fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
-    let how = options.how();
+    let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_room::<T>(&[], transitions, how.ranks)?;
-    let mut statistics = surveyed::<T>(lanes, transitions, how.ranks)?;
-    let split = split(lanes, transitions, &statistics.shares, real, how)?;
-    let mine = &split.regions[split.own.clone()];
-    let hull = mine.iter().fold(statistics.rows.clone(), |hull, region| {
-        hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
-    });
-    statistics.widen(transitions, hull);
-    let width = options.width.over(how.ranks, &statistics.lengths);
+    expect_room::<T>(&[], transitions, choices.ranks)?;
+    let mut statistics = surveyed::<T>(lanes, transitions, choices.ranks)?;
+    let partition = split(lanes, transitions, &statistics.shares, real, choices)?;
+    let computed = partition.computed(&statistics.rows);
+    statistics.widen(transitions, computed);
+    let width = options.width.over(choices.ranks, &statistics.lengths);
     let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
-    for region in mine {
-        let lane = &lanes[region.lane - split.first];
-        let need = with_source(
-            lane,
-            transitions,
-            &statistics,
-            &layout,
-            region,
-            (&split.regions, split.halo_depth),
-            |source| source.plan(options.format),
-        )?;
+    for region in partition.own_regions() {
+        let lane = &lanes[region.lane - partition.first];
+        let (regions, depth) = (&partition.regions, partition.halo_depth);
+        let source = Source::new(lane, transitions, &statistics, &layout, region, regions, depth);
+        let need = source.plan(options.format)?;
         // Parts of one lane add up.
         match needs.last_mut() {
             Some(last) if region.lane == at => last.add(need),
@@ -306,7 +303,7 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
         }
         at = region.lane;
     }
-    let step = match &split.plan[..] {
+    let step = match &partition.plan[..] {
         [] => {
             let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
             bytes as f64 / lanes[0].bandwidth()?
@@ -318,9 +315,9 @@ fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) ->
         nnz: statistics.nnz,
         alpha: statistics.alpha,
         lanes: needs,
-        plan: split.plan,
-        halo_depth: split.halo_depth,
-        exchange: split.path,
+        plan: partition.plan,
+        halo_depth: partition.halo_depth,
+        exchange: partition.exchange,
         terms: terms(&statistics, problem, options)?,
         step,
     })

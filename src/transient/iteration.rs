@@ -8,6 +8,7 @@ use super::Observer;
 use super::exchange::Stage;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
+use super::matrix::Sum;
 use super::parts::{Part, Parts};
 use crate::kernel::{Arguments, Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
@@ -30,15 +31,6 @@ pub struct Target<T> {
     pub(crate) acc: Vec<Buffer<T>>,
     /// Steps whose weights the scalars hold.
     held: Range<u64>,
-}
-
-/// The sum that a step kernel serves: Σ w_k x_k over the steps of its window.
-pub(crate) struct Sum<'a> {
-    /// 1/α, then the weights from step `weights` on.
-    pub(crate) scalars: Arg<'a>,
-    pub(crate) acc: Arg<'a>,
-    pub(crate) window: Range<u64>,
-    pub(crate) weights: u64,
 }
 
 /// One of the last two iterates.
@@ -272,26 +264,12 @@ impl<'a, T: Real> Iteration<'a, T> {
     ) -> Result<Vec<Launch>> {
         let mut launches = Vec::new();
         for (p, part) in self.parts.of(lane) {
-            // With several steps between exchanges the boundary's rows come a second time, among all rows; the first
-            // time is for those alone who take them over.
-            let again = stage == Stage::Boundary && self.parts.matrix.halo_depth > 1;
-            let target = targets.first().copied().filter(|_| !again);
+            // Rows for others alone are computed again, and added then.
+            let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
             let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
-            for chunk in part.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-                let on = &self.lanes[lane];
-                match chunk.leaving {
-                    _ if stage == Stage::Own => launches.extend(chunk.step_own(on, part, source, &sum)?),
-                    Some(leaves) => {
-                        if let Some(to) = self.parts.leaving(p, leaves.taker) {
-                            launches.push(chunk.step_leaving(on, part, source, &sum, (leaves, to))?);
-                        }
-                    }
-                    // Of such a boundary nothing leaves.
-                    None if again && part.straight => {}
-                    None => launches.push(chunk.step(on, part, source, &sum)?),
-                }
-            }
+            let packed = |reader| self.parts.packed(p, reader);
+            launches.extend(part.launches(&self.lanes[lane], stage, source, &sum, packed)?);
             if stage != Stage::Rest {
                 continue;
             }

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use super::bound::{MatrixStatistics, scale_rates};
 use super::capacity::Need;
-use super::iteration::Sum;
-use super::partitioning::{self, Path};
+use super::chain::Transitions;
+use super::partitioning::{self, LaneExchange, Partition};
 use super::parts::Part;
-use super::region::{Kind, Leaving, Region};
+use super::region::{Kind, Piece, Region};
 use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
 use crate::kernel::Real;
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -15,8 +16,7 @@ use crate::sparse::patterns::Patterns;
 use crate::sparse::repetition::{self, Repetition};
 use crate::sparse::tiles;
 use crate::sparse::{
-    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, RowSource, SLICE, column_bits,
-    cut,
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, SLICE, column_bits, cut,
 };
 use crate::{Error, Result};
 
@@ -38,20 +38,29 @@ pub struct Chunk<T> {
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// What leaves of the rows, where they are stored for that alone.
-    pub(super) leaving: Option<Leaves>,
+    /// The rows to send, where the chunk is stored for that alone.
+    pub(super) sends: Option<SendRows>,
     stored: Stored<T>,
 }
 
-/// Rows of a chunk that another region takes over.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Leaves {
+/// Rows of a chunk that another region reads.
+#[derive(Debug)]
+pub(super) struct SendRows {
     /// Number of that region.
-    pub(super) taker: usize,
-    /// Their places among all that it takes over.
-    places: (u32, u32),
+    pub(super) reader: usize,
+    /// Their places among all that it reads of the part.
+    pub(super) range: Range<usize>,
     /// Where the chunk's words list them.
-    listed: u32,
+    index_offset: u32,
+}
+
+/// The sum that a step's kernel serves: Σ w_k x_k over the steps of its window.
+pub(crate) struct Sum<'a> {
+    /// 1/α, then the weights from step `weights` on.
+    pub(crate) scalars: Arg<'a>,
+    pub(crate) acc: Arg<'a>,
+    pub(crate) window: Range<u64>,
+    pub(crate) weights: u64,
 }
 
 /// A chunk's arrays.
@@ -85,12 +94,43 @@ pub struct MatrixInfo {
     /// Steps between two exchanges.
     pub halo_depth: usize,
     /// The way of values from lane to lane.
-    pub exchange: Path,
+    pub exchange: LaneExchange,
     /// How rows were shared out over lanes; empty for one lane.
     pub plan: Vec<partitioning::LanePlan>,
 }
 
 impl MatrixInfo {
+    /// The facts of a partition.
+    pub(super) fn new(layout: &Layout, partition: &Partition) -> Self {
+        Self {
+            ell_width: layout.widths.iter().copied().max().unwrap_or(0),
+            halo: partition.own_regions().iter().map(|r| r.halo.len() as u64).max().unwrap_or(0),
+            parts: partition.regions.len(),
+            halo_depth: partition.halo_depth,
+            exchange: partition.exchange,
+            plan: partition.plan.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts the entries of all ranks' rows by where they are stored. `rows` are this rank's among those of the layout,
+    /// which begin at `first`: rows of others that are computed here, too, do not count.
+    pub(super) fn count_entries(
+        &mut self,
+        layout: &Layout,
+        first: usize,
+        rows: &Range<usize>,
+        lengths: &[u32],
+        ranks: Ranks,
+    ) {
+        let own = layout_of(layout, rows.start - first..rows.end - first);
+        let tail: u64 = ranks.all_reduce_sum(own.tails.iter().map(|&t| u64::from(t)).sum());
+        let entries: u64 = ranks.all_reduce_sum(lengths.iter().map(|&l| u64::from(l)).sum());
+        let ell = ranks.all_reduce_sum(own.stored()) - tail;
+        self.coo_share = tail as f64 / entries.max(1) as f64;
+        self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
+    }
+
     /// Sums up what parts said, those of other ranks included.
     pub(super) fn over(&mut self, ranks: Ranks, formats: Vec<&str>) {
         self.bytes = ranks.all_reduce_sum(self.bytes);
@@ -122,16 +162,16 @@ pub(super) struct Matrix<T> {
 
 /// The rows of a part, and how its vectors are laid out.
 pub(super) struct Source<'a, T> {
-    pub(super) lane: &'a Lane,
-    pub(super) region: &'a Region,
-    /// The rows of a step in pieces of one kind, global; some rows may lie in two.
-    pub(super) pieces: &'a [(Range<usize>, Kind)],
-    /// What leaves of each piece, where pieces are stored for that alone.
-    pub(super) leaving: Option<Vec<Option<Leaving>>>,
-    pub(super) layout: &'a Layout,
-    pub(super) exit: &'a [T],
-    /// Computed rows of the region, columns local.
-    pub(super) row: RowSource<'a>,
+    lane: &'a Lane,
+    transitions: &'a dyn Transitions,
+    statistics: &'a MatrixStatistics<T>,
+    region: &'a Region,
+    /// All regions.
+    regions: &'a [Region],
+    pieces: Vec<Piece>,
+    /// That of the computed rows.
+    layout: Layout,
+    exit: &'a [T],
 }
 
 /// What a matrix may be stored in, and what that takes.
@@ -153,7 +193,35 @@ impl<T> Choice<T> {
     }
 }
 
-impl<T: Real> Source<'_, T> {
+impl<'a, T: Real> Source<'a, T> {
+    /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
+    pub(super) fn new(
+        lane: &'a Lane,
+        transitions: &'a dyn Transitions,
+        statistics: &'a MatrixStatistics<T>,
+        layout: &Layout,
+        region: &'a Region,
+        regions: &'a [Region],
+        halo_depth: usize,
+    ) -> Self {
+        let first = statistics.rows.start;
+        let computed = region.computed.start - first..region.computed.end - first;
+        let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
+        let pieces = region.pieces(regions, halo_depth);
+        Self { lane, transitions, statistics, region, regions, pieces, layout, exit }
+    }
+
+    /// Appends a computed row of the region, columns local.
+    fn row(&self, row: usize, entries: &mut Vec<(u32, f64)>) {
+        self.transitions.incoming(self.region.computed.start + row, entries);
+        scale_rates(entries, self.statistics.scale);
+        if self.region.len() > self.region.rows.len() {
+            for (column, _) in entries {
+                *column = self.region.local(*column);
+            }
+        }
+    }
+
     /// What its part is going to take of the lane.
     ///
     /// # Errors
@@ -182,8 +250,8 @@ impl<T: Real> Source<'_, T> {
         let real = T::PRECISION.bytes();
         let start = self.region.computed.start;
         let slices = |rows: &Range<usize>| (rows.start - start) / SLICE..(rows.end - start).div_ceil(SLICE);
-        let stored: u64 = self.pieces.iter().map(|(rows, _)| self.layout.stored_in(slices(rows))).sum();
-        let rows: usize = self.pieces.iter().map(|(rows, _)| rows.len()).sum();
+        let stored: u64 = self.pieces.iter().map(|piece| self.layout.stored_in(slices(&piece.rows))).sum();
+        let rows: usize = self.pieces.iter().map(|piece| piece.rows.len()).sum();
         let exit = self.rows() as u64 * real;
         match choice {
             Choice::Hyb => stored * (4 + real) + exit,
@@ -213,36 +281,37 @@ impl<T: Real> Source<'_, T> {
         let format = choice.format();
         let mut chunks = Vec::new();
         for (piece, rows) in self.cut(&choice)? {
-            let (first, (within, kind)) = (rows.start, &self.pieces[piece]);
-            let before = within.start - self.region.computed.start;
-            let leaving = self.leaving.as_ref().and_then(|leaving| leaving[piece].as_ref());
-            let leaving = leaving.map(|leaving| leaving.of(&(first - before..rows.end - before)));
-            let list = leaving.as_ref().map_or(&[][..], |leaving| &leaving.rows);
-            let (rows, listed, stored) = match &choice {
+            let (first, start) = (rows.start, self.region.computed.start);
+            let sends = piece.reader.map(|reader| {
+                let rows = start + rows.start..start + rows.end;
+                (reader, self.region.rows_to_send(&rows, &self.regions[reader]))
+            });
+            let sends = sends.filter(|(_, (list, _))| !list.is_empty());
+            let list = sends.as_ref().map_or(&[][..], |(_, (list, _))| list);
+            let (rows, index_offset, stored) = match &choice {
                 Choice::Pattern(patterns) => {
-                    let (listed, stored) = self.patterns(patterns, rows.clone(), list)?;
-                    (rows.len(), listed, stored)
+                    let (index_offset, stored) = self.patterns(patterns, rows.clone(), list)?;
+                    (rows.len(), index_offset, stored)
                 }
                 _ => self.slices(&choice, rows, list)?,
             };
             bytes += stored.bytes();
-            let leaving = leaving.as_ref().filter(|_| !list.is_empty()).map(|leaving| Leaves {
-                taker: leaving.taker,
-                places: (leaving.place as u32, (leaving.place + list.len()) as u32),
-                listed,
+            let sends = sends.map(|(reader, (list, place))| SendRows {
+                reader,
+                range: place..place + list.len(),
+                index_offset,
             });
-            chunks.push(Chunk { kind: *kind, first, rows, leaving, stored });
+            chunks.push(Chunk { kind: piece.kind, first, rows, sends, stored });
         }
         Ok(Matrix { chunks, exit, format, passed_over, bytes })
     }
 
-    /// Ranges of rows that are built and bound at once, each with the number of its piece.
-    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(usize, Range<usize>)>> {
+    /// Ranges of rows that are built and bound at once, counted from the first computed row, each with its piece.
+    fn cut(&self, choice: &Choice<T>) -> Result<Vec<(&Piece, Range<usize>)>> {
         let mut all = Vec::new();
-        for (piece, (rows, _)) in self.pieces.iter().enumerate() {
-            // Local to the computed rows.
-            let start = self.region.computed.start;
-            let ranges = self.cut_piece(choice, rows.start - start..rows.end - start)?;
+        let start = self.region.computed.start;
+        for piece in &self.pieces {
+            let ranges = self.cut_piece(choice, piece.rows.start - start..piece.rows.end - start)?;
             all.extend(ranges.into_iter().map(|range| (piece, range)));
         }
         Ok(all)
@@ -262,8 +331,8 @@ impl<T: Real> Source<'_, T> {
             Choice::Pair(_) => 1,
         };
         let host = if limits.unified { CHUNK_ENTRIES } else { CHUNK_ENTRIES_DEVICE };
-        let chunks = cut(self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
-        chunks.iter().try_for_each(|chunk| check_chunk(self.layout, chunk, self.lane, entry))?;
+        let chunks = cut(&self.layout, rows.start / SLICE..rows.end.div_ceil(SLICE), host.min(most / entry));
+        chunks.iter().try_for_each(|chunk| check_chunk(&self.layout, chunk, self.lane, entry))?;
         let whole = |chunk: Range<usize>| chunk.start * SLICE..(chunk.end * SLICE).min(self.rows());
         Ok(chunks.into_iter().map(whole).collect())
     }
@@ -275,7 +344,8 @@ impl<T: Real> Source<'_, T> {
         rows: Range<usize>,
         list: &[u32],
     ) -> Result<(usize, u32, Stored<T>)> {
-        let (layout, total, row) = (self.layout, self.rows(), self.row);
+        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
         const SLICES: &str = "the matrix's slices";
@@ -370,7 +440,9 @@ impl<T: Real> Source<'_, T> {
         let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
         let width = |row: usize| self.layout.widths[row / SLICE];
         let own = self.region.left;
-        let rows = repetition::Rows { rows: self.rows(), own, exit: self.exit, width: &width, row: self.row };
+        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let (rows, exit) = (self.rows(), self.exit);
+        let rows = repetition::Rows { rows, own, exit, width: &width, row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));
         let Repetition { patterns, pairs, values } = found;
         let candidates = [
@@ -413,6 +485,12 @@ impl<T: Real> Source<'_, T> {
     }
 }
 
+/// The part of a layout that some rows have.
+fn layout_of(layout: &Layout, rows: Range<usize>) -> Layout {
+    let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
+    Layout { widths: layout.widths[slices.clone()].to_vec(), tails: layout.tails[slices].to_vec() }
+}
+
 /// Appends to words what kernels look for there, and tells where it lies.
 fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
     let at = words.len() as u32;
@@ -453,53 +531,25 @@ impl<T: Real> Stored<T> {
 }
 
 impl<T: Real> Chunk<T> {
-    /// The step of these rows from x[source].
-    pub(crate) fn step(&self, lane: &Lane, part: &Part<T>, source: usize, sum: &Sum<'_>) -> Result<Launch> {
-        self.launch(lane, part, source, sum, 0..self.rows, None)
+    /// Those of its rows that are the part's own, counted from its first.
+    pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
+        let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        within(part.ghosts())..within(part.ghosts() + part.rows.len())
     }
 
-    /// The step of those that are the part's own, if there are some.
-    pub(crate) fn step_own(
-        &self,
-        lane: &Lane,
-        part: &Part<T>,
-        source: usize,
-        sum: &Sum<'_>,
-    ) -> Result<Option<Launch>> {
-        let own = part.ghosts()..part.ghosts() + part.rows.len();
-        let rows = own.start.max(self.first)..own.end.min(self.first + self.rows);
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let rows = rows.start - self.first..rows.end - self.first;
-        self.launch(lane, part, source, sum, rows, None).map(Some)
-    }
-
-    /// The step of those that leave, to where they do so from.
-    pub(super) fn step_leaving(
-        &self,
-        lane: &Lane,
-        part: &Part<T>,
-        source: usize,
-        sum: &Sum<'_>,
-        (leaves, to): (Leaves, &Buffer<T>),
-    ) -> Result<Launch> {
-        let (first, end) = leaves.places;
-        self.launch(lane, part, source, sum, first as usize..end as usize, Some((leaves.listed, to)))
-    }
-
-    /// The step of some rows, or of listed ones to these places of an array.
-    fn launch(
+    /// The step of some rows from x[source]; with an array, of those that are to be sent, to there.
+    pub(crate) fn step(
         &self,
         lane: &Lane,
         part: &Part<T>,
         source: usize,
         sum: &Sum<'_>,
         rows: Range<usize>,
-        listed: Option<(u32, &Buffer<T>)>,
+        packed: Option<&Buffer<T>>,
     ) -> Result<Launch> {
-        let all = rows.start == 0 && listed.is_none();
-        let (listed, y) = listed.unwrap_or((0, &part.x[1 - source]));
+        let all = rows.start == 0 && packed.is_none();
+        let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
+        let y = packed.unwrap_or(&part.x[1 - source]);
         macro_rules! bind {
             ([$whole:ident, $some:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
                 let params = $kernel::Params {

@@ -110,6 +110,8 @@ mod classes;
 pub mod csr;
 mod elimination;
 mod exchange;
+mod exchange_cost;
+pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
 pub mod kernels;
@@ -120,10 +122,10 @@ pub mod order;
 pub mod partitioning;
 pub mod parts;
 mod pattern;
+#[cfg(feature = "cuda")]
+mod peer;
 pub mod poisson;
 mod problem;
-#[cfg(feature = "cuda")]
-mod push;
 pub mod region;
 pub(crate) mod rewards;
 pub mod shared;
@@ -136,6 +138,7 @@ pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
 pub mod timeline;
+mod worker;
 
 pub use chain::{Chain, Initial};
 pub use problem::{Method, Observer, Options, Problem};

@@ -1,4 +1,4 @@
-//! Which rows go where: shares of lanes, parts of a lane, halos, and what they will cost.
+//! The partitioning of rows: shares of lanes, parts of a lane, halos, and what a step is expected to cost.
 
 use std::ops::Range;
 
@@ -6,15 +6,17 @@ use rayon::prelude::*;
 
 use super::bound::lengths;
 use super::chain::Transitions;
+pub use super::exchange_cost::ExchangeCost;
+use super::exchange_cost::exchange_cost;
+pub use super::halo_depth::MAX_HALO_DEPTH;
 use super::halo_depth::{self, Work};
-pub use super::halo_depth::{MOST as MAX_HALO_DEPTH, Swap};
 use super::region::Region;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
 
-/// What lanes exchange after a step.
+/// The values that lanes exchange after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exchange {
     /// The values that the other reads.
@@ -24,12 +26,12 @@ pub enum Exchange {
     Full,
 }
 
-/// How rows are split.
+/// The choices by which rows are split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partitioning {
     /// Least number of parts on each lane.
     pub parts: usize,
-    /// What lanes exchange.
+    /// The values that lanes exchange.
     pub exchange: Exchange,
     /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
     pub halo_depth: Option<usize>,
@@ -64,13 +66,13 @@ pub struct LanePlan {
     pub communication_share: f64,
 }
 
-/// Rows on their lanes.
+/// The parts of all lanes of all ranks.
 #[derive(Debug)]
 pub(super) struct Partition {
-    /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it takes over from
-    /// regions of this one.
+    /// Regions of all lanes of all ranks. Of a region of another rank its rows are known, and what it reads of regions of
+    /// this one.
     pub(super) regions: Vec<Region>,
-    /// Which of them are this rank's.
+    /// The numbers of this rank's among them.
     pub(super) own: Range<usize>,
     /// Number of this rank's first lane among all.
     pub(super) first: usize,
@@ -79,14 +81,25 @@ pub(super) struct Partition {
     pub(super) plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub(super) halo_depth: usize,
-    /// How lanes exchange.
-    pub(super) path: Path,
+    pub(super) exchange: LaneExchange,
 }
 
 impl Partition {
+    /// This rank's regions.
+    pub(super) fn own_regions(&self) -> &[Region] {
+        &self.regions[self.own.clone()]
+    }
+
     /// This rank's rows, of all lanes' shares.
     pub(super) fn rows(&self, shares: &[Range<usize>]) -> Range<usize> {
         rows_of(shares, self.first, self.ranks.iter().filter(|&&r| r == self.ranks[self.first]).count())
+    }
+
+    /// This rank's rows, and those of others that it computes, too.
+    pub(super) fn computed(&self, rows: &Range<usize>) -> Range<usize> {
+        self.own_regions().iter().fold(rows.clone(), |hull, region| {
+            hull.start.min(region.computed.start)..hull.end.max(region.computed.end)
+        })
     }
 }
 
@@ -95,17 +108,17 @@ pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Ra
     shares[first].start..shares[first + lanes - 1].end
 }
 
-/// The way that values take from lane to lane.
+/// The way in which lanes exchange halos.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Path {
+pub enum LaneExchange {
     /// There is nobody to exchange with.
     #[default]
     None,
     /// Kernels store into the memory of another device, or another stream's.
     Peer,
     /// Through the host, at a cost that was measured.
-    Host(Swap),
+    Host(ExchangeCost),
 }
 
 /// The rows of every lane of all ranks, known alike to all: contiguous, at multiples of 256, the bytes of a step in
@@ -142,145 +155,131 @@ pub(super) fn split(
     transitions: &dyn Transitions,
     shares: &[Range<usize>],
     real: u64,
-    how: Partitioning,
+    options: Partitioning,
 ) -> Result<Partition> {
-    let (n, all) = (transitions.states(), how.ranks);
+    let all = options.ranks;
     let bandwidths = bandwidths(lanes, all)?;
     let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
+    // Lanes are numbered over all ranks.
     let first = counts[..all.rank()].iter().sum();
     let ranks: Vec<usize> =
         counts.iter().enumerate().flat_map(|(rank, &count)| std::iter::repeat_n(rank, count)).collect();
-    let largest = |lane: &Lane| {
-        let limits = lane.device().limits;
-        (limits.binding.min(limits.buffer) / real) as usize
-    };
-    // Lanes are numbered over all ranks; those of others answer for themselves.
-    let mut largest_of = vec![usize::MAX; ranks.len()];
-    largest_of[first..first + lanes.len()].copy_from_slice(&lanes.iter().map(largest).collect::<Vec<_>>());
-    let largest = largest_of;
-    let mut regions = Vec::new();
-    for (number, rows) in shares[first..first + lanes.len()].iter().cloned().enumerate() {
-        let (lane, whole) = (first + number, ranks.len() == 1);
-        let share = Share { transitions, n, lane, rows, largest: largest[lane], whole, how };
-        let own = share.cut().ok_or_else(|| Error::OutOfMemory {
-            device: lanes[number].device().name.clone(),
-            what: format!("a vector of {n} states"),
-            asked: n as u64 * real,
-            limit: format!(
-                "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
-                lanes[number].device().limits.binding
-            ),
-        });
-        regions.push(own);
-    }
+    let cutter = Cutter { transitions, first, whole: ranks.len() == 1, real, options };
     // No rank goes on alone.
-    let regions: Vec<Region> =
-        all.all_ok(regions.into_iter().collect::<Result<Vec<_>>>())?.into_iter().flatten().collect();
-    if ranks.len() == 1 {
-        let own = 0..regions.len();
-        return Ok(Partition {
-            regions,
-            own,
-            first,
-            ranks,
-            plan: Vec::new(),
-            halo_depth: 1,
-            path: Path::None,
-        });
+    let regions = all.all_ok(cutter.cut(lanes, &shares[first..first + lanes.len()]))?;
+    let alone = Partition {
+        own: 0..regions.len(),
+        regions,
+        first,
+        ranks,
+        plan: Vec::new(),
+        halo_depth: 1,
+        exchange: LaneExchange::None,
+    };
+    if alone.ranks.len() == 1 {
+        return Ok(alone);
     }
-    let (mut regions, own) = all_gather_regions(regions, &ranks, all);
-    let path = match !all.is_distributed() && peers(lanes) {
-        true => Path::Peer,
-        false => Path::Host(halo_depth::swap(lanes, all)?),
-    };
-    let work = |lane: usize| {
-        let of = regions.iter().filter(|r| r.lane == lane);
-        let bytes = of.map(|r| r.entries * (real + 4) + r.rows.len() as u64 * 5 * real).sum::<u64>();
-        bytes as f64 / bandwidths[lane]
-    };
-    // Of other ranks' regions only the owner knows the entries.
-    let compute: Vec<f64> = (0..ranks.len()).map(work).collect();
-    let single = (0..ranks.len()).all(|lane| regions.iter().filter(|r| r.lane == lane).count() <= 1);
-    let (mut halo_depth, mut own) = (1, own);
-    if let Path::Host(swap) = path
-        && single
-        && how.exchange == Exchange::Halo
-    {
-        // Of a chain that is read by parts a rank knows its own rows.
-        let fixed = if transitions.whole() { how.halo_depth } else { Some(1) };
-        let wanted = fixed.unwrap_or_else(|| {
-            let of = |r: &Region| Work::of(r, &regions, compute[r.lane], real).numbers();
-            let mine: Vec<[f64; 5]> = regions[own.clone()].iter().map(of).collect();
-            let work: Vec<Work> = all.all_gather(&mine).into_iter().flatten().map(Work::from).collect();
-            halo_depth::choose(&work, swap)
-        });
-        let mut deep = regions[own.clone()].to_vec();
-        let deepened = halo_depth::deepen(&mut deep, transitions, &largest, wanted);
-        if wanted > 1 && all.all_reduce_min(deepened as u64) as usize == wanted {
-            halo_depth = wanted;
-            (regions, own) = all_gather_regions(deep, &ranks, all);
-        }
-    }
-    let mine = plan(lanes, first, &compute, &regions, real, how.exchange, halo_depth, path);
-    let plan = match all.is_distributed() {
-        false => mine,
-        true => {
-            let plans =
-                all.all_gather_text(&serde_json::to_string(&mine).expect("a plan is written as JSON"));
-            let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
-            plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
-        }
-    };
-    Ok(Partition { regions, own, first, ranks, plan, halo_depth, path })
+    let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
+    let mut partition = Partition { regions, own, exchange: lane_exchange(lanes, all)?, ..alone };
+    let compute = compute_seconds(&partition.regions, &bandwidths, real);
+    deepen(&mut partition, lanes, transitions, &compute, real, options);
+    partition.plan = plan(lanes, &partition, &compute, real, options);
+    Ok(partition)
 }
 
-/// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own take
-/// over.
+/// Most elements of a vector that a lane can bind.
+fn most_elements(lane: &Lane, real: u64) -> usize {
+    let limits = lane.device().limits;
+    (limits.binding.min(limits.buffer) / real) as usize
+}
+
+/// The way in which these lanes exchange halos.
+fn lane_exchange(lanes: &[Lane], ranks: Ranks) -> Result<LaneExchange> {
+    #[cfg(feature = "cuda")]
+    if !ranks.is_distributed() && super::peer::all_reach(lanes) {
+        return Ok(LaneExchange::Peer);
+    }
+    Ok(LaneExchange::Host(exchange_cost(lanes, ranks)?))
+}
+
+/// Seconds of each lane's own rows. Of other ranks' regions only the owner knows the entries.
+fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64) -> Vec<f64> {
+    let bytes = |r: &Region| r.entries * (real + 4) + r.rows.len() as u64 * 5 * real;
+    let seconds = |(lane, bandwidth): (usize, &f64)| {
+        regions.iter().filter(|r| r.lane == lane).map(bytes).sum::<u64>() as f64 / bandwidth
+    };
+    bandwidths.iter().enumerate().map(seconds).collect()
+}
+
+/// Gives the regions the halo depth that was asked for, or that makes a step shortest, where all lanes have room for it.
+fn deepen(
+    partition: &mut Partition,
+    lanes: &[Lane],
+    transitions: &dyn Transitions,
+    compute: &[f64],
+    real: u64,
+    options: Partitioning,
+) {
+    let (all, regions) = (options.ranks, &partition.regions);
+    let single =
+        (0..compute.len()).all(|lane| regions.iter().filter(|region| region.lane == lane).count() <= 1);
+    let LaneExchange::Host(cost) = partition.exchange else { return };
+    if !single || options.exchange == Exchange::Full {
+        return;
+    }
+    // Of a chain that is read by parts a rank knows its own rows.
+    let fixed = if transitions.whole() { options.halo_depth } else { Some(1) };
+    let depth = fixed.unwrap_or_else(|| {
+        let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
+        let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();
+        halo_depth::choose(&all.all_gather(&mine).concat(), cost)
+    });
+    if depth <= 1 {
+        return;
+    }
+    let mut deep = partition.own_regions().to_vec();
+    let fits = deep.iter_mut().all(|region| {
+        region.deepen(transitions, depth);
+        region.len() <= most_elements(&lanes[region.lane - partition.first], real)
+    });
+    if all.all_reduce_min(u64::from(fits)) == 1 {
+        partition.halo_depth = depth;
+        (partition.regions, partition.own) = all_gather_regions(deep, &partition.ranks, all);
+    }
+}
+
+/// The regions of all ranks, and which of them are this rank's. Every rank tells the owners which rows its own read.
 fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Region>, Range<usize>) {
     if !all.is_distributed() {
         let own = 0..mine.len();
         return (mine, own);
     }
-    let told = |r: &Region| {
-        let (rows, computed) = (&r.rows, &r.computed);
-        [r.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
-    };
-    let known = all.all_gather(&mine.iter().map(told).collect::<Vec<_>>());
+    let known = all.all_gather(&mine.iter().map(Region::to_remote).collect::<Vec<_>>());
     let first: usize = known[..all.rank()].iter().map(Vec::len).sum();
     let own = first..first + mine.len();
-    let mut regions: Vec<Region> = known.iter().flatten().map(|&told| Region::told(told)).collect();
+    let mut regions: Vec<Region> = known.into_iter().flatten().map(Region::from_remote).collect();
     regions.splice(own.clone(), mine);
-    // To each rank: the taker, how many rows, and these.
+    // To each rank: the reader, how many rows, and these.
     let mut wanted = vec![Vec::new(); all.size()];
-    for taker in own.clone() {
+    for reader in own.clone() {
         for other in regions.iter().filter(|r| ranks[r.lane] != all.rank()) {
-            let rows = regions[taker].reads_of(other);
+            let rows = regions[reader].reads_of(other);
             if !rows.is_empty() {
                 let list = &mut wanted[ranks[other.lane]];
-                list.extend([taker as u32, rows.len() as u32]);
+                list.extend([reader as u32, rows.len() as u32]);
                 list.extend(rows);
             }
         }
     }
     for list in all.all_to_all(wanted) {
         let mut rest = &list[..];
-        while let [taker, count, rows @ ..] = rest {
+        while let [reader, count, rows @ ..] = rest {
             let (rows, behind) = rows.split_at(*count as usize);
-            regions[*taker as usize].also_reads(rows);
+            regions[*reader as usize].add_halo(rows);
             rest = behind;
         }
     }
     (regions, own)
-}
-
-/// Whether all lanes reach each other's memory.
-fn peers(lanes: &[Lane]) -> bool {
-    #[cfg(feature = "cuda")]
-    let reach = super::push::all_reach(lanes);
-    #[cfg(not(feature = "cuda"))]
-    let reach = false;
-    let _ = lanes;
-    reach
 }
 
 /// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
@@ -336,44 +335,58 @@ fn shares(lengths: &[u32], n: usize, bandwidths: &[f64], real: u64, ranks: Ranks
     shares
 }
 
-/// A lane's rows, to be cut into parts.
-struct Share<'a> {
+/// The lanes of this rank, whose rows are cut into parts.
+struct Cutter<'a> {
     transitions: &'a dyn Transitions,
-    n: usize,
-    lane: usize,
-    rows: Range<usize>,
-    /// Most elements of a part's vectors, halos included.
-    largest: usize,
+    /// Number of the first lane.
+    first: usize,
     /// There is no other lane, so that a single part needs no halo.
     whole: bool,
-    how: Partitioning,
+    real: u64,
+    options: Partitioning,
 }
 
-impl Share<'_> {
-    fn cut(&self) -> Option<Vec<Region>> {
-        let rows = &self.rows;
+impl Cutter<'_> {
+    /// The regions of all lanes.
+    fn cut(&self, lanes: &[Lane], shares: &[Range<usize>]) -> Result<Vec<Region>> {
+        let mut regions = Vec::new();
+        for (number, (lane, rows)) in lanes.iter().zip(shares).enumerate() {
+            let own = self.cut_share(self.first + number, rows, most_elements(lane, self.real));
+            regions.extend(own.ok_or_else(|| self.no_room(lane))?);
+        }
+        Ok(regions)
+    }
+
+    fn no_room(&self, lane: &Lane) -> Error {
+        let (device, n) = (lane.device(), self.transitions.states());
+        Error::OutOfMemory {
+            device: device.name.clone(),
+            what: format!("a vector of {n} states"),
+            asked: n as u64 * self.real,
+            limit: format!(
+                "its largest binding is {} bytes, and the chain does not split into parts below that; use --device cpu",
+                device.limits.binding
+            ),
+        }
+    }
+
+    /// The regions of a lane that can bind `largest` elements, if there are some that fit.
+    fn cut_share(&self, lane: usize, rows: &Range<usize>, largest: usize) -> Option<Vec<Region>> {
         if rows.is_empty() {
             return Some(Vec::new());
         }
-        if self.whole && self.n <= self.largest && self.how.parts <= 1 {
-            return Some(vec![Region {
-                lane: self.lane,
-                rows: rows.clone(),
-                computed: rows.clone(),
-                halo: Vec::new(),
-                left: 0,
-                entries: 0,
-                remote: 0,
-            }]);
+        let parts = self.options.parts;
+        if self.whole && self.transitions.states() <= largest && parts <= 1 {
+            return Some(vec![Region::without_halo(lane, rows.clone(), rows.clone())]);
         }
         let blocks = rows.len().div_ceil(BLOCK);
         let most = blocks.min(4096);
-        let mut count = self.how.parts.max(rows.len().div_ceil(self.largest.max(1))).min(most);
+        let mut count = parts.max(rows.len().div_ceil(largest.max(1))).min(most);
         loop {
             let per = blocks.div_ceil(count) * BLOCK;
             let starts = rows.clone().step_by(per);
-            let cut: Vec<Region> = starts.map(|s| self.region(s..(s + per).min(rows.end))).collect();
-            if cut.iter().all(|r| r.len() <= self.largest) {
+            let cut: Vec<Region> = starts.map(|s| self.region(lane, s..(s + per).min(rows.end))).collect();
+            if cut.iter().all(|r| r.len() <= largest) {
                 return Some(cut);
             }
             if count == most {
@@ -383,53 +396,51 @@ impl Share<'_> {
         }
     }
 
-    /// Finds the halo of some rows.
-    fn region(&self, rows: Range<usize>) -> Region {
-        let mut region = Region::new(self.transitions, self.lane, rows);
-        if self.how.exchange == Exchange::Full {
-            region.read_all(self.n);
+    /// Some rows and their halo.
+    fn region(&self, lane: usize, rows: Range<usize>) -> Region {
+        let mut region = Region::new(self.transitions, lane, rows);
+        if self.options.exchange == Exchange::Full {
+            region.read_all(self.transitions.states());
         }
         region
     }
 }
 
-/// What lanes that store into each other's memory wait for one another: events, and a first value's way.
-const PEERS: Swap = Swap { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
+/// The cost of an exchange between lanes that store into each other's memory: events, and a first value's way.
+const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
 
-#[expect(clippy::too_many_arguments, reason = "all that a prediction depends on")]
+/// The plans of all lanes of all ranks, whose own rows take `compute` seconds.
 fn plan(
     lanes: &[Lane],
-    first: usize,
+    partition: &Partition,
     compute: &[f64],
-    regions: &[Region],
     real: u64,
-    exchange: Exchange,
-    halo_depth: usize,
-    path: Path,
+    options: Partitioning,
 ) -> Vec<LanePlan> {
-    let swap = if let Path::Host(swap) = path { swap } else { PEERS };
-    let one = |lane: usize| {
+    let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
+    let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
+    let one = |(lane, device): (usize, &Lane)| {
         let own = || regions.iter().filter(move |r| r.lane == lane);
-        let entries: u64 = own().map(|r| r.entries).sum();
-        let rows: usize = own().map(|r| r.rows.len()).sum();
         let others = || regions.iter().filter(|r| r.lane != lane);
-        let halo: usize = own().map(|mine| others().map(|r| mine.takes(r).len()).sum::<usize>()).sum();
+        let entries: u64 = own().map(|r| r.entries).sum();
         let remote: u64 = own().map(|r| r.remote).sum();
+        let rows: usize = own().map(|r| r.rows.len()).sum();
+        let halo: usize = own().map(|mine| others().map(|r| mine.halo_from(r).len()).sum::<usize>()).sum();
         let interior: f64 = own().map(|r| Work::of(r, regions, 0.0, real).interior).sum::<f64>()
             / own().count().max(1) as f64;
         let ghosts: usize = own().map(|r| r.computed.len() - r.rows.len()).sum();
         let again = if halo_depth > 1 { (1.0 - interior) / halo_depth as f64 } else { 0.0 };
         let redundant = compute[lane] * (ghosts as f64 / rows.max(1) as f64 + again);
         // The whole vector is ready only at a step's end.
-        let interior = if exchange == Exchange::Full { 0.0 } else { interior };
+        let interior = if options.exchange == Exchange::Full { 0.0 } else { interior };
         let bytes = halo as f64 * real as f64;
         let exposed = match halo {
             0 => 0.0,
-            _ => swap.waits(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
+            _ => cost.exposed_seconds(bytes, halo_depth, interior, compute[lane]) / halo_depth as f64,
         };
         let step = compute[lane] + redundant + exposed;
         LanePlan {
-            device: lanes[lane - first].device().spec.clone(),
+            device: device.device().spec.clone(),
             rows,
             entries,
             local_share: 1.0 - remote as f64 / entries.max(1) as f64,
@@ -439,7 +450,14 @@ fn plan(
             communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
         }
     };
-    (first..first + lanes.len()).map(one).collect()
+    let mine: Vec<LanePlan> = (partition.first..).zip(lanes).map(one).collect();
+    if !options.ranks.is_distributed() {
+        return mine;
+    }
+    let text = serde_json::to_string(&mine).expect("a plan is written as JSON");
+    let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
+    let plans = options.ranks.all_gather_text(&text);
+    plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub struct Options {
 
 impl Options {
     /// The partitioning for the method.
-    pub(super) fn how(&self) -> Partitioning {
+    pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
             Method::Sweep => self.split,
             // Its terms are scaled by kernels that know of own rows alone.

@@ -1,4 +1,4 @@
-//! The rows of a part: its own, those that it computes for its neighbours' sake, and those that it only reads.
+//! The rows of a part: its own, those that it computes to need fewer exchanges, and those that it only reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ pub(super) struct Region {
     pub(super) remote: u64,
 }
 
-/// What is special about some rows of a region.
+/// Who needs some rows of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A part of another lane computes them too, or reads them.
@@ -35,25 +35,14 @@ pub enum Kind {
     Interior,
 }
 
-/// The rows of a piece that a region of another lane takes over.
+/// Rows of a region that are stored, and computed in a step, together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Leaving {
-    /// Number of that region.
-    pub(super) taker: usize,
-    /// The rows, counted from the piece's first, ascending.
-    pub(super) rows: Vec<u32>,
-    /// The place of the first of them among all that the taker takes over; the others follow.
-    pub(super) place: usize,
-}
-
-impl Leaving {
-    /// Those among some rows of the piece, counted from the first of these.
-    pub(super) fn of(&self, some: &Range<usize>) -> Self {
-        let before = |end: usize| self.rows.partition_point(|&row| (row as usize) < end);
-        let here = before(some.start)..before(some.end);
-        let rows = self.rows[here.clone()].iter().map(|&row| row - some.start as u32).collect();
-        Self { taker: self.taker, rows, place: self.place + here.start }
-    }
+pub(super) struct Piece {
+    /// Global rows; some may lie in two pieces.
+    pub(super) rows: Range<usize>,
+    pub(super) kind: Kind,
+    /// Number of the one region that reads them, where the piece is stored for it alone.
+    pub(super) reader: Option<usize>,
 }
 
 impl Region {
@@ -64,27 +53,30 @@ impl Region {
         Self { lane, computed: rows.clone(), rows, halo, left, entries, remote }
     }
 
-    /// A region of another rank, as that one tells: its lane, rows and computed rows.
-    pub(super) fn told([lane, start, end, first, last]: [u64; 5]) -> Self {
-        Self {
-            lane: lane as usize,
-            rows: start as usize..end as usize,
-            computed: first as usize..last as usize,
-            halo: Vec::new(),
-            left: 0,
-            entries: 0,
-            remote: 0,
-        }
+    /// A region of whose entries nothing is known.
+    pub(super) fn without_halo(lane: usize, rows: Range<usize>, computed: Range<usize>) -> Self {
+        Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
+    }
+
+    /// Its lane, rows and computed rows, for other ranks.
+    pub(super) fn to_remote(&self) -> [u64; 5] {
+        let (rows, computed) = (&self.rows, &self.computed);
+        [self.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
+    }
+
+    /// A region of another rank, from [`Self::to_remote`].
+    pub(super) fn from_remote(numbers: [u64; 5]) -> Self {
+        let [lane, start, end, first, last] = numbers.map(|number| number as usize);
+        Self::without_halo(lane, start..end, first..last)
     }
 
     /// The rows of another region that it reads and does not compute, ascending.
     pub(super) fn reads_of(&self, other: &Self) -> &[u32] {
-        let first = self.halo.partition_point(|&h| (h as usize) < other.rows.start);
-        &self.halo[first..self.halo.partition_point(|&h| (h as usize) < other.rows.end)]
+        among(&self.halo, &other.rows)
     }
 
-    /// How many rows before and behind its own it reaches.
-    pub(super) fn reach(&self) -> usize {
+    /// The number of rows before and behind its own up to the farthest that it reads.
+    pub(super) fn halo_width(&self) -> usize {
         match (self.halo.first(), self.halo.last()) {
             (Some(&first), Some(&last)) => {
                 self.rows.start.saturating_sub(first as usize)
@@ -94,8 +86,8 @@ impl Region {
         }
     }
 
-    /// Learns of more rows that it reads, behind those that were known.
-    pub(super) fn also_reads(&mut self, rows: &[u32]) {
+    /// Adds rows that it reads, behind those that were known.
+    pub(super) fn add_halo(&mut self, rows: &[u32]) {
         self.halo.extend(rows);
         debug_assert!(self.halo.is_sorted(), "rows come in the order of their owners");
         self.left = self.halo.partition_point(|&h| (h as usize) < self.computed.start);
@@ -151,34 +143,60 @@ impl Region {
         }) as u32
     }
 
-    /// What it takes over from another region: global rows, ascending, side by side in its vectors.
-    pub(super) fn takes(&self, other: &Self) -> Vec<u32> {
-        let of_halo = |side: &[u32]| {
-            let first = side.partition_point(|&h| (h as usize) < other.rows.start);
-            side[first..side.partition_point(|&h| (h as usize) < other.rows.end)].to_vec()
-        };
-        let shared = self.computed.start.max(other.rows.start)..self.computed.end.min(other.rows.end);
-        let mut taken = of_halo(&self.halo[..self.left]);
-        taken.extend(shared.start as u32..shared.end.max(shared.start) as u32);
-        taken.extend(of_halo(&self.halo[self.left..]));
-        taken
+    /// The rows that it reads or computes and another region owns: global, ascending, side by side in its vectors.
+    pub(super) fn halo_from(&self, owner: &Self) -> Vec<u32> {
+        let (left, right) = self.halo.split_at(self.left);
+        let shared = self.computed.start.max(owner.rows.start)..self.computed.end.min(owner.rows.end);
+        let mut rows = among(left, &owner.rows).to_vec();
+        rows.extend(shared.start as u32..shared.end.max(shared.start) as u32);
+        rows.extend(among(right, &owner.rows));
+        rows
     }
 
-    /// The rows that are computed in a step, in pieces of one kind, cut at multiples of a block.
+    /// Those of some own rows that another region reads, counted from the first of them, and the place of the first in all
+    /// that it reads of this one; the others follow.
+    pub(super) fn rows_to_send(&self, rows: &Range<usize>, reader: &Self) -> (Vec<u32>, usize) {
+        let read = reader.halo_from(self);
+        let place = read.partition_point(|&row| (row as usize) < rows.start);
+        (among(&read, rows).iter().map(|&row| row - rows.start as u32).collect(), place)
+    }
+
+    /// The rows that are computed in a step, in pieces cut at multiples of a block.
     ///
     /// With an exchange after every step these are the own rows, in ascending pieces; the interior is the longest run
-    /// of own rows that no part of another lane takes over. With several steps in between, most steps take all
-    /// computed rows at once, which are therefore one piece. The boundary is stored beside it once more: the last step
-    /// computes it first, and again with all others.
-    pub(super) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<(Range<usize>, Kind)> {
-        let mut taken: Vec<u32> = Vec::new();
-        for other in regions.iter().filter(|other| other.lane != self.lane) {
-            taken.extend(other.takes(self));
-        }
-        taken.par_sort_unstable();
+    /// of own rows that no part of another lane reads. With several steps in between, most steps take all computed rows
+    /// at once, which are therefore one piece. The boundary is stored beside it once more: the last step computes it
+    /// first, and again with all others. As that is all the boundary is for, its rows can be computed straight to where
+    /// they leave from, if one region alone reads each piece.
+    pub(super) fn pieces(&self, regions: &[Self], halo_depth: usize) -> Vec<Piece> {
+        let others = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
+        let read: Vec<(usize, Vec<u32>)> = others.map(|(i, other)| (i, other.halo_from(self))).collect();
+        let (own, interior) = (&self.rows, self.interior(&read));
+        let readers = |rows: &Range<usize>| {
+            let here = read.iter().filter(|(_, read)| !among(read, rows).is_empty());
+            here.map(|&(reader, _)| reader).collect::<Vec<_>>()
+        };
+        let boundaries = [own.start..interior.start, interior.end..own.end];
+        let readers = boundaries.each_ref().map(readers);
+        let straight = halo_depth > 1 && readers.iter().all(|readers| readers.len() <= 1);
+        let reader = readers.map(|readers| readers.first().copied().filter(|_| straight));
+        let all = if halo_depth > 1 { self.computed.clone() } else { interior };
+        let [before, behind] = boundaries;
+        let pieces = [
+            Piece { rows: before, kind: Kind::Boundary, reader: reader[0] },
+            Piece { rows: all, kind: Kind::Interior, reader: None },
+            Piece { rows: behind, kind: Kind::Boundary, reader: reader[1] },
+        ];
+        pieces.into_iter().filter(|piece| !piece.rows.is_empty()).collect()
+    }
+
+    /// The longest run of whole blocks of own rows that no other region reads.
+    fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
+        let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
+        read.par_sort_unstable();
         let mut interior = self.rows.start..self.rows.start;
         let mut next = self.rows.start;
-        for end in taken.iter().map(|&t| t as usize).chain([self.rows.end]) {
+        for end in read.iter().map(|&row| row as usize).chain([self.rows.end]) {
             let whole = if end == self.rows.end { end } else { end / BLOCK * BLOCK };
             let free = next.next_multiple_of(BLOCK)..whole;
             if free.len() > interior.len() {
@@ -186,44 +204,15 @@ impl Region {
             }
             next = end + 1;
         }
-        let own = &self.rows;
-        let pieces = [
-            (own.start..interior.start, Kind::Boundary),
-            (if halo_depth > 1 { self.computed.clone() } else { interior.clone() }, Kind::Interior),
-            (interior.end..own.end, Kind::Boundary),
-        ];
-        pieces.into_iter().filter(|(rows, _)| !rows.is_empty()).collect()
+        interior
     }
+}
 
-    /// What leaves of each of the pieces, where several steps pass between two exchanges: boundaries then are stored for
-    /// nothing but that, and can be computed straight to where they leave from. None where two take over rows of the same
-    /// piece.
-    pub(super) fn leaving(
-        &self,
-        pieces: &[(Range<usize>, Kind)],
-        regions: &[Self],
-        halo_depth: usize,
-    ) -> Option<Vec<Option<Leaving>>> {
-        let takers = regions.iter().enumerate().filter(|(_, other)| other.lane != self.lane);
-        let taken: Vec<(usize, Vec<u32>)> = takers.map(|(i, other)| (i, other.takes(self))).collect();
-        let of = |(rows, kind): &(Range<usize>, Kind)| {
-            let mut leaving = None;
-            for (taker, taken) in taken.iter().filter(|_| *kind == Kind::Boundary) {
-                let first = taken.partition_point(|&row| (row as usize) < rows.start);
-                let here = first..taken.partition_point(|&row| (row as usize) < rows.end);
-                if here.is_empty() {
-                    continue;
-                }
-                let place = here.start;
-                let rows = taken[here].iter().map(|&row| row - rows.start as u32).collect();
-                if leaving.replace(Leaving { taker: *taker, rows, place }).is_some() {
-                    return None;
-                }
-            }
-            Some(leaving)
-        };
-        if halo_depth > 1 { pieces.iter().map(of).collect() } else { None }
-    }
+/// Those of ascending rows that lie in a range.
+fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
+    let before = |end: usize| rows.partition_point(|&row| (row as usize) < end);
+    let first = before(range.start);
+    &rows[first..before(range.end).max(first)]
 }
 
 /// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
@@ -311,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn own_rows_are_right_for_as_many_steps_as_there_are_hops_and_no_longer() {
+    fn own_rows_are_right_for_as_many_steps_as_the_halo_is_deep_and_no_longer() {
         let chain = line(5000, 300);
         for halo_depth in [1, 2, 3, 5] {
             for region in regions(&chain, &[0, 1024, 2560, 5000], halo_depth) {
@@ -319,7 +308,7 @@ mod tests {
             }
         }
         let inner = &regions(&chain, &[0, 1024, 2560, 5000], 1)[1];
-        assert!(!right_after(&chain, inner, 2), "one hop does not last two steps");
+        assert!(!right_after(&chain, inner, 2), "depth 1 does not last two steps");
     }
 
     #[test]
@@ -339,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_over_is_all_that_is_not_own_and_lies_side_by_side() {
+    fn halos_are_all_that_is_not_own_and_lie_side_by_side() {
         let chain = line(4000, 500);
         for halo_depth in [1, 2, 4] {
             let all = regions(&chain, &[0, 256, 1280, 4000], halo_depth);
             for region in &all {
                 let mut count = 0;
                 for other in all.iter().filter(|other| other.lane != region.lane) {
-                    let taken = region.takes(other);
+                    let taken = region.halo_from(other);
                     assert!(taken.iter().all(|&row| other.rows.contains(&(row as usize))));
                     let places: Vec<u32> = taken.iter().map(|&row| region.local(row)).collect();
                     assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "{places:?}");
@@ -364,60 +353,63 @@ mod tests {
         for region in &all {
             let pieces = region.pieces(&all, 1);
             let mut next = region.rows.start;
-            for (rows, _) in &pieces {
+            for Piece { rows, .. } in &pieces {
                 assert_eq!(rows.start, next, "{pieces:?}");
                 assert!(rows.start.is_multiple_of(BLOCK));
                 next = rows.end;
             }
             assert_eq!(next, region.rows.end);
-            let interior = pieces.iter().find(|(_, kind)| *kind == Kind::Interior).map(|(rows, _)| rows);
-            let interior = interior.expect("a band leaves an interior");
+            let interior = pieces.iter().find(|piece| piece.kind == Kind::Interior);
+            let interior = &interior.expect("a band leaves an interior").rows;
             for other in all.iter().filter(|other| other.lane != region.lane) {
-                assert!(!other.takes(region).iter().any(|&row| interior.contains(&(row as usize))));
+                assert!(!other.halo_from(region).iter().any(|&row| interior.contains(&(row as usize))));
             }
         }
     }
 
     #[test]
-    fn what_leaves_lies_where_the_taker_takes_it_from() {
+    fn rows_to_send_lie_where_the_reader_takes_them_from() {
         let chain = line(12_000, 300);
         for cuts in [&[0, 4096, 8192, 12_000][..], &[0, 6144, 12_000], &[0, 256, 512, 12_000]] {
             let all = regions(&chain, cuts, 3);
-            let mut straight = 0;
+            let mut listed = 0;
             for (number, region) in all.iter().enumerate() {
                 let pieces = region.pieces(&all, 3);
-                let Some(leaving) = region.leaving(&pieces, &all, 3) else { continue };
-                straight += 1;
-                for (taker, other) in all.iter().enumerate().filter(|&(taker, _)| taker != number) {
-                    let taken = other.takes(region);
+                if pieces.iter().all(|piece| piece.reader.is_none()) {
+                    continue;
+                }
+                listed += 1;
+                for (reader, other) in all.iter().enumerate().filter(|&(reader, _)| reader != number) {
+                    let taken = other.halo_from(region);
                     let mut found = vec![None; taken.len()];
-                    for ((rows, _), leaving) in pieces.iter().zip(&leaving) {
-                        let Some(leaving) = leaving.as_ref().filter(|l| l.taker == taker) else { continue };
-                        for (place, row) in (leaving.place..).zip(&leaving.rows) {
+                    for Piece { rows, .. } in pieces.iter().filter(|piece| piece.reader == Some(reader)) {
+                        let (sent, place) = region.rows_to_send(rows, other);
+                        for (place, row) in (place..).zip(sent) {
                             assert_eq!(found[place].replace(rows.start as u32 + row), None);
                         }
                     }
                     assert_eq!(found, taken.iter().map(|&row| Some(row)).collect::<Vec<_>>());
                 }
-                assert_eq!(region.leaving(&pieces, &all, 1), None, "one step: the boundary stays");
+                let stays = region.pieces(&all, 1).iter().all(|piece| piece.reader.is_none());
+                assert!(stays, "one step: the boundary stays");
             }
             // Three layers of 300 rows lead through a lane of one block to the next.
-            assert_eq!(straight, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
+            assert_eq!(listed, if cuts[1] == 256 { 0 } else { cuts.len() - 1 }, "{cuts:?}");
         }
     }
 
     #[test]
-    fn with_several_hops_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_take() {
+    fn with_a_deeper_halo_all_computed_rows_are_one_piece_and_the_boundary_holds_what_others_read() {
         let chain = line(12_000, 300);
         let all = regions(&chain, &[0, 4096, 8192, 12_000], 3);
         for region in &all {
             let pieces = region.pieces(&all, 3);
-            let (whole, boundary): (Vec<_>, Vec<_>) = pieces.iter().partition(|(_, k)| *k == Kind::Interior);
+            let (whole, boundary): (Vec<_>, Vec<_>) = pieces.iter().partition(|p| p.kind == Kind::Interior);
             assert_eq!(whole.len(), 1);
-            assert_eq!(whole[0].0, region.computed);
+            assert_eq!(whole[0].rows, region.computed);
             for other in all.iter().filter(|other| other.lane != region.lane) {
-                let taken = other.takes(region);
-                assert!(taken.iter().all(|&row| boundary.iter().any(|(b, _)| b.contains(&(row as usize)))));
+                let taken = other.halo_from(region);
+                assert!(taken.iter().all(|&row| boundary.iter().any(|b| b.rows.contains(&(row as usize)))));
             }
         }
     }

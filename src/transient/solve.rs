@@ -151,7 +151,7 @@ fn solve_in<T: Real>(
         if problem.times.iter().all(|t| t.is_finite()) {
             problem.transitions.arrivals_suffice();
         }
-        let (width, format, how) = (options.width, options.format, options.how());
+        let (width, format, how) = (options.width, options.format, options.partitioning());
         let parts = Parts::build(lanes, problem.transitions, &statistics, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);

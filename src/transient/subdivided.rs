@@ -9,8 +9,9 @@ use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
 use super::exchange::Stage;
-use super::iteration::{MOST_STEPS, Sum};
+use super::iteration::MOST_STEPS;
 use super::kernels::{ADD, SCALE, add, scale};
+use super::matrix::Sum;
 use super::poisson::Window;
 use super::problem::Observer;
 use super::solution::{Bound, TimeResult};
@@ -143,7 +144,7 @@ pub fn run<T: Real>(
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
                     let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
-                    launches.push(chunk.step(&lanes[lane], part, source, &sum)?);
+                    launches.push(chunk.step(&lanes[lane], part, source, &sum, 0..chunk.rows, None)?);
                 }
                 let rows = part.rows.len();
                 launches.push(scale(lane, r, rows, part.own)?);

@@ -1,15 +1,12 @@
 //! What moves between ranks, as it does when neighbours exchange halos: in messages, and within a host in memory that both
 //! map.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::{Record, Spread};
-use kolmo::internals::NO_WINDOWS;
-use kolmo::internals::Window;
-use kolmo::ranks::Ranks;
-use kolmo::ranks::{Envelope, Wait, post};
+use kolmo::internals::{Window, WindowEnd, windows};
+use kolmo::ranks::{Envelope, Ranks, Wait, with_messages};
 use kolmo::{Error, Result};
 
 /// What is measured, by its name in a report.
@@ -39,8 +36,8 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
     let ways = [(ranks.rank().checked_sub(1), 1), (Some(ranks.rank() + 1), 0)];
     let there = |(rank, way): (Option<usize>, usize)| Some((rank.filter(|&rank| rank < ranks.size())?, way));
     let make = |(rank, way)| Neighbour {
-        to: Envelope { rank, number: way },
-        from: Envelope { rank, number: 1 - way },
+        to: Envelope { rank, tag: way },
+        from: Envelope { rank, tag: 1 - way },
         out: (0..words).map(|i| word(ranks.rank(), i)).collect(),
         back: vec![0; words],
         windows: None,
@@ -50,57 +47,41 @@ fn neighbours(ranks: Ranks, words: usize) -> Vec<Neighbour> {
 }
 
 /// Windows between all neighbours, if each shares its host with the next.
-fn windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
-    let off = std::env::var_os(NO_WINDOWS).is_some();
-    let mut offers = String::new();
-    let mut paths: Vec<PathBuf> = Vec::new();
-    let mut mine = Vec::new();
-    for neighbour in neighbours.iter().filter(|_| !off) {
-        if let Ok((window, path)) = Window::create(bytes) {
-            offers += &format!("{} {}\n", neighbour.to.rank, path.display());
-            paths.push(path);
-            mine.push(window);
-        }
+fn open_windows(neighbours: &mut [Neighbour], ranks: Ranks, bytes: usize) -> bool {
+    let both = |n: &Neighbour| [Some((n.to, true, bytes)), Some((n.from, false, bytes))];
+    let ends: Vec<Option<WindowEnd>> = neighbours.iter().flat_map(both).collect();
+    let mut windows = windows(&ends, ranks).into_iter();
+    let mut next = || windows.next().flatten();
+    for neighbour in &mut *neighbours {
+        neighbour.windows = next().zip(next()).map(|(out, back)| [out, back]);
     }
-    let mut complete = mine.len() == neighbours.len();
-    let offers = ranks.all_gather_text(&offers);
-    let to_me = format!("{} ", ranks.rank());
-    for (neighbour, out) in neighbours.iter_mut().zip(mine) {
-        let path = offers[neighbour.from.rank].lines().find_map(|line| line.strip_prefix(&to_me[..]));
-        match path.and_then(|path| Window::open(Path::new(path), bytes).ok()) {
-            Some(back) => neighbour.windows = Some([out, back]),
-            None => complete = false,
-        }
-    }
-    let complete = ranks.all_reduce_min(u64::from(complete)) == 1;
-    paths.iter().for_each(|path| Window::forget(path));
-    complete
+    let complete = neighbours.iter().all(|neighbour| neighbour.windows.is_some());
+    ranks.all_reduce_min(u64::from(complete)) == 1
 }
 
 /// One exchange with all neighbours.
 fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, number: u64) -> Result<()> {
     let never = AtomicBool::new(false);
-    let wait = Wait { stop: &never, alone: false };
-    post(ranks, &wait, |post| {
+    with_messages(ranks, Wait { stop: &never, spin: false }, |messages| {
         let mut full = Vec::new();
         for neighbour in neighbours {
             let Neighbour { to, from, out, back, windows, news: [there, here] } = neighbour;
             match windows {
                 Some([own, other]) if through_windows => {
-                    post.expect(*from, here);
+                    messages.receive(*from, here);
                     own.slot(number, |slot| slot.copy_from_slice(bytemuck::cast_slice(out)));
-                    post.send(*to, there);
+                    messages.send(*to, there);
                     full.push(Some((other, back)));
                 }
                 _ => {
-                    post.expect(*from, back);
-                    post.send(*to, out);
+                    messages.receive(*from, back);
+                    messages.send(*to, out);
                     full.push(None);
                 }
             }
         }
-        for (k, full) in full.into_iter().enumerate() {
-            post.arrived(k, &wait)?;
+        for full in full {
+            messages.wait_received()?;
             if let Some((window, back)) = full {
                 window.slot(number, |slot| bytemuck::cast_slice_mut(back).copy_from_slice(slot));
             }
@@ -121,7 +102,7 @@ pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Reco
     let words = (bytes / 4).max(1) as usize;
     let bytes = 4 * words as u64;
     let mut neighbours = neighbours(ranks, words);
-    let shared = windows(&mut neighbours, ranks, bytes as usize);
+    let shared = open_windows(&mut neighbours, ranks, bytes as usize);
     let times = (ENOUGH / bytes).clamp(1, 100);
     let copy = copied(words, times);
     let ways = ranks.size().min(3) - 1;

@@ -263,9 +263,9 @@ impl<'a> Row<'a> {
         };
         let (before, product, timed) = each(&built)?;
         let communication_share = if lanes.len() > 1 {
-            let links = std::mem::take(&mut built.parts.links);
+            let transfers = std::mem::take(&mut built.parts.between_lanes);
             let alone = each(&built)?.1;
-            built.parts.links = links;
+            built.parts.between_lanes = transfers;
             Some((1.0 - alone / product).max(0.0))
         } else {
             None

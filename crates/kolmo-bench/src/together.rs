@@ -76,14 +76,14 @@ pub(super) fn together<T: Real>(
     let with = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
     let moments = parts.timeline.take().map_or_else(Vec::new, |timeline| timeline.take());
     let mut phases = phases(lanes.len(), &moments);
-    // Batches of the first run: each ends with one that has no interior.
+    // Batches of the first run: each begins with an exchange in two of them, and ends with one that has no interior.
     let first = 2 * (steps as usize).div_ceil(parts.matrix.halo_depth);
     for (number, lane) in lanes.iter().enumerate() {
-        phases.extend(device_phases(number, &lane.traced()?, first));
+        phases.extend(device_phases(number, lane.traced()?.get(2..).unwrap_or_default(), first));
     }
-    let links = std::mem::take(&mut parts.links);
+    let transfers = std::mem::take(&mut parts.between_lanes);
     let alone = step_seconds(lanes, parts, statistics, x, steps, repeat)?.median;
-    parts.links = links;
+    parts.between_lanes = transfers;
     Ok(Together {
         halo_depth: parts.matrix.halo_depth,
         alone,

@@ -8,7 +8,7 @@ use kolmo::io::write::push_number;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::ranks::Ranks;
-use kolmo::transient::partitioning::Swap;
+use kolmo::transient::partitioning::ExchangeCost;
 
 pub mod page;
 pub mod plan;
@@ -116,15 +116,15 @@ pub fn number(value: f64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What an exchange through the host was measured to cost.
-fn swap(swap: Swap) -> String {
-    let whole = format!("{} and {:.1} GB/s", seconds(swap.latency), swap.rate / 1e9);
-    match swap.busy > 0.0 {
+/// The measured cost of an exchange through the host.
+fn exchange_cost(cost: ExchangeCost) -> String {
+    let whole = format!("{} and {:.1} GB/s", seconds(cost.latency), cost.rate / 1e9);
+    match cost.busy > 0.0 {
         true => {
             format!(
                 "{whole}, of which {} and {:.0} GB/s hide behind no rows,",
-                seconds(swap.busy),
-                swap.drain / 1e9
+                seconds(cost.busy),
+                cost.drain / 1e9
             )
         }
         false => whole,

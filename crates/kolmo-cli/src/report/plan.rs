@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::capacity::{ManyRanks, Plan};
-use kolmo::transient::partitioning::Path;
+use kolmo::transient::partitioning::LaneExchange;
 
 /// What a run would take.
 #[derive(Debug)]
@@ -83,9 +83,11 @@ impl Run<'_> {
             );
         }
         let way = match p.exchange {
-            Path::None => None,
-            Path::Peer => Some("stored into each other's memory".to_owned()),
-            Path::Host(swap) => Some(format!("through the host ({} measured)", super::swap(swap))),
+            LaneExchange::None => None,
+            LaneExchange::Peer => Some("stored into each other's memory".to_owned()),
+            LaneExchange::Host(cost) => {
+                Some(format!("through the host ({} measured)", super::exchange_cost(cost)))
+            }
         };
         if let Some(way) = way {
             let _ = writeln!(out, "exchange {way}, every {} steps", p.halo_depth);
@@ -113,7 +115,7 @@ impl Run<'_> {
 
 /// What ranks would have to do, for people.
 fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
-    let (latency, rate) = (seconds(many.swap.latency), many.swap.rate / 1e9);
+    let (latency, rate) = (seconds(many.exchange_cost.latency), many.exchange_cost.rate / 1e9);
     let _ = writeln!(
         out,
         "ranks    {} with an equal share of the rows each, {latency} and {rate:.1} GB/s measured for an exchange",

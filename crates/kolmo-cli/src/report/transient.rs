@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::Path;
+use kolmo::transient::partitioning::LaneExchange;
 use kolmo::transient::{Solution, Status, TimeResult};
 
 /// A run and its answer.
@@ -196,14 +196,14 @@ impl Run<'_> {
             halo_depth => format!("every {halo_depth} steps, rows of neighbours computed between"),
         };
         match self.solution.matrix.exchange {
-            Path::None => String::new(),
-            Path::Peer => format!("exchange stored into each other's memory, {every}\n"),
-            Path::Host(swap) => {
+            LaneExchange::None => String::new(),
+            LaneExchange::Peer => format!("exchange stored into each other's memory, {every}\n"),
+            LaneExchange::Host(cost) => {
                 let why = match self.devices.iter().all(|d| d.backend == "cuda") {
                     true => ", as these devices do not reach each other's memory",
                     false => "",
                 };
-                format!("exchange through the host{why}, {every} ({} measured)\n", super::swap(swap))
+                format!("exchange through the host{why}, {every} ({} measured)\n", super::exchange_cost(cost))
             }
         }
     }

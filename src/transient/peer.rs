@@ -3,14 +3,15 @@
 
 use std::ops::Range;
 
-use super::exchange::{Launches, Stage};
+use super::exchange::LaneStep;
+use super::halo::Gathered;
 use super::parts::Parts;
 use crate::Result;
 use crate::kernel::Real;
-use crate::lane::{CudaLane, Event, Lane, Launch, Side, pieces};
+use crate::lane::{CudaLane, Event, Lane, Side, pieces};
 
 /// The streams of the lanes, if all have one.
-pub(super) fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
+fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
     lanes.iter().map(Lane::cuda).collect()
 }
 
@@ -20,16 +21,26 @@ pub(super) fn all_reach(lanes: &[Lane]) -> bool {
     streams.iter().all(|one| streams.iter().all(|other| one.reaches(other)))
 }
 
-/// A lane's step from one of the iterates.
-struct Step {
-    boundary: Vec<Launch>,
-    pushes: Vec<Launch>,
-    interior: Vec<Launch>,
-    /// What reads all of both iterates.
-    rest: Vec<Launch>,
+/// Lanes that each lane waits for: those that write its halo before it reads it, and those that still read what it is
+/// about to overwrite.
+fn neighbours<T: Real>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
+    let mut neighbours = vec![Vec::new(); lanes];
+    for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {
+        if let Gathered::Halo { part, .. } = source.gathered {
+            let [from, to] = [source.part, part].map(|part| parts.parts[part].lane);
+            neighbours[from].push(to);
+            neighbours[to].push(from);
+        }
+    }
+    for list in &mut neighbours {
+        list.sort_unstable();
+        list.dedup();
+    }
+    neighbours
 }
 
-/// Runs steps as [`Parts::run`] does.
+/// Runs steps as [`Parts::run`] does. `work[lane][source]` is a lane's step from x[source], and the first one's source is
+/// x[now].
 ///
 /// A lane has two streams. Beside the one that computes the interior, the other computes the rows that neighbours wait
 /// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
@@ -38,47 +49,21 @@ struct Step {
 pub(super) fn run<T: Real>(
     parts: &Parts<T>,
     lanes: &[Lane],
-    streams: &[&CudaLane],
+    work: &[[LaneStep; 2]],
     steps: Range<u64>,
     now: usize,
-    launches: Launches<'_>,
     watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
 ) -> Result<()> {
-    // work[k mod 2][lane]
-    let mut work: [Vec<Step>; 2] = Default::default();
-    for (parity, work) in work.iter_mut().enumerate() {
-        let source = (now + parity + steps.start as usize) % 2;
-        for lane in 0..lanes.len() {
-            let mut rest = launches(lane, source, Stage::Rest)?;
-            rest.extend(parts.gathers(lanes, lane, 1 - source)?);
-            work.push(Step {
-                boundary: launches(lane, source, Stage::Boundary)?,
-                pushes: parts.pushes(lanes, lane, 1 - source)?,
-                interior: launches(lane, source, Stage::Interior)?,
-                rest,
-            });
-        }
-    }
-    // Lanes that a lane waits for: those that write its halo before it reads it, and those that still read what it is
-    // about to overwrite.
-    let mut neighbours = vec![Vec::new(); lanes.len()];
-    for link in &parts.links {
-        let (from, to) = (parts.parts[link.from].lane, parts.parts[link.to].lane);
-        neighbours[from].push(to);
-        neighbours[to].push(from);
-    }
-    for list in &mut neighbours {
-        list.sort_unstable();
-        list.dedup();
-    }
+    let streams = &streams(lanes).expect("lanes that reach each other's memory have streams");
+    let neighbours = &neighbours(parts, lanes.len());
     // Two events a stream, in turn: one is recorded while the other is waited for.
     let marks = || streams.iter().map(|stream| stream.mark()).collect::<Result<Vec<Event>>>();
     let (main, aside) = ([marks()?, marks()?], [marks()?, marks()?]);
     let one = |step: u64| -> Result<()> {
         let (before, after) = ((step % 2) as usize, ((step + 1) % 2) as usize);
-        for (lane, ((stream, work), neighbours)) in
-            streams.iter().zip(&work[before]).zip(&neighbours).enumerate()
-        {
+        let source = (now + (step - steps.start) as usize) % 2;
+        for (lane, ((stream, work), neighbours)) in streams.iter().zip(work).zip(neighbours).enumerate() {
+            let work = &work[source];
             stream.after(Side::Aside, &main[before][lane])?;
             for &other in neighbours {
                 stream.after(Side::Aside, &aside[before][other])?;
@@ -87,7 +72,7 @@ pub(super) fn run<T: Real>(
             for &other in neighbours {
                 stream.after(Side::Aside, &main[before][other])?;
             }
-            stream.enqueue(Side::Aside, &work.pushes, step)?;
+            stream.enqueue(Side::Aside, &work.sends, step)?;
             stream.remark(Side::Aside, &aside[after][lane])?;
 
             stream.after(Side::Main, &aside[before][lane])?;

@@ -1,0 +1,184 @@
+//! The cost of an exchange of halos through the host, measured with transfers of arrays that no chain has.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::halo::Transport;
+use super::worker::{Worker, on_lanes, workers};
+use crate::Result;
+use crate::kernel::Precision;
+use crate::lane::bandwidth::{Spread, bind_copy};
+use crate::lane::{Batch, Buffer, Lane, Launch};
+use crate::ranks::{Envelope, Ranks};
+
+/// The measured cost of an exchange through the host.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct ExchangeCost {
+    /// Seconds from the end of a step to the values of another lane, were there none.
+    pub latency: f64,
+    /// Bytes a second of the values.
+    pub rate: f64,
+    /// Seconds for which it keeps a lane from its rows, whatever else hides it, were there no values.
+    pub busy: f64,
+    /// Bytes a second of the values while it does.
+    pub drain: f64,
+}
+
+impl ExchangeCost {
+    /// Seconds of an exchange of so many bytes.
+    fn seconds(self, bytes: f64) -> f64 {
+        self.latency + bytes / self.rate
+    }
+
+    /// Seconds by which an exchange of so many bytes makes `halo_depth` steps longer. Where one follows every step, the
+    /// rows that no other lane waits for hide it, a share `interior` of the `compute` seconds of a step; where several
+    /// steps pass, all rows of the last one do.
+    pub(super) fn exposed_seconds(self, bytes: f64, halo_depth: usize, interior: f64, compute: f64) -> f64 {
+        let hidden = if halo_depth == 1 { interior * compute } else { compute };
+        self.busy + bytes / self.drain + (self.seconds(bytes) - hidden).max(0.0)
+    }
+}
+
+/// Rounds of a measurement.
+const ROUNDS: usize = 12;
+
+/// Seconds of a launch that is too small to fill a device, on its own between others: a row waits for its header, its
+/// columns and what they point to, one after the other. About 20 µs for 10⁵ rows on an H200, by its own clock.
+const SMALL_LAUNCH: f64 = 20e-6;
+
+/// The cost of an exchange between these lanes: measured once, for later solves on the same lanes as well. Ranks measure
+/// each time, since all have to do the same.
+pub(super) fn exchange_cost(lanes: &[Lane], ranks: Ranks) -> Result<ExchangeCost> {
+    static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
+    if ranks.is_distributed() {
+        return measure(lanes, ranks);
+    }
+    let numbers: Vec<u32> = lanes.iter().map(Lane::number).collect();
+    let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, cost)) = known().iter().find(|(measured, _)| *measured == numbers) {
+        return Ok(*cost);
+    }
+    let cost = measure(lanes, ranks)?;
+    known().push((numbers, cost));
+    Ok(cost)
+}
+
+/// Measures exchanges of few and of many values, and for how long they keep a lane busy.
+fn measure(lanes: &[Lane], ranks: Ranks) -> Result<ExchangeCost> {
+    // A tenth of what is free, where that is little.
+    let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
+    let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, 1 << 19)) as usize;
+    let small = large / (1 << 9);
+    let slowest = |elements: usize| -> Result<f64> {
+        let within = if lanes.len() > 1 { lane_ring(lanes, ranks, elements)? } else { 0.0 };
+        let between = if ranks.is_distributed() { rank_ring(&lanes[..1], ranks, elements)? } else { 0.0 };
+        Ok(ranks.all_reduce_max(within.max(between)))
+    };
+    let (latency, with_values) = (slowest(small)?, slowest(large)?);
+    let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
+    let (mut busy, mut slower) = (0.0f64, 0.0f64);
+    // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
+    for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
+        // Small ones are hidden in what the device does anyway.
+        let [quarter, whole] =
+            [large / 4, large].map(|len| lane.unnoticed(|| busy_seconds(lane, len, with_values)));
+        let (quarter, whole) = (quarter?, whole?);
+        let more = (whole - quarter).max(0.0) / 3.0;
+        (busy, slower) = (busy.max(quarter - more), slower.max(more));
+    }
+    let (mut busy, slower) = (ranks.all_reduce_max(busy), ranks.all_reduce_max(slower));
+    if busy > 0.0 {
+        busy += SMALL_LAUNCH;
+    }
+    Ok(ExchangeCost { latency, rate, busy, drain: (large / 4 * 8) as f64 / slower })
+}
+
+/// An array to send, and one to receive.
+fn arrays(lane: &Lane, elements: usize) -> Result<[Buffer<f64>; 2]> {
+    lane.unnoticed(|| {
+        Ok([lane.alloc_for_send("a measurement", elements)?, lane.alloc("a measurement", elements)?])
+    })
+}
+
+/// Seconds of an exchange in which every lane sends to the next.
+fn lane_ring(lanes: &[Lane], ranks: Ranks, elements: usize) -> Result<f64> {
+    let arrays = lanes.iter().map(|lane| arrays(lane, elements)).collect::<Result<Vec<_>>>()?;
+    let transport = |from: usize| {
+        let to = (from + 1) % lanes.len();
+        Transport::through_host(lanes, (from, &arrays[from][0]), (to, [&arrays[to][1]; 2], 0))
+    };
+    let transports = (0..lanes.len()).map(transport).collect::<Result<Vec<_>>>()?;
+    ring_seconds(workers(lanes, &transports, ranks, None))
+}
+
+/// Seconds of an exchange in which every rank's lane sends to the next rank's.
+fn rank_ring(lane: &[Lane], ranks: Ranks, elements: usize) -> Result<f64> {
+    let [source, target] = arrays(&lane[0], elements)?;
+    let (next, before) = (ranks.rank() + 1, ranks.rank() + ranks.size() - 1);
+    let envelope = |rank: usize| Envelope { rank: rank % ranks.size(), tag: 0 };
+    let transports = [
+        Transport::to_rank(lane, (0, &source), envelope(next), None)?,
+        Transport::from_rank(lane, (0, [&target; 2], 0), elements, envelope(before), None)?,
+    ];
+    ring_seconds(workers(lane, &transports, ranks, None))
+}
+
+/// Seconds of an exchange on the slowest of some lanes.
+fn ring_seconds(workers: Vec<Worker<'_, f64>>) -> Result<f64> {
+    let median = |worker: &mut Worker<'_, f64>| -> Result<f64> {
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let at = Instant::now();
+            worker.exchange_packed(0)?;
+            rounds.push(at.elapsed().as_secs_f64());
+        }
+        Ok(Spread::of(rounds).median)
+    };
+    let medians = on_lanes(workers, &mut || Ok(()), median)?;
+    Ok(medians.into_iter().fold(0.0, f64::max))
+}
+
+/// Seconds that exchanges of so many elements add to launches that hide exchanges of `exchange` seconds.
+fn busy_seconds(lane: &Lane, elements: usize, exchange: f64) -> Result<f64> {
+    let [source, target] = arrays(lane, elements.next_multiple_of(2))?;
+    let from = lane.alloc::<f64>("a measurement", source.len())?;
+    let to = lane.alloc::<f64>("a measurement", source.len())?;
+    let pairs = source.len() / if lane.device().f64 { 2 } else { 1 };
+    let precision = if lane.device().f64 { Precision::F64 } else { Precision::F32 };
+    let copied = |to: &Buffer<f64>| -> Result<Launch> { bind_copy(lane, precision, pairs, &from, to) };
+    let (rows, pack) = (copied(&to)?, copied(&source)?);
+    // To itself, as to a neighbour of its own kind.
+    let lanes = std::slice::from_ref(lane);
+    let transport = [Transport::through_host(lanes, (0, &source), (0, [&target; 2], 0))?];
+    let mut worker: Worker<'_, f64> = workers(lanes, &transport, Ranks::ALONE, None).remove(0);
+    worker.exchange(0, (&Batch { sends: worker.send_buffers(), ..Batch::default() }, 0), None)?;
+    let mut seconds = |count: usize, exchange: bool| -> Result<f64> {
+        let interior = Batch { launches: vec![(0, &rows); count], ..Batch::default() };
+        // The boundary, and its values side by side.
+        let boundary = Batch {
+            receives: worker.receive_buffers(0),
+            launches: vec![(0, &rows), (0, &pack)],
+            sends: worker.send_buffers(),
+            before_receives: true,
+        };
+        let at = Instant::now();
+        for _ in 0..ROUNDS {
+            match exchange {
+                true => worker.exchange(0, (&boundary, 0), Some((&interior, 0)))?,
+                false => lane.submit(&interior, 0)?,
+            }
+        }
+        lane.finish()?;
+        Ok(at.elapsed().as_secs_f64() / ROUNDS as f64)
+    };
+    const SOME: usize = 64;
+    seconds(SOME, false)?;
+    let launch = seconds(SOME, false)? / SOME as f64;
+    // Long enough to hide an exchange.
+    let count = ((2.0 * exchange / launch.max(1e-9)).ceil() as usize).clamp(1, 1024);
+    seconds(count, true)?;
+    let mut least = |exchange: bool| -> Result<f64> {
+        (0..3).try_fold(f64::INFINITY, |least, _| Ok(least.min(seconds(count, exchange)?)))
+    };
+    Ok((least(true)? - least(false)?).max(0.0))
+}
