@@ -105,6 +105,7 @@ pub mod bound;
 pub mod capacity;
 pub mod chain;
 pub mod checkpoint;
+pub mod chunk;
 mod classes;
 pub mod csr;
 mod elimination;

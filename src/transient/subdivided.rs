@@ -7,10 +7,10 @@
 
 use super::bound::MatrixStatistics;
 use super::checkpoint::{Checkpointer, Phase};
+use super::chunk::Sum;
 use super::exchange::Stage;
 use super::iteration::MOST_STEPS;
 use super::kernels::{ADD, SCALE, add, scale};
-use super::matrix::Sum;
 use super::poisson::Window;
 use super::solve::{Bound, Built, Observer, TimeResult};
 use crate::kernel::{Precision, Real};
