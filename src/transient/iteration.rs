@@ -5,10 +5,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Observer;
+use super::chunk::Sum;
 use super::exchange::Stage;
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
-use super::matrix::Sum;
 use super::parts::{Part, Parts};
 use crate::kernel::{Arguments, Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};

@@ -106,6 +106,7 @@ pub(crate) mod built;
 pub mod capacity;
 pub mod chain;
 pub mod checkpoint;
+pub mod chunk;
 mod classes;
 pub mod csr;
 mod elimination;

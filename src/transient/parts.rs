@@ -11,10 +11,11 @@ use std::ops::Range;
 
 use super::bound::MatrixStatistics;
 use super::chain::Transitions;
+use super::chunk::{Chunk, Sum};
 use super::exchange::Stage;
 use super::halo::{self, Gathered, HaloTransfer, Transport};
 use super::kernels::SWEEP_ROWS;
-use super::matrix::{Chunk, MatrixInfo, Source, Sum};
+use super::matrix::{MatrixInfo, Source};
 use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
 use crate::Result;

@@ -8,10 +8,10 @@
 use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::checkpoint::{Checkpointer, Phase, SubdividedState};
+use super::chunk::Sum;
 use super::exchange::Stage;
 use super::iteration::MOST_STEPS;
 use super::kernels::{ADD, SCALE, add, scale};
-use super::matrix::Sum;
 use super::poisson::Window;
 use super::problem::Observer;
 use super::solution::{Bound, TimeResult};

@@ -1,0 +1,150 @@
+//! Some rows of a part's matrix on its lane, and their step.
+
+use std::ops::Range;
+
+use super::parts::Part;
+use super::region::Kind;
+use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
+use crate::Result;
+use crate::kernel::Real;
+use crate::lane::{Arg, Buffer, Lane, Launch};
+use crate::sparse::BLOCK;
+
+/// Some rows of a part's matrix.
+#[derive(Debug)]
+pub struct Chunk<T> {
+    /// Who wants them.
+    pub kind: Kind,
+    /// First row, in the part's computed rows.
+    pub first: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// The rows to send, where the chunk is stored for that alone.
+    pub(super) sends: Option<SendRows>,
+    pub(super) stored: Stored<T>,
+}
+
+/// Rows of a chunk that another region reads.
+#[derive(Debug)]
+pub(super) struct SendRows {
+    /// Number of that region.
+    pub(super) reader: usize,
+    /// Their places among all that it reads of the part.
+    pub(super) range: Range<usize>,
+    /// Where the chunk's words list them.
+    pub(super) index_offset: u32,
+}
+
+/// The sum that a step's kernel serves: Σ w_k x_k over the steps of its window.
+pub(crate) struct Sum<'a> {
+    /// 1/α, then the weights from step `weights` on.
+    pub(crate) scalars: Arg<'a>,
+    pub(crate) acc: Arg<'a>,
+    pub(crate) window: Range<u64>,
+    pub(crate) weights: u64,
+}
+
+/// A chunk's arrays.
+#[derive(Debug)]
+pub(super) enum Stored<T> {
+    Hyb { slices: Buffer<u32>, columns: Buffer<u32>, values: Buffer<T> },
+    Packed { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, column_bits: u32 },
+    Pair { slices: Buffer<u32>, entries: Buffer<u32>, values: Buffer<T>, offsets: u32 },
+    Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
+}
+
+impl<T: Real> Stored<T> {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
+            Self::Packed { slices, entries, values, .. } | Self::Pair { slices, entries, values, .. } => {
+                slices.bytes() + entries.bytes() + values.bytes()
+            }
+            Self::Pattern { ids, patterns, values, .. } => ids.bytes() + patterns.bytes() + values.bytes(),
+        }
+    }
+
+    /// Threads that the step's kernel runs with. A group of patterns takes several blocks of rows, which share what it
+    /// keeps at hand, once there are groups enough for every device.
+    fn threads(&self, rows: usize) -> usize {
+        const GROUPS: usize = 4096;
+        const MOST_BLOCKS: usize = 8;
+        match self {
+            Self::Pattern { .. } => rows.div_ceil((rows / BLOCK / GROUPS).clamp(1, MOST_BLOCKS)),
+            _ => rows,
+        }
+    }
+}
+
+impl<T: Real> Chunk<T> {
+    /// Those of its rows that are the part's own, counted from its first.
+    pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
+        let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        within(part.ghosts())..within(part.ghosts() + part.rows.len())
+    }
+
+    /// The step of some rows from x[source]; with an array, of those that are to be sent, to there.
+    pub(crate) fn step(
+        &self,
+        lane: &Lane,
+        part: &Part<T>,
+        source: usize,
+        sum: &Sum<'_>,
+        rows: Range<usize>,
+        packed: Option<&Buffer<T>>,
+    ) -> Result<Launch> {
+        let all = rows.start == 0 && packed.is_none();
+        let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
+        let y = packed.unwrap_or(&part.x[1 - source]);
+        macro_rules! bind {
+            ([$whole:ident, $some:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
+                let params = $kernel::Params {
+                    step: 0,
+                    window_first: sum.window.start as u32,
+                    window_end: sum.window.end as u32,
+                    weights: sum.weights as u32,
+                    rows: rows.end as u32,
+                    first_row: self.first as u32,
+                    own: part.base() as u32,
+                    begin: rows.start as u32,
+                    listed,
+                    $($own)*
+                };
+                let args = $kernel::Args {
+                    $($array: $array.arg(),)*
+                    exit: part.exit.arg(),
+                    scalars: sum.scalars,
+                    x: part.x[source].arg(),
+                    y: y.arg(),
+                    acc: sum.acc,
+                };
+                let kernel = if all { &step::$whole } else { &step::$some };
+                lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)
+            }};
+        }
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => {
+                bind!([STEP, STEP_SOME], step_hyb(slices, columns, values)())
+            }
+            Stored::Packed { slices, entries, values, column_bits } => {
+                let own = *column_bits;
+                bind!([STEP_PACKED, STEP_PACKED_SOME], step_packed(slices, entries, values)(column_bits: own))
+            }
+            Stored::Pair { slices, entries, values, offsets } => {
+                let own = *offsets;
+                bind!([STEP_PAIR, STEP_PAIR_SOME], step_pair(slices, entries, values)(offsets: own))
+            }
+            Stored::Pattern { ids, patterns, values, params } => {
+                bind!([STEP_PATTERN, STEP_PATTERN_SOME], step_pattern(ids, patterns, values)(..*params))
+            }
+        }
+    }
+
+    /// Slices, columns and values, if these rows are stored in HYB.
+    pub(crate) fn hyb(&self) -> Option<[Arg<'_>; 3]> {
+        match &self.stored {
+            Stored::Hyb { slices, columns, values } => Some([slices.arg(), columns.arg(), values.arg()]),
+            _ => None,
+        }
+    }
+}
