@@ -36,7 +36,7 @@ pub(super) struct Chunk<'a, T> {
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) memory: Arc<RowMemory<T>>,
-    pub(super) scheme: Box<dyn ChunkSolve<T>>,
+    pub(super) solve: ChunkSolve<T>,
     /// Items among those of all chunks here.
     pub(super) items: Range<usize>,
     /// Whether its rows are gone when stage 3 begins.
@@ -91,12 +91,12 @@ impl<T: Number> Chunk<'_, T> {
 
     /// Brings its interface values, out of those of all chunks here.
     pub(super) fn send_values(&self, equations: &Equations<T>) -> Result<()> {
-        self.scheme.send(self.lane, &equations.values[equations.values_of(&self.items)])
+        self.solve.send(self.lane, &equations.values[equations.values_of(&self.items)])
     }
 
     /// All launches of a solution that needs no host: up, these of stage 2, and down.
     pub(super) fn launches<'l>(&'l self, interface: &[&'l Launch]) -> Vec<&'l Launch> {
-        [&self.scheme.up(), interface, &self.scheme.down()].concat()
+        [&self.solve.up(), interface, &self.solve.down()].concat()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::arithmetic::Number;
 use super::chunk::Chunk;
-use super::equations::Shape;
+use super::levels::Shape;
 use super::memory::RowMemory;
 use super::place::{Alignment, Place};
 use super::plan::PlanOptions;
@@ -40,8 +40,8 @@ pub(super) struct Cut<'a, 'p, T> {
     scheme: Scheme,
     /// The alignment at which ranks are cut, and of what leaves them.
     of_rank: Alignment,
-    /// The subtrees that ranks send, one rank's behind the other's.
-    subtrees: Vec<Run>,
+    /// The subtrees that ranks send, one rank's behind the other's, if ranks share rows in tiles.
+    subtrees: Option<Vec<Run>>,
 }
 
 impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
@@ -60,10 +60,8 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
             let levels = if span.rows == 0 { u32::MAX } else { blocking.levels(span.first, all) };
             of_rank.levels = ranks.all_reduce_min(u64::from(levels)) as u32;
         }
-        let subtrees = match scheme {
-            Scheme::Tiles if ranks.is_distributed() => of_ranks(span, of_rank),
-            _ => Vec::new(),
-        };
+        let in_tiles = ranks.is_distributed() && scheme == Scheme::Tiles;
+        let subtrees = in_tiles.then(|| of_ranks(span, of_rank));
         Self { lanes, span, options, arrays, scheme, of_rank, subtrees }
     }
 
@@ -113,7 +111,11 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         let items = scheme.items(span.all(), left);
         // One lane does stage 2 for all.
         let mut stage2 = match several && ranks.is_root() {
-            true => scheme.interface(&self.lanes[0], items, self.subtrees(items), cyclic)?,
+            true => {
+                let all = || vec![Run { level: 0, nodes: 0..items }];
+                let subtrees = self.subtrees.clone().unwrap_or_else(all);
+                scheme.interface(&self.lanes[0], items, subtrees, cyclic)?
+            }
             false => None,
         };
         let rank_reduction = match rows > 0 && ranks.is_distributed() {
@@ -125,17 +127,9 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         };
         let chunks = self.on_lanes(&ranges, alignment)?;
         if let ([chunk], false) = (&chunks[..], several) {
-            stage2 = chunk.scheme.interface(chunk.lane, cyclic)?;
+            stage2 = chunk.solve.interface(chunk.lane, cyclic)?;
         }
         Ok(Cutting { chunks, rank_reduction, stage2, items, shape: scheme.shape() })
-    }
-
-    /// The subtrees of so many reduced blocks that stage 2 is given.
-    fn subtrees(&self, items: usize) -> Vec<Run> {
-        match self.span.ranks.is_distributed() {
-            true => self.subtrees.clone(),
-            false => vec![Run { level: 0, nodes: 0..items }],
-        }
     }
 
     /// Runs of `size` rows here. Only where all rows end does one take a rest that is too short for one of its own.
@@ -175,13 +169,12 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
             let (lane, memory) = (&lanes[at], memories[at].clone());
             let Span { n, cyclic, .. } = self.span;
             let place = Place { n, first: self.span.first + first, cyclic };
-            let scheme =
-                self.scheme.chunk(lane, &memory, place, [rows, self.span.all()], alignment.levels)?;
-            let items = before..before + scheme.items();
+            let solve = self.scheme.chunk(lane, &memory, place, [rows, self.span.all()], alignment.levels)?;
+            let items = before..before + solve.items();
             before = items.end;
             let (evicted, shared) = (k + lanes.len() < count, count > lanes.len());
             let staged = self.options.pageable;
-            Ok(Chunk { lane, at, first, rows, memory, scheme, items, evicted, shared, staged })
+            Ok(Chunk { lane, at, first, rows, memory, solve, items, evicted, shared, staged })
         };
         ranges.iter().enumerate().map(chunk).collect()
     }

@@ -3,26 +3,9 @@
 use std::ops::Range;
 
 use super::arithmetic::Number;
+use super::levels::Shape;
 use crate::Result;
 use crate::lane::HostArray;
-
-/// Numbers of an item: a reduced block in tiles, a row of the reduced system in blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Arrays that equations lie in, and numbers of an item in each.
-    pub(super) columns: usize,
-    pub(super) width: usize,
-    /// Flags of an item.
-    pub(super) flags: usize,
-    /// Interface values of an item, and those behind the last one.
-    pub(super) values: usize,
-    pub(super) behind: usize,
-}
-
-impl Shape {
-    /// The shape of systems that ask nothing of one another.
-    pub(super) const NOTHING: Self = Self { columns: 0, width: 0, flags: 0, values: 0, behind: 0 };
-}
 
 /// The place on the host that a chunk's equations go to.
 pub(super) struct ChunkEquations<'p, T> {

@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use super::arithmetic::Number;
 use super::chunk::Chunk;
-use super::equations::{ChunkEquations, Equations, Shape};
+use super::equations::{ChunkEquations, Equations};
 use super::kernels::all_flags;
+use super::levels::Shape;
 use super::scheme::{InterfaceSolve, RankReduction};
 use crate::Result;
 use crate::lane::{Lane, Launch};

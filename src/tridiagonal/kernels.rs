@@ -40,7 +40,7 @@ pub static ALL: [&Kernel; 8] = [
     &SOLVE,
     &super::block_kernels::BLOCK_REDUCE,
     &super::block_kernels::BLOCK_SOLVE,
-    &super::batch_kernels::BATCH,
+    &super::scheme::batch::BATCH,
 ];
 
 /// Rows of a unit.
@@ -411,9 +411,9 @@ fn tridiagonal_reduce<T: Number>(
     p: tridiagonal_reduce::Params,
     b: tridiagonal_reduce::Bindings<'_, T>,
 ) {
-    let tridiagonal_reduce::Bindings { dl, d, du, rhs, .. } = b;
     let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
-    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
+    let strips = Strips { all, rows: p.rows as usize, place };
     let (small, count) = (small(p.small), strips.rows.div_ceil(UNIT));
     let units = b.units[..6 * count].par_chunks_mut(6 * LANES);
     let parts = units.zip(b.flags[..count].par_chunks_mut(LANES));
@@ -428,9 +428,9 @@ fn tridiagonal_solve<T: Number>(
     p: tridiagonal_solve::Params,
     b: tridiagonal_solve::Bindings<'_, T>,
 ) {
-    let tridiagonal_solve::Bindings { dl, d, du, rhs, .. } = b;
     let place = Place { n: p.n as usize, first: p.first as usize, cyclic: p.cyclic == 1 };
-    let strips = Strips { all: Diagonals { dl, d, du, rhs }, rows: p.rows as usize, place };
+    let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
+    let strips = Strips { all, rows: p.rows as usize, place };
     let values = b.values[..2 * strips.rows.div_ceil(UNIT)].par_chunks(2 * LANES);
     let past = strips.rows >= UNCACHED;
     let x = b.x[..strips.rows].par_chunks_mut(STRIP);

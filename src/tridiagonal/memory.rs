@@ -41,14 +41,9 @@ impl<T: Number> Arrays<T> {
 
     /// The host's arrays themselves, where the lane can work there.
     fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
-        let mut own = Vec::with_capacity(5);
-        for (what, array) in NAMES.into_iter().zip(arrays) {
-            match lane.adopt(what, array)? {
-                Some(buffer) => own.push(buffer),
-                None => return Ok(None),
-            }
-        }
-        let [dl, d, du, b, x] = <[_; 5]>::try_from(own).expect("five arrays");
+        let own = NAMES.into_iter().zip(arrays).map(|(what, array)| lane.adopt(what, array).transpose());
+        let Some(own) = own.collect::<Option<Result<Vec<_>>>>() else { return Ok(None) };
+        let [dl, d, du, b, x] = <[_; 5]>::try_from(own?).expect("five arrays");
         Ok(Some(Self { dl, d, du, b, x }))
     }
 

@@ -1,9 +1,12 @@
 //! The merge tree: reduced blocks that are joined level by level, up to the root solve, and the interface values that come
 //! back down.
 
+use std::sync::Arc;
+
 use super::arithmetic::Number;
 use super::kernels::{EXPAND, FAN, INTERFACE, MERGE, small_exponent};
 use super::kernels::{tridiagonal_expand, tridiagonal_interface, tridiagonal_merge};
+use super::levels::{Level, Levels, Shape};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Buffer, Lane, Launch};
@@ -11,66 +14,12 @@ use crate::lane::{Buffer, Lane, Launch};
 /// Blocks that one workgroup of the root solve takes at most, a few to a thread.
 const MOST_BLOCKS: usize = 8 * FAN;
 
-/// Reduced blocks of one level, and the interface values of each.
-#[derive(Debug)]
-pub struct ReducedBlocks<T> {
-    /// Number of blocks.
-    pub count: usize,
-    /// Six numbers of each, see [`ReducedBlock`](super::reduced_block::ReducedBlock).
-    pub equations: Buffer<T>,
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of each.
-    pub flags: Buffer<u32>,
-    /// The unknowns to the left and to the right of each.
-    pub values: Buffer<T>,
-}
-
-impl<T: Number> ReducedBlocks<T> {
-    /// Room for so many blocks.
-    ///
-    /// # Errors
-    /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, count: usize) -> Result<Self> {
-        Ok(Self {
-            count,
-            equations: lane.alloc("the interface system", 6 * count)?,
-            flags: lane.alloc("the interface system", count)?,
-            values: lane.alloc("the interface system", 2 * count)?,
-        })
-    }
-
-    /// Bytes on the device.
-    pub fn bytes(&self) -> u64 {
-        self.equations.bytes() + self.flags.bytes() + self.values.bytes()
-    }
-}
-
-/// Levels of reduced blocks above a first one.
-#[derive(Debug)]
-pub(super) struct MergeTree<T> {
-    /// From each level to the next.
-    pub(super) up: Vec<Launch>,
-    /// From each level's interface values to those of the level below, the last level first.
-    down: Vec<Launch>,
-    /// The levels, without the first.
-    pub(super) levels: Vec<ReducedBlocks<T>>,
-}
-
-impl<T: Number> MergeTree<T> {
-    /// A tree of the first level alone.
-    pub(super) fn new() -> Self {
-        Self { up: Vec::new(), down: Vec::new(), levels: Vec::new() }
-    }
-
-    /// The blocks that all became so far, `first` if nothing was joined.
-    pub(super) fn last<'l>(&'l self, first: &'l ReducedBlocks<T>) -> &'l ReducedBlocks<T> {
-        self.levels.last().unwrap_or(first)
-    }
-
-    /// Joins 2^levels blocks to one, 256 of them at most.
-    pub(super) fn merge(&mut self, lane: &Lane, first: &ReducedBlocks<T>, levels: u32) -> Result<()> {
+impl<T: Number> Levels<T> {
+    /// Joins 2^levels reduced blocks to one, 256 of them at most.
+    pub(super) fn merge(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         assert!(1 << levels <= FAN, "{levels} levels of a tree at once");
-        let below = self.last(first);
-        let above = ReducedBlocks::new(lane, below.count.div_ceil(1 << levels))?;
+        let below = self.last();
+        let above = Level::new(lane, Shape::REDUCED_BLOCKS, below.count.div_ceil(1 << levels))?;
         let (items, count) = (below.count.next_multiple_of(FAN), below.count as u32);
         let small = small_exponent(T::PRECISION);
         let params = tridiagonal_merge::Params { step: 0, count, small, levels };
@@ -85,31 +34,15 @@ impl<T: Number> MergeTree<T> {
         let (units, values) = (below.equations.arg(), below.values.arg());
         let args = tridiagonal_expand::Args { units, above: above.values.arg(), values };
         let expand = lane.bind(&EXPAND, T::PRECISION, items, params, args)?;
-        self.up.push(merge);
-        self.down.insert(0, expand);
-        self.levels.push(above);
+        self.push(above, [merge, expand]);
         Ok(())
     }
 
-    /// Joins 2^levels blocks to one, however many.
-    pub(super) fn reduce_levels(&mut self, lane: &Lane, first: &ReducedBlocks<T>, levels: u32) -> Result<()> {
+    /// Joins 2^levels reduced blocks to one, however many.
+    pub(super) fn reduce_levels(&mut self, lane: &Lane, levels: u32) -> Result<()> {
         let most = FAN.ilog2();
-        let steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
-        steps.into_iter().try_for_each(|levels| self.merge(lane, first, levels))
-    }
-
-    /// The way back over all levels.
-    pub(super) fn down(&self) -> impl Iterator<Item = &Launch> {
-        self.down.iter()
-    }
-
-    /// The way back over a merge.
-    pub(super) fn down_of(&self, merge: usize) -> &Launch {
-        &self.down[self.down.len() - 1 - merge]
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.levels.iter().map(ReducedBlocks::bytes).sum()
+        let mut steps = (0..levels).step_by(most as usize).map(|done| most.min(levels - done));
+        steps.try_for_each(|levels| self.merge(lane, levels))
     }
 }
 
@@ -119,7 +52,7 @@ pub struct RootSolve<T> {
     interface: Launch,
     flag: Buffer<u32>,
     // What the launches work on.
-    tree: MergeTree<T>,
+    tree: Levels<T>,
     nodes: Buffer<T>,
     ends: Buffer<T>,
     root: Buffer<T>,
@@ -131,12 +64,12 @@ impl<T: Number> RootSolve<T> {
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, blocks: &ReducedBlocks<T>, cyclic: bool) -> Result<Self> {
-        let mut tree = MergeTree::new();
-        while tree.last(blocks).count > MOST_BLOCKS {
-            tree.merge(lane, blocks, FAN.ilog2())?;
+    pub fn new(lane: &Lane, blocks: Arc<Level<T>>, cyclic: bool) -> Result<Self> {
+        let mut tree = Levels::new(blocks);
+        while tree.last().count > MOST_BLOCKS {
+            tree.merge(lane, FAN.ilog2())?;
         }
-        let top = tree.last(blocks);
+        let top = tree.last();
         let ends = lane.alloc("the interface system", 2)?;
         let root = lane.alloc("the interface system", 6)?;
         let flag = lane.alloc("the interface system", 1)?;
@@ -169,12 +102,12 @@ impl<T: Number> RootSolve<T> {
     /// Bytes on the device, without the blocks it was made of.
     pub fn bytes(&self) -> u64 {
         let rest = self.ends.bytes() + self.root.bytes() + self.flag.bytes() + self.nodes.bytes();
-        rest + self.tree.bytes()
+        rest + self.tree.bytes_above()
     }
 
     /// From the reduced blocks to the interface values of each.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
-        self.tree.up.iter().chain([&self.interface]).chain(self.tree.down())
+        self.tree.up.iter().chain([&self.interface]).chain(&self.tree.down)
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all rows, after the launches.

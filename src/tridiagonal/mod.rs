@@ -69,7 +69,6 @@
 //!   partition method", MMCP 2024.
 
 pub mod arithmetic;
-pub mod batch_kernels;
 pub mod block_kernels;
 mod chunk;
 mod cut;
@@ -78,6 +77,7 @@ mod interface;
 pub mod kernels;
 pub mod lane_count;
 pub(crate) mod layout;
+pub mod levels;
 pub mod memory;
 pub mod merge_tree;
 pub mod pivot;

@@ -126,8 +126,8 @@ impl<'a, T: Number> Plan<'a, T> {
         Self::of(lanes, Span::whole(n, batch, cyclic), options)
     }
 
-    /// Makes a plan as [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made by all of
-    /// them, with the same options, and so is everything that it does.
+    /// Makes a plan as [`Plan::with`], for the rows of `span`, which may be those of a rank: a plan of several ranks is made
+    /// by all of them, with the same options, and so is everything that it does.
     pub(crate) fn of(lanes: &'a [Lane], span: Span, options: &PlanOptions) -> Result<Self> {
         let Span { n, batch, rows, cyclic, .. } = span;
         let Some(home) = lanes.first().filter(|_| span.all() > 0) else {
@@ -267,7 +267,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
         let known = || {
-            let chunks = self.chunks.iter().map(|chunk| chunk.scheme.flags(chunk.lane));
+            let chunks = self.chunks.iter().map(|chunk| chunk.solve.flags(chunk.lane));
             let chunks = chunks.collect::<Result<Vec<u32>>>()?;
             Ok(all_flags(chunks.into_iter().chain([self.interface.flags()?])))
         };
@@ -279,7 +279,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Bytes on the devices.
     pub fn device_bytes(&self) -> u64 {
         let memory = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
-        self.chunks.iter().map(|chunk| memory(chunk) + chunk.scheme.bytes()).sum::<u64>()
+        self.chunks.iter().map(|chunk| memory(chunk) + chunk.solve.bytes()).sum::<u64>()
             + self.interface.bytes()
     }
 
@@ -341,8 +341,8 @@ impl<'a, T: Number> Plan<'a, T> {
             chunks.iter().zip(equations).collect(),
             [
                 &|chunk, _| chunk.upload(inputs, upload),
-                &|chunk, _| chunk.lane.enqueue(&chunk.scheme.up()),
-                &|chunk, to| to.take().map_or(Ok(()), |to| chunk.scheme.fetch(chunk.lane, to)),
+                &|chunk, _| chunk.lane.enqueue(&chunk.solve.up()),
+                &|chunk, to| to.take().map_or(Ok(()), |to| chunk.solve.fetch(chunk.lane, to)),
             ],
         );
         let reduced = reduced.and_then(|seconds| interface.reduce().map(|()| seconds));
@@ -358,7 +358,7 @@ impl<'a, T: Number> Plan<'a, T> {
                         chunk.upload_again(inputs)?;
                         if alone { Ok(()) } else { chunk.send_values(equations) }
                     },
-                    &|chunk, _| chunk.lane.enqueue(&chunk.scheme.down()),
+                    &|chunk, _| chunk.lane.enqueue(&chunk.solve.down()),
                     &|chunk, x| chunk.download(x),
                 ],
             )

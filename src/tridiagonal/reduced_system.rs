@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::arithmetic::Number;
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
-use super::kernels::{NOT_DOMINANT, all_flags, small_exponent};
+use super::kernels::small_exponent;
+use super::levels::{Level, Levels, Shape};
 use super::memory::Arrays;
 use super::pivot;
 use super::place::{Alignment, Place};
 use crate::Result;
-use crate::kernel::Kernel;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 
 /// A system of this many rows at most is left to the host, where devices solve reduced systems.
@@ -74,64 +74,6 @@ impl Blocking {
     }
 }
 
-/// The reduced system of some rows on the device.
-#[derive(Debug)]
-pub(super) struct ReducedSystem<T> {
-    /// Its rows, two a block.
-    pub(super) rows: usize,
-    /// dl, d, du, b.
-    system: Buffer<T>,
-    /// Its unknowns, and the one behind them.
-    pub(super) x: Buffer<T>,
-    flags: Buffer<u32>,
-}
-
-impl<T: Number> ReducedSystem<T> {
-    /// Room for the system of so many blocks.
-    pub(super) fn new(lane: &Lane, blocks: usize) -> Result<Self> {
-        let rows = 2 * blocks;
-        Ok(Self {
-            rows,
-            system: lane.alloc("the interface system", 4 * rows)?,
-            x: lane.alloc("the interface system", rows + 1)?,
-            flags: lane.alloc("the interface system", blocks.div_ceil(Kernel::GROUP as usize))?,
-        })
-    }
-
-    /// Bytes on the device.
-    pub(super) fn bytes(&self) -> u64 {
-        self.system.bytes() + self.x.bytes() + self.flags.bytes()
-    }
-
-    /// [`NOT_DOMINANT`] of the rows that it was made of and the number of their small pivots.
-    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut flags = vec![0; self.flags.len()];
-        lane.download(&self.flags, 0, &mut flags)?;
-        Ok(all_flags(flags))
-    }
-
-    /// Brings dl, d, du and b, which columns begin with.
-    pub(super) fn send<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c [T]>) -> Result<()> {
-        let mut columns = columns.enumerate();
-        columns.try_for_each(|(k, column)| lane.send(&column[..self.rows], &self.system, k * self.rows))
-    }
-
-    /// Takes dl, d, du and b away, to where columns begin.
-    pub(super) fn fetch<'c>(&self, lane: &Lane, columns: impl Iterator<Item = &'c mut [T]>) -> Result<()> {
-        let mut columns = columns.enumerate();
-        columns.try_for_each(|(k, column)| lane.fetch(&self.system, k * self.rows, &mut column[..self.rows]))
-    }
-
-    /// Solves it on the host, with or without exchanges; the number of pivots that had to be replaced.
-    pub(super) fn solve_on_host(&self, lane: &Lane, exchange: bool) -> Result<u32> {
-        let mut system = vec![T::ZERO; 4 * self.rows];
-        lane.download(&self.system, 0, &mut system)?;
-        let (x, replaced) = solve_on_host(&system, exchange);
-        lane.upload(&x, &self.x, 0)?;
-        Ok(replaced)
-    }
-}
-
 /// A system in blocks: its rows, where they lie in theirs, its arrays and where in them it begins.
 pub(super) struct Source<'a> {
     rows: usize,
@@ -150,10 +92,10 @@ impl<'a> Source<'a> {
     }
 
     /// A reduced system. It has no end: where a system begins or ends its coefficients are zero.
-    fn reduced<T: Number>(system: &'a ReducedSystem<T>) -> Self {
-        let ReducedSystem { rows, system, x, .. } = system;
-        let (arrays, at) = ([system.arg(); 4], [0, 1, 2, 3].map(|k| k * rows));
-        Self { rows: *rows, place: ((1 << 31) - 1, 1), arrays, at, x: x.arg() }
+    fn reduced<T: Number>(system: &'a Level<T>) -> Self {
+        let (rows, x) = (system.count, system.values.arg());
+        let (arrays, at) = ([system.equations.arg(); 4], [0, 1, 2, 3].map(|k| k * rows));
+        Self { rows, place: ((1 << 31) - 1, 1), arrays, at, x }
     }
 
     /// The launches that make the rows the reduced system `above` of their blocks, and the unknowns of this those of the
@@ -161,11 +103,11 @@ impl<'a> Source<'a> {
     pub(super) fn reduction<T: Number>(
         &self,
         lane: &Lane,
-        above: &ReducedSystem<T>,
+        above: &Level<T>,
         kept: &Buffer<T>,
         pivot: bool,
     ) -> Result<[Launch; 2]> {
-        let blocks = above.rows / 2;
+        let blocks = above.count / 2;
         assert!(kept.len() >= 3 * self.rows, "room for {} of {} numbers", kept.len(), 3 * self.rows);
         let [at_dl, at_d, at_du, at_rhs] = self.at.map(|at| at as u32);
         let params = tridiagonal_block_reduce::Params {
@@ -182,74 +124,42 @@ impl<'a> Source<'a> {
             at_rhs,
         };
         let [dl, d, du, rhs] = self.arrays;
-        let (system, flags) = (above.system.arg(), above.flags.arg());
+        let (system, flags) = (above.equations.arg(), above.flags.arg());
         let args = tridiagonal_block_reduce::Args { dl, d, du, rhs, above: system, flags };
         let up = lane.bind(&BLOCK_REDUCE, T::PRECISION, blocks, params, args)?;
-        let (above, kept, x) = (above.x.arg(), kept.arg(), self.x);
+        let (above, kept, x) = (above.values.arg(), kept.arg(), self.x);
         let args = tridiagonal_block_solve::Args { dl, d, du, rhs, above, kept, x };
         let down = lane.bind(&BLOCK_SOLVE, T::PRECISION, blocks, params, args)?;
         Ok([up, down])
     }
 }
 
-/// A reduced system, and the smaller ones that it becomes on the device.
-#[derive(Debug)]
-pub(super) struct ReductionLevels<T> {
-    pub(super) given: Arc<ReducedSystem<T>>,
-    /// The smaller systems.
-    pub(super) levels: Vec<ReducedSystem<T>>,
-    /// From the given system to the last one, and back.
-    pub(super) up: Vec<Launch>,
-    pub(super) down: Vec<Launch>,
-    // What the launches work on.
-    kept: Option<Buffer<T>>,
-}
-
-impl<T: Number> ReductionLevels<T> {
-    /// The systems of so many blocks each that `given` becomes one after the other.
-    pub(super) fn new(
+impl<T: Number> Levels<T> {
+    /// The reduced systems of so many blocks each that `given` becomes one after the other.
+    pub(super) fn of_systems(
         lane: &Lane,
-        given: Arc<ReducedSystem<T>>,
+        given: Arc<Level<T>>,
         blocks: impl IntoIterator<Item = usize>,
         pivot: bool,
     ) -> Result<Self> {
-        let mut all = Self { given, levels: Vec::new(), up: Vec::new(), down: Vec::new(), kept: None };
+        let mut levels = Self::new(given);
         for blocks in blocks {
-            let kept = match all.kept.take() {
+            let kept = match levels.kept.take() {
                 Some(kept) => kept,
-                None => lane.alloc("what blocks keep for the way back", 3 * all.given.rows)?,
+                None => lane.alloc("what blocks keep for the way back", 3 * levels.first().count)?,
             };
-            let above = ReducedSystem::new(lane, blocks)?;
-            let [up, down] = Source::reduced(all.last()).reduction(lane, &above, &kept, pivot)?;
-            all.kept = Some(kept);
-            all.up.push(up);
-            all.down.insert(0, down);
-            all.levels.push(above);
+            let above = Level::new(lane, Shape::REDUCED_SYSTEM, 2 * blocks)?;
+            let launches = Source::reduced(levels.last()).reduction(lane, &above, &kept, pivot)?;
+            levels.kept = Some(kept);
+            levels.push(above, launches);
         }
-        Ok(all)
+        Ok(levels)
     }
 
-    /// The systems that this one becomes before the host takes over.
-    pub(super) fn to_leaf(lane: &Lane, given: Arc<ReducedSystem<T>>, blocking: Blocking) -> Result<Self> {
-        let blocks = blocking.smaller(given.rows);
-        Self::new(lane, given, blocks, blocking.pivot)
-    }
-
-    /// The last system.
-    pub(super) fn last(&self) -> &ReducedSystem<T> {
-        self.levels.last().unwrap_or(&self.given)
-    }
-
-    /// Bytes on the device, without the given system.
-    pub(super) fn bytes(&self) -> u64 {
-        self.levels.iter().map(ReducedSystem::bytes).sum::<u64>()
-            + self.kept.as_ref().map_or(0, Buffer::bytes)
-    }
-
-    /// The number of small pivots. Dominance is asked of given rows alone.
-    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
-        let flags = self.levels.iter().map(|level| Ok(level.flags(lane)? & !NOT_DOMINANT));
-        Ok(all_flags(flags.collect::<Result<Vec<_>>>()?))
+    /// The reduced systems that this one becomes before the host takes over.
+    pub(super) fn to_leaf(lane: &Lane, given: Arc<Level<T>>, blocking: Blocking) -> Result<Self> {
+        let blocks = blocking.smaller(given.count);
+        Self::of_systems(lane, given, blocks, blocking.pivot)
     }
 }
 

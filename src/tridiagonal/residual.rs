@@ -240,17 +240,18 @@ impl View<'_> {
         let whole = (rows - head) / n * n;
         let (begun, rest) = r.split_at_mut(head.min(r.len()));
         let (inner, ended) = rest.split_at_mut(whole.min(rest.len()));
-        let most = |a: Residual, b: Residual| a.max(b);
+        let system = |s: usize, r: &mut [f64]| {
+            self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, r).residual()
+        };
         let systems = match inner.is_empty() {
             true => (0..whole / n)
                 .into_par_iter()
-                .map(|s| self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, &mut []).residual())
-                .reduce(Residual::default, most),
-            false => inner
-                .par_chunks_mut(n)
-                .enumerate()
-                .map(|(s, r)| self.norms(b, x, beyond, head + s * n..head + (s + 1) * n, r).residual())
-                .reduce(Residual::default, most),
+                .map(|s| system(s, &mut []))
+                .reduce(Residual::default, Residual::max),
+            false => {
+                let each = inner.par_chunks_mut(n).enumerate();
+                each.map(|(s, r)| system(s, r)).reduce(Residual::default, Residual::max)
+            }
         };
         if !ranks.is_distributed() {
             return systems;
@@ -273,7 +274,7 @@ impl View<'_> {
                 *norms = norms.join(Norms { r, a, x, b, component });
             }
         }
-        cut.into_values().map(Norms::residual).fold(residual, most)
+        cut.into_values().map(Norms::residual).fold(residual, Residual::max)
     }
 
     /// Norms of rows of one system, and their r.

@@ -6,7 +6,7 @@ use super::place::{Alignment, OF_A_RANK};
 use super::reduced_system::Blocking;
 use super::scheme::Scheme;
 use super::solve::Options;
-use super::system::System;
+use super::system::{System, transpose_each};
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
@@ -123,16 +123,9 @@ impl Rows {
     /// The rows of the transposed matrix. Every rank calls this.
     #[must_use]
     pub fn transposed(mut self) -> Self {
-        // Row i of the transpose has du[i - 1] on the left and dl[i + 1] on the right.
         let ends = |own: &[f64]| own.first().zip(own.last()).map(|(&first, &last)| [first, last]);
-        let whole = self.span.cyclic && self.span.batch > 1;
-        if whole {
-            let n = self.span.n;
-            for (dl, du) in self.dl.chunks_exact_mut(n).zip(self.du.chunks_exact_mut(n)) {
-                dl.rotate_left(1);
-                du.rotate_right(1);
-                dl.swap_with_slice(du);
-            }
+        if self.span.cyclic && self.span.batch > 1 {
+            transpose_each(self.span.n, &mut self.dl, &mut self.du);
             return self;
         }
         let [before, _] = self.span.beyond(ends(&self.du));
@@ -140,10 +133,8 @@ impl Rows {
         if let (Some(first), Some(last)) = (self.dl.first_mut(), self.du.last_mut()) {
             (*first, *last) = (behind, before);
         }
-        let by = 1.min(self.dl.len());
-        self.dl.rotate_left(by);
-        self.du.rotate_right(by);
-        std::mem::swap(&mut self.dl, &mut self.du);
+        let rows = self.dl.len().max(1);
+        transpose_each(rows, &mut self.dl, &mut self.du);
         self
     }
 }

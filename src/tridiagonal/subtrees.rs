@@ -7,9 +7,10 @@
 //! was sent, is computed and never looked at.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::arithmetic::Number;
-use super::merge_tree::{MergeTree, ReducedBlocks};
+use super::levels::{Level, Levels, Shape};
 use crate::Result;
 use crate::lane::{Lane, Launch};
 
@@ -51,8 +52,7 @@ pub fn largest(units: Range<usize>, all: usize, levels: u32) -> Vec<Run> {
 /// A tree's levels on a lane, and the subtrees that go from a rank to rank 0.
 #[derive(Debug)]
 pub struct Subtrees<T> {
-    first: ReducedBlocks<T>,
-    tree: MergeTree<T>,
+    tree: Levels<T>,
     /// Merges before the level at which ranks are cut, and units of the first level before the first of the rank.
     before: usize,
     lead: usize,
@@ -66,10 +66,10 @@ impl<T: Number> Subtrees<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn of_all(lane: &Lane, all: usize, runs: Vec<Run>) -> Result<Self> {
-        let (first, mut tree) = (ReducedBlocks::new(lane, all)?, MergeTree::new());
+        let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, all)?));
         let levels = runs.iter().map(|run| run.level).max().unwrap_or(0);
-        (0..levels).try_for_each(|_| tree.merge(lane, &first, 1))?;
-        Ok(Self { first, tree, before: 0, lead: 0, runs })
+        (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
+        Ok(Self { tree, before: 0, lead: 0, runs })
     }
 
     /// The subtrees that a rank's `count` reduced blocks become, of which 2^below are one of `all` at which ranks are cut.
@@ -82,21 +82,21 @@ impl<T: Number> Subtrees<T> {
         // Subtrees lie as in the tree of all, from the last place on where one of the last level begins.
         let base = start >> levels << levels;
         let lead = (start - base) << below;
-        let (first, mut tree) = (ReducedBlocks::new(lane, lead + count)?, MergeTree::new());
-        tree.reduce_levels(lane, &first, below)?;
+        let mut tree = Levels::new(Arc::new(Level::new(lane, Shape::REDUCED_BLOCKS, lead + count)?));
+        tree.reduce_levels(lane, below)?;
         let before = tree.up.len();
-        (0..levels).try_for_each(|_| tree.merge(lane, &first, 1))?;
+        (0..levels).try_for_each(|_| tree.merge(lane, 1))?;
         let mut runs = largest(start..start + count.div_ceil(1 << below), all, levels);
         for Run { level, nodes } in &mut runs {
             let skipped = base >> *level;
             *nodes = nodes.start - skipped..nodes.end - skipped;
         }
-        Ok(Self { first, tree, before, lead, runs })
+        Ok(Self { tree, before, lead, runs })
     }
 
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
-        self.first.bytes() + self.tree.bytes()
+        self.tree.bytes()
     }
 
     /// Number of subtrees.
@@ -105,15 +105,17 @@ impl<T: Number> Subtrees<T> {
     }
 
     /// The level that all of them are joined to.
-    pub fn top(&self) -> &ReducedBlocks<T> {
-        self.tree.last(&self.first)
+    pub fn top(&self) -> &Arc<Level<T>> {
+        self.tree.last()
     }
 
-    fn level(&self, level: u32) -> &ReducedBlocks<T> {
-        match self.before + level as usize {
-            0 => &self.first,
-            above => &self.tree.levels[above - 1],
-        }
+    fn level(&self, level: u32) -> &Level<T> {
+        &self.tree.all[self.before + level as usize]
+    }
+
+    /// The way back over a merge.
+    fn down_of(&self, merge: usize) -> &Launch {
+        &self.tree.down[self.tree.down.len() - 1 - merge]
     }
 
     /// Levels at which ranks may be cut, from the units' on, and the merge that leads to each from the one below.
@@ -157,7 +159,7 @@ impl<T: Number> Subtrees<T> {
                 let here = &mut values[2 * at..2 * (at + nodes.len())];
                 lane.fetch(&self.level(level).values, 2 * nodes.start, here)?;
             }
-            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.tree.down_of(merge)]))?;
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
         }
         Ok(())
     }
@@ -167,9 +169,10 @@ impl<T: Number> Subtrees<T> {
     /// # Errors
     /// If the device is lost.
     pub fn reduce_levels(&self, lane: &Lane, equations: &mut [T], flags: &mut [u32]) -> Result<()> {
-        let (count, lead) = (self.first.count - self.lead, self.lead);
-        lane.send(&equations[..6 * count], &self.first.equations, 6 * lead)?;
-        lane.send(&flags[..count], &self.first.flags, lead)?;
+        let (first, lead) = (self.tree.first(), self.lead);
+        let count = first.count - lead;
+        lane.send(&equations[..6 * count], &first.equations, 6 * lead)?;
+        lane.send(&flags[..count], &first.flags, lead)?;
         let mut merges = &self.tree.up[..];
         for (level, merge) in self.levels() {
             // A subtree is taken away before its place is needed for what lies between its halves and those next to it.
@@ -196,12 +199,12 @@ impl<T: Number> Subtrees<T> {
                 let here = &values[2 * at..2 * (at + nodes.len())];
                 lane.send(here, &self.level(level).values, 2 * nodes.start)?;
             }
-            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.tree.down_of(merge)]))?;
+            merge.map_or(Ok(()), |merge| lane.enqueue(&[self.down_of(merge)]))?;
         }
-        let down: Vec<&Launch> = (0..self.before).rev().map(|merge| self.tree.down_of(merge)).collect();
+        let down: Vec<&Launch> = (0..self.before).rev().map(|merge| self.down_of(merge)).collect();
         lane.enqueue(&down)?;
-        let count = self.first.count - self.lead;
-        lane.fetch(&self.first.values, 2 * self.lead, &mut values[..2 * count])
+        let first = self.tree.first();
+        lane.fetch(&first.values, 2 * self.lead, &mut values[..2 * (first.count - self.lead)])
     }
 }
 

@@ -91,13 +91,7 @@ impl System {
     /// The system of the transposed matrix.
     #[must_use]
     pub fn transposed(mut self) -> Self {
-        let n = self.n;
-        for (dl, du) in self.dl.chunks_exact_mut(n).zip(self.du.chunks_exact_mut(n)) {
-            // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
-            dl.rotate_left(1);
-            du.rotate_right(1);
-            dl.swap_with_slice(du);
-        }
+        transpose_each(self.n, &mut self.dl, &mut self.du);
         self
     }
 
@@ -112,6 +106,16 @@ impl System {
     /// [`Error::Invalid`].
     pub fn check(&self) -> Result<()> {
         View::from(self).check()
+    }
+}
+
+/// Transposes whole systems of `n` rows.
+pub(super) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
+    for (dl, du) in dl.chunks_exact_mut(n).zip(du.chunks_exact_mut(n)) {
+        // Row i of the transpose has du[i − 1] on the left and dl[i + 1] on the right.
+        dl.rotate_left(1);
+        du.rotate_right(1);
+        dl.swap_with_slice(du);
     }
 }
 

@@ -1,9 +1,12 @@
 //! Units are joined in one binary tree, in how many steps and in how many places ever.
 
+use std::sync::Arc;
+
 use crate::support::lanes;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
-use kolmo::tridiagonal::merge_tree::{ReducedBlocks, RootSolve};
+use kolmo::tridiagonal::levels::{Level, Shape};
+use kolmo::tridiagonal::merge_tree::RootSolve;
 use kolmo::tridiagonal::subtrees::{Subtrees, depth, largest};
 
 /// Units and their flags: numbers of any sign, zeros of both signs among them, small enough for every join.
@@ -36,8 +39,9 @@ fn download<T: Number>(lane: &Lane, from: &kolmo::lane::Buffer<T>, count: usize)
 
 /// The unknowns next to each unit, and flags, by stage 2 alone.
 fn at_once<T: Number>(lane: &Lane, (numbers, flags): &(Vec<T>, Vec<u32>), ring: bool) -> (Vec<u64>, u32) {
-    let level = ReducedBlocks::<T>::new(lane, flags.len()).expect("memory");
-    let top = RootSolve::new(lane, &level, ring).expect("memory");
+    let level = Level::<T>::new(lane, Shape::REDUCED_BLOCKS, flags.len()).expect("memory");
+    let level = Arc::new(level);
+    let top = RootSolve::new(lane, level.clone(), ring).expect("memory");
     lane.upload(numbers, &level.equations, 0).expect("the device is there");
     lane.upload(flags, &level.flags, 0).expect("the device is there");
     lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect("the device is there");
@@ -74,7 +78,7 @@ fn on_ranks<T: Number>(
         ranks.push((rank, here.len()));
     }
     let subtrees = Subtrees::of_all(lane, all, runs).expect("memory");
-    let top = RootSolve::new(lane, subtrees.top(), ring).expect("memory");
+    let top = RootSolve::new(lane, subtrees.top().clone(), ring).expect("memory");
     subtrees.gather(lane, &sent, &sent_flags).expect(there);
     lane.launch(&top.launches().collect::<Vec<_>>(), 0).expect(there);
     let mut answers = vec![T::ZERO; 2 * subtrees.count()];

@@ -1,16 +1,29 @@
 //! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
-use super::super::arithmetic::Number;
-use super::super::batch_kernels::{BATCH, tridiagonal_batch};
-use super::super::kernels::{TILE, all_flags, small_exponent};
+use rayon::prelude::*;
+
+use super::super::arithmetic::{Number, fma};
+use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};
 use super::super::memory::Arrays;
-use super::ChunkSolve;
+use super::{ChunkSolve, Scheme};
 use crate::Result;
-use crate::kernel::Kernel;
-use crate::lane::{Buffer, Lane, Launch};
+use crate::kernel::{Kernel, kernel};
+use crate::lane::Lane;
+use crate::lane::cpu::Call;
+use crate::lane::cpu::simd::{Body, dispatch};
+
+kernel! {
+    /// The unknowns of the whole systems of a tile.
+    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
+    );
+}
 
 /// Rows of a thread on a device.
 const ROWS: usize = 8;
+/// Systems that the twin eliminates at the same time, one a vector lane.
+const LANES: usize = 8;
+
 /// Rows of a tile of whole systems, if the kernel takes these: none where one does not fit, or where tiles would begin at
 /// odd rows.
 pub(super) fn tile(n: usize, batch: usize) -> Option<usize> {
@@ -32,52 +45,108 @@ fn span(n: usize) -> usize {
     }
 }
 
-/// A chunk of whole systems.
-#[derive(Debug)]
-pub(super) struct BatchSolve {
-    launch: Launch,
-    flags: Buffer<u32>,
+/// A chunk of `rows` rows of whole systems of `n` each, `tile` of them together, see [`tile`].
+pub(super) fn chunk<T: Number>(
+    lane: &Lane,
+    arrays: &Arrays<T>,
+    n: usize,
+    rows: usize,
+    tile: usize,
+) -> Result<ChunkSolve<T>> {
+    let tiles = rows.div_ceil(tile);
+    let flags = lane.alloc("flags of small systems", tiles)?;
+    let params = tridiagonal_batch::Params {
+        step: 0,
+        rows: rows as u32,
+        n: n as u32,
+        tile: tile as u32,
+        span: span(n) as u32,
+        small: small_exponent(T::PRECISION),
+    };
+    let Arrays { dl, d, du, b, x } = arrays;
+    let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
+    let args = tridiagonal_batch::Args { dl, d, du, rhs, x, flags: flags.arg() };
+    let down = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
+    Ok(ChunkSolve { scheme: Scheme::Batch { tile }, up: None, down, levels: None, flags: Some(flags) })
 }
 
-impl BatchSolve {
-    /// `rows` rows of systems of `n` each, `tile` of them together, see [`tile`].
-    pub(super) fn new<T: Number>(
-        lane: &Lane,
-        arrays: &Arrays<T>,
-        n: usize,
-        rows: usize,
-        tile: usize,
-    ) -> Result<Self> {
-        let tiles = rows.div_ceil(tile);
-        let flags = lane.alloc("flags of small systems", tiles)?;
-        let params = tridiagonal_batch::Params {
-            step: 0,
-            rows: rows as u32,
-            n: n as u32,
-            tile: tile as u32,
-            span: span(n) as u32,
-            small: small_exponent(T::PRECISION),
-        };
-        let Arrays { dl, d, du, b, x } = arrays;
-        let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
-        let args = tridiagonal_batch::Args { dl, d, du, rhs, x, flags: flags.arg() };
-        let launch = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
-        Ok(Self { launch, flags })
+/// `W` systems of `n` rows, one behind the other, side by side.
+struct BatchElimination<'a, T, const W: usize> {
+    n: usize,
+    rows: [&'a [T]; 4],
+    x: &'a mut [T],
+    /// x_i = e − h·x_{i+1}: both, of each row.
+    back: &'a mut [[[T; LANES]; 2]],
+    small: T,
+    flags: &'a mut u32,
+}
+
+impl<T: Number, const W: usize> Body for BatchElimination<'_, T, W> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let n = self.n;
+        let [dl, d, du, rhs] = self.rows.map(|array| &array[..W * n]);
+        let (x, back) = (&mut self.x[..W * n], &mut self.back[..n]);
+        let (mut e, mut h) = ([T::ZERO; W], [T::ZERO; W]);
+        let (mut dominance, mut pivots) = ([T::of(1.0); W], [T::ZERO; W]);
+        for (i, back) in back.iter_mut().enumerate() {
+            for j in 0..W {
+                let at = j * n + i;
+                let a = if i > 0 { dl[at] } else { T::ZERO };
+                let c = if i + 1 < n { du[at] } else { T::ZERO };
+                let (b, rest) = (d[at], a.size() + c.size());
+                let excess = b.size() - rest;
+                dominance[j] = if excess < dominance[j] { excess } else { dominance[j] };
+                let pivot = fma::<T, LEVEL>(-a, h[j], b);
+                let few = pivot.size() <= self.small * (rest + b.size());
+                pivots[j] = pivots[j] + if few { T::of(1.0) } else { T::ZERO };
+                let inverse = T::of(1.0) / pivot;
+                e[j] = fma::<T, LEVEL>(-a, e[j], rhs[at]) * inverse;
+                h[j] = c * inverse;
+                (back[0][j], back[1][j]) = (e[j], h[j]);
+            }
+        }
+        let mut next = [T::ZERO; W];
+        for (i, back) in back.iter().enumerate().rev() {
+            for j in 0..W {
+                next[j] = fma::<T, LEVEL>(-back[1][j], next[j], back[0][j]);
+                x[j * n + i] = next[j];
+            }
+        }
+        for j in 0..W {
+            let loose = if dominance[j] < T::ZERO { NOT_DOMINANT } else { 0 };
+            *self.flags = both(*self.flags, pivots[j].wide() as u32 | loose);
+        }
     }
 }
 
-impl<T: Number> ChunkSolve<T> for BatchSolve {
-    fn bytes(&self) -> u64 {
-        self.flags.bytes()
-    }
-
-    fn down(&self) -> Vec<&Launch> {
-        vec![&self.launch]
-    }
-
-    fn flags(&self, lane: &Lane) -> Result<u32> {
-        let mut flags = vec![0; self.flags.len()];
-        lane.download(&self.flags, 0, &mut flags)?;
-        Ok(all_flags(flags))
-    }
+fn tridiagonal_batch<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_batch::Params,
+    b: tridiagonal_batch::Bindings<'_, T>,
+) {
+    let [rows, n, tile] = [p.rows, p.n, p.tile].map(|n| n as usize);
+    let small = small::<T>(p.small);
+    let [dl, d, du, rhs] = [b.dl, b.d, b.du, b.rhs].map(|diagonal| &diagonal[..rows]);
+    let x = b.x[..rows].par_chunks_mut(LANES * n).enumerate();
+    let scratch = || vec![[[T::ZERO; LANES]; 2]; n];
+    let groups = x.with_min_len((1 << 14) / (LANES * n) + 1).map_init(scratch, |back, (group, x)| {
+        let mut flags = 0;
+        let first = group * LANES * n;
+        let rows = [dl, d, du, rhs].map(|array| &array[first..first + x.len()]);
+        if x.len() == LANES * n {
+            dispatch(BatchElimination::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
+        } else {
+            for (s, x) in x.chunks_mut(n).enumerate() {
+                let rows = rows.map(|array| &array[s * n..(s + 1) * n]);
+                dispatch(BatchElimination::<T, 1> { n, rows, x, back, small, flags: &mut flags });
+            }
+        }
+        flags
+    });
+    let all = groups.reduce(|| 0, both);
+    // Flags are asked for all tiles together.
+    let flags = &mut b.flags[..rows.div_ceil(tile)];
+    flags.fill(0);
+    flags[0] = all;
 }

@@ -3,56 +3,97 @@
 //! A [`Scheme`] makes the parts of a plan; each part owns its memory and its launches on a lane. Tiles leave reduced blocks,
 //! blocks leave rows of a reduced system, and whole systems leave nothing.
 
-mod batch;
+pub(super) mod batch;
 mod blocks;
 mod tiles;
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
+use self::blocks::{BlockInterface, BlockRankReduction, HostInterface};
+use self::tiles::TileInterface;
 use super::arithmetic::Number;
-use super::equations::{ChunkEquations, Equations, Shape};
+use super::equations::{ChunkEquations, Equations};
+use super::levels::{Level, Levels, Shape, download_flags};
 use super::memory::RowMemory;
 use super::place::{Alignment, Place};
 use super::reduced_system::Blocking;
 use super::subtrees::{Run, Subtrees};
 use crate::Result;
-use crate::lane::{Lane, Launch};
+use crate::lane::{Buffer, Lane, Launch};
 
 /// A chunk's part of the solution, on its lane.
-pub(super) trait ChunkSolve<T>: Debug + Send + Sync {
+#[derive(Debug)]
+pub(super) struct ChunkSolve<T> {
+    scheme: Scheme,
+    /// Stage 1: from rows to the first of the levels of equations, and on.
+    up: Option<Launch>,
+    /// Stage 3: from the first level's values to the unknowns.
+    down: Launch,
+    levels: Option<Levels<T>>,
+    /// Flags of whole systems.
+    flags: Option<Buffer<u32>>,
+}
+
+impl<T: Number> ChunkSolve<T> {
+    /// The level that the chunk leaves.
+    fn last(&self) -> Option<&Arc<Level<T>>> {
+        self.levels.as_ref().map(Levels::last)
+    }
+
     /// Items that the chunk leaves.
-    fn items(&self) -> usize {
-        0
+    pub(super) fn items(&self) -> usize {
+        self.last().map_or(0, |last| last.count)
     }
 
     /// Bytes on the device, without the chunk's rows.
-    fn bytes(&self) -> u64;
+    pub(super) fn bytes(&self) -> u64 {
+        self.levels.as_ref().map_or(0, Levels::bytes) + self.flags.as_ref().map_or(0, Buffer::bytes)
+    }
 
     /// Stage 1: up to the chunk's equations.
-    fn up(&self) -> Vec<&Launch> {
-        Vec::new()
+    pub(super) fn up(&self) -> Vec<&Launch> {
+        self.up.iter().chain(self.levels.iter().flat_map(|levels| &levels.up)).collect()
     }
 
     /// Stage 3, once the interface values are there.
-    fn down(&self) -> Vec<&Launch>;
+    pub(super) fn down(&self) -> Vec<&Launch> {
+        self.levels.iter().flat_map(|levels| &levels.down).chain([&self.down]).collect()
+    }
 
     /// Takes the equations away.
-    fn fetch(&self, _lane: &Lane, _to: ChunkEquations<'_, T>) -> Result<()> {
-        Ok(())
+    pub(super) fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
+        let Some(last) = self.last() else { return Ok(()) };
+        if !to.flags.is_empty() {
+            lane.fetch(&last.flags, 0, to.flags)?;
+        }
+        last.fetch(lane, to.columns.into_iter())
     }
 
     /// Brings the interface values.
-    fn send(&self, _lane: &Lane, _values: &[T]) -> Result<()> {
-        Ok(())
+    pub(super) fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
+        self.last().map_or(Ok(()), |last| lane.send(values, &last.values, 0))
     }
 
-    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that stage 2 does not know of.
-    fn flags(&self, lane: &Lane) -> Result<u32>;
+    /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that stage 2 does not know of: it
+    /// knows all of reduced blocks.
+    pub(super) fn flags(&self, lane: &Lane) -> Result<u32> {
+        let blocks = self.levels.as_ref().filter(|_| self.scheme != Scheme::Tiles);
+        match blocks.map(|levels| &levels.first().flags).or(self.flags.as_ref()) {
+            Some(flags) => download_flags(lane, flags),
+            None => Ok(0),
+        }
+    }
 
     /// Stage 2, where this chunk is everything: its equations and values stay where they are.
-    fn interface(&self, _lane: &Lane, _cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
-        Ok(None)
+    pub(super) fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
+        let Some(last) = self.last().cloned() else { return Ok(None) };
+        Ok(match self.scheme {
+            Scheme::Tiles => Some(Box::new(TileInterface::of_chunk(lane, last, cyclic)?)),
+            Scheme::Blocks(blocking) => Some(Box::new(BlockInterface::of_chunk(lane, last, blocking)?)),
+            Scheme::Batch { .. } => None,
+        })
     }
 }
 
@@ -65,7 +106,9 @@ pub(super) trait RankReduction<T>: Debug + Send + Sync {
     fn bytes(&self) -> u64;
 
     /// The number of small pivots that stage 2 does not know of.
-    fn flags(&self, lane: &Lane) -> Result<u32>;
+    fn flags(&self, _lane: &Lane) -> Result<u32> {
+        Ok(0)
+    }
 
     /// Makes the equations of chunks those that leave.
     fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()>;
@@ -77,7 +120,9 @@ pub(super) trait RankReduction<T>: Debug + Send + Sync {
 /// Stage 2, which one lane does for all: from the interface equations of all rows to their values.
 pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
     /// Bytes on the device.
-    fn bytes(&self) -> u64;
+    fn bytes(&self) -> u64 {
+        0
+    }
 
     /// All there is to do, where that needs no host.
     fn launches(&self) -> Option<Vec<&Launch>> {
@@ -85,7 +130,9 @@ pub(super) trait InterfaceSolve<T>: Debug + Send + Sync {
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots that it knows of.
-    fn flags(&self, lane: &Lane) -> Result<u32>;
+    fn flags(&self, _lane: &Lane) -> Result<u32> {
+        Ok(0)
+    }
 
     /// Solves the equations, with or without exchanges; the number of pivots that the host replaced.
     fn solve(&self, lane: &Lane, equations: &mut Equations<T>, exchange: bool) -> Result<u32>;
@@ -128,8 +175,8 @@ impl Scheme {
     /// The shape of interface equations.
     pub(super) fn shape(self) -> Shape {
         match self {
-            Self::Tiles => tiles::SHAPE,
-            Self::Blocks(_) => blocks::SHAPE,
+            Self::Tiles => Shape::REDUCED_BLOCKS,
+            Self::Blocks(_) => Shape::REDUCED_SYSTEM,
             Self::Batch { .. } => Shape::NOTHING,
         }
     }
@@ -153,17 +200,14 @@ impl Scheme {
         place: Place,
         [rows, all]: [usize; 2],
         levels: u32,
-    ) -> Result<Box<dyn ChunkSolve<T>>> {
-        Ok(match self {
-            Self::Tiles => Box::new(tiles::TileReduction::new(lane, &memory.arrays, place, rows, levels)?),
+    ) -> Result<ChunkSolve<T>> {
+        match self {
+            Self::Tiles => tiles::chunk(lane, &memory.arrays, place, rows, levels),
             Self::Blocks(blocking) => {
-                let blocks = blocking.blocks(place.first, rows, all);
-                Box::new(blocks::BlockReduction::new(lane, memory, place, rows, blocks, blocking)?)
+                blocks::chunk(lane, memory, place, rows, blocking.blocks(place.first, rows, all), blocking)
             }
-            Self::Batch { tile } => {
-                Box::new(batch::BatchSolve::new(lane, &memory.arrays, place.n, rows, tile)?)
-            }
-        })
+            Self::Batch { tile } => batch::chunk(lane, &memory.arrays, place.n, rows, tile),
+        }
     }
 
     /// The reduction of `rows` of `all` rows on a rank whose chunks leave items at the first alignment, and which is to
@@ -182,7 +226,7 @@ impl Scheme {
                 Some(Box::new(Subtrees::of_rank(lane, count, levels, start, of_rank.blocks(all))?))
             }
             Self::Blocks(blocking) if levels > 0 => {
-                Some(Box::new(blocks::BlockRankReduction::new(lane, rows, all, blocking, levels)?))
+                Some(Box::new(BlockRankReduction::new(lane, rows, all, blocking, levels)?))
             }
             Self::Blocks(_) | Self::Batch { .. } => None,
         })
@@ -197,9 +241,9 @@ impl Scheme {
         cyclic: bool,
     ) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
         Ok(match self {
-            Self::Tiles => Some(Box::new(tiles::TileInterface::of_all(lane, items, subtrees, cyclic)?)),
-            Self::Blocks(Blocking { host: true, .. }) => Some(Box::new(blocks::HostInterface)),
-            Self::Blocks(blocking) => Some(Box::new(blocks::BlockInterface::of_all(lane, items, blocking)?)),
+            Self::Tiles => Some(Box::new(TileInterface::of_all(lane, items, subtrees, cyclic)?)),
+            Self::Blocks(Blocking { host: true, .. }) => Some(Box::new(HostInterface)),
+            Self::Blocks(blocking) => Some(Box::new(BlockInterface::of_all(lane, items, blocking)?)),
             Self::Batch { .. } => None,
         })
     }

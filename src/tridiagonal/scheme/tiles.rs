@@ -1,101 +1,47 @@
 //! Chunks in tiles: up to reduced blocks, and from their interface values down to the unknowns.
 
+use std::sync::Arc;
+
 use super::super::arithmetic::Number;
-use super::super::equations::{ChunkEquations, Equations, Shape};
+use super::super::equations::Equations;
 use super::super::kernels::{
     REDUCE, SOLVE, TILE, UNIT, small_exponent, tridiagonal_reduce, tridiagonal_solve,
 };
+use super::super::levels::{Level, Levels, Shape};
 use super::super::memory::Arrays;
-use super::super::merge_tree::{MergeTree, ReducedBlocks, RootSolve};
+use super::super::merge_tree::RootSolve;
 use super::super::place::Place;
 use super::super::subtrees::{Run, Subtrees};
-use super::{ChunkSolve, InterfaceSolve, RankReduction};
+use super::{ChunkSolve, InterfaceSolve, RankReduction, Scheme};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::lane::{Lane, Launch};
 
-/// Six numbers of each reduced block, and the two unknowns next to it.
-pub(super) const SHAPE: Shape = Shape { columns: 1, width: 6, flags: 1, values: 2, behind: 0 };
-
-/// A chunk in tiles.
-#[derive(Debug)]
-pub(super) struct TileReduction<T> {
-    reduce: Launch,
-    solve: Launch,
-    // What the launches work on.
-    first: ReducedBlocks<T>,
-    tree: MergeTree<T>,
-}
-
-impl<T: Number> TileReduction<T> {
-    /// Cuts `rows` rows, at least 1, into tiles, and joins the reduced blocks of 2^levels units to one.
-    pub(super) fn new(
-        lane: &Lane,
-        arrays: &Arrays<T>,
-        place: Place,
-        rows: usize,
-        levels: u32,
-    ) -> Result<Self> {
-        assert!(rows > 0 && rows < 1 << 31, "a chunk of {rows} rows");
-        let Arrays { dl, d, du, b, x } = arrays;
-        let first = ReducedBlocks::new(lane, rows.div_ceil(UNIT))?;
-        let (n, at) = place.params(rows);
-        let (cyclic, items) = (u32::from(place.cyclic), rows.div_ceil(TILE) * Kernel::GROUP as usize);
-        let (rows, small) = (rows as u32, small_exponent(T::PRECISION));
-        let (dl, d, du, rhs) = (dl.arg(), d.arg(), du.arg(), b.arg());
-        let params = tridiagonal_reduce::Params { step: 0, rows, n, first: at, cyclic, small };
-        let (units, flags) = (first.equations.arg(), first.flags.arg());
-        let args = tridiagonal_reduce::Args { dl, d, du, rhs, units, flags };
-        let reduce = lane.bind(&REDUCE, T::PRECISION, items, params, args)?;
-        let params = tridiagonal_solve::Params { step: 0, rows, n, first: at, cyclic };
-        let args = tridiagonal_solve::Args { dl, d, du, rhs, values: first.values.arg(), x: x.arg() };
-        let solve = lane.bind(&SOLVE, T::PRECISION, items, params, args)?;
-        let mut tree = MergeTree::new();
-        tree.reduce_levels(lane, &first, levels)?;
-        Ok(Self { reduce, solve, first, tree })
-    }
-
-    /// The reduced blocks that the chunk leaves.
-    fn blocks(&self) -> &ReducedBlocks<T> {
-        self.tree.last(&self.first)
-    }
-}
-
-impl<T: Number> ChunkSolve<T> for TileReduction<T> {
-    fn items(&self) -> usize {
-        self.blocks().count
-    }
-
-    fn bytes(&self) -> u64 {
-        self.first.bytes() + self.tree.bytes()
-    }
-
-    fn up(&self) -> Vec<&Launch> {
-        std::iter::once(&self.reduce).chain(&self.tree.up).collect()
-    }
-
-    fn down(&self) -> Vec<&Launch> {
-        self.tree.down().chain([&self.solve]).collect()
-    }
-
-    fn fetch(&self, lane: &Lane, to: ChunkEquations<'_, T>) -> Result<()> {
-        lane.fetch(&self.blocks().flags, 0, to.flags)?;
-        to.columns.into_iter().try_for_each(|to| lane.fetch(&self.blocks().equations, 0, to))
-    }
-
-    fn send(&self, lane: &Lane, values: &[T]) -> Result<()> {
-        lane.send(values, &self.blocks().values, 0)
-    }
-
-    /// Nothing: reduced blocks know, and stage 2 knows all of them.
-    fn flags(&self, _: &Lane) -> Result<u32> {
-        Ok(0)
-    }
-
-    fn interface(&self, lane: &Lane, cyclic: bool) -> Result<Option<Box<dyn InterfaceSolve<T>>>> {
-        let root = RootSolve::new(lane, self.blocks(), cyclic)?;
-        Ok(Some(Box::new(TileInterface { subtrees: None, root })))
-    }
+/// A chunk of `rows` rows, at least 1, in tiles, which joins the reduced blocks of 2^levels units to one.
+pub(super) fn chunk<T: Number>(
+    lane: &Lane,
+    arrays: &Arrays<T>,
+    place: Place,
+    rows: usize,
+    levels: u32,
+) -> Result<ChunkSolve<T>> {
+    assert!(rows > 0 && rows < 1 << 31, "a chunk of {rows} rows");
+    let Arrays { dl, d, du, b, x } = arrays;
+    let first = Level::new(lane, Shape::REDUCED_BLOCKS, rows.div_ceil(UNIT))?;
+    let (n, at) = place.params(rows);
+    let (cyclic, items) = (u32::from(place.cyclic), rows.div_ceil(TILE) * Kernel::GROUP as usize);
+    let (rows, small) = (rows as u32, small_exponent(T::PRECISION));
+    let (dl, d, du, rhs) = (dl.arg(), d.arg(), du.arg(), b.arg());
+    let params = tridiagonal_reduce::Params { step: 0, rows, n, first: at, cyclic, small };
+    let (units, flags) = (first.equations.arg(), first.flags.arg());
+    let args = tridiagonal_reduce::Args { dl, d, du, rhs, units, flags };
+    let up = lane.bind(&REDUCE, T::PRECISION, items, params, args)?;
+    let params = tridiagonal_solve::Params { step: 0, rows, n, first: at, cyclic };
+    let args = tridiagonal_solve::Args { dl, d, du, rhs, values: first.values.arg(), x: x.arg() };
+    let down = lane.bind(&SOLVE, T::PRECISION, items, params, args)?;
+    let mut tree = Levels::new(Arc::new(first));
+    tree.reduce_levels(lane, levels)?;
+    Ok(ChunkSolve { scheme: Scheme::Tiles, up: Some(up), down, levels: Some(tree), flags: None })
 }
 
 impl<T: Number> RankReduction<T> for Subtrees<T> {
@@ -105,10 +51,6 @@ impl<T: Number> RankReduction<T> for Subtrees<T> {
 
     fn bytes(&self) -> u64 {
         self.bytes()
-    }
-
-    fn flags(&self, _: &Lane) -> Result<u32> {
-        Ok(0)
     }
 
     fn reduce(&self, lane: &Lane, equations: &mut Equations<T>) -> Result<()> {
@@ -130,10 +72,15 @@ pub(super) struct TileInterface<T> {
 }
 
 impl<T: Number> TileInterface<T> {
+    /// Stage 2 for the reduced blocks of the only chunk.
+    pub(super) fn of_chunk(lane: &Lane, blocks: Arc<Level<T>>, cyclic: bool) -> Result<Self> {
+        Ok(Self { subtrees: None, root: RootSolve::new(lane, blocks, cyclic)? })
+    }
+
     /// Stage 2 for these subtrees of `count` reduced blocks.
     pub(super) fn of_all(lane: &Lane, count: usize, subtrees: Vec<Run>, cyclic: bool) -> Result<Self> {
         let subtrees = Subtrees::of_all(lane, count, subtrees)?;
-        let root = RootSolve::new(lane, subtrees.top(), cyclic)?;
+        let root = RootSolve::new(lane, subtrees.top().clone(), cyclic)?;
         Ok(Self { subtrees: Some(subtrees), root })
     }
 }
