@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use super::kernels::{BLOCK, BUFFER, walk};
 use super::sequence::{PointBuffer, PointSource, Points, on_cpu};
 use crate::Result;
@@ -66,7 +68,7 @@ impl RealBuffer {
         Ok(match precision {
             Precision::F64 => Self::Double(lane.alloc_with(what, numbers)?),
             Precision::F32 => {
-                let rounded: Vec<f32> = numbers.iter().map(|&x| x as f32).collect();
+                let rounded: Vec<f32> = numbers.par_iter().map(|&x| x as f32).collect();
                 Self::Single(lane.alloc_with(what, &rounded)?)
             }
         })

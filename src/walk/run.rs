@@ -25,36 +25,6 @@ pub(super) struct Run<'a> {
     before: f64,
 }
 
-/// What the walks of a batch of right-hand sides come to.
-#[derive(Default)]
-pub(super) struct BatchResult {
-    pub(super) components: Vec<Component>,
-    pub(super) rounds: Vec<Component>,
-    pub(super) sweeps: u32,
-    pub(super) steps: u64,
-    pub(super) table_bytes: u64,
-    pub(super) tabled: u32,
-    pub(super) jacobi: Option<Jacobi>,
-    /// Seconds of the tables' uploads, and of walks.
-    pub(super) upload: f64,
-    pub(super) solve: f64,
-}
-
-impl BatchResult {
-    /// Adds another batch's.
-    pub(super) fn add(&mut self, other: Self) {
-        self.components.extend(other.components);
-        self.rounds.extend(other.rounds);
-        self.sweeps = self.sweeps.max(other.sweeps);
-        self.steps += other.steps;
-        self.table_bytes = self.table_bytes.max(other.table_bytes);
-        self.tabled = self.tabled.max(other.tabled);
-        self.jacobi = self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and);
-        self.upload += other.upload;
-        self.solve += other.solve;
-    }
-}
-
 impl<'a> Run<'a> {
     pub(super) fn start(
         lanes: &'a [Lane],
@@ -114,4 +84,34 @@ impl<'a> Run<'a> {
 /// Seconds of all downloads from some lanes so far.
 fn downloads(lanes: &[Lane]) -> f64 {
     lanes.iter().map(|lane| lane.transfer_seconds().1).sum()
+}
+
+/// What the walks of a batch of right-hand sides come to.
+#[derive(Default)]
+pub(super) struct BatchResult {
+    pub(super) components: Vec<Component>,
+    pub(super) rounds: Vec<Component>,
+    pub(super) sweeps: u32,
+    pub(super) steps: u64,
+    pub(super) table_bytes: u64,
+    pub(super) tabled: u32,
+    pub(super) jacobi: Option<Jacobi>,
+    /// Seconds of the tables' uploads, and of walks.
+    pub(super) upload: f64,
+    pub(super) solve: f64,
+}
+
+impl BatchResult {
+    /// Adds another batch's.
+    pub(super) fn add(&mut self, other: Self) {
+        self.components.extend(other.components);
+        self.rounds.extend(other.rounds);
+        self.sweeps = self.sweeps.max(other.sweeps);
+        self.steps += other.steps;
+        self.table_bytes = self.table_bytes.max(other.table_bytes);
+        self.tabled = self.tabled.max(other.tabled);
+        self.jacobi = self.jacobi.into_iter().chain(other.jacobi).reduce(Jacobi::and);
+        self.upload += other.upload;
+        self.solve += other.solve;
+    }
 }

@@ -88,24 +88,13 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
             for k in 0..walking {
                 let i = live[k] as usize;
                 let row = state[i];
-                let range = self.rows.range(row as usize);
-                let mut diagonal = T::of(f64::from(u8::from(self.given)));
-                let mut sum = T::ZERO;
-                for e in range.clone() {
-                    let (column, a) = self.rows.entry(e);
-                    let a = T::of(a);
-                    if !self.given && column == row {
-                        diagonal = a;
-                    } else {
-                        sum = sum.plus(size(a));
-                    }
-                }
+                let (diagonal, sum) = self.rows.sums::<T>(row, self.given);
                 let [theta, worst, largest, longest] = &mut self.out[i];
                 if diagonal == T::ZERO {
                     *longest = T::of(NO_DIAGONAL);
                     continue;
                 }
-                let entries = T::of(range.len() as f64);
+                let entries = T::of(self.rows.range(row as usize).len() as f64);
                 if entries > *longest {
                     *longest = entries;
                 }
@@ -129,19 +118,7 @@ impl<T: Real, R: Rows> Body for LazyBlock<'_, T, R> {
                 }
                 let u = coordinates[place * self.walks + i];
                 let fraction = T::of(f64::from(u)).plus(T::of(0.5)).times(T::of(2.328_306_436_538_696_3e-10));
-                let aim = fraction.times(sum);
-                let (mut reached, mut next, mut positive) = (T::ZERO, row, true);
-                for e in range {
-                    let (column, a) = self.rows.entry(e);
-                    if (!self.given && column == row) || a == 0.0 {
-                        continue;
-                    }
-                    (next, positive) = (column, a > 0.0);
-                    reached = reached.plus(size(T::of(a)));
-                    if reached > aim {
-                        break;
-                    }
-                }
+                let (next, positive) = self.rows.choose(row, self.given, fraction.times(sum));
                 if positive != (self.given || diagonal < T::ZERO) {
                     w = T::of(-1.0).times(w);
                 }

@@ -42,7 +42,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let exponent = pilot_exponent(&view, problem.components, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
     let known = pilot_norms(&view, problem.components, options.seed)?;
-    let Target { epsilon, length, cut } = Target::new(options, known, exponent)?;
+    let (epsilon, length, cut) = target(options, known, exponent)?;
     let per_replicate = run.points(|_| published::chains(epsilon, known.f, known.norm))?;
     let points = Points::new(options.sequence, run.scramble, length, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
@@ -112,44 +112,34 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     Ok(given)
 }
 
-/// The accuracy of the scaled system that is asked for, and how far walks go for it.
-struct Target {
-    epsilon: f64,
-    length: u32,
-    cut: f32,
-}
-
-impl Target {
-    /// By what a pilot knows of a system over 2^exponent.
-    fn new(options: &Options, known: ObservedNorms, exponent: i32) -> Result<Self> {
-        let fail = |reason: String| Err(Error::Invalid(reason));
-        if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
-            return fail(format!(
-                "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or \
-                 leave out --lazy, which looks for a proof that they converge",
-                known.norm
-            ));
-        }
-        let scaled = |x: f64| times_power_of_two(x, -exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
-        let default = if known.f > 0.0 { 1e-3 * known.most() } else { 1e-3 };
-        let epsilon =
-            options.epsilon.map_or(if default.is_finite() { default } else { 1e-3 * known.f }, scaled);
-        let delta = options.delta.map_or(0.1 * epsilon, scaled);
-        let share = (delta / known.most()).min(0.5) as f32;
-        let (length, cut) = match options.length {
-            Length::Steps(length) => (f64::from(length), 0.0),
-            _ if known.f == 0.0 => (0.0, 0.0),
-            _ if known.norm == 0.0 => (1.0, 0.0),
-            Length::Bound => (published::length(delta, known.f, known.norm), share),
-            Length::Printed => (published::length_as_printed(delta, known.f, known.norm), share),
-        };
-        if length > f64::from(MOST_LENGTH) {
-            return fail(format!(
-                "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
-            ));
-        }
-        Ok(Self { epsilon, length: length as u32, cut })
+/// ε of a system over 2^exponent, the steps of its walks at most, and the weight at which they end.
+fn target(options: &Options, known: ObservedNorms, exponent: i32) -> Result<(f64, u32, f32)> {
+    let fail = |reason: String| Err(Error::Invalid(reason));
+    if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
+        return fail(format!(
+            "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or \
+             leave out --lazy, which looks for a proof that they converge",
+            known.norm
+        ));
     }
+    let scaled = |x: f64| times_power_of_two(x, -exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
+    let default = if known.f > 0.0 { 1e-3 * known.most() } else { 1e-3 };
+    let epsilon = options.epsilon.map_or(if default.is_finite() { default } else { 1e-3 * known.f }, scaled);
+    let delta = options.delta.map_or(0.1 * epsilon, scaled);
+    let share = (delta / known.most()).min(0.5) as f32;
+    let (length, cut) = match options.length {
+        Length::Steps(length) => (f64::from(length), 0.0),
+        _ if known.f == 0.0 => (0.0, 0.0),
+        _ if known.norm == 0.0 => (1.0, 0.0),
+        Length::Bound => (published::length(delta, known.f, known.norm), share),
+        Length::Printed => (published::length_as_printed(delta, known.f, known.norm), share),
+    };
+    if length > f64::from(MOST_LENGTH) {
+        return fail(format!(
+            "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
+        ));
+    }
+    Ok((epsilon, length as u32, cut))
 }
 
 /// Bounds that hold if no row is worse than those that walks met.

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::kernel::Real;
 use crate::number::exponent;
 use crate::sparse::CsrMatrix;
 use crate::walk::sequence::philox::philox;
@@ -18,6 +19,37 @@ pub(super) trait Rows: Sync {
     fn entry(&self, e: usize) -> (u32, f64);
     /// b_i.
     fn rhs(&self, i: usize) -> f64;
+
+    /// a_ii, or 1 where the matrix is L, and Σ_j |a_ij| of the others.
+    #[inline(always)]
+    fn sums<T: Real>(&self, i: u32, given: bool) -> (T, T) {
+        let (mut diagonal, mut sum) = (T::of(f64::from(u8::from(given))), T::ZERO);
+        for (j, a) in self.range(i as usize).map(|e| self.entry(e)) {
+            match !given && j == i {
+                true => diagonal = T::of(a),
+                false => sum = sum.plus(T::of(a).distance(T::ZERO)),
+            }
+        }
+        (diagonal, sum)
+    }
+
+    /// The column of the first entry up to which |a| add up to more than `aim`, or of the last one, and whether it is
+    /// positive.
+    #[inline(always)]
+    fn choose<T: Real>(&self, i: u32, given: bool, aim: T) -> (u32, bool) {
+        let (mut reached, mut next, mut positive) = (T::ZERO, i, true);
+        for (j, a) in self.range(i as usize).map(|e| self.entry(e)) {
+            if (!given && j == i) || a == 0.0 {
+                continue;
+            }
+            (next, positive) = (j, a > 0.0);
+            reached = reached.plus(T::of(a).distance(T::ZERO));
+            if reached > aim {
+                break;
+            }
+        }
+        (next, positive)
+    }
 }
 
 /// The system as its owner has it, in compressed rows.
@@ -31,20 +63,6 @@ pub(super) struct SystemView<'a> {
     pub(super) given: bool,
     /// Powers of 2 that the right-hand side is walked on times.
     pub(super) powers: [f64; 3],
-}
-
-impl SystemView<'_> {
-    /// a_ii, or 1 where the matrix is L, and Σ_j |a_ij| of the others.
-    fn sums(&self, i: usize) -> (f64, f64) {
-        let (mut diagonal, mut sum) = (f64::from(u8::from(self.given)), 0.0);
-        for (j, a) in self.range(i).map(|e| self.entry(e)) {
-            match !self.given && j as usize == i {
-                true => diagonal = a,
-                false => sum += a.abs(),
-            }
-        }
-        (diagonal, sum)
-    }
 }
 
 impl Rows for SystemView<'_> {
@@ -127,7 +145,7 @@ fn pilot(
                     .range(i)
                     .map(|e| view.entry(e))
                     .filter(|&(j, a)| (view.given || j != row) && a != 0.0);
-                let (diagonal, sum) = view.sums(i);
+                let (diagonal, sum) = view.sums(row, view.given);
                 see(i, diagonal, sum)?;
                 let word = philox([walk, step, first, 0x7363_6f75], key)[0];
                 let mut left = f64::from(word) / 4_294_967_296.0 * sum;
