@@ -143,6 +143,8 @@ pub mod plot;
 pub mod ranks;
 pub mod report;
 pub mod sparse;
+#[cfg(any(feature = "wgpu", feature = "mpi"))]
+mod spin;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;

@@ -2,7 +2,6 @@
 
 pub mod compare;
 mod lanes;
-mod memory;
 #[cfg(feature = "peers")]
 pub mod peers;
 mod ranks;
@@ -15,9 +14,8 @@ pub mod walk;
 
 use serde::Serialize;
 
+pub use crate::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
-pub(crate) use memory::{COPY, TRIAD, copy};
-pub use memory::{copy_bandwidth, triad_bandwidth};
 pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;
 pub use together::{PhaseTime, Together};
@@ -29,9 +27,9 @@ pub use transient::{Case, transient};
 /// # Errors
 /// Those of the lanes.
 pub fn bandwidth(lanes: &[crate::lane::Lane], repeat: usize) -> crate::Result<f64> {
-    let one = |lane: &crate::lane::Lane| match lane.device().backend {
-        "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
-        _ => copy_bandwidth(lane, repeat),
+    let one = |lane: &crate::lane::Lane| match lane.device().host {
+        true => triad_bandwidth(lane, 512 << 20, repeat),
+        false => copy_bandwidth(lane, repeat),
     };
     lanes.iter().map(one).sum()
 }

@@ -83,8 +83,8 @@ pub fn all() -> Vec<&'static Kernel> {
     kernels.extend(crate::walk::sequence::KERNELS);
     kernels.extend(crate::walk::kernels::ALL);
     kernels.extend([
-        &crate::bench::TRIAD,
-        &crate::bench::COPY,
+        &crate::lane::bandwidth::TRIAD,
+        &crate::lane::bandwidth::COPY,
         &crate::bench::walk::CSR_SWEEP,
         &crate::lane::SELF_TEST,
     ]);

@@ -1,7 +1,7 @@
 //! The same through MPI.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::mpi::datatype::{Partition, PartitionMut};
 use ::mpi::request::{self, Request};
@@ -10,6 +10,7 @@ use ::mpi::traits::*;
 use ::mpi::{Count, Threading};
 
 use super::Ranks;
+use crate::spin::Spin;
 use crate::{Error, Result};
 
 /// Holds MPI until it is dropped.
@@ -232,28 +233,22 @@ pub(crate) struct Wait<'a> {
     pub(crate) alone: bool,
 }
 
-/// Longest that a thread looks without sleeping.
-const LOOK: Duration = Duration::from_millis(3);
-/// Sleep between two looks after that.
+/// Sleep between two looks of a thread that has looked for long enough.
 const NAP: Duration = Duration::from_micros(20);
 
 impl Wait<'_> {
     fn until<V>(&self, mut look: impl FnMut() -> Option<V>) -> Result<V> {
-        let since = Instant::now();
+        let mut look = || match look() {
+            None if self.stop.load(Ordering::Acquire) => Err(Error::Interrupted),
+            found => Ok(found),
+        };
+        let mut found = Spin { longest: Spin::VALUES, alone: self.alone }.until(&mut look)?;
         loop {
-            if let Some(value) = look() {
-                return Ok(value);
+            match found {
+                Some(value) => return Ok(value),
+                None => std::thread::sleep(NAP),
             }
-            if self.stop.load(Ordering::Acquire) {
-                return Err(Error::Interrupted);
-            }
-            if since.elapsed() > LOOK {
-                std::thread::sleep(NAP);
-            } else if self.alone {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
+            found = look()?;
         }
     }
 }

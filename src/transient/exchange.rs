@@ -234,8 +234,7 @@ const SPIN: Duration = Duration::from_millis(3);
 /// Receives, looking again and again for a while: a thread that sleeps is woken up late.
 /// Not where the thread would take the time of those that it waits for.
 fn receive<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
-    let device = lane.device();
-    if device.software || device.backend == "cpu" {
+    if lane.device().on_host_cores() {
         return from.recv().map_err(|_| Error::Interrupted);
     }
     let since = std::time::Instant::now();
@@ -274,8 +273,8 @@ impl<T: Real> Worker<'_, T> {
     ) -> Result<()> {
         let lane = self.lane;
         // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
-        let ahead = lane.device().backend != "cpu";
-        let wait = Wait { stop, alone: ahead && !lane.device().software };
+        let ahead = !lane.device().host;
+        let wait = Wait { stop, alone: !lane.device().on_host_cores() };
         // Through a window passes the news alone that its slot is full.
         let news = size_of::<u32>().div_ceil(size_of::<T>());
         let values = |len: usize, shared: bool| vec![T::ZERO; if shared { news } else { len }];

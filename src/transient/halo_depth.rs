@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use super::chain::Transitions;
 use super::region::{Kind, Region};
-use crate::bench::{COPY, copy};
 use crate::kernel::Precision;
+use crate::lane::bandwidth::{COPY, copy, median};
 use crate::lane::{Batch, Buffer, Lane, Launch, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Ranks, Wait, post};
 use crate::{Error, Result};
@@ -115,7 +115,7 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
                             rounds.push(at.elapsed().as_secs_f64());
                         }
                         lane.finish()?;
-                        Ok(crate::bench::Spread::of(rounds).median)
+                        Ok(median(rounds))
                     };
                     scope.spawn(rounds)
                 })
@@ -137,7 +137,7 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<Swap> {
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     let (mut busy, mut slower) = (0.0f64, 0.0f64);
     // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
-    for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
+    for lane in lanes.iter().filter(|lane| !lane.device().on_host_cores()) {
         // Small ones are hidden in what the device does anyway.
         let [quarter, whole] =
             [large / 4, large].map(|len| lane.unnoticed(|| kept_busy(lane, len, with_values)));
@@ -235,7 +235,7 @@ fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
     let to = Envelope { rank: (ranks.rank() + 1) % ranks.size(), number: 0 };
     let from = Envelope { rank: (ranks.rank() + ranks.size() - 1) % ranks.size(), number: 0 };
     let never = std::sync::atomic::AtomicBool::new(false);
-    let wait = Wait { stop: &never, alone: lane.device().backend != "cpu" };
+    let wait = Wait { stop: &never, alone: !lane.device().host };
     let (mut leaving, mut arriving) = (vec![0.0; elements], vec![0.0; elements]);
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -252,7 +252,7 @@ fn around(lane: &Lane, ranks: Ranks, elements: usize) -> Result<f64> {
         rounds.push(at.elapsed().as_secs_f64());
     }
     lane.finish()?;
-    Ok(crate::bench::Spread::of(rounds).median)
+    Ok(median(rounds))
 }
 
 /// The results of lanes that depend on one another. A lane whose neighbour failed says that it was interrupted; the

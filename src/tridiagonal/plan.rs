@@ -322,7 +322,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Puts everything into the queues, and gives the seconds that the host worked on the interface system.
     fn overlapped(&mut self, send: Send) -> Result<f64> {
         // CUDA's queues take everything at once; others are worked on by a thread each, and so are copies through staging.
-        let queues = self.chunks.iter().all(|chunk| chunk.lane.device().backend == "cuda");
+        let queues = self.chunks.iter().all(|chunk| chunk.lane.device().queued_copies);
         let threads = !queues || self.options.pageable;
         let [.., x] = &mut self.arrays;
         let x = std::mem::replace(x, HostArray::plain(0));

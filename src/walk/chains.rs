@@ -127,7 +127,7 @@ pub type Watch<'a> = &'a mut (dyn FnMut(u64, u64) -> Result<()> + Send);
 
 /// Whether a CPU does the lane's work.
 fn on_cpu(lane: &Lane) -> bool {
-    lane.device().backend == "cpu" || lane.device().software
+    lane.device().on_host_cores()
 }
 
 /// Bytes of a buffer of points.

@@ -425,7 +425,7 @@ impl<'a> LazyChains<'a> {
             )));
         }
         let copy = |lane: &Lane| -> Result<Option<Copy>> {
-            if lane.device().backend == "cpu" {
+            if lane.device().host {
                 return Ok(None);
             }
             let nnz = rough.matrix.nnz();

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "device memory of this lane is shared between launches, as on any device")]
 
-pub mod gather;
-pub mod simd;
+pub(crate) mod gather;
+pub(crate) mod simd;
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,20 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
-use super::{Device, Limits, PIECE, Program};
+use super::backend::{Backend, Watch, own};
+use super::{Arg, Batch, Device, HostArray, Launch, Limits, PIECE, Program, Window};
 use crate::kernel::{Binding, Kernel, Precision, Real};
 use crate::{Error, Result};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
-pub const PARALLEL_ITEMS: usize = 8192;
+const PARALLEL_ITEMS: usize = 8192;
 
 /// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
 pub(super) const LARGE_PAGE: usize = 2 << 20;
 
 /// A pool of threads with memory of its own.
 #[derive(Debug)]
-pub struct CpuLane {
+pub(super) struct CpuLane {
     device: Device,
     pool: rayon::ThreadPool,
     /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
@@ -32,7 +33,7 @@ pub struct CpuLane {
 }
 
 /// Memory of a CPU lane, zeroed, page-aligned.
-pub struct Memory {
+pub(super) struct Memory {
     bytes: UnsafeCell<MmapMut>,
     address: usize,
     len: usize,
@@ -46,14 +47,21 @@ fn new_contents() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-// SAFETY: the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches and boxes
-// are used on the lane that made them. A launch's twin gets each array once, or several times to read (`Lane::bind`
+// SAFETY: the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches and buffers
+// of transfers are used on the lane that made them. A launch's twin gets each array once, or several times to read (`Lane::bind`
 // asserts that what is written is bound once, `Call` that a binding is handed out either to read or once to write).
 unsafe impl Sync for Memory {}
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Memory({} bytes)", self.len)
+    }
+}
+
+impl PartialEq for Memory {
+    /// Whether both are the same memory.
+    fn eq(&self, other: &Self) -> bool {
+        self.address == other.address
     }
 }
 
@@ -156,19 +164,41 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A launch of a twin.
+/// A twin with its arguments.
 #[derive(Debug)]
-pub struct CpuLaunch {
+pub(super) struct CpuLaunch {
     twin: fn(&Call<'_>),
     group: u32,
-    pub(super) params: Vec<u32>,
     items: usize,
     bindings: &'static [Binding],
     args: Vec<Arc<Memory>>,
 }
 
+impl CpuLaunch {
+    /// Runs it as a step. The lane's lock is held.
+    fn run(launch: &Launch, step: u64) {
+        let own: &Self = own(&launch.prepared);
+        (own.twin)(&Call {
+            params: &launch.params,
+            step: step as u32,
+            items: own.items,
+            group: own.group,
+            bindings: own.bindings,
+            args: &own.args,
+            taken: Cell::new((0, 0)),
+        });
+    }
+}
+
+/// A place in an array, which is the host's memory itself.
+#[derive(Debug)]
+pub(super) struct ReceiveBuffer {
+    target: Arc<Memory>,
+    offset: u64,
+}
+
 /// Memory that the system says is available to new work, in bytes.
-pub fn available_memory() -> u64 {
+pub(crate) fn available_memory() -> u64 {
     // A system that does not tell is taken to have enough: the allocation itself will say.
     sysinfo::System::new().map_or(u64::MAX, |mut system| {
         system.refresh_memory();
@@ -196,7 +226,7 @@ pub(crate) fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result
 
 impl CpuLane {
     /// Opens a lane of `threads` threads.
-    pub fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {
+    pub(super) fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|i| format!("kolmo-cpu-{i}"))
@@ -213,7 +243,10 @@ impl CpuLane {
             spec: "cpu".to_owned(),
             backend: "cpu",
             driver: level.to_owned(),
+            host: true,
             software: false,
+            queued_copies: false,
+            mapped_staging: false,
             f64: true,
             limits: Limits {
                 binding: u64::MAX,
@@ -225,11 +258,27 @@ impl CpuLane {
         Ok(Self { device, pool, queue: Mutex::new(()) })
     }
 
-    pub(super) fn device(&self) -> &Device {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
+        // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
+        self.queue.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Backend for CpuLane {
+    type Memory = Arc<Memory>;
+    type Launch = CpuLaunch;
+    type SendBuffer = Arc<Memory>;
+    type ReceiveBuffer = ReceiveBuffer;
+
+    fn device(&self) -> &Device {
         &self.device
     }
 
-    pub(super) fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+    fn free_bytes(&self, _: u64) -> Option<u64> {
+        Some(available_memory())
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
         let out_of_memory = |reason: String| Error::OutOfMemory {
             device: self.device.name.clone(),
             what: "an array".to_owned(),
@@ -243,89 +292,69 @@ impl CpuLane {
         Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
-        self.queue.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    pub(super) fn upload(&self, src: &[u8], dst: &Memory, offset: usize) {
-        let _queue = self.lock();
+    fn upload(&self, src: &[u8], dst: &Arc<Memory>, offset: u64) -> Result<()> {
+        let (_queue, offset) = (self.lock(), offset as usize);
         dst.contents.store(new_contents(), Ordering::Relaxed);
-        if dst.holds(src, offset) {
-            return;
+        if !dst.holds(src, offset) {
+            // SAFETY: the lock is held.
+            let dst = unsafe { dst.bytes_mut() };
+            dst[offset..offset + src.len()].copy_from_slice(src);
         }
-        // SAFETY: the lock is held.
-        let dst = unsafe { dst.bytes_mut() };
-        dst[offset..offset + src.len()].copy_from_slice(src);
+        Ok(())
     }
 
-    pub(super) fn download(&self, src: &Memory, offset: usize, dst: &mut [u8]) {
-        let _queue = self.lock();
-        if src.holds(dst, offset) {
-            return;
+    fn download(&self, src: &Arc<Memory>, offset: u64, dst: &mut [u8]) -> Result<()> {
+        let (_queue, offset) = (self.lock(), offset as usize);
+        if !src.holds(dst, offset) {
+            // SAFETY: the lock is held.
+            let src = unsafe { src.bytes() };
+            dst.copy_from_slice(&src[offset..offset + dst.len()]);
         }
-        // SAFETY: the lock is held.
-        let src = unsafe { src.bytes() };
-        dst.copy_from_slice(&src[offset..offset + dst.len()]);
+        Ok(())
     }
 
-    pub(super) fn clear(&self, dst: &Memory) {
+    fn clear(&self, dst: &Arc<Memory>, _: u64) -> Result<()> {
         let _queue = self.lock();
         // SAFETY: the lock is held.
         unsafe { dst.bytes_mut() }.fill(0);
+        Ok(())
     }
 
-    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: usize) {
+    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, offset: u64, bytes: u64, times: u32) -> Result<()> {
         let _queue = self.lock();
         // SAFETY: the lock is held, and the two are different (asserted by `Lane::copy`).
-        unsafe { dst.bytes_mut()[offset..offset + src.len].copy_from_slice(src.bytes()) };
+        let (src, dst) = unsafe { (src.bytes(), dst.bytes_mut()) };
+        let (offset, bytes) = (offset as usize, bytes as usize);
+        for _ in 0..times {
+            dst[offset..offset + bytes].copy_from_slice(&src[..bytes]);
+        }
+        Ok(())
     }
 
-    pub(super) fn bind(
+    fn bind(
         &self,
-        kernel: &Kernel,
+        kernel: &'static Kernel,
         precision: Precision,
         items: usize,
-        params: &[u32],
-        args: Vec<Arc<Memory>>,
-    ) -> CpuLaunch {
-        let bindings = kernel.interface.bindings(precision);
-        CpuLaunch {
+        args: &[Arg<'_>],
+    ) -> Result<CpuLaunch> {
+        Ok(CpuLaunch {
             twin: kernel.twin(precision),
             group: kernel.group(),
-            params: params.to_vec(),
             items,
-            bindings,
-            args,
-        }
+            bindings: kernel.interface.bindings(precision),
+            args: args.iter().map(|arg| Arc::clone(own(arg.memory))).collect(),
+        })
     }
 
-    /// Runs `count` steps of the program from step `first`, waking up `watch` every [`PIECE`].
-    pub(super) fn run(
-        &self,
-        program: &Program<'_>,
-        first: u64,
-        count: u64,
-        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
-    ) -> Result<()> {
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
         let _queue = self.lock();
         // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
         // a microsecond, entering the pool tens of them.
         self.pool.install(|| {
             let mut seen = Instant::now();
             for step in first..first + count {
-                for launch in program.launches(step) {
-                    let launch = launch.cpu();
-                    (launch.twin)(&Call {
-                        params: &launch.params,
-                        step: step as u32,
-                        items: launch.items,
-                        group: launch.group,
-                        bindings: launch.bindings,
-                        args: &launch.args,
-                        taken: Cell::new((0, 0)),
-                    });
-                }
+                program.launches(step).iter().for_each(|launch| CpuLaunch::run(launch, step));
                 if seen.elapsed() >= PIECE {
                     watch(step + 1 - first)?;
                     seen = Instant::now();
@@ -335,15 +364,65 @@ impl CpuLane {
         })
     }
 
-    /// Runs `work` in this lane's pool.
-    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        // Buffers of transfers are the arrays themselves: filling and reading them is all.
+        if !batch.launches.is_empty() {
+            let _queue = self.lock();
+            let launches = batch.launches.iter();
+            self.pool.install(|| launches.for_each(|&(step, launch)| CpuLaunch::run(launch, first + step)));
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn send_buffer(&self, source: &Arc<Memory>, _: u64, _: Option<&Arc<Window>>) -> Result<Arc<Memory>> {
+        Ok(source.clone())
+    }
+
+    fn receive_buffer(
+        &self,
+        target: &Arc<Memory>,
+        offset: u64,
+        _: u64,
+        _: Option<&Arc<Window>>,
+    ) -> Result<ReceiveBuffer> {
+        Ok(ReceiveBuffer { target: target.clone(), offset })
+    }
+
+    fn read_sent(
+        &self,
+        sent: &Arc<Memory>,
+        bytes: usize,
+        take: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let _queue = self.lock();
+        // SAFETY: the lock is held.
+        take(&unsafe { sent.bytes() }[..bytes])
+    }
+
+    fn write_received(&self, received: &ReceiveBuffer, values: &[u8]) -> Result<()> {
+        self.upload(values, &received.target, received.offset)
+    }
+
+    fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {
+        self.alloc((len * size_of::<T>()) as u64).map(HostArray::of)
+    }
+
+    fn adopt<T: bytemuck::Pod>(&self, array: &HostArray<T>) -> Option<Arc<Memory>> {
+        array.own().cloned()
+    }
+
+    fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.pool.install(work)
     }
 }
 
 /// Applies `work` to blocks of at least 4096 elements of `out` (start of the block, block), on all threads if
 /// the launch is large.
-pub fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+pub(crate) fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     use rayon::prelude::*;
     const BLOCK: usize = 1024;
     if call.parallel() {

@@ -9,7 +9,8 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
-use super::super::Window;
+use crate::lane::Window;
+use crate::lane::host::Locked;
 
 /// Whether the driver's library is there and starts; checked once. cudarc panics where it is not.
 pub(super) fn present() -> Result<(), String> {
@@ -118,7 +119,7 @@ impl Context {
 
 /// Device memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(in crate::lane) struct Memory {
     pub(super) context: Context,
     pub(super) pointer: sys::CUdeviceptr,
 }
@@ -136,6 +137,13 @@ impl Memory {
     }
 }
 
+impl PartialEq for Memory {
+    /// Whether both are the same memory: the driver gives all devices addresses of their own.
+    fn eq(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
+    }
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.context.enter().is_ok() {
@@ -147,7 +155,7 @@ impl Drop for Memory {
 
 /// Page-locked host memory.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(super) struct Pinned {
     context: Context,
     pointer: *mut c_void,
     len: usize,
@@ -166,14 +174,16 @@ impl Pinned {
         let pointer = unsafe { raw::malloc_host(len.max(1), 0)? };
         Ok(Self { context, pointer, len })
     }
+}
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl Locked for Pinned {
+    fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes that this value owns; transfers to and from them are waited for before they are
         // looked at (see `Staging` and `HostArray`).
         unsafe { std::slice::from_raw_parts(self.pointer.cast(), self.len) }
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
     }
@@ -194,7 +204,7 @@ pub(super) struct Registered {
     context: Context,
     /// Mapped for as long as it is registered.
     window: Arc<Window>,
-    /// Whether this value registered it, and not the other of a link's two boxes.
+    /// Whether this value registered it, and not the other of a link's two buffers.
     own: bool,
 }
 
@@ -217,7 +227,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.own && self.context.enter().is_ok() {
-            // SAFETY: registered by `new`; a link's boxes are dropped together, when no copy is under way.
+            // SAFETY: registered by `new`; a link's buffers are dropped together, when no copy is under way.
             let _ = unsafe { sys::cuMemHostUnregister(self.window.whole().0.cast()) };
         }
     }

@@ -1,14 +1,15 @@
-//! Page-locked staging of values that leave and enter a long loop, one buffer a box, made once. Copies go through the
+//! Page-locked staging of values that leave and enter a long loop, one for each buffer, made once. Copies go through the
 //! stream beside the one that computes, so that the rows that nobody waits for are computed meanwhile.
 
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::DriverError;
 
-use super::super::Window;
 use super::driver::{Event, Memory, Pinned, Registered};
 use super::{CudaLane, lock};
 use crate::Result;
+use crate::lane::Window;
+use crate::lane::host::Locked;
 
 /// Page-locked bytes and the event behind their last transfer.
 #[derive(Debug)]
@@ -26,27 +27,25 @@ enum Host {
 }
 
 impl Staged {
-    fn with(lane: &CudaLane, host: Host) -> std::result::Result<Mutex<Self>, DriverError> {
-        let event = Event::new(lane.context)?;
-        event.record(&lane.aside)?;
-        Ok(Mutex::new(Self { host, event }))
+    /// Staging in the window, if there is one and the driver locks its pages; else in `bytes` of its own.
+    fn new(lane: &CudaLane, bytes: u64, window: Option<&Arc<Window>>) -> Result<Mutex<Self>> {
+        let shared = |window: &Arc<Window>| {
+            let locked = Registered::new(lane.context, window).ok()?;
+            Some(Host::Shared { window: window.clone(), exchanges: 0, _locked: locked })
+        };
+        let staged = || -> std::result::Result<Self, DriverError> {
+            let host = match window.and_then(shared) {
+                Some(host) => host,
+                None => Host::Own(Pinned::new(lane.context, bytes.max(1) as usize)?, bytes as usize),
+            };
+            let event = Event::new(lane.context)?;
+            event.record(&lane.aside)?;
+            Ok(Self { host, event })
+        };
+        staged().map(Mutex::new).map_err(|e| lane.error("an allocation", e))
     }
 
-    fn new(lane: &CudaLane, bytes: u64) -> Result<Mutex<Self>> {
-        let bytes = bytes as usize;
-        Pinned::new(lane.context, bytes.max(1))
-            .and_then(|pinned| Self::with(lane, Host::Own(pinned, bytes)))
-            .map_err(|e| lane.error("an allocation", e))
-    }
-
-    /// None if the driver does not lock a window's pages.
-    fn over(lane: &CudaLane, window: &Arc<Window>) -> Result<Option<Mutex<Self>>> {
-        let Ok(locked) = Registered::new(lane.context, window) else { return Ok(None) };
-        let host = Host::Shared { window: window.clone(), exchanges: 0, _locked: locked };
-        Self::with(lane, host).map(Some).map_err(|e| lane.error("an allocation", e))
-    }
-
-    fn is_over(&self) -> bool {
+    fn is_window(&self) -> bool {
         matches!(self.host, Host::Shared { .. })
     }
 
@@ -77,34 +76,23 @@ pub(in crate::lane) struct SendBuffer {
     staged: Mutex<Staged>,
 }
 
-/// From the host to a place in an array.
-#[derive(Debug)]
-pub(in crate::lane) struct ReceiveBuffer {
-    target: Arc<Memory>,
-    at: u64,
-    staged: Mutex<Staged>,
-}
-
 impl SendBuffer {
-    pub(in crate::lane) fn new(lane: &CudaLane, source: &Arc<Memory>, bytes: u64) -> Result<Self> {
-        Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes)? })
-    }
-
-    /// One whose values go straight to a window; none if its pages cannot be locked.
-    pub(in crate::lane) fn over(
+    pub(super) fn new(
         lane: &CudaLane,
         source: &Arc<Memory>,
-        window: &Arc<Window>,
-    ) -> Result<Option<Self>> {
-        Ok(Staged::over(lane, window)?.map(|staged| Self { source: source.clone(), staged }))
+        bytes: u64,
+        window: Option<&Arc<Window>>,
+    ) -> Result<Self> {
+        Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes, window)? })
     }
 
-    pub(in crate::lane) fn is_over(&self) -> bool {
-        lock(&self.staged).is_over()
+    /// Whether its values go straight to a window.
+    pub(super) fn is_window(&self) -> bool {
+        lock(&self.staged).is_window()
     }
 
     /// Puts the copy to the host beside the stream, behind all that is in it.
-    pub(in crate::lane) fn send(&self, lane: &CudaLane) -> Result<()> {
+    pub(super) fn send(&self, lane: &CudaLane) -> Result<()> {
         lane.fence()?;
         let mut staged = lock(&self.staged);
         let exchange = staged.next();
@@ -117,37 +105,47 @@ impl SendBuffer {
     }
 
     /// Waits for the copy.
-    pub(in crate::lane) fn reached(&self, lane: &CudaLane) -> Result<()> {
+    pub(super) fn reached(&self, lane: &CudaLane) -> Result<()> {
         lock(&self.staged).event.synchronize().map_err(|e| lane.error("an exchange", e))
     }
 
-    pub(in crate::lane) fn collect(&self, lane: &CudaLane, values: &mut [u8]) -> Result<()> {
+    /// Waits for the copy, and shows its first `bytes` to `take`.
+    pub(super) fn read(
+        &self,
+        lane: &CudaLane,
+        bytes: usize,
+        take: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         self.reached(lane)?;
-        lock(&self.staged).slice(0, |staged| values.copy_from_slice(&staged[..values.len()]));
-        Ok(())
+        lock(&self.staged).slice(0, |staged| take(&staged[..bytes]))
     }
 }
 
-impl ReceiveBuffer {
-    pub(in crate::lane) fn new(lane: &CudaLane, target: &Arc<Memory>, at: u64, bytes: u64) -> Result<Self> {
-        Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes)? })
-    }
+/// From the host to a place in an array.
+#[derive(Debug)]
+pub(in crate::lane) struct ReceiveBuffer {
+    target: Arc<Memory>,
+    at: u64,
+    staged: Mutex<Staged>,
+}
 
-    /// One whose values come straight from a window; none if its pages cannot be locked.
-    pub(in crate::lane) fn over(
+impl ReceiveBuffer {
+    pub(super) fn new(
         lane: &CudaLane,
         target: &Arc<Memory>,
         at: u64,
-        window: &Arc<Window>,
-    ) -> Result<Option<Self>> {
-        Ok(Staged::over(lane, window)?.map(|staged| Self { target: target.clone(), at, staged }))
+        bytes: u64,
+        window: Option<&Arc<Window>>,
+    ) -> Result<Self> {
+        Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes, window)? })
     }
 
-    pub(in crate::lane) fn is_over(&self) -> bool {
-        lock(&self.staged).is_over()
+    /// Whether its values come straight from a window.
+    pub(super) fn is_window(&self) -> bool {
+        lock(&self.staged).is_window()
     }
 
-    pub(in crate::lane) fn fill(&self, lane: &CudaLane, values: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, lane: &CudaLane, values: &[u8]) -> Result<()> {
         {
             let mut staged = lock(&self.staged);
             staged.event.synchronize().map_err(|e| lane.error("an exchange", e))?;
@@ -157,7 +155,7 @@ impl ReceiveBuffer {
     }
 
     /// Puts the copy to the device beside the stream, behind the last fence.
-    pub(in crate::lane) fn take(&self, lane: &CudaLane, exchange: u64) -> Result<()> {
+    pub(super) fn take(&self, lane: &CudaLane, exchange: u64) -> Result<()> {
         lane.enter()?;
         let mut staged = lock(&self.staged);
         let mut take = || -> std::result::Result<(), DriverError> {
@@ -169,7 +167,7 @@ impl ReceiveBuffer {
     }
 
     /// Lets the stream wait for the copy.
-    pub(in crate::lane) fn deliver(&self, lane: &CudaLane) -> Result<()> {
+    pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
         lane.enter()?;
         lane.stream.wait(&lock(&self.staged).event).map_err(|e| lane.error("an exchange", e))
     }
