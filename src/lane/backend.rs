@@ -9,19 +9,22 @@ use super::{Arg, Batch, Device, HostArray, Program, Window};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 
+/// Receives the number of steps done; its error stops a run.
+pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
+
 /// An in-order queue of work on a device of one kind.
 ///
 /// `Lane` has checked what it hands on: lengths, and that memory, launches and buffers of transfers were made by this
 /// very queue, or are memory that it reaches.
 pub(super) trait Backend: Into<AnyLane> {
     /// An array in the device's memory; a clone is the same array.
-    type Memory: In<AnyMemory> + Clone;
+    type Memory: In<AnyMemory> + Clone + PartialEq;
     /// A kernel with its arguments.
     type Launch: In<AnyLaunch>;
     /// Staging of an array on its way to the host.
-    type SendBuffer: In<AnySendBuffer>;
+    type SendBuffer: In<AnySendBuffer> + SendStaging<Self>;
     /// Staging of values of the host on their way to a place in an array.
-    type ReceiveBuffer: In<AnyReceiveBuffer>;
+    type ReceiveBuffer: In<AnyReceiveBuffer> + ReceiveStaging<Self>;
 
     fn device(&self) -> &Device;
 
@@ -37,27 +40,26 @@ pub(super) trait Backend: Into<AnyLane> {
     }
 
     /// Copies host bytes into `dst`; they may change when this returns.
-    fn upload(&self, src: &[u8], dst: &Self::Memory, offset: u64) -> Result<()>;
+    fn upload(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()>;
 
     /// Copies bytes of `src` to the host, and waits.
-    fn download(&self, src: &Self::Memory, offset: u64, dst: &mut [u8]) -> Result<()>;
+    fn download(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()>;
 
     /// Copies as [`Self::upload`], from page-locked memory that stays as it is until [`Self::finish`].
-    fn send(&self, src: &[u8], dst: &Self::Memory, offset: u64) -> Result<()> {
-        self.upload(src, dst, offset)
+    fn send(&self, src: &[u8], dst: &Self::Memory, at: u64) -> Result<()> {
+        self.upload(src, dst, at)
     }
 
     /// Copies as [`Self::download`], to page-locked memory that nobody looks at until [`Self::finish`].
-    fn fetch(&self, src: &Self::Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
-        self.download(src, offset, dst)
+    fn fetch(&self, src: &Self::Memory, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.download(src, at, dst)
     }
 
     /// Sets all `bytes` of an array to zero.
     fn clear(&self, dst: &Self::Memory, bytes: u64) -> Result<()>;
 
     /// Copies the first `bytes` of `src` into another array, `times` over, and waits.
-    fn copy(&self, src: &Self::Memory, dst: &Self::Memory, offset: u64, bytes: u64, times: u32)
-    -> Result<()>;
+    fn copy(&self, src: &Self::Memory, dst: &Self::Memory, at: u64, bytes: u64, times: u32) -> Result<()>;
 
     /// Whether kernels of this lane may be given that memory of another.
     fn reaches_memory(&self, _: &Self::Memory) -> bool {
@@ -81,50 +83,6 @@ pub(super) trait Backend: Into<AnyLane> {
 
     /// Waits for everything in the queue.
     fn finish(&self) -> Result<()>;
-
-    /// A buffer for all `bytes` of `source`; in the window itself, if there is one and the device reaches it.
-    fn send_buffer(
-        &self,
-        source: &Self::Memory,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<Self::SendBuffer>;
-
-    /// A buffer for `bytes` of `target` from `offset` on; in the window itself, if there is one and the device reaches
-    /// it.
-    fn receive_buffer(
-        &self,
-        target: &Self::Memory,
-        offset: u64,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<Self::ReceiveBuffer>;
-
-    /// Waits for the batch that filled a buffer, and shows its first `bytes` to `take`.
-    fn read_sent(
-        &self,
-        sent: &Self::SendBuffer,
-        bytes: usize,
-        take: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<()>;
-
-    /// Fills a buffer, for a later batch to empty.
-    fn write_received(&self, received: &Self::ReceiveBuffer, values: &[u8]) -> Result<()>;
-
-    /// Waits for the batch that filled a buffer, whose values then lie in the window.
-    fn send_to_window(&self, sent: &Self::SendBuffer, window: &Window, exchange: u64) -> Result<()> {
-        copy_to_window(self, sent, window, exchange)
-    }
-
-    /// Fills a buffer with what lies in the window.
-    fn receive_from_window(
-        &self,
-        received: &Self::ReceiveBuffer,
-        window: &Window,
-        exchange: u64,
-    ) -> Result<()> {
-        copy_from_window(self, received, window, exchange)
-    }
 
     /// A zeroed array on the host that copies to and from the device are fastest with.
     fn host_array<T: Pod>(&self, len: usize) -> Result<HostArray<T>> {
@@ -154,32 +112,38 @@ pub(super) trait Backend: Into<AnyLane> {
     fn lose(&self) {}
 }
 
-/// Receives the number of steps done; its error stops a run.
-pub(super) type Watch<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
+/// Staging of an array on its way to the host, made once.
+pub(super) trait SendStaging<Lane: Backend>: Sized {
+    /// Staging for all `bytes` of `source`; in the window itself, if there is one and the device reaches it.
+    fn new(lane: &Lane, source: &Lane::Memory, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self>;
 
-/// Copies what a batch has put into a buffer to the window.
-pub(super) fn copy_to_window<B: Backend>(
-    lane: &B,
-    sent: &B::SendBuffer,
-    window: &Window,
-    exchange: u64,
-) -> Result<()> {
-    window.slot(exchange, |slot| {
-        lane.read_sent(sent, slot.len(), |values| {
-            slot.copy_from_slice(values);
-            Ok(())
-        })
-    })
+    /// Waits for the batch that filled it, and shows its first `bytes` to `take`.
+    fn read(&self, lane: &Lane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
+
+    /// Waits for the batch that filled it, if it lies in a window itself; returns whether it does.
+    fn wait_in_window(&self, _: &Lane) -> Result<bool> {
+        Ok(false)
+    }
 }
 
-/// Copies what the window has to a buffer.
-pub(super) fn copy_from_window<B: Backend>(
-    lane: &B,
-    received: &B::ReceiveBuffer,
-    window: &Window,
-    exchange: u64,
-) -> Result<()> {
-    window.slot(exchange, |slot| lane.write_received(received, slot))
+/// Staging of values of the host on their way to a place in an array, made once.
+pub(super) trait ReceiveStaging<Lane: Backend>: Sized {
+    /// Staging for `bytes` of `target` from `at` on; in the window itself, if there is one and the device reaches it.
+    fn new(
+        lane: &Lane,
+        target: &Lane::Memory,
+        at: u64,
+        bytes: u64,
+        window: Option<&Arc<Window>>,
+    ) -> Result<Self>;
+
+    /// Fills it, for a later batch to empty.
+    fn write(&self, lane: &Lane, values: &[u8]) -> Result<()>;
+
+    /// Has a later batch empty the window's slot of that exchange, if it lies in a window itself; returns whether it does.
+    fn take_from_window(&self, _: &Lane, _exchange: u64) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// A backend's type among those that all backends have for the same thing: a variant of the enum `Any`.
@@ -240,8 +204,9 @@ macro_rules! any {
             }
         })+
     };
-    (($(#[$about:meta])* $any:ident, $kind:ident) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        $(#[$about])*
+    (($any:ident: $kind:ident) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
+        /// This of a lane of any backend.
+        #[derive(Debug)]
         pub(super) enum $any {
             $($(#[$feature])? $name(<$type as Backend>::$kind),)+
         }
@@ -266,27 +231,7 @@ macro_rules! any {
 pub(super) use {any, arms, backends, on};
 
 backends!(any!());
-backends!(any!(
-    /// Memory of any lane.
-    #[derive(Debug, Clone, PartialEq)]
-    AnyMemory,
-    Memory
-));
-backends!(any!(
-    /// A launch of any lane.
-    #[derive(Debug)]
-    AnyLaunch,
-    Launch
-));
-backends!(any!(
-    /// A send buffer of any lane.
-    #[derive(Debug)]
-    AnySendBuffer,
-    SendBuffer
-));
-backends!(any!(
-    /// A receive buffer of any lane.
-    #[derive(Debug)]
-    AnyReceiveBuffer,
-    ReceiveBuffer
-));
+backends!(any!(AnyMemory: Memory));
+backends!(any!(AnyLaunch: Launch));
+backends!(any!(AnySendBuffer: SendBuffer));
+backends!(any!(AnyReceiveBuffer: ReceiveBuffer));

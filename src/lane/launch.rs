@@ -106,7 +106,7 @@ impl Lane {
                 "{}, holds {given:?}, not {wanted:?}",
                 what()
             );
-            let twice = (0..args.len()).find(|&k| k != i && args[k].memory == arg.memory);
+            let twice = (0..args.len()).find(|&k| k != i && self.is_same(args[k].memory, arg.memory));
             if let Some(k) = twice.filter(|_| binding.written) {
                 panic!("{}, is written and is argument {k}, {}, as well", what(), bindings[k].name);
             }

@@ -5,25 +5,39 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, on, own};
+use super::backend::{AnyReceiveBuffer, AnySendBuffer, Backend, In, ReceiveStaging, SendStaging, on, own};
 use super::{Buffer, Lane, Launch, Window, fault};
 use crate::Result;
 
 /// Where the elements of an array arrive on the host.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    pub(super) staging: AnySendBuffer,
+    staging: AnySendBuffer,
     /// Number of the lane that made it.
     lane: u32,
+}
+
+impl SendBuffer {
+    /// The backend's own staging.
+    pub(super) fn of<B: Backend>(&self, _: &B) -> &B::SendBuffer {
+        own(&self.staging)
+    }
 }
 
 /// Where elements of the host wait for their place in an array.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
-    pub(super) staging: AnyReceiveBuffer,
+    staging: AnyReceiveBuffer,
     bytes: usize,
     /// Number of the lane that made it.
     lane: u32,
+}
+
+impl ReceiveBuffer {
+    /// The backend's own staging.
+    pub(super) fn of<B: Backend>(&self, _: &B) -> &B::ReceiveBuffer {
+        own(&self.staging)
+    }
 }
 
 /// Work for a lane, done in this order.
@@ -36,32 +50,25 @@ pub(crate) struct Batch<'a> {
     /// Buffers to be filled from their arrays.
     pub(crate) sends: Vec<&'a SendBuffer>,
     /// Whether what is filled after this batch was given goes to places that its launches read.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "other lanes keep the order by themselves"))]
     pub(crate) before_receives: bool,
 }
 
 impl Lane {
     /// A buffer for all elements of `source`.
     pub(crate) fn send_buffer<T: Pod>(&self, source: &Buffer<T>) -> Result<SendBuffer> {
-        self.send_buffer_over(source, None)
+        self.send_buffer_in(source, None)
     }
 
-    /// A buffer for all elements of `source`, from which another process takes them in a window.
-    pub(crate) fn send_buffer_in<T: Pod>(
+    /// A buffer for all elements of `source`, from which another process takes them in the window, if there is one.
+    pub(crate) fn send_buffer_in<'a, T: Pod>(
         &self,
         source: &Buffer<T>,
-        window: &Arc<Window>,
-    ) -> Result<SendBuffer> {
-        self.send_buffer_over(source, Some(window))
-    }
-
-    fn send_buffer_over<T: Pod>(
-        &self,
-        source: &Buffer<T>,
-        window: Option<&Arc<Window>>,
+        window: impl Into<Option<&'a Arc<Window>>>,
     ) -> Result<SendBuffer> {
         self.place(source, 0, source.len);
-        let (memory, bytes) = (&source.memory, source.bytes());
-        let staging = on!(self, lane => lane.send_buffer(own(memory), bytes, window)?.any());
+        let (memory, bytes, window) = (&source.memory, source.bytes(), window.into());
+        let staging = on!(self, lane => new_send(lane, own(memory), bytes, window))?;
         Ok(SendBuffer { staging, lane: self.number() })
     }
 
@@ -72,29 +79,21 @@ impl Lane {
         first: usize,
         len: usize,
     ) -> Result<ReceiveBuffer> {
-        self.receive_buffer_over(target, first, len, None)
+        self.receive_buffer_in(target, first, len, None)
     }
 
-    /// A buffer for `len` elements of `target` from element `first` on, which another process lays in a window.
-    pub(crate) fn receive_buffer_in<T: Pod>(
+    /// A buffer for `len` elements of `target` from element `first` on, which another process lays in the window, if
+    /// there is one.
+    pub(crate) fn receive_buffer_in<'a, T: Pod>(
         &self,
         target: &Buffer<T>,
         first: usize,
         len: usize,
-        window: &Arc<Window>,
+        window: impl Into<Option<&'a Arc<Window>>>,
     ) -> Result<ReceiveBuffer> {
-        self.receive_buffer_over(target, first, len, Some(window))
-    }
-
-    fn receive_buffer_over<T: Pod>(
-        &self,
-        target: &Buffer<T>,
-        first: usize,
-        len: usize,
-        window: Option<&Arc<Window>>,
-    ) -> Result<ReceiveBuffer> {
-        let (at, bytes, memory) = (self.place(target, first, len), len * size_of::<T>(), &target.memory);
-        let staging = on!(self, lane => lane.receive_buffer(own(memory), at, bytes as u64, window)?.any());
+        let at = self.place(target, first, len);
+        let (memory, bytes, window) = (&target.memory, len * size_of::<T>(), window.into());
+        let staging = on!(self, lane => new_receive(lane, own(memory), at, bytes as u64, window))?;
         Ok(ReceiveBuffer { staging, bytes, lane: self.number() })
     }
 
@@ -117,12 +116,22 @@ impl Lane {
 
     /// Waits for the batch that filled a buffer, and empties it into `values`.
     pub(crate) fn read_sent<T: Pod>(&self, sent: &SendBuffer, values: &mut [T]) -> Result<()> {
-        self.assert_transfer(sent.lane);
         let values: &mut [u8] = bytemuck::cast_slice_mut(values);
-        on!(self, lane => lane.read_sent(own(&sent.staging), values.len(), |bytes| {
+        self.show_sent(sent, values.len(), |bytes| {
             values.copy_from_slice(bytes);
             Ok(())
-        }))
+        })
+    }
+
+    /// Waits for the batch that filled a buffer, and shows its first `bytes` to `take`.
+    fn show_sent(
+        &self,
+        sent: &SendBuffer,
+        bytes: usize,
+        take: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.assert_transfer(sent.lane);
+        on!(self, lane => sent.of(lane).read(lane, bytes, take))
     }
 
     /// Fills a buffer, for a later batch to empty.
@@ -130,7 +139,7 @@ impl Lane {
         self.assert_transfer(received.lane);
         let values: &[u8] = bytemuck::cast_slice(values);
         assert_eq!(values.len(), received.bytes, "a buffer of a transfer is filled whole");
-        on!(self, lane => lane.write_received(own(&received.staging), values))
+        on!(self, lane => received.of(lane).write(lane, values))
     }
 
     /// Whether [`Lane::copy_direct`] leads from this lane to another.
@@ -146,15 +155,16 @@ impl Lane {
         received: &ReceiveBuffer,
     ) -> Result<()> {
         assert!(self.can_copy_direct(reader), "lanes are asked whether they copy straight to one another");
-        self.assert_transfer(sent.lane);
-        let bytes = received.bytes;
-        on!(self, lane => lane.read_sent(own(&sent.staging), bytes, |values| reader.write_received(received, values)))
+        self.show_sent(sent, received.bytes, |values| reader.write_received(received, values))
     }
 
     /// Waits for the batch that filled a buffer for the exchange of that number, whose values then lie in the window.
     pub(crate) fn send_to_window(&self, sent: &SendBuffer, window: &Window, exchange: u64) -> Result<()> {
         self.assert_transfer(sent.lane);
-        on!(self, lane => lane.send_to_window(own(&sent.staging), window, exchange))
+        match on!(self, lane => sent.of(lane).wait_in_window(lane))? {
+            true => Ok(()),
+            false => window.slot(exchange, |slot| self.read_sent::<u8>(sent, slot)),
+        }
     }
 
     /// Fills a buffer with what the window has of the exchange of that number.
@@ -165,6 +175,28 @@ impl Lane {
         exchange: u64,
     ) -> Result<()> {
         self.assert_transfer(received.lane);
-        on!(self, lane => lane.receive_from_window(own(&received.staging), window, exchange))
+        match on!(self, lane => received.of(lane).take_from_window(lane, exchange))? {
+            true => Ok(()),
+            false => window.slot(exchange, |slot| self.write_received::<u8>(received, slot)),
+        }
     }
+}
+
+fn new_send<B: Backend>(
+    lane: &B,
+    source: &B::Memory,
+    bytes: u64,
+    window: Option<&Arc<Window>>,
+) -> Result<AnySendBuffer> {
+    B::SendBuffer::new(lane, source, bytes, window).map(In::any)
+}
+
+fn new_receive<B: Backend>(
+    lane: &B,
+    target: &B::Memory,
+    at: u64,
+    bytes: u64,
+    window: Option<&Arc<Window>>,
+) -> Result<AnyReceiveBuffer> {
+    B::ReceiveBuffer::new(lane, target, at, bytes, window).map(In::any)
 }

@@ -15,11 +15,11 @@ pub(crate) use driver::Event;
 use driver::{Context, Function, Memory, Pinned, Stream};
 use transfer::{ReceiveBuffer, SendBuffer};
 
-use super::backend::{self, Backend, Watch, own};
+use super::backend::{Backend, Watch, own};
 use super::host::Locked;
 use super::launch::grid;
 use super::pieces::pieces;
-use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program, Window};
+use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -303,7 +303,7 @@ impl Backend for CudaLane {
         }
     }
 
-    fn upload(&self, src: &[u8], dst: &Arc<Memory>, offset: u64) -> Result<()> {
+    fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.enter()?;
         let mut copy = || -> std::result::Result<(), DriverError> {
@@ -312,7 +312,7 @@ impl Backend for CudaLane {
                 event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
                 bytes.copy_from_slice(chunk);
-                self.stream.send(bytes, dst, offset + (i * SLOT) as u64)?;
+                self.stream.send(bytes, dst, at + (i * SLOT) as u64)?;
                 event.record(&self.stream)?;
             }
             Ok(())
@@ -320,7 +320,7 @@ impl Backend for CudaLane {
         copy().map_err(|e| self.error("an upload", e))
     }
 
-    fn download(&self, src: &Arc<Memory>, offset: u64, dst: &mut [u8]) -> Result<()> {
+    fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.enter()?;
         let mut copy = || -> std::result::Result<(), DriverError> {
@@ -328,7 +328,7 @@ impl Backend for CudaLane {
             let fetch = |staging: &mut Staging, i: usize| -> std::result::Result<(), DriverError> {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
-                self.stream.fetch(src, offset + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
+                self.stream.fetch(src, at + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
                 event.record(&self.stream)
             };
             for i in 0..lengths.len().min(SLOTS) {
@@ -347,14 +347,14 @@ impl Backend for CudaLane {
         copy().map_err(|e| self.error("a download", e))
     }
 
-    fn send(&self, src: &[u8], dst: &Arc<Memory>, offset: u64) -> Result<()> {
+    fn send(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
         self.enter()?;
-        self.stream.send(src, dst, offset).map_err(|e| self.error("an upload", e))
+        self.stream.send(src, dst, at).map_err(|e| self.error("an upload", e))
     }
 
-    fn fetch(&self, src: &Arc<Memory>, offset: u64, dst: &mut [u8]) -> Result<()> {
+    fn fetch(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
         self.enter()?;
-        self.stream.fetch(src, offset, dst).map_err(|e| self.error("a download", e))
+        self.stream.fetch(src, at, dst).map_err(|e| self.error("a download", e))
     }
 
     fn clear(&self, dst: &Arc<Memory>, bytes: u64) -> Result<()> {
@@ -362,11 +362,11 @@ impl Backend for CudaLane {
         self.stream.clear(dst, bytes as usize).map_err(|e| self.error("clearing", e))
     }
 
-    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, offset: u64, bytes: u64, times: u32) -> Result<()> {
+    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         self.enter()?;
         let copy = || -> std::result::Result<(), DriverError> {
             for _ in 0..times {
-                self.stream.copy(src, dst, offset, bytes as usize)?;
+                self.stream.copy(src, dst, at, bytes as usize)?;
             }
             self.stream.synchronize()
         };
@@ -405,7 +405,7 @@ impl Backend for CudaLane {
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         for received in &batch.receives {
-            own::<_, ReceiveBuffer>(&received.staging).deliver(self)?;
+            received.of(self).deliver(self)?;
         }
         for &(step, launch) in &batch.launches {
             self.enqueue(Side::Main, [launch], first + step)?;
@@ -413,57 +413,11 @@ impl Backend for CudaLane {
         if batch.before_receives {
             self.fence()?;
         }
-        batch.sends.iter().try_for_each(|sent| own::<_, SendBuffer>(&sent.staging).send(self))
+        batch.sends.iter().try_for_each(|sent| sent.of(self).send(self))
     }
 
     fn finish(&self) -> Result<()> {
         self.stream.synchronize().map_err(|e| self.error("a wait", e))
-    }
-
-    fn send_buffer(
-        &self,
-        source: &Arc<Memory>,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<SendBuffer> {
-        SendBuffer::new(self, source, bytes, window)
-    }
-
-    fn receive_buffer(
-        &self,
-        target: &Arc<Memory>,
-        offset: u64,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<ReceiveBuffer> {
-        ReceiveBuffer::new(self, target, offset, bytes, window)
-    }
-
-    fn read_sent(
-        &self,
-        sent: &SendBuffer,
-        bytes: usize,
-        take: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        sent.read(self, bytes, take)
-    }
-
-    fn write_received(&self, received: &ReceiveBuffer, values: &[u8]) -> Result<()> {
-        received.write(self, values)
-    }
-
-    fn send_to_window(&self, sent: &SendBuffer, window: &Window, exchange: u64) -> Result<()> {
-        match sent.is_window() {
-            true => sent.reached(self),
-            false => backend::copy_to_window(self, sent, window, exchange),
-        }
-    }
-
-    fn receive_from_window(&self, received: &ReceiveBuffer, window: &Window, exchange: u64) -> Result<()> {
-        match received.is_window() {
-            true => received.take(self, exchange),
-            false => backend::copy_from_window(self, received, window, exchange),
-        }
     }
 
     fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {

@@ -9,6 +9,7 @@ use super::driver::{Event, Memory, Pinned, Registered};
 use super::{CudaLane, lock};
 use crate::Result;
 use crate::lane::Window;
+use crate::lane::backend::{ReceiveStaging, SendStaging};
 use crate::lane::host::Locked;
 
 /// Page-locked bytes and the event behind their last transfer.
@@ -49,6 +50,11 @@ impl Staged {
         matches!(self.host, Host::Shared { .. })
     }
 
+    /// Waits for the last transfer.
+    fn wait(&self, lane: &CudaLane) -> Result<()> {
+        self.event.synchronize().map_err(|e| lane.error("an exchange", e))
+    }
+
     /// Works on the bytes of an exchange.
     fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
         match &mut self.host {
@@ -77,20 +83,6 @@ pub(in crate::lane) struct SendBuffer {
 }
 
 impl SendBuffer {
-    pub(super) fn new(
-        lane: &CudaLane,
-        source: &Arc<Memory>,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<Self> {
-        Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes, window)? })
-    }
-
-    /// Whether its values go straight to a window.
-    pub(super) fn is_window(&self) -> bool {
-        lock(&self.staged).is_window()
-    }
-
     /// Puts the copy to the host beside the stream, behind all that is in it.
     pub(super) fn send(&self, lane: &CudaLane) -> Result<()> {
         lane.fence()?;
@@ -103,21 +95,25 @@ impl SendBuffer {
         };
         send().map_err(|e| lane.error("an exchange", e))
     }
+}
 
-    /// Waits for the copy.
-    pub(super) fn reached(&self, lane: &CudaLane) -> Result<()> {
-        lock(&self.staged).event.synchronize().map_err(|e| lane.error("an exchange", e))
+impl SendStaging<CudaLane> for SendBuffer {
+    fn new(lane: &CudaLane, source: &Arc<Memory>, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self> {
+        Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes, window)? })
     }
 
-    /// Waits for the copy, and shows its first `bytes` to `take`.
-    pub(super) fn read(
-        &self,
-        lane: &CudaLane,
-        bytes: usize,
-        take: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.reached(lane)?;
-        lock(&self.staged).slice(0, |staged| take(&staged[..bytes]))
+    fn read(&self, lane: &CudaLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let mut staged = lock(&self.staged);
+        staged.wait(lane)?;
+        staged.slice(0, |staged| take(&staged[..bytes]))
+    }
+
+    fn wait_in_window(&self, lane: &CudaLane) -> Result<bool> {
+        let staged = lock(&self.staged);
+        match staged.is_window() {
+            true => staged.wait(lane).map(|()| true),
+            false => Ok(false),
+        }
     }
 }
 
@@ -130,34 +126,9 @@ pub(in crate::lane) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    pub(super) fn new(
-        lane: &CudaLane,
-        target: &Arc<Memory>,
-        at: u64,
-        bytes: u64,
-        window: Option<&Arc<Window>>,
-    ) -> Result<Self> {
-        Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes, window)? })
-    }
-
-    /// Whether its values come straight from a window.
-    pub(super) fn is_window(&self) -> bool {
-        lock(&self.staged).is_window()
-    }
-
-    pub(super) fn write(&self, lane: &CudaLane, values: &[u8]) -> Result<()> {
-        {
-            let mut staged = lock(&self.staged);
-            staged.event.synchronize().map_err(|e| lane.error("an exchange", e))?;
-            staged.slice(0, |slot| slot.copy_from_slice(values));
-        }
-        self.take(lane, 0)
-    }
-
     /// Puts the copy to the device beside the stream, behind the last fence.
-    pub(super) fn take(&self, lane: &CudaLane, exchange: u64) -> Result<()> {
+    fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
         lane.enter()?;
-        let mut staged = lock(&self.staged);
         let mut take = || -> std::result::Result<(), DriverError> {
             lane.aside.wait(&lane.fence)?;
             staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
@@ -170,5 +141,32 @@ impl ReceiveBuffer {
     pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
         lane.enter()?;
         lane.stream.wait(&lock(&self.staged).event).map_err(|e| lane.error("an exchange", e))
+    }
+}
+
+impl ReceiveStaging<CudaLane> for ReceiveBuffer {
+    fn new(
+        lane: &CudaLane,
+        target: &Arc<Memory>,
+        at: u64,
+        bytes: u64,
+        window: Option<&Arc<Window>>,
+    ) -> Result<Self> {
+        Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes, window)? })
+    }
+
+    fn write(&self, lane: &CudaLane, values: &[u8]) -> Result<()> {
+        let mut staged = lock(&self.staged);
+        staged.wait(lane)?;
+        staged.slice(0, |slot| slot.copy_from_slice(values));
+        self.take(lane, &mut staged, 0)
+    }
+
+    fn take_from_window(&self, lane: &CudaLane, exchange: u64) -> Result<bool> {
+        let mut staged = lock(&self.staged);
+        match staged.is_window() {
+            true => self.take(lane, &mut staged, exchange).map(|()| true),
+            false => Ok(false),
+        }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use adapter::{best, hardware, list};
 use super::backend::{Backend, Watch};
 use super::launch::grid;
 use super::pieces::pieces;
-use super::{Arg, Batch, Device, Program, Window};
+use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::spin::Spin;
 use crate::{Error, Result};
@@ -226,12 +226,12 @@ impl Backend for WgpuLane {
         self.create_buffer(bytes, ARRAY | mapped.unwrap_or(BufferUsages::empty()), "an array")
     }
 
-    fn upload(&self, src: &[u8], dst: &wgpu::Buffer, offset: u64) -> Result<()> {
-        lock(&self.uploads).upload(self, src, dst, offset)
+    fn upload(&self, src: &[u8], dst: &wgpu::Buffer, at: u64) -> Result<()> {
+        lock(&self.uploads).upload(self, src, dst, at)
     }
 
-    fn download(&self, src: &wgpu::Buffer, offset: u64, dst: &mut [u8]) -> Result<()> {
-        lock(&self.downloads).download(self, src, offset, dst)
+    fn download(&self, src: &wgpu::Buffer, at: u64, dst: &mut [u8]) -> Result<()> {
+        lock(&self.downloads).download(self, src, at, dst)
     }
 
     fn clear(&self, dst: &wgpu::Buffer, _: u64) -> Result<()> {
@@ -240,17 +240,10 @@ impl Backend for WgpuLane {
         self.give(encoder).map(drop)
     }
 
-    fn copy(
-        &self,
-        src: &wgpu::Buffer,
-        dst: &wgpu::Buffer,
-        offset: u64,
-        bytes: u64,
-        times: u32,
-    ) -> Result<()> {
+    fn copy(&self, src: &wgpu::Buffer, dst: &wgpu::Buffer, at: u64, bytes: u64, times: u32) -> Result<()> {
         let mut encoder = self.encoder();
         for _ in 0..times {
-            encoder.copy_buffer_to_buffer(src, 0, dst, offset, bytes);
+            encoder.copy_buffer_to_buffer(src, 0, dst, at, bytes);
         }
         let index = self.give(encoder)?;
         self.wait(Some(index), "a copy")
@@ -284,33 +277,6 @@ impl Backend for WgpuLane {
 
     fn finish(&self) -> Result<()> {
         self.wait(None, "an exchange")
-    }
-
-    fn send_buffer(&self, source: &wgpu::Buffer, bytes: u64, _: Option<&Arc<Window>>) -> Result<SendBuffer> {
-        SendBuffer::new(self, source, bytes)
-    }
-
-    fn receive_buffer(
-        &self,
-        target: &wgpu::Buffer,
-        offset: u64,
-        bytes: u64,
-        _: Option<&Arc<Window>>,
-    ) -> Result<ReceiveBuffer> {
-        ReceiveBuffer::new(self, target, offset, bytes)
-    }
-
-    fn read_sent(
-        &self,
-        sent: &SendBuffer,
-        bytes: usize,
-        take: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        sent.read(self, bytes, take)
-    }
-
-    fn write_received(&self, received: &ReceiveBuffer, values: &[u8]) -> Result<()> {
-        received.write(self, values)
     }
 
     fn trace(&self) {

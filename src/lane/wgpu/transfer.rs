@@ -1,14 +1,14 @@
 //! Mapped staging of values that leave and enter a long loop, one slot a buffer, made once.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
 
 use super::staging::Slot;
 use super::{WgpuLane, lock, pipeline};
 use crate::Result;
-use crate::lane::Batch;
-use crate::lane::backend::own;
+use crate::lane::backend::{ReceiveStaging, SendStaging};
+use crate::lane::{Batch, Window};
 
 /// Lets kernels store straight into memory that the host maps.
 pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
@@ -24,8 +24,8 @@ pub(in crate::lane) struct SendBuffer {
     filled: Mutex<Option<SubmissionIndex>>,
 }
 
-impl SendBuffer {
-    pub(super) fn new(lane: &WgpuLane, source: &Buffer, bytes: u64) -> Result<Self> {
+impl SendStaging<WgpuLane> for SendBuffer {
+    fn new(lane: &WgpuLane, source: &Buffer, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
             true => (None, Slot::over(source.clone())),
             false => {
@@ -36,13 +36,7 @@ impl SendBuffer {
         Ok(Self { source, bytes, slot, filled: Mutex::default() })
     }
 
-    /// Waits for the submission that filled it, and shows its first `bytes` to `take`.
-    pub(super) fn read(
-        &self,
-        lane: &WgpuLane,
-        bytes: usize,
-        take: impl FnOnce(&[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn read(&self, lane: &WgpuLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let filled = lock(&self.filled).take();
         self.slot.spin(lane)?;
         if self.slot.is_pending() && filled.is_some() {
@@ -67,14 +61,14 @@ pub(in crate::lane) struct ReceiveBuffer {
     slot: Slot,
 }
 
-impl ReceiveBuffer {
-    pub(super) fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64) -> Result<Self> {
+impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
+    fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
         let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
         slot.map(MapMode::Write);
         Ok(Self { target: target.clone(), at, bytes, slot })
     }
 
-    pub(super) fn write(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
+    fn write(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
         // The lane's last batch emptied it, whose end the lane itself may not have seen yet.
         self.slot.spin(lane)?;
         self.slot.wait(lane)?;
@@ -89,8 +83,8 @@ impl ReceiveBuffer {
 
 /// Submits what a batch receives, launches and sends, in this order, and does not wait.
 pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
-    let receives = || batch.receives.iter().map(|received| own::<_, ReceiveBuffer>(&received.staging));
-    let sends = || batch.sends.iter().map(|sent| own::<_, SendBuffer>(&sent.staging));
+    let receives = || batch.receives.iter().map(|received| received.of(lane));
+    let sends = || batch.sends.iter().map(|sent| sent.of(lane));
     let mut encoder = lane.encoder();
     let mut trace = lock(&lane.trace);
     let number = trace.as_mut().and_then(|trace| trace.batch_begins(&mut encoder));
