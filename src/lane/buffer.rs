@@ -15,16 +15,18 @@ use crate::kernel::Scalar;
 pub struct Buffer<T> {
     pub(super) len: usize,
     pub(super) memory: AnyMemory,
-    charge: Charge,
+    bytes: u64,
+    /// Charged with these bytes until the array is dropped.
+    budget: Arc<Budget>,
     element: PhantomData<T>,
 }
 
 impl<T: Pod> Buffer<T> {
-    /// An array whose `bytes` count as used until it is dropped.
+    /// An array whose `bytes` the budget is charged with.
     pub(super) fn new(len: usize, memory: AnyMemory, bytes: u64, budget: &Arc<Budget>) -> Self {
         let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         budget.peak.fetch_max(used, Ordering::Relaxed);
-        Self { len, memory, charge: Charge { bytes, budget: budget.clone() }, element: PhantomData }
+        Self { len, memory, bytes, budget: budget.clone(), element: PhantomData }
     }
 
     /// Number of elements.
@@ -39,7 +41,7 @@ impl<T: Pod> Buffer<T> {
 
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
-        self.charge.bytes
+        self.bytes
     }
 
     /// This array as an argument of a kernel.
@@ -49,7 +51,13 @@ impl<T: Pod> Buffer<T> {
 
     /// Number of the lane that allocated it.
     pub(super) fn lane(&self) -> u32 {
-        self.charge.budget.lane
+        self.budget.lane
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -96,19 +104,6 @@ impl Budget {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
         }
-    }
-}
-
-/// Bytes charged to a lane's budget until dropped.
-#[derive(Debug)]
-struct Charge {
-    bytes: u64,
-    budget: Arc<Budget>,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

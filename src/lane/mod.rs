@@ -102,12 +102,12 @@ impl Lane {
         (offset * size_of::<T>()) as u64
     }
 
-    /// Whether both are the same memory, of lanes of this one's backend. Arrays never share a part of it.
+    /// Whether both are the same memory, which lanes of this one's backend made. Arrays never share a part of it.
     fn is_same(&self, a: &AnyMemory, b: &AnyMemory) -> bool {
-        fn is_same<B: Backend>(_: &B, a: &B::Memory, b: &B::Memory) -> bool {
-            a == b
+        fn is_same<B: Backend>(_: &B, a: &AnyMemory, b: &AnyMemory) -> bool {
+            B::Memory::of(a).is_some_and(|a| B::Memory::of(b) == Some(a))
         }
-        on!(self, lane => is_same(lane, own(a), own(b)))
+        on!(self, lane => is_same(lane, a, b))
     }
 
     /// Does what is no part of a run: neither its arrays nor its copies count.

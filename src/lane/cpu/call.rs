@@ -3,11 +3,9 @@
 #![expect(unsafe_code, reason = "arrays are handed out of memory that launches share")]
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::CpuLaunch;
-use super::memory::Memory;
 use crate::kernel::{Binding, Real};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
@@ -16,30 +14,26 @@ const PARALLEL_ITEMS: usize = 8192;
 /// What a twin sees of its launch: the same parameters and bindings as the kernel's text.
 #[derive(Debug)]
 pub struct Call<'a> {
+    launch: &'a CpuLaunch,
     params: &'a [u32],
     step: u32,
-    items: usize,
-    group: u32,
-    bindings: &'static [Binding],
-    args: &'a [Arc<Memory>],
     /// One bit an argument: handed out for reading, for writing.
     taken: Cell<(u32, u32)>,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn new(launch: &'a CpuLaunch, params: &'a [u32], step: u64) -> Self {
-        let CpuLaunch { group, items, bindings, ref args, .. } = *launch;
-        Self { params, step: step as u32, items, group, bindings, args, taken: Cell::new((0, 0)) }
+        Self { launch, params, step: step as u32, taken: Cell::new((0, 0)) }
     }
 
     /// Problem size: rows, elements.
     pub fn items(&self) -> usize {
-        self.items
+        self.launch.items
     }
 
     /// Threads of the kernel's workgroups.
     pub fn group(&self) -> u32 {
-        self.group
+        self.launch.group
     }
 
     /// The kernel's parameters.
@@ -51,7 +45,7 @@ impl<'a> Call<'a> {
 
     /// Whether the launch is large enough to be shared out over threads.
     pub fn parallel(&self) -> bool {
-        self.items >= PARALLEL_ITEMS
+        self.launch.items >= PARALLEL_ITEMS
     }
 
     /// A binding that the kernel reads.
@@ -61,24 +55,25 @@ impl<'a> Call<'a> {
         self.taken.set((read | 1 << binding, written));
         // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no other that
         // is written shares its memory (asserted by `Lane::bind`, and that a twin writes only these below).
-        bytemuck::cast_slice(unsafe { self.args[binding].bytes() })
+        bytemuck::cast_slice(unsafe { self.launch.args[binding].bytes() })
     }
 
     /// A number that stands for the contents of a binding that no kernel writes: equal contents of one array, and
     /// different numbers otherwise.
     pub fn contents<T>(&self, array: &[T]) -> u64 {
-        let bound = self.args.iter().find(|memory| memory.address == array.as_ptr().addr());
+        let bound = self.launch.args.iter().find(|memory| memory.address == array.as_ptr().addr());
         bound.expect("the whole of a binding").contents.load(Ordering::Relaxed)
     }
 
     /// A binding that the kernel writes.
     pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
-        assert!(self.bindings[binding].written, "{} is not written", self.bindings[binding].name);
+        let Binding { name, written, .. } = self.launch.bindings[binding];
+        assert!(written, "{name} is not written");
         let (read, written) = self.taken.get();
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
         self.taken.set((read, written | 1 << binding));
         // SAFETY: as in `read`, and this binding is handed out once.
-        bytemuck::cast_slice_mut(unsafe { self.args[binding].bytes_mut() })
+        bytemuck::cast_slice_mut(unsafe { self.launch.args[binding].bytes_mut() })
     }
 }
 

@@ -154,11 +154,6 @@ impl CudaLane {
         open().map_err(|e| refuse(driver::reason(e)))
     }
 
-    /// Bytes that the driver would still give.
-    fn free(&self) -> Option<u64> {
-        self.context.memory().ok().map(|(free, _)| free as u64)
-    }
-
     fn enter(&self) -> Result<()> {
         self.context.enter().map_err(|e| self.error("a call", e))
     }
@@ -287,7 +282,7 @@ impl Backend for CudaLane {
     }
 
     fn free_bytes(&self, _: u64) -> Option<u64> {
-        self.free()
+        self.context.memory().ok().map(|(free, _)| free as u64)
     }
 
     fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
@@ -297,7 +292,7 @@ impl Backend for CudaLane {
                 device: self.device.label(),
                 what: "an array".to_owned(),
                 asked: bytes,
-                limit: format!("{} bytes of its memory are free", self.free().unwrap_or(0)),
+                limit: format!("{} bytes of its memory are free", self.free_bytes(0).unwrap_or(0)),
             }),
             Err(e) => Err(self.error("an allocation", e)),
         }
