@@ -205,7 +205,7 @@ macro_rules! any {
         })+
     };
     (($any:ident: $kind:ident) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        /// This of a lane of any backend.
+        #[doc = concat!("A [`Backend::", stringify!($kind), "`] of any backend.")]
         #[derive(Debug)]
         pub(super) enum $any {
             $($(#[$feature])? $name(<$type as Backend>::$kind),)+

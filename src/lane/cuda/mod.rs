@@ -89,7 +89,7 @@ fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> De
     }
 }
 
-fn describe(ordinal: usize, context: &Context) -> std::result::Result<(Device, String), DriverError> {
+fn describe(ordinal: usize, context: &Context) -> driver::Result<(Device, String)> {
     let (free, _) = context.memory()?;
     let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -136,7 +136,7 @@ impl CudaLane {
         if ordinal >= count {
             return Err(refuse(format!("there are {count} CUDA devices, counted from 0")));
         }
-        let open = || -> std::result::Result<Self, DriverError> {
+        let open = || -> driver::Result<Self> {
             let context = Context::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
             let (stream, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
@@ -145,8 +145,7 @@ impl CudaLane {
                 slot.1.record(&stream)?;
                 Ok(slot)
             });
-            let staging =
-                Mutex::new(Staging { slots: slots.collect::<std::result::Result<_, DriverError>>()? });
+            let staging = Mutex::new(Staging { slots: slots.collect::<driver::Result<_>>()? });
             let fence = Event::new(context)?;
             fence.record(&stream)?;
             Ok(Self { device, context, stream, aside, fence, arch, functions: Mutex::default(), staging })
@@ -301,7 +300,7 @@ impl Backend for CudaLane {
     fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.enter()?;
-        let mut copy = || -> std::result::Result<(), DriverError> {
+        let mut copy = || -> driver::Result<()> {
             for (i, chunk) in src.chunks(SLOT).enumerate() {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
@@ -318,9 +317,9 @@ impl Backend for CudaLane {
     fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
         let mut staging = lock(&self.staging);
         self.enter()?;
-        let mut copy = || -> std::result::Result<(), DriverError> {
+        let mut copy = || -> driver::Result<()> {
             let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
-            let fetch = |staging: &mut Staging, i: usize| -> std::result::Result<(), DriverError> {
+            let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
                 self.stream.fetch(src, at + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
@@ -359,7 +358,7 @@ impl Backend for CudaLane {
 
     fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
         self.enter()?;
-        let copy = || -> std::result::Result<(), DriverError> {
+        let copy = || -> driver::Result<()> {
             for _ in 0..times {
                 self.stream.copy(src, dst, at, bytes as usize)?;
             }

@@ -3,9 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::DriverError;
-
-use super::driver::{Event, Memory, Pinned, Registered};
+use super::driver::{self, Event, Memory, Pinned, Registered};
 use super::{CudaLane, lock};
 use crate::Result;
 use crate::lane::Window;
@@ -34,7 +32,7 @@ impl Staged {
             let locked = Registered::new(lane.context, window).ok()?;
             Some(Host::Shared { window: window.clone(), exchanges: 0, _locked: locked })
         };
-        let staged = || -> std::result::Result<Self, DriverError> {
+        let staged = || -> driver::Result<Self> {
             let host = match window.and_then(shared) {
                 Some(host) => host,
                 None => Host::Own(Pinned::new(lane.context, bytes.max(1) as usize)?, bytes as usize),
@@ -88,7 +86,7 @@ impl SendBuffer {
         lane.fence()?;
         let mut staged = lock(&self.staged);
         let exchange = staged.next();
-        let mut send = || -> std::result::Result<(), DriverError> {
+        let mut send = || -> driver::Result<()> {
             lane.aside.wait(&lane.fence)?;
             staged.slice(exchange, |slot| lane.aside.fetch(&self.source, 0, slot))?;
             staged.event.record(&lane.aside)
@@ -129,7 +127,7 @@ impl ReceiveBuffer {
     /// Puts the copy to the device beside the stream, behind the last fence.
     fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
         lane.enter()?;
-        let mut take = || -> std::result::Result<(), DriverError> {
+        let mut take = || -> driver::Result<()> {
             lane.aside.wait(&lane.fence)?;
             staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
             staged.event.record(&lane.aside)
