@@ -5,30 +5,11 @@ use std::time::Instant;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
+use super::cpu::simd::{Body, dispatch, fused};
+use super::cpu::{Call, blocks};
+use super::{Buffer, Lane, Launch, Program};
 use crate::Result;
 use crate::kernel::{Precision, Real, kernel};
-use crate::lane::cpu::simd::{Body, dispatch, fused};
-use crate::lane::cpu::{Call, blocks};
-use crate::lane::{Buffer, Lane, Launch, Program};
-use serde::Serialize;
-
-/// The least and the median of some seconds.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spread {
-    /// Least.
-    pub min: f64,
-    /// Median.
-    pub median: f64,
-}
-
-impl Spread {
-    /// Of one measurement or more.
-    pub fn of(mut seconds: Vec<f64>) -> Self {
-        seconds.sort_by(f64::total_cmp);
-        assert!(!seconds.is_empty(), "a spread of no measurement");
-        Self { min: seconds[0], median: seconds[seconds.len() / 2] }
-    }
-}
 
 kernel! {
     /// The triad of STREAM.
@@ -60,6 +41,7 @@ fn triad<T: Real>(call: &Call<'_>, _: triad::Params, arrays: triad::Bindings<'_,
         dispatch(Triad { a, b: &b[here.clone()], c: &c[here] });
     });
 }
+
 fn copy<T: Real>(call: &Call<'_>, _: copy::Params, arrays: copy::Bindings<'_, T>) {
     let copy::Bindings { a, b, .. } = arrays;
     blocks(call, a, |first, a| a.copy_from_slice(&b[first..first + a.len()]));
@@ -106,7 +88,7 @@ pub fn copy_bandwidth(lane: &Lane, repeat: usize) -> Result<f64> {
             once(TIMES)?;
             seconds.push(at.elapsed().as_secs_f64() / f64::from(TIMES));
         }
-        best = best.max(2.0 * bytes as f64 / Spread::of(seconds).median / 1e9);
+        best = best.max(2.0 * bytes as f64 / median(seconds) / 1e9);
     }
     Ok(best)
 }
@@ -126,12 +108,18 @@ pub fn triad_bandwidth(lane: &Lane, bytes: u64, repeat: usize) -> Result<f64> {
     lane.run(&program, 0, 1, &mut |_| Ok(()))?;
     // A GPU is done with some megabytes before the host knows of it.
     let device = lane.device();
-    let times = if device.software || device.backend == "cpu" { 2 } else { 64 };
+    let times = if device.on_host_cores() { 2 } else { 64 };
     let mut seconds = Vec::new();
     for _ in 0..repeat.max(3) {
         let at = Instant::now();
         lane.run(&program, 0, times, &mut |_| Ok(()))?;
         seconds.push(at.elapsed().as_secs_f64() / times as f64);
     }
-    Ok(24.0 * elements as f64 / Spread::of(seconds).median / 1e9)
+    Ok(24.0 * elements as f64 / median(seconds) / 1e9)
+}
+
+/// The median of one measurement or more.
+pub(crate) fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
 }

@@ -3,56 +3,49 @@
 //!
 //! With `KOLMO_FAULT=allocation:K` the K-th allocation of the process fails; with `launch:K` the device is lost in the
 //! K-th step that it is given, with `copy:K` in the K-th copy from or to the host. All lanes count together, from 1. A
-//! lost device stays lost. Other builds know nothing of this.
+//! lost device stays lost. Other builds never ask.
 
-#[cfg(debug_assertions)]
-use crate::Error;
-use crate::Result;
-use crate::lane::Device;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-#[cfg(debug_assertions)]
-mod asked {
-    use std::sync::OnceLock;
-    use std::sync::atomic::AtomicU64;
+use super::Device;
+use crate::{Error, Result};
 
-    /// What is to fail, and at which event.
-    pub(super) struct Fault {
-        pub(super) kind: Kind,
-        pub(super) at: u64,
-        pub(super) events: AtomicU64,
-    }
+/// What is to fail, and at which event.
+struct Fault {
+    kind: Kind,
+    at: u64,
+    events: AtomicU64,
+}
 
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub(super) enum Kind {
-        Allocation,
-        Launch,
-        Copy,
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Allocation,
+    Launch,
+    Copy,
+}
 
-    pub(super) fn fault() -> Option<&'static Fault> {
-        static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
-        let read = || {
-            let asked = std::env::var("KOLMO_FAULT").ok()?;
-            let (kind, at) = asked.split_once(':')?;
-            let kind = match kind {
-                "allocation" => Kind::Allocation,
-                "launch" => Kind::Launch,
-                "copy" => Kind::Copy,
-                _ => return None,
-            };
-            Some(Fault { kind, at: at.parse().ok()?, events: AtomicU64::new(0) })
+fn asked() -> Option<&'static Fault> {
+    static FAULT: OnceLock<Option<Fault>> = OnceLock::new();
+    let read = || {
+        let asked = std::env::var("KOLMO_FAULT").ok()?;
+        let (kind, at) = asked.split_once(':')?;
+        let kind = match kind {
+            "allocation" => Kind::Allocation,
+            "launch" => Kind::Launch,
+            "copy" => Kind::Copy,
+            _ => return None,
         };
-        FAULT.get_or_init(read).as_ref()
-    }
+        Some(Fault { kind, at: at.parse().ok()?, events: AtomicU64::new(0) })
+    };
+    if cfg!(debug_assertions) { FAULT.get_or_init(read).as_ref() } else { None }
 }
 
 /// Counts `count` events; says how many of them come to pass before the fault, if that is among them or before.
-#[cfg(debug_assertions)]
-fn passed(kind: asked::Kind, count: u64) -> Option<u64> {
-    use std::sync::atomic::Ordering;
-    let fault = asked::fault()?;
+fn passed(kind: Kind, count: u64) -> Option<u64> {
+    let fault = asked()?;
     // Whatever was lost is so for everything.
-    let lost = fault.kind != asked::Kind::Allocation && fault.events.load(Ordering::Acquire) >= fault.at;
+    let lost = fault.kind != Kind::Allocation && fault.events.load(Ordering::Acquire) >= fault.at;
     if lost {
         return Some(0);
     }
@@ -63,7 +56,6 @@ fn passed(kind: asked::Kind, count: u64) -> Option<u64> {
     (before < fault.at && fault.at <= before + count).then(|| fault.at - before - 1)
 }
 
-#[cfg(debug_assertions)]
 fn lost(device: &Device, during: &str) -> Error {
     Error::DeviceLost {
         device: device.name.clone(),
@@ -73,13 +65,12 @@ fn lost(device: &Device, during: &str) -> Error {
 }
 
 /// An error if this allocation is to fail.
-#[cfg(debug_assertions)]
 pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> {
-    if passed(asked::Kind::Allocation, 1).is_none() {
+    if passed(Kind::Allocation, 1).is_none() {
         return Ok(());
     }
-    Err(match asked::fault().map(|fault| fault.kind) {
-        Some(asked::Kind::Allocation) => Error::OutOfMemory {
+    Err(match asked().map(|fault| fault.kind) {
+        Some(Kind::Allocation) => Error::OutOfMemory {
             device: device.name.clone(),
             what: what.to_owned(),
             asked: bytes,
@@ -90,28 +81,11 @@ pub(super) fn allocation(device: &Device, what: &str, bytes: u64) -> Result<()> 
 }
 
 /// An error if the device is lost before this copy, or in it.
-#[cfg(debug_assertions)]
 pub(super) fn copy(device: &Device) -> Result<()> {
-    passed(asked::Kind::Copy, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
+    passed(Kind::Copy, 1).map_or(Ok(()), |_| Err(lost(device, "a copy")))
 }
 
 /// If the device is to be lost in these steps: how many it takes before, and the error.
-#[cfg(debug_assertions)]
 pub(super) fn steps(device: &Device, count: u64) -> Option<(u64, Error)> {
-    passed(asked::Kind::Launch, count).map(|before| (before, lost(device, "a launch")))
-}
-
-#[cfg(not(debug_assertions))]
-pub(super) fn allocation(_: &Device, _: &str, _: u64) -> Result<()> {
-    Ok(())
-}
-
-#[cfg(not(debug_assertions))]
-pub(super) fn copy(_: &Device) -> Result<()> {
-    Ok(())
-}
-
-#[cfg(not(debug_assertions))]
-pub(super) fn steps(_: &Device, _: u64) -> Option<(u64, crate::Error)> {
-    None
+    passed(Kind::Launch, count).map(|before| (before, lost(device, "a launch")))
 }

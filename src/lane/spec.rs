@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Device, Lane, Queue, cpu};
+use super::backend::{AnyLane, Backend};
+use super::{Device, Lane, cpu};
 use crate::kernel::Precision;
 use crate::{Error, Result};
 
@@ -175,43 +176,36 @@ pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, P
     let mut lanes = Vec::new();
     for spec in &wanted {
         for _ in 0..options.lanes {
-            lanes.push(match spec {
-                DeviceSpec::Cpu => Lane::new(
-                    Queue::Cpu(cpu::CpuLane::open(share, options.memory_limit)?),
-                    options.memory_limit,
-                ),
-                #[cfg(feature = "wgpu")]
-                DeviceSpec::Wgpu(n) => Lane::new(
-                    Queue::Wgpu(super::wgpu::WgpuLane::open(*n, options.checked)?),
-                    options.memory_limit,
-                ),
-                // Bounds are no part of what a CUDA kernel is told: it has pointers alone.
-                #[cfg(feature = "cuda")]
-                DeviceSpec::Cuda(n) if options.checked => {
-                    return Err(Error::Device(format!(
-                        "cuda:{n}: --checked is not available on CUDA lanes, whose kernels do not know the lengths of \
-                         arrays; use --device wgpu:N or cpu"
-                    )));
-                }
-                #[cfg(feature = "cuda")]
-                DeviceSpec::Cuda(n) => {
-                    Lane::new(Queue::Cuda(super::cuda::CudaLane::open(*n)?), options.memory_limit)
-                }
-                other => {
-                    return Err(Error::Device(format!(
-                        "{other}: this build has no such backend; {}",
-                        known()
-                    )));
-                }
-            });
+            lanes.push(Lane::new(open_one(spec, share, options)?, options.memory_limit));
         }
     }
     let precision = common(options.precision, lanes.iter().map(Lane::device))?;
     for lane in &lanes {
-        super::self_test::run(lane, precision)?;
-        lane.forget();
+        lane.unnoticed(|| super::self_test::run(lane, precision))?;
     }
     Ok((lanes, precision))
+}
+
+/// Opens a lane of a device, with so many `threads` if it is the CPU.
+fn open_one(spec: &DeviceSpec, threads: usize, options: &OpenOptions) -> Result<AnyLane> {
+    Ok(match spec {
+        DeviceSpec::Cpu => cpu::CpuLane::open(threads, options.memory_limit)?.into(),
+        #[cfg(feature = "wgpu")]
+        DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked)?.into(),
+        // Bounds are no part of what a CUDA kernel is told: it has pointers alone.
+        #[cfg(feature = "cuda")]
+        DeviceSpec::Cuda(n) if options.checked => {
+            return Err(Error::Device(format!(
+                "cuda:{n}: --checked is not available on CUDA lanes, whose kernels do not know the lengths of \
+                 arrays; use --device wgpu:N or cpu"
+            )));
+        }
+        #[cfg(feature = "cuda")]
+        DeviceSpec::Cuda(n) => super::cuda::CudaLane::open(*n)?.into(),
+        other => {
+            return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
+        }
+    })
 }
 
 /// The one precision of a run on these devices: what was asked for, or the best that all have.
@@ -269,7 +263,10 @@ mod tests {
             spec: spec.to_owned(),
             backend: "metal",
             driver: String::new(),
+            host: false,
             software: false,
+            queued_copies: false,
+            mapped_staging: false,
             f64,
             limits: Limits { binding: 1 << 27, buffer: 1 << 28, memory: None, unified: true },
         }

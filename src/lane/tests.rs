@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
+use crate::kernel::Precision;
 use crate::transient::kernels::{ACCUMULATE, SCALE, accumulate, scale};
 
 /// Pairs of lanes of one kind: the CPU, and the first adapter where there is one.
@@ -63,8 +64,8 @@ fn memory_of_a_lane_is_used_on_that_lane_alone() {
             let args = scale::Args { factors: factors.arg().untyped(), y: y.arg().untyped() };
             lane.bind(&SCALE, Precision::F32, 1, scale::Params::default(), args)
         };
-        let (numbers, own) = (real(&lane, 0u32), format!("on lane {}", lane.budget.lane));
-        let foreign = format!("of lane {}", other.budget.lane);
+        let (numbers, own) = (real(&lane, 0u32), format!("on lane {}", lane.number()));
+        let foreign = format!("of lane {}", other.number());
 
         panics(&["argument 0", "'scale'", "factors", &foreign, &own], || bind(&lane, &theirs, &mine));
         panics(&["argument 1", "'scale'", "y, is memory", &foreign, &own], || bind(&lane, &mine, &theirs));

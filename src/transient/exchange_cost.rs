@@ -7,7 +7,7 @@ use super::halo::Transport;
 use super::worker::{Worker, on_lanes, workers};
 use crate::Result;
 use crate::kernel::Precision;
-use crate::lane::bandwidth::{Spread, bind_copy};
+use crate::lane::bandwidth::{bind_copy, median};
 use crate::lane::{Batch, Buffer, Lane, Launch};
 use crate::ranks::{Envelope, Ranks};
 
@@ -78,7 +78,7 @@ fn measure(lanes: &[Lane], ranks: Ranks) -> Result<ExchangeCost> {
     let rate = ((large - small) * 8) as f64 / (with_values - latency).max(1e-6);
     let (mut busy, mut slower) = (0.0f64, 0.0f64);
     // Lanes on the host's own cores have no gaps, and software adapters would take seconds for it.
-    for lane in lanes.iter().filter(|lane| !lane.device().software && lane.device().backend != "cpu") {
+    for lane in lanes.iter().filter(|lane| !lane.device().on_host_cores()) {
         // Small ones are hidden in what the device does anyway.
         let [quarter, whole] =
             [large / 4, large].map(|len| lane.unnoticed(|| busy_seconds(lane, len, with_values)));
@@ -132,7 +132,7 @@ fn ring_seconds(workers: Vec<Worker<'_, f64>>) -> Result<f64> {
             worker.exchange_packed(0)?;
             rounds.push(at.elapsed().as_secs_f64());
         }
-        Ok(Spread::of(rounds).median)
+        Ok(median(rounds))
     };
     let medians = on_lanes(workers, &mut || Ok(()), median)?;
     Ok(medians.into_iter().fold(0.0, f64::max))

@@ -374,7 +374,7 @@ impl<'a, T: Real> Source<'a, T> {
 
     /// Why this lane is slower with a format than with the next, although that moves more bytes.
     fn slow(&self, choice: &Choice<T>) -> Option<String> {
-        if self.lane.device().backend != "cpu" {
+        if !self.lane.device().host {
             return None;
         }
         match choice {
@@ -414,7 +414,7 @@ impl<'a, T: Real> Source<'a, T> {
             match choice {
                 Ok(choice) if candidate == format => return Ok((choice, Vec::new())),
                 Ok(choice) => {
-                    if self.lane.slow().contains(&candidate) {
+                    if self.lane.is_slow_with(candidate.name()) {
                         passed_over
                             .push(format!("{candidate}: measured slower than hyb here by `kolmo tune`"));
                         continue;

@@ -152,7 +152,7 @@ impl<'a, T: Real> Reader<'a, T> {
 /// Not where the thread would take the time of those that it waits for.
 fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
     let device = lane.device();
-    if device.software || device.backend == "cpu" {
+    if device.on_host_cores() {
         return from.recv().map_err(|_| Error::Interrupted);
     }
     let since = std::time::Instant::now();
@@ -338,7 +338,7 @@ impl<'a, T: Real> Worker<'a, T> {
             return Err(Error::Interrupted);
         }
         // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
-        let ahead = lane.device().backend != "cpu";
+        let ahead = !lane.device().host;
         let mut ended = |phase| clock.ended(step, phase);
         with_messages(*ranks, Wait { stop, spin: ahead && !lane.device().software }, |messages| {
             let envelopes = readers.iter().filter_map(|reader| match reader {

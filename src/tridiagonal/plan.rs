@@ -290,7 +290,7 @@ impl<'a, T: Number> Plan<'a, T> {
     /// If a device is lost.
     pub fn solve(&mut self, upload: Upload) -> Result<Stages> {
         // CUDA's queues take everything at once; others are worked on by a thread each, and so are copies through staging.
-        let queues = self.chunks.iter().all(|chunk| chunk.lane.device().backend == "cuda");
+        let queues = self.chunks.iter().all(|chunk| chunk.lane.device().queued_copies);
         self.solve_at(Pace::Overlapped { threads: !queues || self.options.pageable }, upload)
     }
 

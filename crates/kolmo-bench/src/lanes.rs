@@ -6,7 +6,7 @@ use super::Spread;
 use kolmo::internals::convert;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
-use kolmo::lane::cpu::available_memory;
+use kolmo::lane::available_memory;
 use kolmo::tridiagonal::System;
 use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
 use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
@@ -26,8 +26,7 @@ pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize
     // dl, d, du, b and x on either side; the interface system of tiles is small beside them.
     let row = 5 * precision.bytes();
     let free = lane.free_bytes().unwrap_or(u64::MAX);
-    let shared = device.limits.unified || device.software || device.backend == "cpu";
-    let host = available_memory() / if shared { 2 } else { 1 };
+    let host = available_memory() / if device.limits.unified { 2 } else { 1 };
     let room = (host.min(free) as f64 * ROOM) as u64 / row;
     let binding = device.limits.binding.min(device.limits.buffer) / precision.bytes();
     // Arrays are padded by up to two threads' rows.

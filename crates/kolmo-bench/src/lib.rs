@@ -12,7 +12,6 @@ mod transfer;
 mod transient;
 pub mod walk;
 
-pub use kolmo::lane::bandwidth::Spread;
 use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
 use serde::Serialize;
 
@@ -28,9 +27,9 @@ pub use transient::{Case, transient};
 /// # Errors
 /// Those of the lanes.
 pub fn bandwidth(lanes: &[kolmo::lane::Lane], repeat: usize) -> kolmo::Result<f64> {
-    let one = |lane: &kolmo::lane::Lane| match lane.device().backend {
-        "cpu" => triad_bandwidth(lane, 512 << 20, repeat),
-        _ => copy_bandwidth(lane, repeat),
+    let one = |lane: &kolmo::lane::Lane| match lane.device().host {
+        true => triad_bandwidth(lane, 512 << 20, repeat),
+        false => copy_bandwidth(lane, repeat),
     };
     lanes.iter().map(one).sum()
 }
@@ -45,6 +44,24 @@ impl kolmo::transient::Observer for Silent {
 
     fn result(&mut self, _: usize, _: &[f64]) -> kolmo::Result<()> {
         Ok(())
+    }
+}
+
+/// The least and the median of some seconds.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spread {
+    /// Least.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+}
+
+impl Spread {
+    /// Of one measurement or more.
+    pub fn of(mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        assert!(!seconds.is_empty(), "a spread of no measurement");
+        Self { min: seconds[0], median: seconds[seconds.len() / 2] }
     }
 }
 

@@ -97,7 +97,7 @@ fn exchange(ranks: Ranks, neighbours: &mut [Neighbour], through_windows: bool, n
 /// # Errors
 /// If memory does not suffice, or something else arrives than was sent.
 pub fn between_ranks(ranks: Ranks, bytes: u64, repeat: usize) -> Result<Vec<Record>> {
-    let room = kolmo::lane::cpu::expect_memory(8 * bytes, || "an exchange between ranks".to_owned());
+    let room = kolmo::lane::expect_memory(8 * bytes, || "an exchange between ranks".to_owned());
     ranks.all_ok(room)?;
     let words = (bytes / 4).max(1) as usize;
     let bytes = 4 * words as u64;

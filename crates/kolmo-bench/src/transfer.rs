@@ -82,7 +82,7 @@ fn counted(case: &str, bytes: u64) -> u64 {
 
 /// Whether memory of the host is page-locked: the kinds of it that a lane can move to its device.
 pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
-    if lane.device().backend == "cuda" { &[false, true] } else { &[false] }
+    if lane.device().queued_copies { &[false, true] } else { &[false] }
 }
 
 /// Moves `bytes`, rounded down to pairs of numbers and shared out to the lanes, each with a thread of its own, in every

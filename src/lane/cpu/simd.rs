@@ -12,7 +12,7 @@ pub const SLICE: usize = 64;
 
 /// Instruction sets that bodies are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     /// What the build's target has.
     Portable,
     /// AVX2 and FMA.
@@ -22,19 +22,19 @@ pub enum Level {
 }
 
 /// [`Level::Portable`] as a const parameter.
-pub const PORTABLE: u8 = 0;
+pub(crate) const PORTABLE: u8 = 0;
 /// [`Level::Avx2`] as a const parameter.
-pub const AVX2: u8 = 1;
+pub(crate) const AVX2: u8 = 1;
 /// [`Level::Avx512`] as a const parameter.
-pub const AVX512: u8 = 2;
+pub(crate) const AVX512: u8 = 2;
 
 /// Whether a level's multiply and add round once.
-pub const fn fused(level: u8) -> bool {
+pub(crate) const fn fused(level: u8) -> bool {
     level != PORTABLE || cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma")
 }
 
 /// The best level of this processor.
-pub fn level() -> Level {
+pub(crate) fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
@@ -53,13 +53,13 @@ pub fn level() -> Level {
 
 /// A computation compiled once for every level. `run` must be `#[inline(always)]`, so that its code takes on
 /// the features of the function that it is inlined into.
-pub trait Body {
+pub(crate) trait Body {
     /// Runs at that level, one of [`PORTABLE`], [`AVX2`], [`AVX512`].
     fn run<const LEVEL: u8>(self);
 }
 
 /// Runs a body at this processor's level.
-pub fn dispatch<B: Body>(body: B) {
+pub(crate) fn dispatch<B: Body>(body: B) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: level() found every feature that the function is compiled for.
@@ -86,7 +86,7 @@ unsafe fn avx2<B: Body>(body: B) {
 /// Stores a cache line of numbers, past the caches where the level can and the place is aligned; [`streamed`] follows
 /// the last one.
 #[inline(always)]
-pub fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8]) {
+pub(crate) fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8]) {
     #[cfg(target_arch = "x86_64")]
     if LEVEL == AVX512 && size_of::<T>() == 8 && to.as_ptr().addr().is_multiple_of(64) {
         use std::arch::x86_64::{_mm512_loadu_pd, _mm512_stream_pd};
@@ -99,7 +99,7 @@ pub fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &[T; 8])
 
 /// Orders what [`stream`] stored before what other threads are told later.
 #[inline(always)]
-pub fn streamed() {
+pub(crate) fn streamed() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has this instruction, and it touches no memory.
     unsafe {
@@ -109,7 +109,7 @@ pub fn streamed() {
 
 /// Asks for the cache line of element `at` of `data`, if there is one, and does not wait.
 #[inline(always)]
-pub fn prefetch_line<T>(data: &[T], at: usize) {
+pub(crate) fn prefetch_line<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -122,7 +122,7 @@ pub fn prefetch_line<T>(data: &[T], at: usize) {
 
 /// Asks for the cache lines with 96 bytes of `data` from element `at` on, as far as there are any, and does not wait.
 #[inline(always)]
-pub fn prefetch<T>(data: &[T], at: usize) {
+pub(crate) fn prefetch<T>(data: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(here) = data.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

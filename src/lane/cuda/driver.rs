@@ -9,11 +9,15 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
-use super::super::Window;
+use crate::lane::Window;
+use crate::lane::host::Locked;
+
+/// A result of the driver.
+pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// Whether the driver's library is there and starts; checked once. cudarc panics where it is not.
-pub(super) fn present() -> Result<(), String> {
-    static PRESENT: OnceLock<Result<(), String>> = OnceLock::new();
+pub(super) fn present() -> std::result::Result<(), String> {
+    static PRESENT: OnceLock<std::result::Result<(), String>> = OnceLock::new();
     PRESENT
         .get_or_init(|| {
             // SAFETY: only looks for the library.
@@ -59,14 +63,14 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// Number of devices.
-pub(super) fn count() -> Result<usize, DriverError> {
+pub(super) fn count() -> Result<usize> {
     raw::device::get_count().map(|n| n as usize)
 }
 
 impl Context {
     /// The context of device `ordinal`. It lives as long as the process: releasing it would reset what other lanes
     /// of the same device hold.
-    pub(super) fn retain(ordinal: usize) -> Result<Self, DriverError> {
+    pub(super) fn retain(ordinal: usize) -> Result<Self> {
         let device = raw::device::get(ordinal as i32)?;
         // SAFETY: the device exists.
         let context = unsafe { raw::primary_ctx::retain(device)? };
@@ -74,22 +78,22 @@ impl Context {
     }
 
     /// Makes it current in this thread.
-    pub(super) fn enter(&self) -> Result<(), DriverError> {
+    pub(super) fn enter(&self) -> Result<()> {
         // SAFETY: the context is never released.
         unsafe { raw::ctx::set_current(self.context) }
     }
 
-    pub(super) fn name(&self) -> Result<String, DriverError> {
+    pub(super) fn name(&self) -> Result<String> {
         raw::device::get_name(self.device)
     }
 
-    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32, DriverError> {
+    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32> {
         // SAFETY: the device exists.
         unsafe { raw::device::get_attribute(self.device, which) }
     }
 
     /// Free and total bytes.
-    pub(super) fn memory(&self) -> Result<(usize, usize), DriverError> {
+    pub(super) fn memory(&self) -> Result<(usize, usize)> {
         self.enter()?;
         raw::mem_get_info()
     }
@@ -118,14 +122,14 @@ impl Context {
 
 /// Device memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(in crate::lane) struct Memory {
     pub(super) context: Context,
     pub(super) pointer: sys::CUdeviceptr,
 }
 
 impl Memory {
     /// Zeroed bytes, ready when `stream` gets to them.
-    pub(super) fn new(context: Context, bytes: usize, stream: &Stream) -> Result<Self, DriverError> {
+    pub(super) fn new(context: Context, bytes: usize, stream: &Stream) -> Result<Self> {
         context.enter()?;
         // SAFETY: a plain allocation, freed when this value is dropped.
         let pointer = unsafe { raw::malloc_sync(bytes)? };
@@ -133,6 +137,13 @@ impl Memory {
         // SAFETY: the allocation has that many bytes.
         unsafe { raw::memset_d8_async(pointer, 0, bytes, stream.stream)? };
         Ok(memory)
+    }
+}
+
+impl PartialEq for Memory {
+    /// Whether both are the same memory: the driver gives all devices addresses of their own.
+    fn eq(&self, other: &Self) -> bool {
+        self.pointer == other.pointer
     }
 }
 
@@ -147,7 +158,7 @@ impl Drop for Memory {
 
 /// Page-locked host memory.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(super) struct Pinned {
     context: Context,
     pointer: *mut c_void,
     len: usize,
@@ -159,21 +170,23 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    pub(super) fn new(context: Context, len: usize) -> Result<Self, DriverError> {
+    pub(super) fn new(context: Context, len: usize) -> Result<Self> {
         context.enter()?;
         // SAFETY: freed when this value is dropped. No flag: the host reads what is copied back. Never 0 bytes, for which
         // there would be no pointer.
         let pointer = unsafe { raw::malloc_host(len.max(1), 0)? };
         Ok(Self { context, pointer, len })
     }
+}
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl Locked for Pinned {
+    fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes that this value owns; transfers to and from them are waited for before they are
         // looked at (see `Staging` and `HostArray`).
         unsafe { std::slice::from_raw_parts(self.pointer.cast(), self.len) }
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.cast(), self.len) }
     }
@@ -194,12 +207,12 @@ pub(super) struct Registered {
     context: Context,
     /// Mapped for as long as it is registered.
     window: Arc<Window>,
-    /// Whether this value registered it, and not the other of a link's two boxes.
+    /// Whether this value registered it, and not the other of a link's two buffers.
     own: bool,
 }
 
 impl Registered {
-    pub(super) fn new(context: Context, window: &Arc<Window>) -> Result<Self, DriverError> {
+    pub(super) fn new(context: Context, window: &Arc<Window>) -> Result<Self> {
         context.enter()?;
         let (pointer, bytes) = window.whole();
         // SAFETY: the mapping has that many bytes and outlives the registration.
@@ -217,7 +230,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.own && self.context.enter().is_ok() {
-            // SAFETY: registered by `new`; a link's boxes are dropped together, when no copy is under way.
+            // SAFETY: registered by `new`; a link's buffers are dropped together, when no copy is under way.
             let _ = unsafe { sys::cuMemHostUnregister(self.window.whole().0.cast()) };
         }
     }
@@ -237,7 +250,7 @@ unsafe impl Sync for Stream {}
 
 impl Stream {
     /// A stream whose kernels go before those of others, if `first`.
-    pub(super) fn new(context: Context, first: bool) -> Result<Self, DriverError> {
+    pub(super) fn new(context: Context, first: bool) -> Result<Self> {
         context.enter()?;
         let (least, greatest) = raw::stream::get_priority_range()?;
         let priority = if first { greatest } else { least };
@@ -245,13 +258,13 @@ impl Stream {
         Ok(Self { context, stream })
     }
 
-    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+    pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
         // SAFETY: the stream lives.
         unsafe { raw::stream::synchronize(self.stream) }
     }
 
-    pub(super) fn wait(&self, event: &Event) -> Result<(), DriverError> {
+    pub(super) fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: both live; no flags.
         unsafe {
             raw::stream::wait_event(self.stream, event.event, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
@@ -259,30 +272,24 @@ impl Stream {
     }
 
     /// Host to device; the host bytes must stay until an event behind it has happened.
-    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<(), DriverError> {
+    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller checked the range; the source is page-locked and outlives the copy (see `Staging` and
         // `HostArray`).
         unsafe { raw::memcpy_htod_async(dst.pointer + offset, src, self.stream) }
     }
 
     /// Device to host, as above.
-    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DriverError> {
+    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
         // SAFETY: as above.
         unsafe { raw::memcpy_dtoh_async(dst, src.pointer + offset, self.stream) }
     }
 
-    pub(super) fn copy(
-        &self,
-        src: &Memory,
-        dst: &Memory,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<(), DriverError> {
+    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: u64, bytes: usize) -> Result<()> {
         // SAFETY: the caller checked the range.
         unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream) }
     }
 
-    pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<(), DriverError> {
+    pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
         // SAFETY: the caller gives the allocation's own length.
         unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream) }
     }
@@ -298,7 +305,7 @@ impl Stream {
         grid: (u32, u32),
         threads: u32,
         arguments: &mut [*mut c_void],
-    ) -> Result<(), DriverError> {
+    ) -> Result<()> {
         // SAFETY: as this function demands.
         unsafe {
             raw::launch_kernel(function.0, (grid.0, grid.1, 1), (threads, 1, 1), 0, self.stream, arguments)
@@ -328,18 +335,18 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    pub(super) fn new(context: Context) -> Result<Self, DriverError> {
+    pub(super) fn new(context: Context) -> Result<Self> {
         context.enter()?;
         let event = raw::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Self { context, event })
     }
 
-    pub(super) fn record(&self, stream: &Stream) -> Result<(), DriverError> {
+    pub(super) fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: both live and belong to one context.
         unsafe { raw::event::record(self.event, stream.stream) }
     }
 
-    pub(super) fn synchronize(&self) -> Result<(), DriverError> {
+    pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
         // SAFETY: the event lives.
         unsafe { raw::event::synchronize(self.event) }
@@ -365,7 +372,7 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 /// Loads machine code, for as long as the process lives, and finds its function.
-pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function, DriverError> {
+pub(super) fn load(context: Context, image: &[u8], name: &str) -> Result<Function> {
     context.enter()?;
     let name = CString::new(name).unwrap_or_default();
     // SAFETY: the image is a complete ELF as NVRTC wrote it; the module is never unloaded.

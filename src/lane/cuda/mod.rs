@@ -2,7 +2,7 @@
 
 mod compile;
 mod driver;
-mod port;
+mod transfer;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -11,12 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 
-use driver::{Context, Function, Stream};
-pub(crate) use driver::{Event, Memory, Pinned};
-pub(super) use port::{ReceiveBuffer, SendBuffer};
+pub(crate) use driver::Event;
+use driver::{Context, Function, Memory, Pinned, Stream};
+use transfer::{ReceiveBuffer, SendBuffer};
 
+use super::backend::{Backend, Watch, own};
+use super::host::Locked;
+use super::launch::grid;
 use super::pieces::pieces;
-use super::{Device, Limits, Listing, Program};
+use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
 
@@ -53,13 +56,15 @@ struct Staging {
 const SLOT: usize = 16 << 20;
 const SLOTS: usize = 2;
 
+/// Most groups in a dimension of a grid.
+const MOST_GROUPS: u32 = 65_535;
+
 /// A function with its arguments and grid.
 #[derive(Debug)]
-pub(crate) struct CudaLaunch {
+pub(super) struct CudaLaunch {
     function: Function,
     grid: (u32, u32),
     group: u32,
-    pub(super) params: Vec<u32>,
     /// Kept alive, as long as the launch may run.
     args: Vec<Arc<Memory>>,
 }
@@ -68,52 +73,47 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-fn describe(ordinal: usize, context: &Context) -> std::result::Result<(Device, String), DriverError> {
+/// A device of that name and memory.
+fn device(name: String, spec: String, driver: String, memory: Option<u64>) -> Device {
+    Device {
+        name,
+        spec,
+        backend: "cuda",
+        driver,
+        host: false,
+        software: false,
+        queued_copies: true,
+        mapped_staging: false,
+        f64: true,
+        limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory, unified: false },
+    }
+}
+
+fn describe(ordinal: usize, context: &Context) -> driver::Result<(Device, String)> {
     let (free, _) = context.memory()?;
     let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-    let device = Device {
-        name: context.name()?,
-        spec: format!("cuda:{ordinal}"),
-        backend: "cuda",
-        driver: driver::version(),
-        software: false,
-        f64: true,
-        limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory: Some(free as u64), unified: false },
-    };
-    Ok((device, format!("sm_{major}{minor}")))
+    let (name, spec) = (context.name()?, format!("cuda:{ordinal}"));
+    Ok((device(name, spec, driver::version(), Some(free as u64)), format!("sm_{major}{minor}")))
 }
 
 /// Every CUDA device, or one line that says why there is none.
 pub(super) fn list() -> Vec<Listing> {
-    let missing = |why: String| Listing {
-        device: Device {
-            name: "CUDA".to_owned(),
-            spec: "cuda".to_owned(),
-            backend: "cuda",
-            driver: String::new(),
-            software: false,
-            f64: true,
-            limits: Limits { binding: u64::MAX, buffer: u64::MAX, memory: None, unified: false },
-        },
+    let missing = |spec: String, why: String| Listing {
+        device: device("CUDA".to_owned(), spec, String::new(), None),
         driver: String::new(),
         workgroups: None,
         unusable: Some(why),
     };
+    let none = |why: String| vec![missing("cuda".to_owned(), why)];
     let count = match driver::present().and_then(|()| driver::count().map_err(driver::reason)) {
-        Ok(0) => return vec![missing("the driver finds no device".to_owned())],
+        Ok(0) => return none("the driver finds no device".to_owned()),
         Ok(count) => count,
-        Err(why) => return vec![missing(why)],
+        Err(why) => return none(why),
     };
-    let one = |n: usize| {
-        let context = Context::retain(n);
-        match context.and_then(|context| describe(n, &context)) {
-            Ok((device, arch)) => Listing { device, driver: arch, workgroups: Some(65_535), unusable: None },
-            Err(e) => Listing {
-                device: Device { spec: format!("cuda:{n}"), ..missing(String::new()).device },
-                ..missing(driver::reason(e))
-            },
-        }
+    let one = |n: usize| match Context::retain(n).and_then(|context| describe(n, &context)) {
+        Ok((device, arch)) => Listing { device, driver: arch, workgroups: Some(MOST_GROUPS), unusable: None },
+        Err(e) => missing(format!("cuda:{n}"), driver::reason(e)),
     };
     (0..count).map(one).collect()
 }
@@ -136,7 +136,7 @@ impl CudaLane {
         if ordinal >= count {
             return Err(refuse(format!("there are {count} CUDA devices, counted from 0")));
         }
-        let open = || -> std::result::Result<Self, DriverError> {
+        let open = || -> driver::Result<Self> {
             let context = Context::retain(ordinal)?;
             let (device, arch) = describe(ordinal, &context)?;
             let (stream, aside) = (Stream::new(context, false)?, Stream::new(context, true)?);
@@ -145,22 +145,12 @@ impl CudaLane {
                 slot.1.record(&stream)?;
                 Ok(slot)
             });
-            let staging =
-                Mutex::new(Staging { slots: slots.collect::<std::result::Result<_, DriverError>>()? });
+            let staging = Mutex::new(Staging { slots: slots.collect::<driver::Result<_>>()? });
             let fence = Event::new(context)?;
             fence.record(&stream)?;
             Ok(Self { device, context, stream, aside, fence, arch, functions: Mutex::default(), staging })
         };
         open().map_err(|e| refuse(driver::reason(e)))
-    }
-
-    pub(super) fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// Bytes that the driver would still give.
-    pub(super) fn free(&self) -> Option<u64> {
-        self.context.memory().ok().map(|(free, _)| free as u64)
     }
 
     fn enter(&self) -> Result<()> {
@@ -169,71 +159,14 @@ impl CudaLane {
 
     fn error(&self, during: &str, e: DriverError) -> Error {
         Error::DeviceLost {
-            device: format!("{} ({})", self.device.spec, self.device.name),
+            device: self.device.label(),
             during: during.to_owned(),
             reason: driver::reason(e),
         }
     }
 
-    pub(super) fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
-        match Memory::new(self.context, bytes as usize, &self.stream) {
-            Ok(memory) => Ok(Arc::new(memory)),
-            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
-                device: format!("{} ({})", self.device.spec, self.device.name),
-                what: "an array".to_owned(),
-                asked: bytes,
-                limit: format!("{} bytes of its memory are free", self.free().unwrap_or(0)),
-            }),
-            Err(e) => Err(self.error("an allocation", e)),
-        }
-    }
-
-    pub(super) fn upload(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
-        let mut staging = lock(&self.staging);
-        self.enter()?;
-        let mut copy = || -> std::result::Result<(), DriverError> {
-            for (i, chunk) in src.chunks(SLOT).enumerate() {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
-                event.synchronize()?;
-                let bytes = &mut pinned.bytes_mut()[..chunk.len()];
-                bytes.copy_from_slice(chunk);
-                self.stream.send(bytes, dst, offset + (i * SLOT) as u64)?;
-                event.record(&self.stream)?;
-            }
-            Ok(())
-        };
-        copy().map_err(|e| self.error("an upload", e))
-    }
-
-    pub(super) fn download(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
-        let mut staging = lock(&self.staging);
-        self.enter()?;
-        let mut copy = || -> std::result::Result<(), DriverError> {
-            let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
-            let fetch = |staging: &mut Staging, i: usize| -> std::result::Result<(), DriverError> {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
-                event.synchronize()?;
-                self.stream.fetch(src, offset + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
-                event.record(&self.stream)
-            };
-            for i in 0..lengths.len().min(SLOTS) {
-                fetch(&mut staging, i)?;
-            }
-            for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
-                let (pinned, event) = &mut staging.slots[i % SLOTS];
-                event.synchronize()?;
-                chunk.copy_from_slice(&pinned.bytes()[..chunk.len()]);
-                if i + SLOTS < lengths.len() {
-                    fetch(&mut staging, i + SLOTS)?;
-                }
-            }
-            Ok(())
-        };
-        copy().map_err(|e| self.error("a download", e))
-    }
-
     /// Page-locked memory, zeroed.
-    pub(super) fn lock_pages(&self, bytes: u64) -> Result<Pinned> {
+    fn lock_pages(&self, bytes: u64) -> Result<Pinned> {
         match Pinned::new(self.context, bytes as usize) {
             Ok(mut memory) => {
                 memory.bytes_mut().fill(0);
@@ -249,43 +182,10 @@ impl CudaLane {
         }
     }
 
-    /// Puts a copy into the stream, from page-locked memory that stays as it is until [`CudaLane::finish`].
-    pub(super) fn send(&self, src: &[u8], dst: &Memory, offset: u64) -> Result<()> {
-        self.enter()?;
-        self.stream.send(src, dst, offset).map_err(|e| self.error("an upload", e))
-    }
-
-    /// Puts a copy into the stream, to page-locked memory that nobody looks at until [`CudaLane::finish`].
-    pub(super) fn fetch(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<()> {
-        self.enter()?;
-        self.stream.fetch(src, offset, dst).map_err(|e| self.error("a download", e))
-    }
-
     /// What copies beside the stream wait for: all that is in it now.
-    pub(super) fn fence(&self) -> Result<()> {
+    fn fence(&self) -> Result<()> {
         self.enter()?;
         self.fence.record(&self.stream).map_err(|e| self.error("an exchange", e))
-    }
-
-    /// Waits for everything that is in the stream.
-    pub(super) fn finish(&self) -> Result<()> {
-        self.stream.synchronize().map_err(|e| self.error("a wait", e))
-    }
-
-    pub(super) fn clear(&self, dst: &Memory, bytes: u64) -> Result<()> {
-        self.enter()?;
-        self.stream.clear(dst, bytes as usize).map_err(|e| self.error("clearing", e))
-    }
-
-    pub(super) fn copy(&self, src: &Memory, dst: &Memory, offset: u64, bytes: u64, times: u32) -> Result<()> {
-        self.enter()?;
-        let copy = || -> std::result::Result<(), DriverError> {
-            for _ in 0..times {
-                self.stream.copy(src, dst, offset, bytes as usize)?;
-            }
-            self.stream.synchronize()
-        };
-        copy().map_err(|e| self.error("a copy", e))
     }
 
     fn function(&self, kernel: &'static Kernel, precision: Precision) -> Result<Function> {
@@ -301,25 +201,6 @@ impl CudaLane {
         Ok(function)
     }
 
-    pub(super) fn bind(
-        &self,
-        kernel: &'static Kernel,
-        precision: Precision,
-        items: usize,
-        params: &[u32],
-        args: Vec<Arc<Memory>>,
-    ) -> Result<CudaLaunch> {
-        let function = self.function(kernel, precision)?;
-        let groups = items.div_ceil(kernel.group() as usize).max(1) as u64;
-        Ok(CudaLaunch {
-            function,
-            group: kernel.group(),
-            grid: super::fold(groups, 65_535),
-            params: params.to_vec(),
-            args,
-        })
-    }
-
     fn side(&self, side: Side) -> &Stream {
         match side {
             Side::Main => &self.stream,
@@ -331,51 +212,28 @@ impl CudaLane {
     pub(crate) fn enqueue<'a>(
         &self,
         side: Side,
-        launches: impl IntoIterator<Item = &'a super::Launch>,
+        launches: impl IntoIterator<Item = &'a Launch>,
         step: u64,
     ) -> Result<()> {
         self.enter()?;
         for launch in launches {
-            let launch = launch.cuda();
-            let mut params = [0u32; 16];
-            params[..launch.params.len()].copy_from_slice(&launch.params);
-            params[0] = step as u32;
+            let (own, mut params): (&CudaLaunch, _) = (own(&launch.prepared), launch.params_of(step));
             let mut pointers = [0u64; 16];
             let mut arguments: [*mut c_void; 17] = [std::ptr::null_mut(); 17];
             arguments[0] = params.as_mut_ptr().cast();
-            for (i, memory) in launch.args.iter().enumerate() {
+            for (i, memory) in own.args.iter().enumerate() {
                 pointers[i] = memory.pointer;
                 arguments[1 + i] = (&raw mut pointers[i]).cast();
             }
-            let arguments = &mut arguments[..1 + launch.args.len()];
+            let arguments = &mut arguments[..1 + own.args.len()];
             #[expect(unsafe_code, reason = "a launch")]
             // SAFETY: parameters and pointers are as many as the kernel's interface has (asserted by `Lane::bind`), which
             // is that of its text (asserted when it was compiled); the launch keeps its memory, and whoever drops that
             // waits for the device.
-            unsafe { self.side(side).launch(launch.function, launch.grid, launch.group, arguments) }
+            unsafe { self.side(side).launch(own.function, own.grid, own.group, arguments) }
                 .map_err(|e| self.error("a launch", e))?;
         }
         Ok(())
-    }
-
-    pub(super) fn run(
-        &self,
-        program: &Program<'_>,
-        first: u64,
-        count: u64,
-        watch: &mut (dyn FnMut(u64) -> Result<()> + Send),
-    ) -> Result<()> {
-        pieces(
-            count,
-            |from, steps| {
-                for step in first + from..first + from + steps {
-                    self.enqueue(Side::Main, program.launches(step).iter().copied(), step)?;
-                }
-                self.mark()
-            },
-            |event| self.reached(&event),
-            watch,
-        )
     }
 
     /// An event behind everything that is in the stream now.
@@ -405,14 +263,158 @@ impl CudaLane {
         event.synchronize().map_err(|e| self.error("a long loop", e))
     }
 
-    /// Whether kernels of this lane can be given this memory.
-    pub(super) fn reaches_memory(&self, memory: &Memory) -> bool {
-        self.context.reach(&memory.context)
-    }
-
     /// Whether kernels of this lane can write the other's memory. With `KOLMO_NO_PEER` set none can, so that the way
     /// through the host can be tried on devices that have a shorter one.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
         std::env::var_os("KOLMO_NO_PEER").is_none_or(|v| v.is_empty()) && self.context.reach(&other.context)
+    }
+}
+
+impl Backend for CudaLane {
+    type Memory = Arc<Memory>;
+    type Launch = CudaLaunch;
+    type SendBuffer = SendBuffer;
+    type ReceiveBuffer = ReceiveBuffer;
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn free_bytes(&self, _: u64) -> Option<u64> {
+        self.context.memory().ok().map(|(free, _)| free as u64)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Arc<Memory>> {
+        match Memory::new(self.context, bytes as usize, &self.stream) {
+            Ok(memory) => Ok(Arc::new(memory)),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(Error::OutOfMemory {
+                device: self.device.label(),
+                what: "an array".to_owned(),
+                asked: bytes,
+                limit: format!("{} bytes of its memory are free", self.free_bytes(0).unwrap_or(0)),
+            }),
+            Err(e) => Err(self.error("an allocation", e)),
+        }
+    }
+
+    fn upload(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
+        let mut staging = lock(&self.staging);
+        self.enter()?;
+        let mut copy = || -> driver::Result<()> {
+            for (i, chunk) in src.chunks(SLOT).enumerate() {
+                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                event.synchronize()?;
+                let bytes = &mut pinned.bytes_mut()[..chunk.len()];
+                bytes.copy_from_slice(chunk);
+                self.stream.send(bytes, dst, at + (i * SLOT) as u64)?;
+                event.record(&self.stream)?;
+            }
+            Ok(())
+        };
+        copy().map_err(|e| self.error("an upload", e))
+    }
+
+    fn download(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
+        let mut staging = lock(&self.staging);
+        self.enter()?;
+        let mut copy = || -> driver::Result<()> {
+            let lengths: Vec<usize> = dst.chunks(SLOT).map(<[u8]>::len).collect();
+            let fetch = |staging: &mut Staging, i: usize| -> driver::Result<()> {
+                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                event.synchronize()?;
+                self.stream.fetch(src, at + (i * SLOT) as u64, &mut pinned.bytes_mut()[..lengths[i]])?;
+                event.record(&self.stream)
+            };
+            for i in 0..lengths.len().min(SLOTS) {
+                fetch(&mut staging, i)?;
+            }
+            for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
+                let (pinned, event) = &mut staging.slots[i % SLOTS];
+                event.synchronize()?;
+                chunk.copy_from_slice(&pinned.bytes()[..chunk.len()]);
+                if i + SLOTS < lengths.len() {
+                    fetch(&mut staging, i + SLOTS)?;
+                }
+            }
+            Ok(())
+        };
+        copy().map_err(|e| self.error("a download", e))
+    }
+
+    fn send(&self, src: &[u8], dst: &Arc<Memory>, at: u64) -> Result<()> {
+        self.enter()?;
+        self.stream.send(src, dst, at).map_err(|e| self.error("an upload", e))
+    }
+
+    fn fetch(&self, src: &Arc<Memory>, at: u64, dst: &mut [u8]) -> Result<()> {
+        self.enter()?;
+        self.stream.fetch(src, at, dst).map_err(|e| self.error("a download", e))
+    }
+
+    fn clear(&self, dst: &Arc<Memory>, bytes: u64) -> Result<()> {
+        self.enter()?;
+        self.stream.clear(dst, bytes as usize).map_err(|e| self.error("clearing", e))
+    }
+
+    fn copy(&self, src: &Arc<Memory>, dst: &Arc<Memory>, at: u64, bytes: u64, times: u32) -> Result<()> {
+        self.enter()?;
+        let copy = || -> driver::Result<()> {
+            for _ in 0..times {
+                self.stream.copy(src, dst, at, bytes as usize)?;
+            }
+            self.stream.synchronize()
+        };
+        copy().map_err(|e| self.error("a copy", e))
+    }
+
+    fn reaches_memory(&self, memory: &Arc<Memory>) -> bool {
+        self.context.reach(&memory.context)
+    }
+
+    /// Memory of another CUDA lane that this one reaches is an argument as good as its own.
+    fn bind(
+        &self,
+        kernel: &'static Kernel,
+        precision: Precision,
+        items: usize,
+        args: &[Arg<'_>],
+    ) -> Result<CudaLaunch> {
+        Ok(CudaLaunch {
+            function: self.function(kernel, precision)?,
+            grid: grid(items, kernel, MOST_GROUPS),
+            group: kernel.group(),
+            args: args.iter().map(|arg| Arc::clone(own(arg.memory))).collect(),
+        })
+    }
+
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+        let submit = |from: u64, steps: u64| {
+            for step in first + from..first + from + steps {
+                self.enqueue(Side::Main, program.launches(step).iter().copied(), step)?;
+            }
+            self.mark()
+        };
+        pieces(count, submit, |event| self.reached(&event), watch)
+    }
+
+    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        for received in &batch.receives {
+            received.of(self).deliver(self)?;
+        }
+        for &(step, launch) in &batch.launches {
+            self.enqueue(Side::Main, [launch], first + step)?;
+        }
+        if batch.before_receives {
+            self.fence()?;
+        }
+        batch.sends.iter().try_for_each(|sent| sent.of(self).send(self))
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.stream.synchronize().map_err(|e| self.error("a wait", e))
+    }
+
+    fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {
+        self.lock_pages((len * size_of::<T>()) as u64).map(HostArray::of_locked)
     }
 }

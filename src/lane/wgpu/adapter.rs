@@ -76,7 +76,10 @@ pub(super) fn describe(index: usize, adapter: &Adapter) -> Device {
             _ => "other",
         },
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+        host: false,
         software: software(adapter),
+        queued_copies: false,
+        mapped_staging: true,
         f64: adapter.features().contains(Features::SHADER_F64),
         limits: Limits {
             binding: limits.max_storage_buffer_binding_size,

@@ -12,6 +12,7 @@ use wgpu::hal::vulkan;
 
 use super::{ARRAY, WgpuLane};
 use crate::Result;
+use crate::lane::backend::Backend;
 
 /// Bytes of the smallest array that gets an allocation of its own: a device may have no more than 4096 of them.
 const LARGE: u64 = 1 << 20;
@@ -38,7 +39,7 @@ impl WgpuLane {
         // else is done with it.
         let buffer = unsafe { self.wgpu.create_buffer_from_hal::<Vulkan>(raw, &descriptor) };
         self.alive("an allocation")?;
-        self.clear(&buffer)?;
+        self.clear(&buffer, bytes)?;
         Ok(Some(buffer))
     }
 }

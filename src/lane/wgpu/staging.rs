@@ -4,23 +4,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use wgpu::{Buffer, BufferUsages, MapMode};
+use wgpu::{Buffer, BufferUsages, MapMode, PollType};
 
 use super::WgpuLane;
 use crate::Result;
+use crate::spin::Spin;
 
 const SLOT: u64 = 16 << 20;
 const SLOTS: usize = 2;
 
 const READY: u8 = 0;
-pub(super) const PENDING: u8 = 1;
+const PENDING: u8 = 1;
 const FAILED: u8 = 2;
 
 /// One mapped buffer, or one on its way to being mapped again.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) buffer: Buffer,
-    pub(super) state: Arc<AtomicU8>,
+    state: Arc<AtomicU8>,
 }
 
 /// A ring of slots in one direction.
@@ -47,8 +48,21 @@ impl Slot {
         });
     }
 
+    pub(super) fn is_pending(&self) -> bool {
+        self.state.load(Ordering::Acquire) == PENDING
+    }
+
+    /// Looks for a while whether it is mapped.
+    pub(super) fn spin(&self, lane: &WgpuLane) -> Result<()> {
+        let mapped = || match self.is_pending() {
+            true => lane.poll(PollType::Poll, "an exchange").map(|_| None),
+            false => Ok(Some(())),
+        };
+        lane.spin(Spin::VALUES, mapped).map(drop)
+    }
+
     pub(super) fn wait(&self, lane: &WgpuLane) -> Result<()> {
-        while self.state.load(Ordering::Acquire) == PENDING {
+        while self.is_pending() {
             lane.wait(None, "a transfer")?;
         }
         match self.state.load(Ordering::Acquire) {
@@ -83,7 +97,7 @@ impl Ring {
             slot.buffer.unmap();
             let mut encoder = lane.encoder();
             encoder.copy_buffer_to_buffer(&slot.buffer, 0, dst, offset + i as u64 * SLOT, chunk.len() as u64);
-            lane.submit(encoder)?;
+            lane.give(encoder)?;
             slot.map(MapMode::Write);
         }
         Ok(())
@@ -102,7 +116,7 @@ impl Ring {
             let slot = &slots[i % SLOTS];
             let mut encoder = lane.encoder();
             encoder.copy_buffer_to_buffer(src, offset + i as u64 * SLOT, &slot.buffer, 0, len as u64);
-            lane.submit(encoder)?;
+            lane.give(encoder)?;
             slot.map(MapMode::Read);
             Ok(())
         };

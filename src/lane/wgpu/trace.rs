@@ -2,8 +2,9 @@
 
 use wgpu::{BufferUsages, CommandEncoder, Features, QuerySet};
 
-use super::{WgpuLane, lock};
+use super::WgpuLane;
 use crate::Result;
+use crate::lane::backend::Backend;
 
 /// What that takes of an adapter.
 pub(super) const FEATURES: Features =
@@ -20,8 +21,16 @@ pub(super) struct Trace {
 }
 
 impl Trace {
+    /// Begins to note times of batches, where the adapter can.
+    pub(super) fn begin(lane: &WgpuLane) -> Option<Self> {
+        let descriptor =
+            wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 2 * MOST };
+        let can = lane.wgpu.features().contains(FEATURES);
+        can.then(|| Self { set: lane.wgpu.create_query_set(&descriptor), batches: 0 })
+    }
+
     /// Notes that a batch begins, if there is room for it; returns its number.
-    pub(super) fn begin(&mut self, encoder: &mut CommandEncoder) -> Option<u32> {
+    pub(super) fn batch_begins(&mut self, encoder: &mut CommandEncoder) -> Option<u32> {
         let number = self.batches;
         if number == MOST {
             return None;
@@ -31,37 +40,25 @@ impl Trace {
         Some(number)
     }
 
-    pub(super) fn end(&self, encoder: &mut CommandEncoder, number: u32) {
+    pub(super) fn batch_ends(&self, encoder: &mut CommandEncoder, number: u32) {
         encoder.write_timestamp(&self.set, 2 * number + 1);
     }
-}
 
-impl WgpuLane {
-    /// Begins to note times of batches, where the adapter can.
-    pub(in crate::lane) fn trace(&self) {
-        if self.wgpu.features().contains(FEATURES) {
-            let descriptor =
-                wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 2 * MOST };
-            *lock(&self.trace) = Some(Trace { set: self.wgpu.create_query_set(&descriptor), batches: 0 });
-        }
-    }
-
-    /// Seconds at which batches began and ended, in their order; ends the noting.
-    pub(in crate::lane) fn traced(&self) -> Result<Vec<(f64, f64)>> {
-        let Some(trace) = lock(&self.trace).take() else { return Ok(Vec::new()) };
-        let times = 2 * trace.batches;
+    /// Seconds at which batches began and ended, in their order.
+    pub(super) fn end(self, lane: &WgpuLane) -> Result<Vec<(f64, f64)>> {
+        let times = 2 * self.batches;
         if times == 0 {
             return Ok(Vec::new());
         }
         let bytes = 8 * u64::from(times);
         let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
-        let buffer = self.create_buffer(bytes, usage, "times")?;
-        let mut encoder = self.encoder();
-        encoder.resolve_query_set(&trace.set, 0..times, &buffer, 0);
-        self.submit(encoder)?;
+        let buffer = lane.create_buffer(bytes, usage, "times")?;
+        let mut encoder = lane.encoder();
+        encoder.resolve_query_set(&self.set, 0..times, &buffer, 0);
+        lane.give(encoder)?;
         let mut ticks = vec![0u64; times as usize];
-        self.download(&buffer, 0, bytemuck::cast_slice_mut(&mut ticks))?;
-        let second = f64::from(self.queue.get_timestamp_period()) * 1e-9;
+        lane.download(&buffer, 0, bytemuck::cast_slice_mut(&mut ticks))?;
+        let second = f64::from(lane.queue.get_timestamp_period()) * 1e-9;
         let at = |tick: u64| tick.wrapping_sub(ticks[0]) as f64 * second;
         Ok(ticks.chunks(2).map(|pair| (at(pair[0]), at(pair[1]))).collect())
     }

@@ -146,17 +146,16 @@ pub fn sizes() -> Vec<usize> {
     decades.flat_map(|d| [10, 25, 40, 50, 75, 80].map(|m| m * d)).chain([100_000_000]).collect()
 }
 
-/// The lane count for `n` rows where nothing was measured: what an H200 takes, on CUDA from page-locked memory, on
-/// others through copying threads. The threads of a CPU lane share one memory, which a second lane does not widen.
-pub fn untuned(backend: &str, software: bool, n: usize) -> usize {
-    match (backend, n) {
-        ("cpu", _) => 1,
-        _ if software => 1,
-        ("cuda", 0..7_500_000) => 1,
-        ("cuda", _) => 2,
-        (_, 0..2_000_000) => 1,
-        (_, 2_000_000..20_000_000) => 4,
-        (_, 20_000_000..70_000_000) => 8,
+/// The lane count for `n` rows where nothing was measured: what an H200 takes, with copies from page-locked memory in its
+/// queue, else through copying threads. The host's cores share one memory, which a second lane does not widen.
+pub fn untuned(on_host_cores: bool, queued_copies: bool, n: usize) -> usize {
+    match n {
+        _ if on_host_cores => 1,
+        0..7_500_000 if queued_copies => 1,
+        _ if queued_copies => 2,
+        0..2_000_000 => 1,
+        2_000_000..20_000_000 => 4,
+        20_000_000..70_000_000 => 8,
         _ => 16,
     }
 }
@@ -177,9 +176,9 @@ mod tests {
 
     #[test]
     fn without_measurements_large_systems_take_more_lanes_on_devices_alone() {
-        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned("cuda", false, n)), [1, 1, 2]);
-        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned("vulkan", false, n)), [1, 4, 16]);
-        assert_eq!((untuned("vulkan", true, 100_000_000), untuned("cpu", false, 100_000_000)), (1, 1));
+        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned(false, true, n)), [1, 1, 2]);
+        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned(false, false, n)), [1, 4, 16]);
+        assert_eq!(untuned(true, false, 100_000_000), 1);
     }
 
     #[test]

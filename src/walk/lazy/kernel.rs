@@ -186,7 +186,7 @@ impl<'a> LazyTables<'a> {
         view: SystemView<'a>,
         points: &'a Points,
     ) -> Result<Self> {
-        if lane.device().backend == "cpu" {
+        if lane.device().host {
             return Ok(Self { view, points, device: None });
         }
         let nnz = view.matrix.nnz();

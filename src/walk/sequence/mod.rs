@@ -319,8 +319,8 @@ impl Points {
     /// Coordinates of consecutive points in some dimensions: `out[d · points + i]` is coordinate
     /// `dimensions.start + d` of point `first_point + i`, where `points` is the length of `out` over the number of
     /// dimensions. Much faster than one [`value`](Self::value) at a time; Sobol is at its best where `first_point` is a
-    /// multiple of 16, Philox where the dimensions are whole blocks of four. To be called within a
-    /// [`Body`], or through [`fill_host`](Self::fill_host).
+    /// multiple of 16, Philox where the dimensions are whole blocks of four. To be called within
+    /// code that is compiled for this processor, or through [`fill_host`](Self::fill_host).
     #[inline(always)]
     pub fn fill(&self, stream: Stream, first_point: u32, dimensions: Range<u32>, out: &mut [u32]) {
         if dimensions.is_empty() {

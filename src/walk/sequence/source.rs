@@ -8,7 +8,7 @@ use crate::lane::{Buffer, Lane};
 
 /// Whether a CPU does the lane's work.
 pub(in crate::walk) fn on_cpu(lane: &Lane) -> bool {
-    lane.device().backend == "cpu" || lane.device().software
+    lane.device().on_host_cores()
 }
 
 /// Points of a stream in a buffer: coordinate d of point i of the piece is word d · stride + i.

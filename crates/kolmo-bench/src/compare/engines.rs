@@ -182,7 +182,7 @@ impl Work {
 /// Eight lanes, or the one of a CPU, whose lanes would share its threads.
 fn open_most(open: Open<'_>) -> Result<(Vec<Lane>, Precision)> {
     let one = open(1)?;
-    if one.0[0].device().backend == "cpu" {
+    if one.0[0].device().host {
         return Ok(one);
     }
     drop(one);

@@ -76,7 +76,7 @@ impl Prepared {
         watch: Watch<'_>,
     ) -> Result<Vec<Value>> {
         let (lanes, precision) = open(1)?;
-        let cpu = lanes[0].device().backend == "cpu";
+        let cpu = lanes[0].device().host;
         let mut lines = Vec::new();
         if lanes[0].device().f64 {
             for seed in &self.seeds {
@@ -200,7 +200,7 @@ impl Observer for Distance<'_> {
 fn table_ii(seed: &Seed, lanes: &[Lane], copy: f64) -> Result<Vec<Value>> {
     let row = Row::new(lanes, seed.chain.name.clone(), seed.k, &*seed.chain.transitions)?;
     let wanted = Wanted { times: &[TIME], epsilon: EPSILON, theta: 100.0, seconds: 2.0 };
-    let first = if lanes[0].device().backend == "cpu" { Column::Cpu } else { Column::OneSubdivided };
+    let first = if lanes[0].device().host { Column::Cpu } else { Column::OneSubdivided };
     let mut lines = Vec::new();
     for column in [first, Column::One] {
         let mut distance = Distance { reference: &seed.reference, last: f64::NAN };

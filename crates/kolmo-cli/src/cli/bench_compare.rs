@@ -167,7 +167,7 @@ fn measure(args: &Compare) -> Result<Run> {
     let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
     drop(cpu);
     // Where a figure is drawn of one device alone: of the last GPU, else of the first device.
-    let chosen = devices.iter().rposition(|(d, _)| d.backend != "cpu" && !d.software).unwrap_or(0);
+    let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
         let lanes = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);

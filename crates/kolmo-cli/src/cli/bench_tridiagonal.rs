@@ -183,8 +183,8 @@ impl Case<'_> {
         let tuned = self.tuned;
         let one_lane = times.runs[0].median;
         let best = times.runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
-        let (backend, software) = (self.device.backend, self.device.software);
-        let predicted = tuned.map_or_else(|| untuned(backend, software, rows), |t| t.lanes(rows));
+        let (host, queued) = (self.device.on_host_cores(), self.device.queued_copies);
+        let predicted = tuned.map_or_else(|| untuned(host, queued, rows), |t| t.lanes(rows));
         let record = |run: &LaneTime| {
             let time = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
             let mut record = self.record(time, times.residual, times.extra_memory);

@@ -8,7 +8,7 @@ use super::{Outcome, say};
 use crate::report::{bytes, devices, devices_of, grouped, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::kernel::Precision;
-use kolmo::lane::{Lane, cpu::available_memory};
+use kolmo::lane::{Lane, available_memory};
 use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Count, Options, Problem, solve};
 use kolmo::{Error, Result, tridiagonal};

@@ -17,7 +17,7 @@ pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, row
         let (count, why) = match super::tuned::of(device, precision, common.quiet) {
             Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
             None => {
-                let default = untuned(device.backend, device.software, share);
+                let default = untuned(device.on_host_cores(), device.queued_copies, share);
                 (default, format!("by default; `kolmo tune --device {}` measures it", device.spec))
             }
         };

@@ -107,7 +107,7 @@ pub(super) fn recall(lanes: &[Lane], precision: Precision, quiet: bool) {
     for lane in lanes {
         let first = told.insert(lane.device().spec.clone());
         if let Some(steps) = of(lane.device(), precision, quiet || !first).and_then(|tuned| tuned.steps) {
-            lane.remember(steps.bytes_per_second, steps.slow());
+            lane.remember(steps.bytes_per_second, steps.slow().iter().map(|format| format.name()).collect());
         }
     }
 }

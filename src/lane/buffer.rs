@@ -1,0 +1,126 @@
+//! Arrays in a lane's memory, and the account of what they take.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytemuck::Pod;
+
+use super::backend::AnyMemory;
+use crate::kernel::Scalar;
+
+/// An array in a lane's memory.
+#[derive(Debug)]
+pub struct Buffer<T> {
+    pub(super) len: usize,
+    pub(super) memory: AnyMemory,
+    bytes: u64,
+    /// Charged with these bytes until the array is dropped.
+    budget: Arc<Budget>,
+    element: PhantomData<T>,
+}
+
+impl<T: Pod> Buffer<T> {
+    /// An array whose `bytes` the budget is charged with.
+    pub(super) fn new(len: usize, memory: AnyMemory, bytes: u64, budget: &Arc<Budget>) -> Self {
+        let used = budget.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        budget.peak.fetch_max(used, Ordering::Relaxed);
+        Self { len, memory, bytes, budget: budget.clone(), element: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// This array as an argument of a kernel.
+    pub fn arg(&self) -> Arg<'_> {
+        Arg { memory: &self.memory, bytes: self.bytes(), lane: self.lane(), scalar: Scalar::of::<T>() }
+    }
+
+    /// Number of the lane that allocated it.
+    pub(super) fn lane(&self) -> u32 {
+        self.budget.lane
+    }
+}
+
+impl<T> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Arg<'a> {
+    pub(super) memory: &'a AnyMemory,
+    #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only devices have a limit to check"))]
+    pub(super) bytes: u64,
+    /// Number of the lane that it belongs to.
+    pub(super) lane: u32,
+    /// Its numbers, if they are known.
+    pub(super) scalar: Option<Scalar>,
+}
+
+impl Arg<'_> {
+    /// The same memory, whatever numbers the kernel takes it for.
+    pub fn untyped(self) -> Self {
+        Self { scalar: None, ..self }
+    }
+}
+
+/// Bytes in use on a lane, against the limit set by the user or the device; and time spent on transfers.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// Number of the lane, which no other has.
+    pub(super) lane: u32,
+    pub(super) used: AtomicU64,
+    pub(super) peak: AtomicU64,
+    pub(super) limit: Option<u64>,
+    /// Nanoseconds of uploads and downloads.
+    pub(super) up: AtomicU64,
+    pub(super) down: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(limit: Option<u64>) -> Self {
+        static LANES: AtomicU32 = AtomicU32::new(0);
+        Self {
+            lane: LANES.fetch_add(1, Ordering::Relaxed),
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            limit,
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Adds the time until it is dropped to a counter.
+pub(super) struct Timed<'a> {
+    from: Instant,
+    counter: &'a AtomicU64,
+}
+
+impl<'a> Timed<'a> {
+    pub(super) fn new(counter: &'a AtomicU64) -> Self {
+        Self { from: Instant::now(), counter }
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_add(self.from.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,90 @@
+//! What CPU twins see of their launches.
+
+#![expect(unsafe_code, reason = "arrays are handed out of memory that launches share")]
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use super::CpuLaunch;
+use crate::kernel::{Binding, Real};
+
+/// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
+const PARALLEL_ITEMS: usize = 8192;
+
+/// What a twin sees of its launch: the same parameters and bindings as the kernel's text.
+#[derive(Debug)]
+pub struct Call<'a> {
+    launch: &'a CpuLaunch,
+    params: &'a [u32],
+    step: u32,
+    /// One bit an argument: handed out for reading, for writing.
+    taken: Cell<(u32, u32)>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(launch: &'a CpuLaunch, params: &'a [u32], step: u64) -> Self {
+        Self { launch, params, step: step as u32, taken: Cell::new((0, 0)) }
+    }
+
+    /// Problem size: rows, elements.
+    pub fn items(&self) -> usize {
+        self.launch.items
+    }
+
+    /// Threads of the kernel's workgroups.
+    pub fn group(&self) -> u32 {
+        self.launch.group
+    }
+
+    /// The kernel's parameters.
+    pub(crate) fn params<P: bytemuck::Pod>(&self) -> P {
+        let mut params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(self.params));
+        bytemuck::cast_slice_mut(bytemuck::bytes_of_mut(&mut params))[0] = self.step;
+        params
+    }
+
+    /// Whether the launch is large enough to be shared out over threads.
+    pub fn parallel(&self) -> bool {
+        self.launch.items >= PARALLEL_ITEMS
+    }
+
+    /// A binding that the kernel reads.
+    pub(crate) fn read<T: bytemuck::Pod>(&self, binding: usize) -> &'a [T] {
+        let (read, written) = self.taken.get();
+        assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
+        self.taken.set((read | 1 << binding, written));
+        // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no other that
+        // is written shares its memory (asserted by `Lane::bind`, and that a twin writes only these below).
+        bytemuck::cast_slice(unsafe { self.launch.args[binding].bytes() })
+    }
+
+    /// A number that stands for the contents of a binding that no kernel writes: equal contents of one array, and
+    /// different numbers otherwise.
+    pub fn contents<T>(&self, array: &[T]) -> u64 {
+        let bound = self.launch.args.iter().find(|memory| memory.address == array.as_ptr().addr());
+        bound.expect("the whole of a binding").contents.load(Ordering::Relaxed)
+    }
+
+    /// A binding that the kernel writes.
+    pub(crate) fn write<T: bytemuck::Pod>(&self, binding: usize) -> &'a mut [T] {
+        let Binding { name, written, .. } = self.launch.bindings[binding];
+        assert!(written, "{name} is not written");
+        let (read, written) = self.taken.get();
+        assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
+        self.taken.set((read, written | 1 << binding));
+        // SAFETY: as in `read`, and this binding is handed out once.
+        bytemuck::cast_slice_mut(unsafe { self.launch.args[binding].bytes_mut() })
+    }
+}
+
+/// Applies `work` to blocks of at least 4096 elements of `out` (start of the block, block), on all threads if
+/// the launch is large.
+pub(crate) fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+    use rayon::prelude::*;
+    const BLOCK: usize = 1024;
+    if call.parallel() {
+        out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));
+    } else {
+        work(0, out);
+    }
+}

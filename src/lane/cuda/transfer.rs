@@ -1,0 +1,170 @@
+//! Page-locked staging of values that leave and enter a long loop, one for each buffer, made once. Copies go through the
+//! stream beside the one that computes, so that the rows that nobody waits for are computed meanwhile.
+
+use std::sync::{Arc, Mutex};
+
+use super::driver::{self, Event, Memory, Pinned, Registered};
+use super::{CudaLane, lock};
+use crate::Result;
+use crate::lane::Window;
+use crate::lane::backend::{ReceiveStaging, SendStaging};
+use crate::lane::host::Locked;
+
+/// Page-locked bytes and the event behind their last transfer.
+#[derive(Debug)]
+struct Staged {
+    host: Host,
+    event: Event,
+}
+
+#[derive(Debug)]
+enum Host {
+    /// Memory of this process, and how much of it is used.
+    Own(Pinned, usize),
+    /// A window to another process. Exchanges are counted, since they take its slots in turn.
+    Shared { window: Arc<Window>, exchanges: u64, _locked: Registered },
+}
+
+impl Staged {
+    /// Staging in the window, if there is one and the driver locks its pages; else in `bytes` of its own.
+    fn new(lane: &CudaLane, bytes: u64, window: Option<&Arc<Window>>) -> Result<Mutex<Self>> {
+        let shared = |window: &Arc<Window>| {
+            let locked = Registered::new(lane.context, window).ok()?;
+            Some(Host::Shared { window: window.clone(), exchanges: 0, _locked: locked })
+        };
+        let staged = || -> driver::Result<Self> {
+            let host = match window.and_then(shared) {
+                Some(host) => host,
+                None => Host::Own(Pinned::new(lane.context, bytes.max(1) as usize)?, bytes as usize),
+            };
+            let event = Event::new(lane.context)?;
+            event.record(&lane.aside)?;
+            Ok(Self { host, event })
+        };
+        staged().map(Mutex::new).map_err(|e| lane.error("an allocation", e))
+    }
+
+    fn is_window(&self) -> bool {
+        matches!(self.host, Host::Shared { .. })
+    }
+
+    /// Waits for the last transfer.
+    fn wait(&self, lane: &CudaLane) -> Result<()> {
+        self.event.synchronize().map_err(|e| lane.error("an exchange", e))
+    }
+
+    /// Works on the bytes of an exchange.
+    fn slice<R>(&mut self, exchange: u64, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        match &mut self.host {
+            Host::Own(pinned, bytes) => work(&mut pinned.bytes_mut()[..*bytes]),
+            Host::Shared { window, .. } => window.slot(exchange, work),
+        }
+    }
+
+    /// The number of the next exchange.
+    fn next(&mut self) -> u64 {
+        match &mut self.host {
+            Host::Own(..) => 0,
+            Host::Shared { exchanges, .. } => {
+                *exchanges += 1;
+                *exchanges - 1
+            }
+        }
+    }
+}
+
+/// From an array to the host.
+#[derive(Debug)]
+pub(in crate::lane) struct SendBuffer {
+    source: Arc<Memory>,
+    staged: Mutex<Staged>,
+}
+
+impl SendBuffer {
+    /// Puts the copy to the host beside the stream, behind all that is in it.
+    pub(super) fn send(&self, lane: &CudaLane) -> Result<()> {
+        lane.fence()?;
+        let mut staged = lock(&self.staged);
+        let exchange = staged.next();
+        let mut send = || -> driver::Result<()> {
+            lane.aside.wait(&lane.fence)?;
+            staged.slice(exchange, |slot| lane.aside.fetch(&self.source, 0, slot))?;
+            staged.event.record(&lane.aside)
+        };
+        send().map_err(|e| lane.error("an exchange", e))
+    }
+}
+
+impl SendStaging<CudaLane> for SendBuffer {
+    fn new(lane: &CudaLane, source: &Arc<Memory>, bytes: u64, window: Option<&Arc<Window>>) -> Result<Self> {
+        Ok(Self { source: source.clone(), staged: Staged::new(lane, bytes, window)? })
+    }
+
+    fn read(&self, lane: &CudaLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let mut staged = lock(&self.staged);
+        staged.wait(lane)?;
+        staged.slice(0, |staged| take(&staged[..bytes]))
+    }
+
+    fn wait_in_window(&self, lane: &CudaLane) -> Result<bool> {
+        let staged = lock(&self.staged);
+        match staged.is_window() {
+            true => staged.wait(lane).map(|()| true),
+            false => Ok(false),
+        }
+    }
+}
+
+/// From the host to a place in an array.
+#[derive(Debug)]
+pub(in crate::lane) struct ReceiveBuffer {
+    target: Arc<Memory>,
+    at: u64,
+    staged: Mutex<Staged>,
+}
+
+impl ReceiveBuffer {
+    /// Puts the copy to the device beside the stream, behind the last fence.
+    fn take(&self, lane: &CudaLane, staged: &mut Staged, exchange: u64) -> Result<()> {
+        lane.enter()?;
+        let mut take = || -> driver::Result<()> {
+            lane.aside.wait(&lane.fence)?;
+            staged.slice(exchange, |slot| lane.aside.send(slot, &self.target, self.at))?;
+            staged.event.record(&lane.aside)
+        };
+        take().map_err(|e| lane.error("an exchange", e))
+    }
+
+    /// Lets the stream wait for the copy.
+    pub(super) fn deliver(&self, lane: &CudaLane) -> Result<()> {
+        lane.enter()?;
+        lane.stream.wait(&lock(&self.staged).event).map_err(|e| lane.error("an exchange", e))
+    }
+}
+
+impl ReceiveStaging<CudaLane> for ReceiveBuffer {
+    fn new(
+        lane: &CudaLane,
+        target: &Arc<Memory>,
+        at: u64,
+        bytes: u64,
+        window: Option<&Arc<Window>>,
+    ) -> Result<Self> {
+        Ok(Self { target: target.clone(), at, staged: Staged::new(lane, bytes, window)? })
+    }
+
+    fn write(&self, lane: &CudaLane, values: &[u8]) -> Result<()> {
+        let mut staged = lock(&self.staged);
+        staged.wait(lane)?;
+        staged.slice(0, |slot| slot.copy_from_slice(values));
+        self.take(lane, &mut staged, 0)
+    }
+
+    fn take_from_window(&self, lane: &CudaLane, exchange: u64) -> Result<bool> {
+        let mut staged = lock(&self.staged);
+        match staged.is_window() {
+            true => self.take(lane, &mut staged, exchange).map(|()| true),
+            false => Ok(false),
+        }
+    }
+}

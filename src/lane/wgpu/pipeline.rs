@@ -1,0 +1,154 @@
+//! Kernels as pipelines, and launches of them.
+
+use std::sync::Arc;
+
+use super::{WgpuLane, adapter, lock};
+use crate::kernel::{Kernel, Precision};
+use crate::lane::backend::own;
+use crate::lane::{Arg, Launch};
+use crate::{Error, Result};
+
+#[derive(Debug)]
+pub(super) struct Pipeline {
+    layout: wgpu::BindGroupLayout,
+    pipeline: wgpu::ComputePipeline,
+}
+
+/// A pipeline with its bindings and grid.
+#[derive(Debug)]
+pub(in crate::lane) struct WgpuLaunch {
+    pipeline: Arc<Pipeline>,
+    group: wgpu::BindGroup,
+    grid: (u32, u32),
+}
+
+impl WgpuLane {
+    /// A kernel's pipeline, made when it is first asked for.
+    fn pipeline(&self, kernel: &'static Kernel, precision: Precision) -> Result<Arc<Pipeline>> {
+        let mut pipelines = lock(&self.pipelines);
+        let key = (std::ptr::from_ref(kernel).addr(), precision);
+        if let Some(pipeline) = pipelines.get(&key) {
+            return Ok(pipeline.clone());
+        }
+        let _creation = lock(&adapter::CREATION);
+        let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.name),
+            source: wgpu::ShaderSource::Wgsl(kernel.text(precision).into()),
+        };
+        let module = if self.checked {
+            self.wgpu.create_shader_module(descriptor)
+        } else {
+            #[expect(unsafe_code, reason = "kernels without run-time checks of what the host has checked")]
+            // SAFETY: the kernels are this crate's own. Indices into gathered vectors are validated where the
+            // matrix is built, all others are bounded by the kernel's own tests against its parameters, and its
+            // loops end.
+            unsafe {
+                self.wgpu.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            }
+        };
+        let entries: Vec<wgpu::BindGroupLayoutEntry> = (0u32..)
+            .zip(kernel.interface.bindings(precision))
+            .map(|(number, binding)| wgpu::BindGroupLayoutEntry {
+                binding: number,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage { read_only: !binding.written },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let layout = self.wgpu.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: Some(kernel.name),
+            entries: &entries,
+        });
+        let pipeline_layout = self.wgpu.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(kernel.name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 4 * kernel.interface.params.len() as u32,
+        });
+        let pipeline = self.wgpu.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(kernel.name),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some(kernel.name),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: kernel.constants,
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
+        if let Some(e) = pollster::block_on(scope.pop()) {
+            return Err(Error::Device(format!(
+                "{} does not take the kernel '{}': {e}",
+                self.device.label(),
+                kernel.name
+            )));
+        }
+        self.alive("the making of a pipeline")?;
+        let made = Arc::new(Pipeline { layout, pipeline });
+        pipelines.insert(key, made.clone());
+        Ok(made)
+    }
+}
+
+impl WgpuLaunch {
+    pub(super) fn new(
+        lane: &WgpuLane,
+        kernel: &'static Kernel,
+        precision: Precision,
+        grid: (u32, u32),
+        args: &[Arg<'_>],
+    ) -> Result<Self> {
+        let pipeline = lane.pipeline(kernel, precision)?;
+        let device = &lane.device;
+        if let Some(arg) = args.iter().find(|arg| arg.bytes > device.limits.binding) {
+            return Err(Error::OutOfMemory {
+                device: device.label(),
+                what: format!("an array of kernel '{}'", kernel.name),
+                asked: arg.bytes,
+                limit: format!("its largest binding is {} bytes", device.limits.binding),
+            });
+        }
+        let memory = args.iter().map(|arg| own::<_, wgpu::Buffer>(arg.memory));
+        let entries: Vec<_> = (0u32..)
+            .zip(memory)
+            .map(|(binding, buffer)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })
+            .collect();
+        let scope = lane.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let group = lane.wgpu.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(kernel.name),
+            layout: &pipeline.layout,
+            entries: &entries,
+        });
+        if let Some(e) = pollster::block_on(scope.pop()) {
+            return Err(Error::Device(format!(
+                "{} does not take the arguments of kernel '{}': {e}",
+                device.label(),
+                kernel.name
+            )));
+        }
+        Ok(Self { pipeline, group, grid })
+    }
+}
+
+/// Encodes launches, each with its step.
+pub(super) fn pass<'a>(
+    encoder: &mut wgpu::CommandEncoder,
+    launches: impl Iterator<Item = (u64, &'a Launch)>,
+) {
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    let mut current: Option<*const Pipeline> = None;
+    for (step, launch) in launches {
+        let own: &WgpuLaunch = own(&launch.prepared);
+        if current != Some(Arc::as_ptr(&own.pipeline)) {
+            pass.set_pipeline(&own.pipeline.pipeline);
+            current = Some(Arc::as_ptr(&own.pipeline));
+        }
+        pass.set_bind_group(0, &own.group, &[]);
+        pass.set_immediates(0, bytemuck::cast_slice(&launch.params_of(step)[..launch.params.len()]));
+        pass.dispatch_workgroups(own.grid.0, own.grid.1, 1);
+    }
+}

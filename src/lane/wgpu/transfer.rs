@@ -1,0 +1,112 @@
+//! Mapped staging of values that leave and enter a long loop, one slot a buffer, made once.
+
+use std::sync::{Arc, Mutex};
+
+use wgpu::{Buffer, BufferUsages, Features, MapMode, SubmissionIndex};
+
+use super::staging::Slot;
+use super::{WgpuLane, lock, pipeline};
+use crate::Result;
+use crate::lane::backend::{ReceiveStaging, SendStaging};
+use crate::lane::{Batch, Window};
+
+/// Lets kernels store straight into memory that the host maps.
+pub(super) const FEATURES: Features = Features::MAPPABLE_PRIMARY_BUFFERS;
+
+/// From an array to the host.
+#[derive(Debug)]
+pub(in crate::lane) struct SendBuffer {
+    /// What is copied to the slot. None where the slot is the array itself.
+    source: Option<Buffer>,
+    bytes: u64,
+    slot: Slot,
+    /// The submission that filled it.
+    filled: Mutex<Option<SubmissionIndex>>,
+}
+
+impl SendStaging<WgpuLane> for SendBuffer {
+    fn new(lane: &WgpuLane, source: &Buffer, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+        let (source, slot) = match source.usage().contains(BufferUsages::MAP_READ) {
+            true => (None, Slot::over(source.clone())),
+            false => {
+                let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+                (Some(source.clone()), Slot::new(lane, bytes, usage)?)
+            }
+        };
+        Ok(Self { source, bytes, slot, filled: Mutex::default() })
+    }
+
+    fn read(&self, lane: &WgpuLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let filled = lock(&self.filled).take();
+        self.slot.spin(lane)?;
+        if self.slot.is_pending() && filled.is_some() {
+            lane.wait(filled, "an exchange")?;
+        }
+        self.slot.wait(lane)?;
+        match self.slot.buffer.get_mapped_range(..bytes as u64) {
+            Ok(view) => take(&view)?,
+            Err(_) => return Err(lane.lost_error("an exchange")),
+        }
+        self.slot.buffer.unmap();
+        Ok(())
+    }
+}
+
+/// From the host to a place in an array.
+#[derive(Debug)]
+pub(in crate::lane) struct ReceiveBuffer {
+    target: Buffer,
+    at: u64,
+    bytes: u64,
+    slot: Slot,
+}
+
+impl ReceiveStaging<WgpuLane> for ReceiveBuffer {
+    fn new(lane: &WgpuLane, target: &Buffer, at: u64, bytes: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+        let slot = Slot::new(lane, bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        slot.map(MapMode::Write);
+        Ok(Self { target: target.clone(), at, bytes, slot })
+    }
+
+    fn write(&self, lane: &WgpuLane, values: &[u8]) -> Result<()> {
+        // The lane's last batch emptied it, whose end the lane itself may not have seen yet.
+        self.slot.spin(lane)?;
+        self.slot.wait(lane)?;
+        match self.slot.buffer.get_mapped_range_mut(..self.bytes) {
+            Ok(mut view) => view.copy_from_slice(values),
+            Err(_) => return Err(lane.lost_error("an exchange")),
+        }
+        self.slot.buffer.unmap();
+        Ok(())
+    }
+}
+
+/// Submits what a batch receives, launches and sends, in this order, and does not wait.
+pub(super) fn submit(lane: &WgpuLane, batch: &Batch<'_>, first: u64) -> Result<()> {
+    let receives = || batch.receives.iter().map(|received| received.of(lane));
+    let sends = || batch.sends.iter().map(|sent| sent.of(lane));
+    let mut encoder = lane.encoder();
+    let mut trace = lock(&lane.trace);
+    let number = trace.as_mut().and_then(|trace| trace.batch_begins(&mut encoder));
+    for received in receives() {
+        let (from, to) = (&received.slot.buffer, &received.target);
+        encoder.copy_buffer_to_buffer(from, 0, to, received.at, received.bytes);
+    }
+    pipeline::pass(&mut encoder, batch.launches.iter().map(|&(step, launch)| (first + step, launch)));
+    for sent in sends() {
+        if let Some(source) = &sent.source {
+            encoder.copy_buffer_to_buffer(source, 0, &sent.slot.buffer, 0, sent.bytes);
+        }
+    }
+    if let (Some(trace), Some(number)) = (&*trace, number) {
+        trace.batch_ends(&mut encoder, number);
+    }
+    drop(trace);
+    let index = lane.give(encoder)?;
+    receives().for_each(|received| received.slot.map(MapMode::Write));
+    for sent in sends() {
+        sent.slot.map(MapMode::Read);
+        *lock(&sent.filled) = Some(index.clone());
+    }
+    Ok(())
+}
