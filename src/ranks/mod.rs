@@ -223,7 +223,7 @@ impl Ranks {
     /// An error on all ranks if one has another text than rank 0; `what` names it.
     ///
     /// # Errors
-    /// [`Error::OnRank`] and [`Error::Elsewhere`], as [`Ranks::agree`].
+    /// [`Error::OnRank`] and [`Error::Elsewhere`], as [`Ranks::all_ok`].
     pub fn expect_same(self, what: &str, mine: &str) -> Result<()> {
         let texts = self.all_gather_text(mine);
         let mine = match texts[0] == texts[self.rank] {

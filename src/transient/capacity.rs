@@ -336,7 +336,7 @@ fn terms<T: Real>(
         let lambda = statistics.lambda(t)?;
         match options.method {
             Method::Subdivided { theta } => {
-                sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?
+                sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?;
             }
             Method::Sweep => last = windows(statistics, options.epsilon, lambda).0.right.max(last),
         }

@@ -189,7 +189,7 @@ impl<'a> Arriving<'a> {
         let entries = entries.map(|(row, column)| (owner(homes, row), [row, column]));
         self.rows.fill_columns(|place| {
             self.ranks.all_to_all_in_rounds(self.count, entries, |&[row, column]| {
-                place(row as usize - first, column)
+                place(row as usize - first, column);
             });
         });
     }

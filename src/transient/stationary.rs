@@ -98,7 +98,7 @@ pub(super) fn run<T: Real>(
         let rewards = built.problem.rewards.iter().map(|r| {
             let mut sum = [0.0];
             ranks.ordered_reduce(&mut sum, |sum| {
-                r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p)
+                r.values.iter().zip(&limit).for_each(|(r, p)| sum[0] += r * p);
             });
             let [instantaneous] = sum;
             // A reward that goes on sums to infinity. Whether one that may be zero in the limit has a finite sum,
