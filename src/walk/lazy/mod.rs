@@ -174,6 +174,9 @@ impl ConditionalBounds<'_> {
         let u = self.run.precision.unit_roundoff();
         let u64 = Precision::F64.unit_roundoff();
         let (rho, sum, d) = (observed.norm, observed.most(), observed.longest);
+        if rho >= 1.0 {
+            return (f64::INFINITY, f64::INFINITY);
+        }
         let steps = f64::from(self.length);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
         let tail = rho.powi(self.length.saturating_add(1).min(i32::MAX as u32) as i32);
