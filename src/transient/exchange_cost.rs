@@ -4,25 +4,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::halo::Transport;
+use super::solution::ExchangeCost;
 use super::worker::{Worker, on_lanes, workers};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::bandwidth::{bind_copy, median};
 use crate::lane::{Batch, Buffer, Lane, Launch};
 use crate::ranks::{Envelope, Ranks};
-
-/// The measured cost of an exchange through the host.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct ExchangeCost {
-    /// Seconds from the end of a step to the values of another lane, were there none.
-    pub latency: f64,
-    /// Bytes a second of the values.
-    pub rate: f64,
-    /// Seconds for which it keeps a lane from its rows, whatever else hides it, were there no values.
-    pub busy: f64,
-    /// Bytes a second of the values while it does.
-    pub drain: f64,
-}
 
 impl ExchangeCost {
     /// Seconds of an exchange of so many bytes.

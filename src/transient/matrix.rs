@@ -6,8 +6,9 @@ use super::bound::{MatrixStatistics, scale_rates};
 use super::capacity::Need;
 use super::chain::Transitions;
 use super::chunk::{Chunk, SendRows, Stored};
-use super::partitioning::{self, LaneExchange, Partition};
+use super::partitioning::Partition;
 use super::region::{Piece, Region};
+pub use super::solution::MatrixInfo;
 use super::step::step_pattern;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane};
@@ -28,33 +29,6 @@ const CHUNK_ENTRIES_DEVICE: u64 = 1 << 28;
 /// Largest share of tiles that a CPU has to work out again at every step, which takes it some hundred times as long
 /// as to use one.
 const MOST_MISSED: f64 = 1.0 / 256.0;
-
-/// Facts of a matrix as it was stored.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct MatrixInfo {
-    /// `hyb`, `packed`, `pair` or `pattern`; several joined by `+` where parts differ.
-    pub format: String,
-    /// Why formats with fewer bytes were not taken.
-    pub passed_over: Vec<String>,
-    /// Largest ELL width of a slice.
-    pub ell_width: u32,
-    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
-    pub coo_share: f64,
-    /// Share of ELL elements that are padding.
-    pub padding: f64,
-    /// Bytes of the matrix, the diagonal included.
-    pub bytes: u64,
-    /// Largest number of halo elements of a part, and of parts.
-    pub halo: u64,
-    /// Number of parts.
-    pub parts: usize,
-    /// Steps between two exchanges.
-    pub halo_depth: usize,
-    /// The way of values from lane to lane.
-    pub exchange: LaneExchange,
-    /// How rows were shared out over lanes; empty for one lane.
-    pub plan: Vec<partitioning::LanePlan>,
-}
 
 impl MatrixInfo {
     /// The facts of a partition.

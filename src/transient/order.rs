@@ -7,39 +7,12 @@ use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
+pub use super::problem::Order;
 use super::problem::{Observer, Problem};
 use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
-
-/// An order of the states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub enum Order {
-    /// The model's own on one lane; on several, whichever has the shortest predicted step.
-    #[default]
-    Auto,
-    /// The model's own.
-    Natural,
-    /// Breadth first from the states that the chain begins in, transitions followed both ways.
-    Bfs,
-    /// Reversed, breadth first from the end of a longest path of levels, states of few neighbours first
-    /// (E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc. ACM 1969,
-    /// doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981).
-    Rcm,
-}
-
-impl Order {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Natural => "natural",
-            Self::Bfs => "bfs",
-            Self::Rcm => "rcm",
-        }
-    }
-}
 
 /// Share of a step in the exchange below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;

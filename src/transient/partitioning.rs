@@ -6,65 +6,16 @@ use rayon::prelude::*;
 
 use super::bound::lengths;
 use super::chain::Transitions;
-pub use super::exchange_cost::ExchangeCost;
 use super::exchange_cost::exchange_cost;
 pub use super::halo_depth::MAX_HALO_DEPTH;
 use super::halo_depth::{self, Work};
+pub use super::problem::{Exchange, Partitioning};
 use super::region::Region;
+pub use super::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
-
-/// The values that lanes exchange after a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Exchange {
-    /// The values that the other reads.
-    #[default]
-    Halo,
-    /// The whole vector, as in Algorithm 2 of Karwacki, Bylina, Bylina (FedCSIS 2012).
-    Full,
-}
-
-/// The choices by which rows are split.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Partitioning {
-    /// Least number of parts on each lane.
-    pub parts: usize,
-    /// The values that lanes exchange.
-    pub exchange: Exchange,
-    /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
-    pub halo_depth: Option<usize>,
-    /// The processes that share the rows.
-    pub ranks: Ranks,
-}
-
-impl Default for Partitioning {
-    fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None, ranks: Ranks::ALONE }
-    }
-}
-
-/// A lane's share of a chain, and what its steps are expected to cost.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub struct LanePlan {
-    /// The lane's device.
-    pub device: String,
-    /// Number of rows.
-    pub rows: usize,
-    /// Entries of the rows, without the diagonal.
-    pub entries: u64,
-    /// Share of the entries whose columns are the lane's own rows.
-    pub local_share: f64,
-    /// Values that it receives in an exchange.
-    pub halo: usize,
-    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
-    pub compute: f64,
-    /// Predicted seconds of a step.
-    pub step: f64,
-    /// Predicted share of a step that waits for the exchange, or computes rows of others to make it rarer.
-    pub communication_share: f64,
-}
 
 /// The parts of all lanes of all ranks.
 #[derive(Debug)]
@@ -106,19 +57,6 @@ impl Partition {
 /// The rows of some lanes.
 pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Range<usize> {
     shares[first].start..shares[first + lanes - 1].end
-}
-
-/// The way in which lanes exchange halos.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaneExchange {
-    /// There is nobody to exchange with.
-    #[default]
-    None,
-    /// Kernels store into the memory of another device, or another stream's.
-    Peer,
-    /// Through the host, at a cost that was measured.
-    Host(ExchangeCost),
 }
 
 /// The rows of every lane of all ranks, known alike to all: contiguous, at multiples of 256, the bytes of a step in

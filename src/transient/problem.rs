@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::chain::{Initial, Reward, Transitions};
-use super::order::Order;
-use super::partitioning::Partitioning;
 use super::rewards;
+use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};
 
@@ -36,6 +35,63 @@ pub enum Method {
         /// Largest αt of an interval.
         theta: f64,
     },
+}
+
+/// An order of the states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub enum Order {
+    /// The model's own on one lane; on several, whichever has the shortest predicted step.
+    #[default]
+    Auto,
+    /// The model's own.
+    Natural,
+    /// Breadth first from the states that the chain begins in, transitions followed both ways.
+    Bfs,
+    /// Reversed, breadth first from the end of a longest path of levels, states of few neighbours first
+    /// (E. Cuthill, J. McKee, "Reducing the bandwidth of sparse symmetric matrices", Proc. ACM 1969,
+    /// doi:10.1145/800195.805928; A. George, J. W. H. Liu, 1981).
+    Rcm,
+}
+
+impl Order {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Natural => "natural",
+            Self::Bfs => "bfs",
+            Self::Rcm => "rcm",
+        }
+    }
+}
+
+/// The values that lanes exchange after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exchange {
+    /// The values that the other reads.
+    #[default]
+    Halo,
+    /// The whole vector, as in Algorithm 2 of Karwacki, Bylina, Bylina (FedCSIS 2012).
+    Full,
+}
+
+/// The choices by which rows are split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Partitioning {
+    /// Least number of parts on each lane.
+    pub parts: usize,
+    /// The values that lanes exchange.
+    pub exchange: Exchange,
+    /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
+    pub halo_depth: Option<usize>,
+    /// The processes that share the rows.
+    pub ranks: Ranks,
+}
+
+impl Default for Partitioning {
+    fn default() -> Self {
+        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None, ranks: Ranks::ALONE }
+    }
 }
 
 /// The way to the answer.

@@ -1,7 +1,6 @@
 //! The answer, and the proof of how good it is.
 
-use super::matrix::MatrixInfo;
-use super::order::Order;
+use super::problem::Order;
 use crate::Status;
 
 /// A proved bound on an l1 error; the total is the sum.
@@ -59,6 +58,80 @@ pub struct TimeResult {
     pub contradiction: Option<String>,
     /// Expectations of rewards.
     pub rewards: Vec<RewardValue>,
+}
+
+/// Facts of a matrix as it was stored.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct MatrixInfo {
+    /// `hyb`, `packed`, `pair` or `pattern`; several joined by `+` where parts differ.
+    pub format: String,
+    /// Why formats with fewer bytes were not taken.
+    pub passed_over: Vec<String>,
+    /// Largest ELL width of a slice.
+    pub ell_width: u32,
+    /// Share of the entries (without the diagonal, which lies apart) in the COO part.
+    pub coo_share: f64,
+    /// Share of ELL elements that are padding.
+    pub padding: f64,
+    /// Bytes of the matrix, the diagonal included.
+    pub bytes: u64,
+    /// Largest number of halo elements of a part, and of parts.
+    pub halo: u64,
+    /// Number of parts.
+    pub parts: usize,
+    /// Steps between two exchanges.
+    pub halo_depth: usize,
+    /// The way of values from lane to lane.
+    pub exchange: LaneExchange,
+    /// How rows were shared out over lanes; empty for one lane.
+    pub plan: Vec<LanePlan>,
+}
+
+/// A lane's share of a chain, and what its steps are expected to cost.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct LanePlan {
+    /// The lane's device.
+    pub device: String,
+    /// Number of rows.
+    pub rows: usize,
+    /// Entries of the rows, without the diagonal.
+    pub entries: u64,
+    /// Share of the entries whose columns are the lane's own rows.
+    pub local_share: f64,
+    /// Values that it receives in an exchange.
+    pub halo: usize,
+    /// Predicted seconds of a step's own work, from the lane's measured bandwidth.
+    pub compute: f64,
+    /// Predicted seconds of a step.
+    pub step: f64,
+    /// Predicted share of a step that waits for the exchange, or computes rows of others to make it rarer.
+    pub communication_share: f64,
+}
+
+/// The way in which lanes exchange halos.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneExchange {
+    /// There is nobody to exchange with.
+    #[default]
+    None,
+    /// Kernels store into the memory of another device, or another stream's.
+    Peer,
+    /// Through the host, at a cost that was measured.
+    Host(ExchangeCost),
+}
+
+/// The measured cost of an exchange through the host.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct ExchangeCost {
+    /// Seconds from the end of a step to the values of another lane, were there none.
+    pub latency: f64,
+    /// Bytes a second of the values.
+    pub rate: f64,
+    /// Seconds for which it keeps a lane from its rows, whatever else hides it, were there no values.
+    pub busy: f64,
+    /// Bytes a second of the values while it does.
+    pub drain: f64,
 }
 
 /// Seconds of each phase.

@@ -10,7 +10,7 @@ use super::{Busy, Checkpoint, Held};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::transient::order::Order;
+use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};
 use crate::transient::solution::TimeResult;
 use crate::{Error, Result};

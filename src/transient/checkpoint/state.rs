@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::transient::order::Order;
+use crate::transient::problem::Order;
 use crate::transient::solution::TimeResult;
 
 /// What is kept of a run beside its vectors.
