@@ -1,8 +1,8 @@
 //! The halo depth: how many steps lanes take between two exchanges. An exchange through the host has a latency that a
 //! step of a small chain does not hide, and rows that neighbours compute as well make it rarer.
 
-use super::exchange_cost::ExchangeCost;
 use super::region::{Kind, Region};
+use super::solution::ExchangeCost;
 
 /// Most steps between two exchanges.
 pub const MAX_HALO_DEPTH: usize = 64;
