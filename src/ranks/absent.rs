@@ -10,14 +10,17 @@ use crate::Result;
 pub struct Messages<'s, 'v>(PhantomData<(&'s (), &'v mut [u32])>);
 
 impl<'v> Messages<'_, 'v> {
+    /// Lets a message come.
     pub fn receive(&mut self, from: Envelope, _: &'v mut [u32]) {
         unreachable!("nothing comes from {from:?}")
     }
 
+    /// Sends values.
     pub fn send(&mut self, to: Envelope, _: &'v [u32]) {
         unreachable!("nothing goes to {to:?}")
     }
 
+    /// Waits for the values of the next receive.
     pub fn wait_received(&mut self) -> Result<&'v [u32]> {
         unreachable!("nothing was to come")
     }
