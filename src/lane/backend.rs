@@ -108,7 +108,7 @@ pub(super) trait Backend: Into<AnyLane> {
     }
 
     /// Takes the device away, as a driver that gives up does, if that can be done.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "wgpu"))]
     fn lose(&self) {}
 }
 

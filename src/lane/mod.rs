@@ -315,7 +315,7 @@ impl Lane {
     }
 
     /// Takes the device away, as a driver that gives up does, if that can be done.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "wgpu"))]
     pub(crate) fn lose(&self) {
         on!(self, lane => lane.lose());
     }
