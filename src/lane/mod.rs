@@ -270,8 +270,8 @@ impl Lane {
         on!(self, lane => lane.fetch(own(&src.memory), at, bytemuck::cast_slice_mut(dst)))
     }
 
-    /// Waits for everything that the lane was given: what [`Lane::submit`], [`Lane::send`], [`Lane::enqueue`] and
-    /// [`Lane::fetch`] put into its queue.
+    /// Waits for everything that the lane was given: what `Lane::submit`, `Lane::send`, `Lane::enqueue` and
+    /// `Lane::fetch` put into its queue.
     pub fn finish(&self) -> Result<()> {
         on!(self, lane => lane.finish())
     }

@@ -151,7 +151,7 @@ pub struct Seconds {
     pub total: f64,
 }
 
-/// The answer, the probabilities themselves having gone to the [`Observer`].
+/// The answer, the probabilities themselves having gone to the [`Observer`](super::Observer).
 #[derive(Debug, Clone)]
 pub struct Solution {
     /// Whether the requested bound is met at every time.
