@@ -37,8 +37,8 @@ pub fn solve(
 
 /// As [`solve`], with the state of the run in a file from which another process can go on, see
 /// [`checkpoint`](super::checkpoint). When the observer's [`progress`](Observer::progress) gives
-/// [`Error::Interrupted`](crate::Error::Interrupted), the state is kept before that error is returned. Results that a run before delivered are
-/// delivered again.
+/// [`Error::Interrupted`](crate::Error::Interrupted), the state is kept before that error is returned. Results that a
+/// run before delivered are delivered again.
 ///
 /// # Errors
 /// As [`solve`]; and if the checkpoint belongs to another run.
