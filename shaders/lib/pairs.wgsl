@@ -1,26 +1,4 @@
-// Rows eliminated downwards, two with one division. The kernel binds dl, d, du and rhs, and has p.n.
-
-// Two rows a, b, c | r, eliminated behind a row x_before = l.x - l.y x_left - l.z x_first: what gives them from x_left and
-// the unknown behind them.
-struct Pair { first: vec3<real>, second: vec3<real>, det: real }
-
-fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real>) -> Pair {
-    let pivot = fma(-a.x, l.z, b.x);
-    let sum = fma(-a.x, l.x, r.x);
-    let left = -a.x * l.y;
-    let det = fma(pivot, b.y, -a.y * c.x);
-    let g = real(1) / det;
-    return Pair(
-        vec3<real>(fma(b.y, sum, -c.x * r.y) * g, b.y * left * g, -c.x * c.y * g),
-        vec3<real>(fma(pivot, r.y, -a.y * sum) * g, -a.y * left * g, pivot * c.y * g),
-        det,
-    );
-}
-
-// Two rows of the four diagonals.
-struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
-
-fn rows_at(pair: u32) -> Rows { return Rows(dl[pair], d[pair], du[pair], rhs[pair]); }
+// Rows eliminated downwards. The kernel has p.n.
 
 // The rows so far as a unit, the place of the next row in its system, flags, and the last two rows.
 struct Sweep { unit: Unit, place: u32, bad: u32, pair: Pair }

@@ -7,11 +7,11 @@ use super::place::Place;
 use super::reduced_block::ReducedBlock;
 use crate::kernel::{Kernel, Precision, kernel};
 use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch, stream, streamed};
+use crate::lane::cpu::simd::{Body, dispatch, stream, streamed, transpose};
 
 kernel! {
     /// Rows become reduced blocks, one a unit.
-    pub static REDUCE = tridiagonal_reduce + pairs + units + pivots(rows, n, first, cyclic, small)(
+    pub static REDUCE = tridiagonal_reduce + pairs + rows + units + pivots(rows, n, first, cyclic, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], units: &mut [T], flags: &mut [u32],
     );
     /// Reduced blocks become those of the next level.
@@ -26,13 +26,13 @@ kernel! {
     /// From the interface values of the next level to those of this one.
     pub static EXPAND = tridiagonal_expand + units(count, levels)(units: &[T], above: &[T], values: &mut [T]);
     /// The unknowns of units.
-    pub static SOLVE = tridiagonal_solve + pairs + units + pivots(rows, n, first, cyclic)(
+    pub static SOLVE = tridiagonal_solve + pairs + rows + units + pivots(rows, n, first, cyclic)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], values: &[T], x: &mut [T],
     );
 }
 
 /// Every kernel of this engine.
-pub static ALL: [&Kernel; 8] = [
+pub static ALL: [&Kernel; 10] = [
     &REDUCE,
     &MERGE,
     &INTERFACE,
@@ -41,6 +41,8 @@ pub static ALL: [&Kernel; 8] = [
     &super::block_kernels::BLOCK_REDUCE,
     &super::block_kernels::BLOCK_SOLVE,
     &super::scheme::batch::BATCH,
+    &super::window_kernels::WINDOW,
+    &super::window_kernels::SEAM,
 ];
 
 /// Rows of a unit.
@@ -65,27 +67,27 @@ pub(super) fn all_flags(flags: impl IntoIterator<Item = u32>) -> u32 {
 }
 
 /// Units that the twins eliminate at the same time, one a vector lane.
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 /// Rows of so many units: what a thread takes at a time.
 const STRIP: usize = LANES * UNIT;
 /// Strips that a thread takes one behind the other, at least.
 const STRIPS: usize = 16;
 /// Rows of a chunk whose unknowns no cache is expected to hold until somebody asks for them.
-const UNCACHED: usize = 1 << 21;
+pub(super) const UNCACHED: usize = 1 << 21;
 /// Rows that are brought into the order of the vector lanes at a time: a cache line of f64.
-const TURN: usize = 8;
+pub(super) const TURN: usize = 8;
 
 /// The diagonals and the right-hand side of a strip or a part of it.
 #[derive(Clone, Copy)]
-struct Diagonals<'a, T> {
-    dl: &'a [T],
-    d: &'a [T],
-    du: &'a [T],
-    rhs: &'a [T],
+pub(super) struct Diagonals<'a, T> {
+    pub(super) dl: &'a [T],
+    pub(super) d: &'a [T],
+    pub(super) du: &'a [T],
+    pub(super) rhs: &'a [T],
 }
 
 impl<'a, T> Diagonals<'a, T> {
-    fn part(self, here: std::ops::Range<usize>) -> Self {
+    pub(super) fn part(self, here: std::ops::Range<usize>) -> Self {
         Self {
             dl: &self.dl[here.clone()],
             d: &self.d[here.clone()],
@@ -97,7 +99,7 @@ impl<'a, T> Diagonals<'a, T> {
 
 /// Numbers that two rows one below the other keep for the way back: the upper one is e − h·x, the lower one e′ − h′·x, with x the
 /// unknown behind them; e, h, e′, h′ of every unit.
-type Back<T> = [[T; LANES]; 4];
+pub(super) type Back<T> = [[T; LANES]; 4];
 
 /// Diagonals whose ends inside of a strip are set to zero, and what a strip keeps for the way back.
 struct Scratch<T> {
@@ -217,18 +219,16 @@ impl<T: Number, const W: usize> Elimination<T, W> {
     }
 }
 
-type Turned<T> = [[T; LANES]; TURN];
+pub(super) type Turned<T> = [[T; LANES]; TURN];
 
-/// Rows `at … at + 7` of each unit, turned so that one row of all units is a vector.
+/// Rows `at … at + 7` of runs that begin `stride` rows apart, turned so that one row of all runs is a vector.
 #[inline(always)]
-fn turn<T: Number>(source: &[T], at: usize, out: &mut Turned<T>) {
-    let source = &source[..STRIP];
-    for j in 0..LANES {
-        let run = &source[j * UNIT + at..][..TURN];
-        for r in 0..TURN {
-            out[r][j] = run[r];
-        }
-    }
+pub(super) fn turn<T: Number, const LEVEL: u8>(source: &[T], at: usize, stride: usize, out: &mut Turned<T>) {
+    let own = &source[at..][..(LANES - 1) * stride + TURN];
+    transpose::<LEVEL, T>(
+        std::array::from_fn(|j| own[j * stride..].first_chunk().expect("runs have as many rows")),
+        out,
+    );
 }
 
 /// A strip up to its units.
@@ -260,10 +260,10 @@ impl<T: Number> Body for Up<'_, T> {
         let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
         let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
         for at in (0..UNIT).step_by(TURN) {
-            turn(dl, at, &mut a);
-            turn(d, at, &mut b);
-            turn(du, at, &mut c);
-            turn(rhs, at, &mut r);
+            turn::<T, LEVEL>(dl, at, UNIT, &mut a);
+            turn::<T, LEVEL>(d, at, UNIT, &mut b);
+            turn::<T, LEVEL>(du, at, UNIT, &mut c);
+            turn::<T, LEVEL>(rhs, at, UNIT, &mut r);
             let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
             for ((a, b), (c, r)) in pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0)) {
                 elimination.pair::<LEVEL>([a, b, c, r], self.small);
@@ -295,6 +295,31 @@ fn eliminate<T: Number, const LEVEL: u8>(a: T, b: T, c: T, d: T, e: &mut T, h: &
     *h = c * inverse;
 }
 
+/// Two rows of every unit, behind a row x = e − h·x′ that then is the second of them, with one division: what they keep for
+/// the way back, and their determinants.
+#[inline(always)]
+pub(super) fn descend<T: Number, const LEVEL: u8>(
+    [a, b, c, r]: [&[[T; LANES]; 2]; 4],
+    e: &mut [T; LANES],
+    h: &mut [T; LANES],
+) -> (Back<T>, [T; LANES]) {
+    let (mut back, mut dets) = ([[T::ZERO; LANES]; 4], [T::ZERO; LANES]);
+    for j in 0..LANES {
+        let pivot = fma::<T, LEVEL>(-a[0][j], h[j], b[0][j]);
+        let sum = fma::<T, LEVEL>(-a[0][j], e[j], r[0][j]);
+        dets[j] = fma::<T, LEVEL>(pivot, b[1][j], -a[1][j] * c[0][j]);
+        let inverse = T::of(1.0) / dets[j];
+        let (upper, lower) = (b[1][j] * inverse, pivot * inverse);
+        let (c0, a1) = (c[0][j] * inverse, a[1][j] * inverse);
+        back[0][j] = fma::<T, LEVEL>(upper, sum, -c0 * r[1][j]);
+        back[1][j] = -c0 * c[1][j];
+        e[j] = fma::<T, LEVEL>(lower, r[1][j], -a1 * sum);
+        h[j] = lower * c[1][j];
+        (back[2][j], back[3][j]) = (e[j], h[j]);
+    }
+    (back, dets)
+}
+
 impl<T: Number> Body for Down<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
@@ -324,24 +349,14 @@ impl<T: Number> Body for Down<'_, T> {
         let zero: Turned<T> = [[T::ZERO; LANES]; TURN];
         let (mut a, mut b, mut c, mut r) = (zero, zero, zero, zero);
         for at in (0..UNIT).step_by(TURN) {
-            turn(dl, at, &mut a);
-            turn(d, at, &mut b);
-            turn(du, at, &mut c);
-            turn(rhs, at, &mut r);
-            for (k, back) in back[at / 2..][..TURN / 2].iter_mut().enumerate() {
-                let (k, below) = (2 * k, 2 * k + 1);
-                for j in 0..LANES {
-                    let pivot = fma::<T, LEVEL>(-a[k][j], h[j], b[k][j]);
-                    let sum = fma::<T, LEVEL>(-a[k][j], e[j], r[k][j]);
-                    let inverse = T::of(1.0) / fma::<T, LEVEL>(pivot, b[below][j], -a[below][j] * c[k][j]);
-                    let (upper, lower) = (b[below][j] * inverse, pivot * inverse);
-                    let (c0, a1) = (c[k][j] * inverse, a[below][j] * inverse);
-                    back[0][j] = fma::<T, LEVEL>(upper, sum, -c0 * r[below][j]);
-                    back[1][j] = -c0 * c[below][j];
-                    e[j] = fma::<T, LEVEL>(lower, r[below][j], -a1 * sum);
-                    h[j] = lower * c[below][j];
-                    (back[2][j], back[3][j]) = (e[j], h[j]);
-                }
+            turn::<T, LEVEL>(dl, at, UNIT, &mut a);
+            turn::<T, LEVEL>(d, at, UNIT, &mut b);
+            turn::<T, LEVEL>(du, at, UNIT, &mut c);
+            turn::<T, LEVEL>(rhs, at, UNIT, &mut r);
+            let pairs = a.as_chunks().0.iter().zip(b.as_chunks().0);
+            let pairs = pairs.zip(c.as_chunks().0.iter().zip(r.as_chunks().0));
+            for (((a, b), (c, r)), back) in pairs.zip(&mut back[at / 2..][..TURN / 2]) {
+                (*back, _) = descend::<T, LEVEL>([a, b, c, r], &mut e, &mut h);
             }
         }
         let mut turned = zero;

@@ -6,12 +6,16 @@
 //!
 //! # Method
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
-//! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3). There are three schemes:
+//! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3). There are four schemes:
 //!
 //! * **Tiles** ([`mod@reduced_block`], [`merge_tree`]): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
 //!   u2·x_right and x_last = u3 − u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so what 16 threads of
 //!   8 rows leave, and what lanes' chunks and ranks leave, is joined in the same way, in one binary tree over units of 128
 //!   rows. Each row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
+//! * **Windows** ([`mod@window_kernels`]): where couplings fall off fast enough, a tile is solved together with the rows around
+//!   it that still matter, and with no others: one pass, 40 bytes a row. Every solution of this kind is certified by its
+//!   componentwise backward error, taken on the device; what is not certified is solved in tiles. For data that stay on a
+//!   device ([`Plan::solve_resident`]).
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
 //! * **Blocks** ([`block_kernels`]): one thread a block, whose two interface equations are rows of a reduced system. With
 //!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
@@ -33,7 +37,7 @@
 //!
 //! # Shapes and cost
 //! Diagonals and right-hand sides are `batch · n` numbers each, systems one behind the other ([`System`]). A solution on
-//! devices moves 72 bytes a row in f64, host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
+//! devices moves 72 bytes a row in f64, 40 where windows are enough, host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
 //! reduced blocks at most to rank 0, or some 1000 rows of a reduced system, however many rows it has.
 //!
 //! # Residual and errors
@@ -92,6 +96,8 @@ mod scheme;
 mod solve;
 pub mod subtrees;
 pub mod system;
+mod window;
+pub mod window_kernels;
 
 pub use arithmetic::Number;
 pub use chunk::Upload;

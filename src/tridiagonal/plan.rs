@@ -19,9 +19,11 @@ use super::equations::{Equations, split};
 use super::interface::InterfaceSystem;
 use super::kernels::all_flags;
 use super::memory::{Arrays, padded};
+use super::place::Place;
 use super::reduced_system::Blocking;
 use super::rows::Span;
-use crate::lane::{HostArray, Lane};
+use super::window::{self, Windows};
+use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::{Error, Result};
 
 /// Seconds of the stages of a solution, host to host.
@@ -85,8 +87,21 @@ pub struct Plan<'a, T> {
     options: PlanOptions,
     chunks: Vec<Chunk<'a, T>>,
     interface: InterfaceSystem<'a, T>,
+    /// The one-pass method on the only chunk.
+    one_pass: OnePass<T>,
     /// dl, d, du, b and x on the host.
     arrays: [HostArray<T>; 5],
+}
+
+/// Whether one pass over the rows is enough for a plan's diagonals.
+#[derive(Debug)]
+enum OnePass<T> {
+    /// Nobody has looked.
+    Unknown,
+    /// It was, or a look at some rows says so.
+    Enough(Windows<T>),
+    /// It is not.
+    NotEnough,
 }
 
 /// The inputs of a plan, to be filled.
@@ -161,7 +176,8 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         let arrays = span.ranks.all_ok(made())?;
         let interface = InterfaceSystem::none(span.ranks, home);
-        let mut plan = Self { span, options: *options, chunks: Vec::new(), interface, arrays };
+        let (options, one_pass) = (*options, OnePass::Unknown);
+        let mut plan = Self { span, options, chunks: Vec::new(), interface, one_pass, arrays };
         plan.relane(lanes)?;
         Ok(plan)
     }
@@ -191,6 +207,7 @@ impl<'a, T: Number> Plan<'a, T> {
         // The devices may hold no more than one of both.
         self.chunks.clear();
         self.interface = InterfaceSystem::none(ranks, home);
+        self.one_pass = OnePass::Unknown;
         let cut = Cut::new(lanes, self.span, &self.options, &self.arrays);
         let Cutting { chunks, rank_reduction, stage2, items, shape } = ranks.all_ok(cut.chunks())?;
         let alone = chunks.len() == 1 && !ranks.is_distributed();
@@ -281,6 +298,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let memory = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
         self.chunks.iter().map(|chunk| memory(chunk) + chunk.solve.bytes()).sum::<u64>()
             + self.interface.bytes()
+            + if let OnePass::Enough(windows) = &self.one_pass { windows.bytes() } else { 0 }
     }
 
     /// Solves, with all lanes at work at the same time. Stages of different lanes overlap: `total` is the time that
@@ -367,23 +385,92 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(Stages { upload, reduce, units_down, interface: seconds, ends_up, solve, download, total: 0.0 })
     }
 
-    /// Solves what is on the device `times` times, without any copy, and gives the seconds of one.
+    /// Solves what is on the device `times` times, without any copy, and gives the seconds of one: in one pass over the
+    /// rows where that is certified to be enough, which is found out when first asked, and again after each call.
     ///
     /// # Errors
     /// If a device is lost, or there is more than one chunk, or it needs the host.
     pub fn solve_resident(&mut self, times: u64) -> Result<f64> {
-        let launches = self.interface.launches().filter(|_| self.interface.alone);
-        let (Some(launches), Some(chunk)) = (launches, self.chunks.first()) else {
+        if !self.interface.alone || self.interface.launches().is_none() {
             return Err(Error::Invalid(format!(
                 "{} chunks{}; resident data are solved on one lane, in tiles",
                 self.chunks.len(),
                 if self.options.block.is_some() { " in blocks" } else { "" }
             )));
-        };
-        let program = crate::lane::Program { cycle: vec![chunk.launches(&launches)] };
+        }
+        self.look()?;
+        if let OnePass::Enough(windows) = &self.one_pass {
+            let seconds = self.repeat(windows.launches(), times)?;
+            if windows.are_certified(self.chunks[0].lane)? {
+                return Ok(seconds);
+            }
+            self.one_pass = OnePass::NotEnough;
+        }
+        let stage2 = self.interface.launches().unwrap_or_default();
+        self.repeat(self.chunks[0].launches(&stage2), times)
+    }
+
+    /// From here on [`Plan::solve_resident`] takes the two-pass method, until the plan gets other lanes.
+    pub fn two_passes(&mut self) {
+        self.one_pass = OnePass::NotEnough;
+    }
+
+    /// Seconds of launches on the only lane, repeated.
+    fn repeat(&self, launches: Vec<&Launch>, times: u64) -> Result<f64> {
+        let program = Program { cycle: vec![launches] };
         let started = Instant::now();
-        chunk.lane.run(&program, 0, times, &mut |_| Ok(()))?;
+        self.chunks[0].lane.run(&program, 0, times, &mut |_| Ok(()))?;
         Ok(started.elapsed().as_secs_f64() / times as f64)
+    }
+
+    /// Looks, if nobody has, whether one pass over the rows on the device is enough, and solves them in that way if it seems so.
+    fn look(&mut self) -> Result<()> {
+        let OnePass::Unknown = self.one_pass else { return Ok(()) };
+        self.one_pass = OnePass::NotEnough;
+        let chunk = &self.chunks[0];
+        let Span { n, cyclic, rows, .. } = self.span;
+        // Whole systems have one pass of their own; the ends of a cyclic one are neighbours.
+        if cyclic || self.interface.stage2.is_none() {
+            return Ok(());
+        }
+        let (place, arrays) = (Place { n, first: 0, cyclic }, &chunk.memory.arrays);
+        let overlap = window::overlap(place, rows, |here| {
+            let read = |array: &Buffer<T>| {
+                let mut numbers = vec![T::ZERO; here.len()];
+                chunk.lane.download(array, here.start, &mut numbers).map(|()| numbers)
+            };
+            Ok([read(&arrays.dl)?, read(&arrays.d)?, read(&arrays.du)?])
+        })?;
+        if let Some(overlap) = overlap {
+            let windows = Windows::new(chunk.lane, arrays, place, [0, rows], overlap)?;
+            self.repeat(windows.launches(), 1)?;
+            if windows.are_certified(self.chunks[0].lane)? {
+                self.one_pass = OnePass::Enough(windows);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`Plan::solve_resident`] solved in one pass over the rows, which is certified then, or in two.
+    pub fn is_one_pass(&self) -> bool {
+        matches!(self.one_pass, OnePass::Enough(_))
+    }
+
+    /// Brings the unknowns that [`Plan::solve_resident`] left on the device to [`Plan::x`].
+    ///
+    /// # Errors
+    /// If the device is lost, or the plan has no arrays on the host.
+    pub fn fetch(&mut self) -> Result<()> {
+        if self.options.resident {
+            return Err(Error::Invalid(
+                "a plan without arrays on the host has no place for unknowns".to_owned(),
+            ));
+        }
+        let xs = split(&mut self.arrays[4], self.chunks.iter().map(Chunk::downloaded));
+        self.chunks.iter().zip(xs).try_for_each(|(chunk, x)| {
+            chunk.download(x)?;
+            chunk.lane.finish()
+        })
     }
 }
 

@@ -19,4 +19,5 @@ mod several_lanes;
 mod transient;
 mod tridiagonal;
 mod tridiagonal_tree;
+mod tridiagonal_window;
 mod walk;

@@ -11,7 +11,7 @@ use kolmo::tridiagonal::{
 };
 
 /// Numbers in (0, 1) that do not repeat within a test.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> f64 {
@@ -21,13 +21,13 @@ impl Numbers {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn signed(&mut self) -> f64 {
+    pub(crate) fn signed(&mut self) -> f64 {
         2.0 * self.next() - 1.0
     }
 }
 
 /// |d| = 1.1·(|dl| + |du|) with random signs; what is not used is NaN.
-fn dominant(n: usize, batch: usize, seed: u64) -> System {
+pub(crate) fn dominant(n: usize, batch: usize, seed: u64) -> System {
     let mut r = Numbers(0x9e37_79b9_7f4a_7c15 ^ (seed << 20) ^ n as u64);
     let rows = n * batch;
     let mut dl: Vec<f64> = (0..rows).map(|_| r.signed()).collect();
@@ -105,7 +105,7 @@ fn sound(lanes: &[Lane], precision: Precision, system: &System, options: &Option
 }
 
 /// The system as a lane of that precision holds it.
-fn rounded(system: &System, precision: Precision) -> System {
+pub(crate) fn rounded(system: &System, precision: Precision) -> System {
     let round = |v: &[f64]| -> Vec<f64> {
         match precision {
             F64 => v.to_vec(),

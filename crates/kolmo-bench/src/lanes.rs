@@ -179,6 +179,8 @@ fn system_times<T: Number>(
 pub struct ResidentTimes {
     /// Of one solution.
     pub seconds: Spread,
+    /// Whether one pass over the rows was enough.
+    pub one_pass: bool,
     /// Relative residual of what came out.
     pub residual: f64,
     /// Bytes on the device beside the rows, as a share of these.
@@ -206,11 +208,13 @@ fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<
     const LEAST: f64 = 0.02;
     let mut plan = filled::<T>(lane, system, true)?;
     plan.solve(Upload::All)?;
-    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
     let once = plan.solve_resident(2)?;
     let times = (LEAST / once).clamp(1.0, 1000.0) as u64;
     let seconds = (0..repeat).map(|_| plan.solve_resident(times)).collect::<Result<Vec<_>>>()?;
-    Ok(ResidentTimes { seconds: Spread::of(seconds), residual, extra_memory })
+    let one_pass = plan.is_one_pass();
+    plan.fetch()?;
+    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
+    Ok(ResidentTimes { seconds: Spread::of(seconds), one_pass, residual, extra_memory })
 }
 
 fn milliseconds(s: &Stages) -> StageTimes {

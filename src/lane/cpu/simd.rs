@@ -97,6 +97,39 @@ pub(crate) fn stream<const LEVEL: u8, T: bytemuck::Pod>(to: &mut [T; 8], from: &
     *to = *from;
 }
 
+/// Eight rows of eight numbers as columns.
+#[inline(always)]
+pub(crate) fn transpose<const LEVEL: u8, T: bytemuck::Pod>(rows: [&[T; 8]; 8], columns: &mut [[T; 8]; 8]) {
+    #[cfg(target_arch = "x86_64")]
+    if LEVEL == AVX512 && size_of::<T>() == 8 {
+        use std::arch::x86_64::{
+            __m512d, _mm512_loadu_pd, _mm512_shuffle_f64x2, _mm512_storeu_pd, _mm512_unpackhi_pd,
+            _mm512_unpacklo_pd,
+        };
+        // SAFETY: a body runs at a level that the processor has; every row and every column has 64 bytes.
+        unsafe {
+            let row: [__m512d; 8] = rows.map(|row| _mm512_loadu_pd(row.as_ptr().cast()));
+            let halves = |a, b| [_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0xdd>(a, b)];
+            // Pairs of even and of odd columns; of each the first and third, or the second and fourth quarters.
+            for odd in 0..2 {
+                let pair = |k: usize| match odd {
+                    0 => _mm512_unpacklo_pd(row[2 * k], row[2 * k + 1]),
+                    _ => _mm512_unpackhi_pd(row[2 * k], row[2 * k + 1]),
+                };
+                let ([a, b], [c, d]) = (halves(pair(0), pair(1)), halves(pair(2), pair(3)));
+                let ([first, third], [second, fourth]) = (halves(a, c), halves(b, d));
+                for (k, column) in [first, second, third, fourth].into_iter().enumerate() {
+                    _mm512_storeu_pd(columns[2 * k + odd].as_mut_ptr().cast(), column);
+                }
+            }
+        }
+        return;
+    }
+    for (k, column) in columns.iter_mut().enumerate() {
+        *column = rows.map(|row| row[k]);
+    }
+}
+
 /// Orders what [`stream`] stored before what other threads are told later.
 #[inline(always)]
 pub(crate) fn streamed() {

@@ -14,7 +14,7 @@ use crate::lane::cpu::simd::{Body, dispatch};
 
 kernel! {
     /// The unknowns of the whole systems of a tile.
-    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + units + pivots(rows, n, tile, span, small)(
+    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + rows + units + pivots(rows, n, tile, span, small)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
 }

@@ -103,6 +103,7 @@ fn numbers_that_host_and_kernel_share_are_equal() {
     use kolmo::sparse::patterns::MOST_VALUES;
     use kolmo::transient::kernels::SWEEP_ROWS;
     use kolmo::tridiagonal::kernels::{TILE, UNIT};
+    use kolmo::tridiagonal::window_kernels::WINDOW_ROWS;
 
     let (rows, threads) = (TILE / Kernel::GROUP as usize, UNIT * Kernel::GROUP as usize / TILE);
     assert_eq!(threads * rows, UNIT, "threads of a unit");
@@ -112,6 +113,7 @@ fn numbers_that_host_and_kernel_share_are_equal() {
         ("sweep", "var<workgroup> state: array<real, ", 2 * SWEEP_ROWS),
         ("tridiagonal_reduce", "const ROWS: u32 = ", rows),
         ("tridiagonal_solve", "const ROWS: u32 = ", rows),
+        ("tridiagonal_window", "const ROWS: u32 = ", WINDOW_ROWS / Kernel::GROUP as usize),
         ("tridiagonal_reduce", "const THREADS: u32 = ", threads),
         ("tridiagonal_solve", "const THREADS: u32 = ", threads),
     ] {

@@ -110,6 +110,8 @@ struct SystemRecord {
     rows_per_s: f64,
     /// Whether rows and unknowns stay on the device.
     resident: bool,
+    /// Whether one pass over the rows was enough.
+    one_pass: bool,
     /// Whether they lie in page-locked memory of the host.
     locked: bool,
     /// Bytes on the device beside dl, d, du, b and x, as a share of these.
@@ -169,6 +171,7 @@ impl Case<'_> {
             },
             rows_per_s: rows as f64 / time.median,
             resident: true,
+            one_pass: false,
             locked: false,
             extra_memory,
             peer: None,
@@ -220,7 +223,14 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     if measured(Part::Resident) {
         super::interrupt::check()?;
         match resident_times(one, precision, system, args.repeat) {
-            Ok(t) => all.push(case.record(t.seconds, t.residual, t.extra_memory)),
+            Ok(t) => {
+                let mut record = case.record(t.seconds, t.residual, t.extra_memory);
+                record.one_pass = t.one_pass;
+                if t.one_pass {
+                    record.record.bytes_moved = record.record.bytes;
+                }
+                all.push(record);
+            }
             // What one lane does not hold may still go through it.
             Err(Error::Invalid(why)) => say(why),
             Err(e) => return Err(e),
@@ -314,6 +324,7 @@ fn table(records: &[SystemRecord]) -> String {
         let SystemRecord { record, .. } = r;
         let what = match (r.peer, r.resident) {
             (Some(peer), _) => peer,
+            (None, true) if r.one_pass => "resident, one pass",
             (None, true) => "resident",
             (None, false) if r.locked => "host, page-locked",
             (None, false) => "host",

@@ -1,0 +1,15 @@
+// The componentwise backward error of a row.
+
+// Whether |r| <= 4^-limit s for the row k.x x_left + k.y x_own + k.z x_right = k.w with these unknowns, s the sum of the sizes of
+// its products, no digit of which is lost: it lies between 4^-(8 tiny) and 4^(8 tiny).
+fn is_certified(k: vec4<real>, at: vec3<real>, limit: u32, tiny: u32) -> bool {
+    let left = abs(fma(-k.y, at.y, fma(-k.z, at.z, fma(-k.x, at.x, k.w))));
+    let scale = abs(k.x * at.x) + abs(k.y * at.y) + abs(k.z * at.z) + abs(k.w);
+    var least = share_of(tiny);
+    least *= least;
+    least *= least;
+    least *= least;
+    // Comparisons with what is no number are false.
+    let known = left <= scale * share_of(limit) && scale >= least && scale * least <= real(1);
+    return known || (at.x == real(0) && at.y == real(0) && at.z == real(0) && k.w == real(0));
+}

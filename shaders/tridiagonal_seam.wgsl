@@ -1,0 +1,63 @@
+// The rows on both sides of the borders between tiles, with the unknowns that both tiles left, and of 256 tiles the number of
+// those that are not certified, these rows included. A thread takes a tile and the border before it.
+// Reads 13 numbers and 4 bytes a tile, writes 4 bytes for 256 tiles.
+alias real = f64;
+
+struct Params {
+    step: u32,
+    rows: u32,     // rows in memory
+    n: u32,        // rows of one system; several lie one behind the other
+    first: u32,    // the first row in memory, counted inside its system
+    at: u32,       // the row in memory with which the first tile begins
+    tiles: u32,
+    tile: u32,     // rows of a tile, a multiple of 128
+    levels: u32,   // not used here
+    small: u32,    // not used here
+    limit: u32,    // rows are certified up to a backward error of 4^-limit
+    tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
+}
+var<immediate> p: Params;
+
+@group(0) @binding(0) var<storage, read> dl: array<real>;
+@group(0) @binding(1) var<storage, read> d: array<real>;
+@group(0) @binding(2) var<storage, read> du: array<real>;
+@group(0) @binding(3) var<storage, read> rhs: array<real>;
+@group(0) @binding(4) var<storage, read> x: array<real>;
+@group(0) @binding(5) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 256 of them
+
+@compute @workgroup_size(256)
+fn tridiagonal_seam(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+      @builtin(local_invocation_index) local: u32) {
+    let index = group.y * groups.x + group.x;
+    let tile = index * 256u + local;
+    var bad = 0u;
+    if tile < p.tiles {
+        bad = flags[tile];
+        let row = p.at + tile * p.tile;
+        if tile > 0u && row < p.rows {
+            let before = is_certified(row_at(row - 1u), unknowns_at(row - 1u), p.limit, p.tiny);
+            let behind = is_certified(row_at(row), unknowns_at(row), p.limit, p.tiny);
+            bad = select(1u, bad, before && behind);
+        }
+    }
+    let all = tree(local, bad);
+    if local == 0u && index * 256u < p.tiles { flags[p.tiles + index] = all; }
+}
+
+alias Value = u32;
+
+fn join(a: u32, b: u32) -> u32 { return a + b; }
+
+// A row, without what lies beyond the ends of its system.
+fn row_at(row: u32) -> vec4<real> {
+    let place = (p.first + row) % p.n;
+    let a = select(dl[row], real(0), place == 0u);
+    let c = select(du[row], real(0), place + 1u == p.n);
+    return vec4<real>(a, d[row], c, rhs[row]);
+}
+
+// The unknowns of a row; there are at least 64 before it.
+fn unknowns_at(row: u32) -> vec3<real> {
+    let behind = min(row + 1u, p.rows - 1u);
+    return vec3<real>(x[row - 1u], x[row], select(real(0), x[behind], behind > row));
+}

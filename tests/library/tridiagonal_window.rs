@@ -1,0 +1,187 @@
+//! One pass over the rows: what is certified is as good as it is said to be, and what is not certified is solved in two passes.
+
+use crate::support::lanes;
+use crate::tridiagonal::{Numbers, dominant, rounded};
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::Lane;
+use kolmo::tridiagonal::{Number, Plan, PlanOptions, System};
+
+/// Unknowns of a system on the device, and whether they are certified; in two passes alone if so asked.
+fn resident<T: Number>(lanes: &[Lane], system: &System, two_passes: bool) -> (Vec<f64>, bool) {
+    let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
+    let options = PlanOptions { pageable: true, ..PlanOptions::default() };
+    let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
+    let arrays = plan.on_device(0).0;
+    let upload = |from: &[f64], to| lanes[0].upload(&of(from), to, 0).expect("it fits");
+    upload(&system.dl, &arrays.dl);
+    upload(&system.d, &arrays.d);
+    upload(&system.du, &arrays.du);
+    upload(&system.b[0], &arrays.b);
+    upload(&vec![f64::NAN; system.rows()], &arrays.x);
+    if two_passes {
+        plan.two_passes();
+    }
+    plan.solve_resident(1).expect("it runs");
+    plan.fetch().expect("it runs");
+    (plan.x().iter().map(|x| x.wide()).collect(), plan.is_one_pass())
+}
+
+fn solved(lanes: &[Lane], precision: Precision, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
+    match precision {
+        F64 => resident::<f64>(lanes, system, two_passes),
+        F32 => resident::<f32>(lanes, system, two_passes),
+    }
+}
+
+/// Solves a system as the lane holds it; whether in one pass. What is certified is asserted to be as good as it is said to be;
+/// what is not, to be what two passes leave.
+#[track_caller]
+fn check(lanes: &[Lane], precision: Precision, system: &System) -> bool {
+    let system = rounded(system, precision);
+    let (x, certified) = solved(lanes, precision, &system, false);
+    let two = solved(lanes, precision, &system, true).0;
+    let residual = |x: &[f64]| system.residual(&system.b[0], x, &mut []).componentwise;
+    if certified {
+        // The limit, and whatever rounding left in other rows.
+        let limit = (128.0 * precision.unit_roundoff()).max(4.0 * residual(&two));
+        assert!(residual(&x) <= limit, "{:e}, in two passes {:e}", residual(&x), residual(&two));
+    } else {
+        let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert!(bits(&x) == bits(&two), "the bits of two passes");
+    }
+    certified
+}
+
+/// −1, d, −1 with a right-hand side that does not repeat.
+fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> System {
+    let mut r = Numbers(0x3c6e_f372_fe94_f82b ^ n as u64);
+    let b = (0..n).map(|_| r.signed()).collect();
+    System::new(vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n], b).expect("lengths fit")
+}
+
+mod suite {
+    use super::*;
+
+    pub(crate) fn every_size_is_certified(spec: &str, precision: Precision) {
+        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let sizes: Vec<usize> = match spec {
+            "cpu" => (1..=5000).collect(),
+            _ => [1, 2047, 2048, 2049, 2050, 2055, 2056, 2057, 3839, 3840, 3841, 5000, 100_003].into(),
+        };
+        for n in sizes {
+            let certified = check(&lanes, precision, &dominant(n, 1, 20));
+            // Up to one tile is a whole system.
+            assert_eq!(certified, n > 2048, "n = {n}");
+        }
+        for (n, batch) in [(2049, 3), (3001, 5), (4096, 4), (20_000, 9)] {
+            assert!(check(&lanes, precision, &dominant(n, batch, 21)), "{batch} of {n}");
+        }
+    }
+
+    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+        let Some(lanes) = lanes(spec, precision, false) else { return };
+        for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
+            assert!(check(&lanes, precision, &toeplitz(30_011, |_| d)), "d = {d}");
+        }
+        for d in [2.0, -2.0] {
+            assert!(!check(&lanes, precision, &toeplitz(30_011, |_| d)), "d = {d}");
+        }
+    }
+
+    /// Rows that the first look does not meet couple more than it says, up to where that is still certified and beyond.
+    pub(crate) fn decay_on_the_edge_of_certification_is_told_apart(spec: &str, precision: Precision) {
+        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let certified = |excess: f64| {
+            let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
+            check(&lanes, precision, &toeplitz(40_000, weak))
+        };
+        let (mut not, mut yes) = (0.0, 2.0);
+        assert!(!certified(not) && certified(yes));
+        for _ in 0..12 {
+            let middle = 0.5 * (not + yes);
+            if certified(middle) { yes = middle } else { not = middle }
+        }
+        // What crosses 64 rows is ρ^64 or, squared where both ways are equally long, ρ^128, and limited to 128 u.
+        let rho = |excess: f64| {
+            let d = 2.0 + excess;
+            (d - (d * d - 4.0f64).sqrt()) / 2.0
+        };
+        let limit = 128.0 * precision.unit_roundoff();
+        let (most, least) = (100.0 * limit, 0.001 * limit);
+        let left = rho(yes).powi(64);
+        assert!(
+            left < most && left > least,
+            "certified from 2 + {yes} on, where {left:e} is left of couplings"
+        );
+    }
+
+    pub(crate) fn what_decays_from_a_point_is_not_certified(spec: &str, precision: Precision) {
+        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let mut system = toeplitz(30_011, |_| 2.6);
+        system.b[0].fill(0.0);
+        assert!(check(&lanes, precision, &system), "0 solves the right-hand side 0");
+        system.b[0][10_000] = 1.0;
+        assert!(!check(&lanes, precision, &system));
+    }
+
+    pub(crate) fn hard_rows_are_not_certified(spec: &str, precision: Precision) {
+        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let n = 12_000;
+        for row in [0, 1, 1919, 1920, 7777, n - 2, n - 1] {
+            for d in [0.0, 0.5, 1e-30] {
+                let mut system = toeplitz(n, |_| 4.0);
+                system.d[row] = d;
+                assert!(!check(&lanes, precision, &system), "{d} in row {row}");
+            }
+        }
+        for bad in [f64::NAN, f64::INFINITY] {
+            for row in [0, 1919, 1920, n - 1] {
+                let mut system = toeplitz(n, |_| 4.0);
+                system.b[0][row] = bad;
+                let (x, certified) = solved(&lanes, precision, &system, false);
+                assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
+            }
+        }
+        // Rows of very different sizes are as good as others.
+        let mut graded = dominant(n, 1, 22);
+        for i in 0..n {
+            let size = 10f64.powi((i % 20) as i32 - 10);
+            for column in [&mut graded.dl, &mut graded.d, &mut graded.du, &mut graded.b[0]] {
+                column[i] *= size;
+            }
+        }
+        assert!(check(&lanes, precision, &graded));
+    }
+}
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision,
+            every_size_is_certified,
+            windows_grow_with_what_couplings_reach,
+            decay_on_the_edge_of_certification_is_told_apart,
+            what_decays_from_a_point_is_not_certified,
+            hard_rows_are_not_certified,
+        );
+    };
+    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
+        mod $name {
+            use super::*;
+            $(#[test]
+            fn $test() {
+                suite::$test($spec, $precision);
+            })*
+        }
+    };
+}
+
+on!(cpu_f64, "cpu", F64);
+on!(cpu_f32, "cpu", F32);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f32, "wgpu:0", F32);
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32);
