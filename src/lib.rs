@@ -135,6 +135,7 @@ pub mod kernel;
 pub mod lane;
 pub mod models;
 mod number;
+mod parallel;
 pub mod ranks;
 pub mod registry;
 pub mod settings;
