@@ -5,7 +5,7 @@ pub use crate::number::out_of_range;
 pub use crate::transient::built::Built;
 pub use crate::transient::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::iteration::{Iteration, Target};
-pub use crate::transient::rewards::at_home;
+pub use crate::transient::rewards::kept;
 pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
 pub use crate::tridiagonal::plan::convert;

@@ -14,7 +14,7 @@ use tandem::Tandem;
 pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
-use crate::transient::chain::Transitions;
+use crate::transient::{Chain, Initial, Transitions};
 use crate::{Error, Result, number};
 
 /// A built-in chain, ready for the solver.
@@ -25,6 +25,12 @@ pub struct Model {
     pub transitions: Box<dyn Transitions>,
     /// The state it starts in.
     pub initial: usize,
+}
+
+impl From<Model> for Chain {
+    fn from(model: Model) -> Self {
+        Self::new(model.name, model.transitions).starting(Initial::State(model.initial))
+    }
 }
 
 impl std::fmt::Debug for Model {
@@ -48,6 +54,7 @@ const MAX_STATES: u64 = u32::MAX as u64 - 1;
 /// ```
 /// let model = kolmo::models::parse("tandem:5").unwrap()?;
 /// assert_eq!(model.transitions.states(), 66);
+/// let chain = kolmo::transient::Chain::from(model);
 /// assert!(kolmo::models::parse("chains/tandem.tra").is_none());
 /// # Ok::<(), kolmo::Error>(())
 /// ```

@@ -241,7 +241,7 @@ pub(super) fn statistics_of_rows<T: Real>(
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
     let lengths = lengths(transitions, rows.clone());
-    let abroad = match ranks.is_distributed() && !transitions.whole() {
+    let abroad = match ranks.is_distributed() && !transitions.is_whole() {
         true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };

@@ -30,8 +30,8 @@
 //! # Shapes, units, cost
 //! A chain is a [`Transitions`](chain::Transitions): any row of Rᵀ or R when it is asked for, rates in 1 / unit of time;
 //! [`csr::Csr`] stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
-//! of time, `f64::INFINITY` is the steady state. Probabilities come to an [`Observer`], one time after the other, n values
-//! in the chain's own order.
+//! of time, `f64::INFINITY` is the steady state. Probabilities are n values a time, in the chain's own order; [`solve`] hands
+//! them to an [`Observer`], one time after the other, [`Chain::transient`] keeps them in the [`Solution`].
 //!
 //! A run has at most 2³² − 2 states and 2³² − 2 multiplications; rates, times and rewards may have any size that f64 holds,
 //! in either precision. It takes about αt + 5√(αt) multiplications, each of 12·nnz + 32·n
@@ -52,43 +52,23 @@
 //!
 //! ```
 //! use kolmo::Machine;
-//! use kolmo::transient::chain::Reward;
-//! use kolmo::transient::{Initial, Observer, Options, Problem, Status, solve};
-//!
-//! struct Keep(Vec<f64>);
-//!
-//! impl Observer for Keep {
-//!     fn progress(&mut self, _done: u64, _all: u64) -> kolmo::Result<()> {
-//!         Ok(())
-//!     }
-//!     fn result(&mut self, _time: usize, probabilities: &[f64]) -> kolmo::Result<()> {
-//!         self.0 = probabilities.to_vec();
-//!         Ok(())
-//!     }
-//! }
+//! use kolmo::transient::{Chain, Options, Reward, Status};
 //!
 //! let queue = kolmo::models::parse("birth-death:3,1,2").expect("a built-in")?;
 //! let customers = Reward { name: "customers".to_owned(), values: vec![0.0, 1.0, 2.0] };
-//! let problem = Problem {
-//!     transitions: &*queue.transitions,
-//!     initial: &Initial::State(0),
-//!     times: &[0.5],
-//!     rewards: &[customers],
-//!     vectors: true,
-//! };
-//! let machine = Machine::best()?;
+//! let chain = Chain { rewards: vec![customers], ..queue.into() };
 //! let options = Options { epsilon: 1e-10, ..Options::default() };
-//! let mut keep = Keep(Vec::new());
-//! let solution = solve(&machine, &problem, &options, &mut keep)?;
+//! let solution = chain.transient_on(&Machine::best()?, &[0.5], &options)?;
+//! let p = &solution.probabilities[0];
 //!
 //! assert_eq!(solution.status, Status::Met);
 //! // Q has the eigenvalues 0, −3 − √2 and −3 + √2; its eigenvectors give π₀(t) in closed form.
 //! let r = 2f64.sqrt();
 //! let mode = |a: f64, rate: f64| a / 14.0 * (-rate * 0.5).exp();
 //! let exact = 4.0 / 7.0 + mode(3.0 + r, 3.0 - r) + mode(3.0 - r, 3.0 + r);
-//! assert!((keep.0[0] - exact).abs() <= solution.times[0].bound.total());
+//! assert!((p[0] - exact).abs() <= solution.times[0].bound.total());
 //! let customers = &solution.times[0].rewards[0];
-//! assert!((customers.instantaneous - (keep.0[1] + 2.0 * keep.0[2])).abs() < 1e-12);
+//! assert!((customers.instantaneous - (p[1] + 2.0 * p[2])).abs() < 1e-12);
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
@@ -141,7 +121,7 @@ pub(crate) mod sweeps;
 pub mod timeline;
 mod worker;
 
-pub use chain::{Chain, Initial};
+pub use chain::{Chain, Initial, Labels, Reward, Transitions};
 pub use problem::{Method, Observer, Options, Problem};
 pub use solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 pub use solve::{solve, solve_resumable};

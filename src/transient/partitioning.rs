@@ -163,7 +163,7 @@ fn deepen(
         return;
     }
     // Of a chain that is read by parts a rank knows its own rows.
-    let fixed = if transitions.whole() { options.halo_depth } else { Some(1) };
+    let fixed = if transitions.is_whole() { options.halo_depth } else { Some(1) };
     let depth = fixed.unwrap_or_else(|| {
         let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
         let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();

@@ -2,12 +2,12 @@
 //!
 //! Whatever part of a file a rank has read, the transitions go to those who keep them: one into and out of a state to
 //! the rank whose share of blocks the state lies in, its home. When rows are shared out by what devices can do, ranks
-//! settle: they get from the homes what they lack of their rows.
+//! acquire them: they get from the homes what they lack of their rows.
 
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::chain::{Take, TransitionList, Transitions};
+use super::chain::{TransitionList, Transitions};
 use super::csr::{Duplicate, Rows};
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -15,6 +15,55 @@ use crate::sparse::BLOCK;
 /// States whose rows a rank asks for at once, if all do; more where there are that many times as many.
 const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
+
+/// Receives a state and the transitions out of it.
+pub type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
+
+/// Transitions of which a rank knows those of the blocks of 256 states that [`Ranks::share`] gives it, and those that it
+/// acquired.
+pub trait Distributed {
+    /// Gets to know `states`. Every rank calls this at once.
+    fn acquire_rows(&self, states: &Range<usize>);
+
+    /// Lets go of what is held for transitions out of states, until the next [`acquire_rows`](Self::acquire_rows). Every
+    /// rank calls this at once.
+    fn release_outgoing(&self);
+
+    /// Gives `take` each of some states, ascending, with the transitions out of it.
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>);
+}
+
+/// The same for every chain: one that a process knows as a whole has nothing to acquire or release.
+impl dyn Transitions + '_ {
+    /// Whether this process may ask for any state at once.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.distributed().is_none()
+    }
+
+    pub(super) fn acquire_rows(&self, states: &Range<usize>) {
+        if let Some(distributed) = self.distributed() {
+            distributed.acquire_rows(states);
+        }
+    }
+
+    pub(super) fn release_outgoing(&self) {
+        if let Some(distributed) = self.distributed() {
+            distributed.release_outgoing();
+        }
+    }
+
+    pub(super) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        if let Some(distributed) = self.distributed() {
+            return distributed.each_outgoing(states, take);
+        }
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            self.outgoing(state, &mut row);
+            take(state, &row);
+        }
+    }
+}
 
 /// A chain whose transitions lie on several ranks.
 #[derive(Debug)]
@@ -83,7 +132,7 @@ impl Shared {
 
     fn append_out(&self, out: &Option<Rows>, state: usize, row: &mut Vec<(u32, f64)>) {
         if self.home().contains(&state) {
-            let out = out.as_ref().expect("transitions out of states are asked for after they settle");
+            let out = out.as_ref().expect("transitions out of states are asked for after rows are acquired");
             return out.append(state - self.home().start, row);
         }
         let beyond = read(&self.beyond);
@@ -226,6 +275,12 @@ impl Transitions for Shared {
         self.append_out(&read(&self.out), state, row);
     }
 
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        Some(self)
+    }
+}
+
+impl Distributed for Shared {
     fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         let (out, mut row) = (read(&self.out), Vec::new());
         for state in states {
@@ -235,16 +290,12 @@ impl Transitions for Shared {
         }
     }
 
-    fn whole(&self) -> bool {
-        false
-    }
-
-    fn arrivals_suffice(&self) {
+    fn release_outgoing(&self) {
         *write(&self.out) = None;
         write(&self.beyond).out = Rows::default();
     }
 
-    fn settle(&self, states: &Range<usize>) {
+    fn acquire_rows(&self, states: &Range<usize>) {
         // All ranks have it or none.
         if read(&self.out).is_none() {
             let out = turned(&self.homes, self.ranks, &self.into);
@@ -274,8 +325,8 @@ mod tests {
 
         assert_eq!(duplicate, Some(Duplicate { from: 2, to: 0 }));
         // Given up and made again.
-        chain.arrivals_suffice();
-        chain.settle(&(0..3));
+        chain.release_outgoing();
+        chain.acquire_rows(&(0..3));
         let (mut into, mut out) = (Vec::new(), Vec::new());
         chain.incoming(1, &mut into);
         chain.outgoing(1, &mut out);

@@ -28,10 +28,6 @@ pub(crate) fn machine(spec: &str, precision: Precision, checked: bool) -> Option
 pub(crate) struct Keep(pub(crate) Vec<Vec<f64>>);
 
 impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         if self.0.len() <= index {
             self.0.resize(index + 1, Vec::new());

@@ -141,13 +141,8 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
             let cpu = Machine::open(&[DeviceSpec::Cpu], &options)?;
-            let problem = Problem {
-                transitions: &*chain.transitions,
-                initial: &chain.initial,
-                times: &[t.time],
-                rewards: &[],
-                vectors: true,
-            };
+            let times = [t.time];
+            let problem = Problem { rewards: &[], ..chain.at(&times) };
             let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
             let mut keep = Keep(Vec::new());
             solve(&cpu, &problem, &options, &mut keep)?;
