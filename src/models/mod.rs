@@ -19,9 +19,9 @@ use crate::{Error, Result, number};
 
 /// A built-in chain, ready for the solver.
 pub struct Model {
-    /// Its specification with the numbers as they were understood, such as `wlan:40,6`.
+    /// The specification with the numbers as they were understood, such as `wlan:40,6`.
     pub name: String,
-    /// Its transitions; rates per ms for `wlan`, per unit of time for the others.
+    /// The transitions; rates per ms for `wlan`, per unit of time for the others.
     pub transitions: Box<dyn Transitions>,
     /// The state it starts in.
     pub initial: usize,
@@ -138,7 +138,7 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
     })
 }
 
-/// What follows a built-in model's colon.
+/// The parameters behind a built-in model's colon.
 struct Parameters<'a> {
     spec: &'a str,
     values: Vec<&'a str>,
@@ -237,7 +237,7 @@ mod tests {
         assert!(row.iter().all(|&(other, rate)| other as usize != state && rate > 0.0), "{state}: {row:?}");
     }
 
-    /// Whether every state reaches every other: state 0 reaches all, along transitions and against them.
+    /// True if every state reaches every other: state 0 reaches all, along transitions and against them.
     pub(super) fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
         [false, true].into_iter().all(|forward| {

@@ -14,7 +14,7 @@ use crate::{Machine, Result};
 pub struct Built<'a, T> {
     /// The lanes.
     pub machine: &'a Machine,
-    /// Its rewards are those of this rank's rows.
+    /// The problem; its rewards are those of this rank's rows.
     pub problem: &'a Problem<'a>,
     /// The options.
     pub options: &'a Options,

@@ -1,4 +1,4 @@
-//! What a chain is to the solver: a source of rows of the transposed rate matrix, and what its files say beside it.
+//! Chains: a source of rows of the transposed rate matrix, and the labels and rewards beside it.
 
 use std::ops::Range;
 
@@ -133,7 +133,7 @@ impl TransitionList {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
-    /// Its transitions.
+    /// The transitions.
     pub transitions: TransitionList,
     /// Labels, from the same file or a `.lab` beside it.
     pub labels: Labels,

@@ -95,7 +95,7 @@ impl Rows {
         self.starts.push(self.columns.len());
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.columns.len()
     }

@@ -1,4 +1,4 @@
-//! What is asked of the solver: a chain, times, rewards, and options.
+//! A problem: a chain, times, rewards; and options.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct Problem<'a> {
     pub times: &'a [f64],
     /// Rewards whose expectations are wanted at each time.
     pub rewards: &'a [Reward],
-    /// Whether the probabilities themselves are wanted.
+    /// True if the probabilities themselves are wanted.
     pub vectors: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

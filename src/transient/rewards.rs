@@ -17,7 +17,7 @@ pub(crate) fn home(n: usize, ranks: Ranks) -> Range<usize> {
     (mine.start as usize * BLOCK).min(n)..(mine.end as usize * BLOCK).min(n)
 }
 
-/// What a rank keeps of a reward of all states: of a chain that each has read a part of, the values at home.
+/// The part of a reward of all states that a rank keeps: of a chain that each has read a part of, the values at home.
 pub fn kept(reward: Reward, transitions: &dyn Transitions, ranks: Ranks) -> Reward {
     match transitions.is_whole() {
         true => reward,
@@ -93,7 +93,7 @@ fn moved(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> 
     arrived
 }
 
-/// What two ranges share.
+/// The intersection of two ranges.
 fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }

@@ -35,7 +35,7 @@ pub trait Distributed {
 
 /// The same for every chain: one that a process knows as a whole has nothing to acquire or release.
 impl dyn Transitions + '_ {
-    /// Whether this process may ask for any state at once.
+    /// True if this process may ask for any state at once.
     pub(crate) fn is_whole(&self) -> bool {
         self.distributed().is_none()
     }
@@ -77,7 +77,7 @@ pub struct Shared {
     beyond: RwLock<Beyond>,
 }
 
-/// What a rank has of states that are not at home: those of its rows.
+/// The rows of a rank that are not at home.
 #[derive(Debug, Default)]
 struct Beyond {
     /// Ascending.

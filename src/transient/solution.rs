@@ -55,7 +55,7 @@ pub struct TimeResult {
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
-    /// How the probabilities contradict the bound, if they do; it is then not met.
+    /// The way in which the probabilities contradict the bound, if they do; it is then not met.
     pub contradiction: Option<String>,
     /// Expectations of rewards.
     pub rewards: Vec<RewardValue>,
@@ -85,7 +85,7 @@ pub struct MatrixInfo {
     pub halo_depth: usize,
     /// The way of values from lane to lane.
     pub exchange: LaneExchange,
-    /// How rows were shared out over lanes; empty for one lane.
+    /// The share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
 }
 
@@ -161,7 +161,7 @@ pub struct Solution {
     /// The probabilities at each time, one a state (on ranks, one a state of this rank's rows); empty where they went to an
     /// [`Observer`](super::Observer).
     pub probabilities: Vec<Vec<f64>>,
-    /// Whether the requested bound is met at every time.
+    /// Met where the requested bound is met at every time.
     pub status: Status,
     /// Termwise worst bound over times.
     pub bound: Bound,

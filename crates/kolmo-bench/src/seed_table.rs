@@ -91,7 +91,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its head in the table.
+    /// The head in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "CPU, seed",
@@ -149,7 +149,7 @@ pub struct Cell {
     pub published: Option<f64>,
 }
 
-/// What the table is of.
+/// The times and bounds of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Times.
@@ -166,9 +166,9 @@ pub struct Wanted<'a> {
 pub struct Row<'a> {
     /// The chain.
     pub case: String,
-    /// Its K.
+    /// K.
     pub k: usize,
-    /// Its transitions.
+    /// The transitions.
     pub transitions: &'a dyn Transitions,
     statistics: MatrixStatistics<f64>,
 }

@@ -1,4 +1,4 @@
-//! What lanes that share one chain spend on each other.
+//! Time that lanes which share one chain spend on each other.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ pub struct Together {
     pub alone: f64,
     /// Share of a step that the exchange costs: what the step takes longer than that.
     pub communication_share: f64,
-    /// What each lane's thread does between two exchanges, where they go through the host.
+    /// Phases of each lane's thread between two exchanges through the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseTime>,
 }

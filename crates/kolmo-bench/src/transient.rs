@@ -13,7 +13,7 @@ pub struct Case<'a> {
     pub chain: &'a Chain,
     /// The time.
     pub time: f64,
-    /// Its probabilities as somebody else computed them.
+    /// Another solver's probabilities.
     pub reference: &'a [f64],
 }
 

@@ -101,7 +101,7 @@ struct Peer {
     acc: CudaSlice<f64>,
     scale: CudaFunction,
     add: CudaFunction,
-    /// What the descriptions point to.
+    /// Arrays that the descriptions point to.
     _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
 }
 

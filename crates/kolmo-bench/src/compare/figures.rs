@@ -1,4 +1,4 @@
-//! What the papers' tables and figures are drawn from.
+//! Measurements for the papers' tables and figures.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ struct Seed {
     reference: Vec<Vec<f64>>,
 }
 
-/// What the figures' jobs are held against.
+/// References of the figures' jobs.
 pub(super) struct Prepared {
     jobs: Jobs,
     seeds: Vec<Seed>,

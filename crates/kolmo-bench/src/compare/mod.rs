@@ -20,7 +20,7 @@ use kolmo::transient::{Chain, Options, Problem, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
-/// What is measured.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.
@@ -33,7 +33,7 @@ pub enum Part {
     Tridiagonal,
     /// Host to device and back.
     Transfer,
-    /// What the papers' figures and tables show.
+    /// The papers' figures and tables.
     Figures,
 }
 
@@ -42,7 +42,7 @@ impl Part {
     pub const ALL: [Self; 6] =
         [Self::Step, Self::Transient, Self::Walk, Self::Tridiagonal, Self::Transfer, Self::Figures];
 
-    /// Its name in a report.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Step => "step",

@@ -243,7 +243,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
     table
 }
 
-/// What the lanes of each record spend on each other.
+/// Time that the lanes of each record spend on each other.
 fn timeline(records: &[Record]) -> String {
     let mut text = String::new();
     for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {

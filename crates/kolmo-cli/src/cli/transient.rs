@@ -555,7 +555,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
-/// What is asked for; what else the chain has is let go.
+/// The rewards that are asked for; the chain's others are let go.
 fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
     for name in &args.rewards {
