@@ -8,7 +8,7 @@ use super::chain::Transitions;
 use super::chunk::{Chunk, SendRows, Stored};
 use super::partitioning::Partition;
 use super::region::{Piece, Region};
-pub use super::solution::MatrixInfo;
+pub(crate) use super::solution::MatrixInfo;
 use super::step::step_pattern;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane};

@@ -81,35 +81,35 @@
 //! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
 //!   models", FedCSIS 2012.
 
-pub mod bound;
+pub(crate) mod bound;
 pub(crate) mod built;
 pub mod capacity;
-pub mod chain;
+pub(crate) mod chain;
 pub mod checkpoint;
-pub mod chunk;
+mod chunk;
 mod classes;
-pub mod csr;
+pub(crate) mod csr;
 mod elimination;
 mod exchange;
 mod exchange_cost;
 pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
-pub mod kernels;
+pub(crate) mod kernels;
 mod last_look;
-pub mod matrix;
+pub(crate) mod matrix;
 mod meeting;
-pub mod order;
-pub mod partitioning;
-pub mod parts;
+pub(crate) mod order;
+pub(crate) mod partitioning;
+pub(crate) mod parts;
 mod pattern;
 #[cfg(feature = "cuda")]
 mod peer;
 pub mod poisson;
 mod problem;
-pub mod region;
+mod region;
 pub(crate) mod rewards;
-pub mod shared;
+pub(crate) mod shared;
 mod solution;
 mod solve;
 mod stationary;
@@ -118,12 +118,15 @@ mod step;
 pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
-pub mod timeline;
+pub(crate) mod timeline;
 mod worker;
 
-pub use chain::{Chain, Initial, Labels, Reward, Transitions};
-pub use problem::{Method, Observer, Options, Problem};
-pub use solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
+pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
+pub use halo_depth::MAX_HALO_DEPTH;
+pub use problem::{Exchange, Method, Observer, Options, Order, Partitioning, Problem};
+pub use solution::{
+    Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
+};
 pub use solve::{solve, solve_resumable};
 
 pub use crate::Status;

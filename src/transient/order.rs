@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
-pub use super::problem::Order;
+pub(crate) use super::problem::Order;
 use super::problem::{Observer, Problem};
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;

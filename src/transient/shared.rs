@@ -17,7 +17,7 @@ const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
 
 /// Receives a state and the transitions out of it.
-pub type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
+pub(crate) type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
 
 /// Transitions of which a rank knows those of the blocks of 256 states that [`Ranks::share`] gives it, and those that it
 /// acquired.
@@ -67,7 +67,7 @@ impl dyn Transitions + '_ {
 
 /// A chain whose transitions lie on several ranks.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     n: usize,
     ranks: Ranks,
     homes: Vec<Range<usize>>,
@@ -92,7 +92,7 @@ impl Shared {
     ///
     /// Beside the list a rank holds the columns of what comes to it, without the list's sources the values too, and then,
     /// without the list, the second order: never more than the two orders together, and pieces under way.
-    pub fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
+    pub(crate) fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
         let blocks = n.div_ceil(BLOCK) as u64;
         let mine = ranks.share(blocks);
         let cuts = ranks.all_gather(&[mine.start, mine.end]);
@@ -111,13 +111,6 @@ impl Shared {
         let duplicate = into.ascend().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
         let out = RwLock::new(Some(turned(&homes, ranks, &into)));
         (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
-    }
-
-    /// Bytes of the transitions that this rank holds.
-    pub fn bytes(&self) -> u64 {
-        let (out, beyond) = (read(&self.out), read(&self.beyond));
-        let others = beyond.into.bytes() + beyond.out.bytes() + 4 * beyond.states.len() as u64;
-        self.into.bytes() + out.as_ref().map_or(0, Rows::bytes) + others
     }
 
     fn home(&self) -> &Range<usize> {

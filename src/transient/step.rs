@@ -27,7 +27,7 @@ macro_rules! steps {
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
-            pub static $constant = $name + step $(+ $library)* + tail(
+            pub(crate) static $constant = $name + step $(+ $library)* + tail(
                 window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
             )(
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],

@@ -1,10 +1,9 @@
 //! What the tests of the library share: devices to test on, chains, oracles that know nothing of uniformization.
 
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::chain::{TransitionList, Transitions};
-use kolmo::transient::csr::Csr;
-use kolmo::transient::{Initial, Observer, Options, Problem, Solution, solve};
+use kolmo::transient::{Initial, Observer, Options, Problem, Solution, TransitionList, Transitions, solve};
 use kolmo::{Machine, Result};
 
 use crate::devices::skip;

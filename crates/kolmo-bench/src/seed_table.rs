@@ -9,19 +9,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use kolmo::internals::Built;
-use kolmo::internals::subdivided;
-use kolmo::internals::sweep;
+use kolmo::internals::{Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::bound::{MatrixStatistics, expect_room, statistics};
-use kolmo::transient::chain::Transitions;
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, Partitioning};
-use kolmo::transient::parts::Parts;
-use kolmo::transient::{Initial, Observer, Options, Problem};
+use kolmo::transient::{Exchange, Initial, Observer, Options, Order, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Result};
 
 /// K of `wlan:K,6` for each row of the table.

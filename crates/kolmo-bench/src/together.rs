@@ -6,12 +6,9 @@ use serde::Serialize;
 
 use super::{Silent, Spread};
 use kolmo::Result;
-use kolmo::internals::Iteration;
+use kolmo::internals::{Iteration, MatrixStatistics, Moment, PHASES, Parts, Timeline};
 use kolmo::kernel::Real;
 use kolmo::lane::Lane;
-use kolmo::transient::bound::MatrixStatistics;
-use kolmo::transient::parts::Parts;
-use kolmo::transient::timeline::{Moment, PHASES, Timeline};
 
 /// Lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]

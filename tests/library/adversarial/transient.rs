@@ -1,12 +1,12 @@
 //! Chains: probabilities against scaling and squaring, and limits against elimination, in double words.
 
 use fastrand::Rng;
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::chain::{Reward, TransitionList};
-use kolmo::transient::csr::Csr;
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Initial, Method, Options, Problem, Solution, Status, solve};
+use kolmo::transient::{
+    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, TransitionList, solve,
+};
 use kolmo::{Error, Machine, Result};
 
 use super::double_word::DoubleWord;

@@ -14,8 +14,7 @@ use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Method, Observer, Options, Problem, solve};
+use kolmo::transient::{Method, Observer, Options, Partitioning, Problem, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 

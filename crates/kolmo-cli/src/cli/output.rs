@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::shared_file::SharedFile;
+use kolmo::internals::add_rates;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write;
 use kolmo::ranks::Ranks;
 use kolmo::transient::Solution;
-use kolmo::transient::chain::add_rates;
 use kolmo::{Error, Result};
 
 /// A selection of each vector.

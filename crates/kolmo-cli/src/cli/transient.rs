@@ -13,20 +13,18 @@ use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, say};
 use crate::report;
-use kolmo::internals::kept;
-use kolmo::internals::out_of_range;
+use kolmo::internals::{bandwidths, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::capacity;
-use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
-use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
+use kolmo::transient::{
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
+    Problem, Reward, Status, capacity, solve, solve_resumable,
+};
 use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use kolmo::Machine;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
-use kolmo::transient::partitioning::ExchangeCost;
+use kolmo::transient::ExchangeCost;
 
 pub mod page;
 pub mod plan;

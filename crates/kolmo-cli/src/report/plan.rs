@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
+use kolmo::transient::LaneExchange;
 use kolmo::transient::capacity::{ManyRanks, Plan};
-use kolmo::transient::partitioning::LaneExchange;
 
 /// The report of a dry run.
 #[derive(Debug)]
