@@ -22,14 +22,14 @@
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|
 //! | α | `alpha` | (2) |
-//! | Pᵀ x = x + (Rᵀx − E x)/α | [`kernels::STEP`] | lines 2, 3, 9 of Algorithm 1 |
+//! | Pᵀ x = x + (Rᵀx − E x)/α | `shaders/step.wgsl` | lines 2, 3, 9 of Algorithm 1 |
 //! | p_k = e^{−αt}(αt)^k/k! | [`poisson::Weights`] | (5) |
 //! | left … right | [`poisson::Window`] | L of (6) |
 //! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
 //! # Shapes, units, cost
-//! A chain is a [`Transitions`](chain::Transitions): any row of Rᵀ or R when it is asked for, rates in 1 / unit of time;
-//! [`csr::Csr`] stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
+//! A chain is a [`Transitions`]: any row of Rᵀ or R when it is asked for, rates in 1 / unit of time. [`Chain::from_csr`]
+//! stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
 //! of time, `f64::INFINITY` is the steady state. Probabilities are n values a time, in the chain's own order; [`solve`] hands
 //! them to an [`Observer`], one time after the other, [`Chain::transient`] keeps them in the [`Solution`].
 //!
@@ -39,7 +39,7 @@
 //!
 //! # Bounds and errors
 //! Every answer comes with a [`Bound`] on its l1 error, a sum of proved terms: the Poisson mass left out, the price of a
-//! steady-state stop, and rounding ([`bound`]). The [`Status`] says whether it is at most [`Options::epsilon`].
+//! steady-state stop, and rounding. The [`Status`] says whether it is at most [`Options::epsilon`].
 //! A result that contradicts its bound (probabilities that are no numbers, or do not add up) has a
 //! [`contradiction`](TimeResult::contradiction), and its bound is not met.
 //! [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for input without an answer (a distribution that does
