@@ -224,7 +224,7 @@ impl Rows {
         Self(rows)
     }
 
-    /// What a reader of the file should return.
+    /// The list that a reader of the file should return.
     pub(crate) fn list(&self) -> crate::transient::chain::TransitionList {
         let mut list = crate::transient::chain::TransitionList::default();
         for (from, row) in self.0.iter().enumerate() {

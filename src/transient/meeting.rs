@@ -1,4 +1,4 @@
-//! How long a chain takes to meet one of some states, at most, in expectation: the certificate of a steady state.
+//! The expected time until a chain meets one of some states, bounded: the certificate of a steady state.
 //!
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.

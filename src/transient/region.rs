@@ -12,14 +12,14 @@ use crate::sparse::BLOCK;
 #[derive(Debug, Clone)]
 pub(super) struct Region {
     pub(super) lane: usize,
-    /// Its own rows.
+    /// The own rows.
     pub(super) rows: Range<usize>,
     /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
     /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
     pub(super) computed: Range<usize>,
-    /// What the computed rows read of others: global rows, ascending.
+    /// The halo: rows of others that the computed rows read, global, ascending.
     pub(super) halo: Vec<u32>,
-    /// How many of the halo lie before the computed rows.
+    /// The number of halo rows before the computed rows.
     pub(super) left: usize,
     /// Entries of its own rows, and those whose columns are not its own.
     pub(super) entries: u64,
@@ -58,7 +58,7 @@ impl Region {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }
 
-    /// Its lane, rows and computed rows, for other ranks.
+    /// The lane, rows and computed rows, for other ranks.
     pub(super) fn to_remote(&self) -> [u64; 5] {
         let (rows, computed) = (&self.rows, &self.computed);
         [self.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
