@@ -1,6 +1,6 @@
 // The componentwise backward error of a row.
 
-// Whether |r| <= 4^-limit s for the row k.x x_left + k.y x_own + k.z x_right = k.w with these unknowns, s the sum of the sizes of
+// True if |r| <= 4^-limit s for the row k.x x_left + k.y x_own + k.z x_right = k.w with these unknowns, s the sum of the sizes of
 // its products, no digit of which is lost: it lies between 4^-(8 tiny) and 4^(8 tiny).
 fn is_certified(k: vec4<real>, at: vec3<real>, limit: u32, tiny: u32) -> bool {
     let left = abs(fma(-k.y, at.y, fma(-k.z, at.z, fma(-k.x, at.x, k.w))));

@@ -1,8 +1,8 @@
-//! What a chain takes, and what its lanes have, before any work is done.
+//! The memory and time that a chain takes, and the memory that its lanes have, before any work is done.
 
 use std::ops::Range;
 
-use super::bound::{MatrixStatistics, expect_room, statistics_of_rows};
+use super::bound::{MatrixStatistics, expect_host_room, statistics_of_rows};
 use super::built::{surveyed, windows};
 use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
@@ -17,14 +17,14 @@ use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
-/// What a lane is to hold, in bytes.
+/// The bytes that a lane is to hold.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Need {
     /// The lane's device.
     pub device: String,
-    /// Its name.
+    /// The device's name.
     pub name: String,
     /// Rows.
     pub rows: usize,
@@ -36,7 +36,7 @@ pub struct Need {
     pub matrix: u64,
     /// Two iterates with their halos, and one accumulator.
     pub vectors: u64,
-    /// What is free, if that is known.
+    /// Free bytes, if they are known.
     pub free: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Need {
         self.matrix + self.vectors
     }
 
-    /// Whether it is there.
+    /// True if it is there.
     pub fn fits(&self) -> bool {
         self.free.is_none_or(|free| self.total() <= free)
     }
@@ -79,12 +79,12 @@ impl Need {
     }
 }
 
-/// What one of many ranks would have to do, with one lane as the first of these.
+/// The work of one of many ranks, with one lane as the first of these.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct RankPlan {
-    /// Its number.
+    /// The rank's number.
     pub rank: usize,
-    /// What it is to hold, its halo included.
+    /// The bytes that it is to hold, its halo included.
     pub need: Need,
     /// Values that it receives in an exchange after each step.
     pub halo: usize,
@@ -97,7 +97,7 @@ pub struct RankPlan {
 /// A run on many ranks.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct ManyRanks {
-    /// How many.
+    /// The number of ranks.
     pub count: usize,
     /// The first, one in the middle and the last.
     pub ranks: Vec<RankPlan>,
@@ -115,41 +115,35 @@ impl ManyRanks {
     }
 }
 
-/// What a run on `count` ranks would take, each with a lane like the first of these and an equal number of rows. An
+/// The plan of a run on `count` ranks, each with a lane like the first of these and an equal number of rows. An
 /// exchange is measured between the ranks, or else the lanes, that there are.
 ///
 /// # Errors
 /// If there is nobody to measure an exchange with, and more ranks than blocks of 256 rows.
-pub fn many(
-    lanes: &[Lane],
-    precision: Precision,
-    problem: &Problem<'_>,
-    options: &Options,
-    count: usize,
-) -> Result<ManyRanks> {
-    check(problem, options)?;
-    match precision {
-        Precision::F32 => many_in::<f32>(lanes, problem, options, count),
-        Precision::F64 => many_in::<f64>(lanes, problem, options, count),
+pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => many_in::<f32>(machine, problem, options, count),
+        Precision::F64 => many_in::<f64>(machine, problem, options, count),
     }
 }
 
 fn many_in<T: Real>(
-    lanes: &[Lane],
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     count: usize,
 ) -> Result<ManyRanks> {
-    let (transitions, real, ranks) = (problem.transitions, T::PRECISION.bytes(), options.split.ranks);
-    let (n, lane) = (transitions.states(), &lanes[0]);
+    let (transitions, real) = (problem.transitions, machine.precision.bytes());
+    let (n, lane) = (transitions.states(), &machine.lanes[0]);
     let blocks = n.div_ceil(BLOCK);
     if count == 0 || count > blocks {
         return Err(Error::Invalid(format!(
             "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
         )));
     }
-    expect_somebody(lanes, ranks)?;
-    let cost = exchange_cost(lanes, ranks)?;
+    expect_somebody(machine)?;
+    let cost = exchange_cost(machine)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -164,8 +158,8 @@ fn many_in<T: Real>(
 }
 
 /// An error where there is nobody to measure an exchange with.
-fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
-    if ranks.is_distributed() || lanes.len() > 1 {
+fn expect_somebody(machine: &Machine) -> Result<()> {
+    if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
         return Ok(());
     }
     Err(Error::Invalid(
@@ -175,7 +169,7 @@ fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
     ))
 }
 
-/// What a rank with some rows has to do.
+/// The work of a rank with some rows.
 #[derive(Debug, Clone)]
 struct Look {
     need: Need,
@@ -187,7 +181,7 @@ struct Look {
 }
 
 impl Look {
-    /// What that is to a lane.
+    /// The same work on a lane.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
         let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
@@ -238,7 +232,7 @@ fn predicted(
     ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, exchange_cost }
 }
 
-/// What a run would take.
+/// The plan of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
     /// Number of states.
@@ -247,9 +241,9 @@ pub struct Plan {
     pub nnz: u64,
     /// Uniformization rate.
     pub alpha: f64,
-    /// What each lane is to hold.
+    /// The bytes that each lane is to hold.
     pub lanes: Vec<Need>,
-    /// How rows are shared out over lanes; empty for one lane.
+    /// The share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub halo_depth: usize,
@@ -262,7 +256,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether every lane has room.
+    /// True if every lane has room.
     pub fn fits(&self) -> bool {
         self.lanes.iter().all(Need::fits)
     }
@@ -272,24 +266,24 @@ impl Plan {
 ///
 /// # Errors
 /// As [`super::solve()`], but for lack of memory on a lane, which the plan tells.
-pub fn plan(lanes: &[Lane], precision: Precision, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    check(problem, options)?;
-    match precision {
-        Precision::F32 => plan_in::<f32>(lanes, problem, options),
-        Precision::F64 => plan_in::<f64>(lanes, problem, options),
+pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => plan_in::<f32>(machine, problem, options),
+        Precision::F64 => plan_in::<f64>(machine, problem, options),
     }
 }
 
-fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
+fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_room::<T>(&[], transitions, choices.ranks)?;
-    let mut statistics = surveyed::<T>(lanes, transitions, choices.ranks)?;
-    let partition = split(lanes, transitions, &statistics.shares, real, choices)?;
+    expect_host_room(machine, transitions)?;
+    let mut statistics = surveyed::<T>(machine, transitions)?;
+    let partition = split(machine, transitions, &statistics.shares, choices)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
-    let width = options.width.over(choices.ranks, &statistics.lengths);
+    let width = options.width.over(machine.ranks, &statistics.lengths);
     let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {

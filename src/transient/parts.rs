@@ -18,18 +18,18 @@ use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
 use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
-use crate::Result;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
+use crate::{Machine, Result};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
 pub struct Part<T> {
-    /// Its lane.
+    /// The lane's number.
     pub lane: usize,
-    /// Its own rows, global.
+    /// The own rows, global.
     pub rows: Range<usize>,
     /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
     pub computed: Range<usize>,
@@ -54,7 +54,7 @@ impl<T: Real> Part<T> {
         self.own - self.ghosts()
     }
 
-    /// Whether its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
     fn packed_in_place(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
@@ -113,19 +113,20 @@ pub struct Parts<T> {
 impl<T: Real> Parts<T> {
     /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
-        lanes: &[Lane],
+        machine: &Machine,
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
         rule: WidthRule,
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
-        let (real, ranks) = (T::PRECISION.bytes(), options.ranks);
+        assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
+        let (lanes, ranks, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
         let shares = match &statistics.shares[..] {
-            [] => &partitioning::share(lanes, transitions, Some(&statistics.lengths), real, ranks)?,
+            [] => &partitioning::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
-        let partition = partitioning::split(lanes, transitions, shares, real, options)?;
+        let partition = partitioning::split(machine, transitions, shares, options)?;
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
         let all = computed_statistics(&lanes[0], transitions, statistics, &partition);
@@ -151,7 +152,7 @@ impl<T: Real> Parts<T> {
         part.rows.start - self.rows.start..part.rows.end - self.rows.start
     }
 
-    /// Whether no other lane, of this rank or of another, reads anything of these.
+    /// True if no other lane, of this rank or of another, reads anything of these.
     pub(super) fn closed(&self) -> bool {
         self.between_lanes.is_empty()
     }

@@ -134,12 +134,12 @@ fn eliminate<T: Real>(
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
     let n = transitions.states();
-    transitions.settle(&(0..n));
+    transitions.acquire_rows(&(0..n));
     let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
     let classes = Classes::new(transitions, &initial, &initial);
     let mut check = || ranks.all_ok(observer.progress(0, 0));
     let found = elimination::limit(transitions, built.statistics.scale, &initial, &classes, &mut check)?;
-    transitions.settle(rows);
+    transitions.acquire_rows(rows);
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + built.initial_error;
         (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })
@@ -157,7 +157,7 @@ fn iterate<T: Real>(
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
-    let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
     let mut s = StationaryState {
         steps: 0,
         until: None,
@@ -193,7 +193,7 @@ fn iterate<T: Real>(
             let alpha = alpha / built.statistics.scale;
             let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
             // Sums over ranks are made by the thread that asked, not in a lane's.
-            let meeting = if ranks.is_distributed() { bound() } else { built.lanes[0].host(bound) };
+            let meeting = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
             let meeting = checkpointer.save_on_interrupt(meeting, || Ok((s.phase(None), vec![probable])))?;
             Certificate { meeting, classes: representatives.len() }
         }

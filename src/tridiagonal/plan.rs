@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::Serialize;
 
 use super::arithmetic::Number;
@@ -93,14 +93,14 @@ pub struct Plan<'a, T> {
     arrays: [HostArray<T>; 5],
 }
 
-/// Whether one pass over the rows is enough for a plan's diagonals.
+/// The passes over the rows that a plan's diagonals need on the device.
 #[derive(Debug)]
 enum OnePass<T> {
     /// Nobody has looked.
     Unknown,
-    /// It was, or a look at some rows says so.
+    /// One.
     Enough(Windows<T>),
-    /// It is not.
+    /// Two.
     NotEnough,
 }
 
@@ -451,7 +451,7 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(())
     }
 
-    /// Whether [`Plan::solve_resident`] solved in one pass over the rows, which is certified then, or in two.
+    /// True if [`Plan::solve_resident`] solved in one pass over the rows, which is certified then, and false if in two.
     pub fn is_one_pass(&self) -> bool {
         matches!(self.one_pass, OnePass::Enough(_))
     }

@@ -174,7 +174,7 @@ impl<T: Number> Windows<T> {
         vec![&self.window, &self.seam]
     }
 
-    /// Whether the unknowns are certified, after the launches.
+    /// True if the unknowns are certified, after the launches.
     pub(super) fn are_certified(&self, lane: &Lane) -> Result<bool> {
         let mut bad = vec![0; self.tiles.div_ceil(SEAMS)];
         lane.download(&self.flags, self.tiles, &mut bad)?;

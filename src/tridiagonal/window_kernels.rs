@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::arithmetic::{Number, fma};
 use super::kernels::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::kernel::kernel;
 use crate::lane::cpu::Call;
 use crate::lane::cpu::simd::{Body, dispatch, prefetch_line, stream, streamed};
+use crate::parallel::*;
 
 kernel! {
     /// The unknowns of tiles, each from its window alone.
@@ -60,14 +59,14 @@ impl Tiling {
         row(tiles.start)..row(tiles.end)
     }
 
-    /// Whether systems end before and behind a row.
+    /// True where a system begins with a row, and where one ends.
     fn ends(self, row: usize) -> [bool; 2] {
         let place = (self.first + row) % self.n;
         [place == 0, place + 1 == self.n]
     }
 }
 
-/// Whether |r| ≤ 4^−limit·s for a row with these unknowns, s the sum of the sizes of its products, no digit of which is lost: it
+/// True if |r| ≤ 4^−limit·s for a row with these unknowns, s the sum of the sizes of its products, no digit of which is lost: it
 /// lies between 2^(−16 tiny) and 2^(16 tiny).
 fn is_certified<T: Number>(
     [a, d, c, b]: [T; 4],
@@ -92,7 +91,7 @@ struct Strip<'a, T> {
     /// The unknowns of these tiles.
     x: &'a mut [T],
     flags: &'a mut [u32],
-    /// Whether x goes past the caches, which then need not read what they write.
+    /// True if x goes past the caches, which then need not read what they write.
     past: bool,
 }
 
@@ -146,7 +145,7 @@ impl<T: Number> Strip<'_, T> {
         }
     }
 
-    /// Downwards: numbers for the way back, and whether each window is not certified.
+    /// Downwards: numbers for the way back, and 1 for windows that are not certified.
     #[inline(always)]
     fn down<const LEVEL: u8>(&mut self) -> [u32; LANES] {
         let Tiling { n, first, at, tile, .. } = self.tiling;

@@ -1,18 +1,19 @@
 //! One pass over the rows: what is certified is as good as it is said to be, and what is not certified is solved in two passes.
 
-use crate::support::lanes;
+use crate::support::machine;
 use crate::tridiagonal::{Numbers, dominant, rounded};
+use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::Lane;
 use kolmo::tridiagonal::{Number, Plan, PlanOptions, System};
 
 /// Unknowns of a system on the device, and whether they are certified; in two passes alone if so asked.
-fn resident<T: Number>(lanes: &[Lane], system: &System, two_passes: bool) -> (Vec<f64>, bool) {
+fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
     let of = |v: &[f64]| v.iter().map(|&v| T::of(v)).collect::<Vec<T>>();
     let options = PlanOptions { pageable: true, ..PlanOptions::default() };
-    let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
+    let mut plan =
+        Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
     let arrays = plan.on_device(0).0;
-    let upload = |from: &[f64], to| lanes[0].upload(&of(from), to, 0).expect("it fits");
+    let upload = |from: &[f64], to| machine.lanes[0].upload(&of(from), to, 0).expect("it fits");
     upload(&system.dl, &arrays.dl);
     upload(&system.d, &arrays.d);
     upload(&system.du, &arrays.du);
@@ -26,20 +27,21 @@ fn resident<T: Number>(lanes: &[Lane], system: &System, two_passes: bool) -> (Ve
     (plan.x().iter().map(|x| x.wide()).collect(), plan.is_one_pass())
 }
 
-fn solved(lanes: &[Lane], precision: Precision, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
-    match precision {
-        F64 => resident::<f64>(lanes, system, two_passes),
-        F32 => resident::<f32>(lanes, system, two_passes),
+fn solved(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
+    match machine.precision {
+        F64 => resident::<f64>(machine, system, two_passes),
+        F32 => resident::<f32>(machine, system, two_passes),
     }
 }
 
 /// Solves a system as the lane holds it; whether in one pass. What is certified is asserted to be as good as it is said to be;
 /// what is not, to be what two passes leave.
 #[track_caller]
-fn check(lanes: &[Lane], precision: Precision, system: &System) -> bool {
+fn check(machine: &Machine, system: &System) -> bool {
+    let precision = machine.precision;
     let system = rounded(system, precision);
-    let (x, certified) = solved(lanes, precision, &system, false);
-    let two = solved(lanes, precision, &system, true).0;
+    let (x, certified) = solved(machine, &system, false);
+    let two = solved(machine, &system, true).0;
     let residual = |x: &[f64]| system.residual(&system.b[0], x, &mut []).componentwise;
     if certified {
         // The limit, and whatever rounding left in other rows.
@@ -63,37 +65,37 @@ mod suite {
     use super::*;
 
     pub(crate) fn every_size_is_certified(spec: &str, precision: Precision) {
-        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let Some(machine) = machine(spec, precision, false) else { return };
         let sizes: Vec<usize> = match spec {
             "cpu" => (1..=5000).collect(),
             _ => [1, 2047, 2048, 2049, 2050, 2055, 2056, 2057, 3839, 3840, 3841, 5000, 100_003].into(),
         };
         for n in sizes {
-            let certified = check(&lanes, precision, &dominant(n, 1, 20));
+            let certified = check(&machine, &dominant(n, 1, 20));
             // Up to one tile is a whole system.
             assert_eq!(certified, n > 2048, "n = {n}");
         }
         for (n, batch) in [(2049, 3), (3001, 5), (4096, 4), (20_000, 9)] {
-            assert!(check(&lanes, precision, &dominant(n, batch, 21)), "{batch} of {n}");
+            assert!(check(&machine, &dominant(n, batch, 21)), "{batch} of {n}");
         }
     }
 
     pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
-        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let Some(machine) = machine(spec, precision, false) else { return };
         for d in [-4.0, 3.0, 2.5, 2.2, 2.1, 2.05] {
-            assert!(check(&lanes, precision, &toeplitz(30_011, |_| d)), "d = {d}");
+            assert!(check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
         }
         for d in [2.0, -2.0] {
-            assert!(!check(&lanes, precision, &toeplitz(30_011, |_| d)), "d = {d}");
+            assert!(!check(&machine, &toeplitz(30_011, |_| d)), "d = {d}");
         }
     }
 
     /// Rows that the first look does not meet couple more than it says, up to where that is still certified and beyond.
     pub(crate) fn decay_on_the_edge_of_certification_is_told_apart(spec: &str, precision: Precision) {
-        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let Some(machine) = machine(spec, precision, false) else { return };
         let certified = |excess: f64| {
             let weak = |row: usize| if (9000..10_200).contains(&row) { 2.0 + excess } else { 4.0 };
-            check(&lanes, precision, &toeplitz(40_000, weak))
+            check(&machine, &toeplitz(40_000, weak))
         };
         let (mut not, mut yes) = (0.0, 2.0);
         assert!(!certified(not) && certified(yes));
@@ -116,29 +118,29 @@ mod suite {
     }
 
     pub(crate) fn what_decays_from_a_point_is_not_certified(spec: &str, precision: Precision) {
-        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let Some(machine) = machine(spec, precision, false) else { return };
         let mut system = toeplitz(30_011, |_| 2.6);
         system.b[0].fill(0.0);
-        assert!(check(&lanes, precision, &system), "0 solves the right-hand side 0");
+        assert!(check(&machine, &system), "0 solves the right-hand side 0");
         system.b[0][10_000] = 1.0;
-        assert!(!check(&lanes, precision, &system));
+        assert!(!check(&machine, &system));
     }
 
     pub(crate) fn hard_rows_are_not_certified(spec: &str, precision: Precision) {
-        let Some(lanes) = lanes(spec, precision, false) else { return };
+        let Some(machine) = machine(spec, precision, false) else { return };
         let n = 12_000;
         for row in [0, 1, 1919, 1920, 7777, n - 2, n - 1] {
             for d in [0.0, 0.5, 1e-30] {
                 let mut system = toeplitz(n, |_| 4.0);
                 system.d[row] = d;
-                assert!(!check(&lanes, precision, &system), "{d} in row {row}");
+                assert!(!check(&machine, &system), "{d} in row {row}");
             }
         }
         for bad in [f64::NAN, f64::INFINITY] {
             for row in [0, 1919, 1920, n - 1] {
                 let mut system = toeplitz(n, |_| 4.0);
                 system.b[0][row] = bad;
-                let (x, certified) = solved(&lanes, precision, &system, false);
+                let (x, certified) = solved(&machine, &system, false);
                 assert!(!certified && !x[row].is_finite(), "{bad} in row {row}");
             }
         }
@@ -150,7 +152,7 @@ mod suite {
                 column[i] *= size;
             }
         }
-        assert!(check(&lanes, precision, &graded));
+        assert!(check(&machine, &graded));
     }
 }
 

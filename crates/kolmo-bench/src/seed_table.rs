@@ -9,21 +9,13 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use kolmo::Result;
-use kolmo::internals::Built;
-use kolmo::internals::subdivided;
-use kolmo::internals::sweep;
+use kolmo::internals::{Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
-use kolmo::ranks::Ranks;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::bound::{MatrixStatistics, expect_room, statistics};
-use kolmo::transient::chain::Transitions;
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, Partitioning};
-use kolmo::transient::parts::Parts;
-use kolmo::transient::{Initial, Observer, Options, Problem};
+use kolmo::transient::{Exchange, Initial, Observer, Options, Order, Partitioning, Problem, Transitions};
+use kolmo::{Machine, Result};
 
 /// K of `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
@@ -92,7 +84,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its head in the table.
+    /// The head in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "CPU, seed",
@@ -150,7 +142,7 @@ pub struct Cell {
     pub published: Option<f64>,
 }
 
-/// What the table is of.
+/// The times and bounds of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Times.
@@ -167,9 +159,9 @@ pub struct Wanted<'a> {
 pub struct Row<'a> {
     /// The chain.
     pub case: String,
-    /// Its K.
+    /// K.
     pub k: usize,
-    /// Its transitions.
+    /// The transitions.
     pub transitions: &'a dyn Transitions,
     statistics: MatrixStatistics<f64>,
 }
@@ -182,9 +174,9 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where the host has no room for that.
-    pub fn new(lanes: &[Lane], case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room::<f64>(lanes, transitions, Ranks::ALONE)?;
-        let statistics = lanes[0].host(|| statistics::<f64>(transitions))?;
+    pub fn new(machine: &Machine, case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
+        expect_room(machine, transitions)?;
+        let statistics = machine.lanes[0].host(|| statistics::<f64>(transitions))?;
         Ok(Self { case, k, transitions, statistics })
     }
 
@@ -194,12 +186,12 @@ impl<'a> Row<'a> {
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where it does not fit; whatever the observer returns.
     pub fn measure(
         &self,
-        lanes: &[Lane],
+        machine: &Machine,
         column: Column,
         wanted: &Wanted<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Cell>> {
-        let (n, initial) = (self.transitions.states(), Initial::State(0));
+        let (n, lanes, initial) = (self.transitions.states(), &machine.lanes, Initial::State(0));
         let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.statistics.mean_holding()).collect();
         times.extend(wanted.times);
         let problem = Problem {
@@ -219,7 +211,7 @@ impl<'a> Row<'a> {
             ..Options::default()
         };
         let parts = Parts::build(
-            lanes,
+            machine,
             self.transitions,
             &self.statistics,
             options.width,
@@ -230,7 +222,7 @@ impl<'a> Row<'a> {
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
         let mut built = Built {
-            lanes,
+            machine,
             problem: &problem,
             options: &options,
             statistics,

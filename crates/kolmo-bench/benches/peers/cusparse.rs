@@ -16,11 +16,11 @@ use cudarc::cusparse::{result as cusparse, sys};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys as driver,
 };
+use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::Options;
-use kolmo::transient::chain::Transitions;
+use kolmo::transient::{Options, Transitions};
 use kolmo_bench::{Record, Spread, bandwidth, spmv};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ struct Peer {
     acc: CudaSlice<f64>,
     scale: CudaFunction,
     add: CudaFunction,
-    /// What the descriptions point to.
+    /// Arrays that the descriptions point to.
     _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
 }
 
@@ -299,15 +299,15 @@ fn main() -> Any<()> {
 fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     let model = kolmo::models::parse(case).ok_or_else(|| format!("{case} is no built-in model"))??;
     let (transitions, n) = (&*model.transitions, model.transitions.states());
-    let (lanes, _) = open(
+    let machine = Machine::open(
         &[DeviceSpec::Cuda(0)],
         &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
     )?;
     // A column and a value an entry, as cuSPARSE has them.
     let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
-    let copy = bandwidth(&lanes, repeat)?;
-    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat, copy)?;
-    drop(lanes);
+    let copy = bandwidth(&machine.lanes, repeat)?;
+    let ours = spmv(&machine, case, transitions, &options, repeat, copy)?;
+    drop(machine);
     let fused: &Record =
         ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;
 

@@ -14,16 +14,13 @@ pub use sizes::{Jobs, Size};
 use serde_json::Value;
 
 use super::{Record, bandwidth};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
-use kolmo::transient::chain::Labels;
-use kolmo::transient::{Chain, Initial, Observer, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, Problem, solve};
 use kolmo::tridiagonal;
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
-/// What is measured.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.
@@ -36,7 +33,7 @@ pub enum Part {
     Tridiagonal,
     /// Host to device and back.
     Transfer,
-    /// What the papers' figures and tables show.
+    /// The papers' figures and tables.
     Figures,
 }
 
@@ -45,7 +42,7 @@ impl Part {
     pub const ALL: [Self; 6] =
         [Self::Step, Self::Transient, Self::Walk, Self::Tridiagonal, Self::Transfer, Self::Figures];
 
-    /// Its name in a report.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -59,7 +56,7 @@ impl Part {
 }
 
 /// Opens a number of lanes of one device.
-pub type Open<'a> = &'a dyn Fn(usize) -> Result<(Vec<Lane>, Precision)>;
+pub type Open<'a> = &'a dyn Fn(usize) -> Result<Machine>;
 
 /// Called between two measurements; its error ends the work.
 pub type Watch<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
@@ -93,7 +90,7 @@ impl Work {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where the host has no room; what `watch` returns.
-    pub fn new(jobs: Jobs, parts: &[Part], cpu: &[Lane], watch: Watch<'_>) -> Result<Self> {
+    pub fn new(jobs: Jobs, parts: &[Part], cpu: &Machine, watch: Watch<'_>) -> Result<Self> {
         let wanted = |part: Part| parts.contains(&part);
         let step = wanted(Part::Step).then(|| built_in(jobs.step)).transpose()?;
         let mut whole = Vec::new();
@@ -125,7 +122,7 @@ impl Work {
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<Value>> {
         let mut lines = Vec::new();
-        let copy = bandwidth(&open(1)?.0, 3)?;
+        let copy = bandwidth(&open(1)?.lanes, 3)?;
         for &part in &self.parts {
             watch(&format!("{spec}: {}", part.name()))?;
             let measured = match part {
@@ -160,14 +157,7 @@ fn line(record: &Record, more: Value) -> Value {
 fn built_in(name: &str) -> Result<Chain> {
     let model = models::parse(name)
         .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in chain"))))?;
-    Ok(Chain {
-        name: model.name,
-        transitions: model.transitions,
-        initial: Initial::State(model.initial),
-        labels: Labels::default(),
-        rewards: Vec::new(),
-        warnings: Vec::new(),
-    })
+    Ok(model.into())
 }
 
 fn bands(name: &str) -> Result<(String, tridiagonal::System)> {
@@ -184,32 +174,11 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
     Ok(Known { system, x })
 }
 
-/// Keeps the vectors of all times.
-struct Keep(Vec<Vec<f64>>);
-
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, time: usize, probabilities: &[f64]) -> Result<()> {
-        self.0[time] = probabilities.to_vec();
-        Ok(())
-    }
-}
-
 /// Probabilities on the CPU, in f64 and in another width of the ELL part than is measured, within 1e-9 of the truth where
 /// rounding lets them.
-fn reference(cpu: &[Lane], chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times,
-        rewards: &[],
-        vectors: true,
-    };
+fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
-    let mut keep = Keep(vec![Vec::new(); times.len()]);
-    solve(cpu, Precision::F64, &problem, &options, &mut keep)?;
-    Ok(keep.0)
+    let mut probabilities = Vec::new();
+    solve(cpu, &Problem { rewards: &[], ..chain.at(times) }, &options, &mut probabilities)?;
+    Ok(probabilities)
 }

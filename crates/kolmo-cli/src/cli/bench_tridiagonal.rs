@@ -40,7 +40,7 @@ pub(super) struct Tridiagonal {
     common: Common,
 }
 
-/// What is measured.
+/// Measured parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// On the device.
@@ -108,11 +108,11 @@ struct SystemRecord {
     #[serde(flatten)]
     record: Record,
     rows_per_s: f64,
-    /// Whether rows and unknowns stay on the device.
+    /// True where rows and unknowns stay on the device.
     resident: bool,
-    /// Whether one pass over the rows was enough.
+    /// True where one pass over the rows was enough.
     one_pass: bool,
-    /// Whether they lie in page-locked memory of the host.
+    /// True where they lie in page-locked memory of the host.
     locked: bool,
     /// Bytes on the device beside dl, d, du, b and x, as a share of these.
     extra_memory: f64,
@@ -126,7 +126,7 @@ struct SystemRecord {
     lanes: Option<OfLanes>,
 }
 
-/// What the number of lanes does to a solution from host to host.
+/// The effect of the number of lanes on a solution from host to host.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct OfLanes {
     /// Time over that of one lane, inverted.
@@ -135,11 +135,11 @@ struct OfLanes {
     lanes_best: usize,
     /// The number that `--lanes auto` takes.
     lanes_predicted: usize,
-    /// What `kolmo tune` predicts for this number, if it was run.
+    /// The prediction of `kolmo tune` for this number, if it was run.
     predicted_seconds: Option<f64>,
 }
 
-/// What all records of a device have in common.
+/// Common facts of a device's records.
 struct Case<'a> {
     name: &'a str,
     system: &'a System,
@@ -147,7 +147,7 @@ struct Case<'a> {
     precision: kolmo::kernel::Precision,
     copy: f64,
     repeat: usize,
-    /// What `kolmo tune` stored of the device.
+    /// Stored measurements of the device.
     tuned: Option<&'a Tuned>,
 }
 
@@ -211,18 +211,17 @@ impl Case<'_> {
 fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
     let measured = |part| args.measure.0.contains(&part);
-    let lanes = LaneSets::open(&args.common, spec, &counts)?;
-    let (sets, precision, first) = (lanes.sets(), lanes.precision, lanes.first());
-    let one = sets[0];
+    let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &counts)?;
+    let (one, precision, first) = (&sets[0], sets[0].precision, &sets[0].lanes[0]);
     let device = first.device().clone();
-    let copy = bandwidth(one, 3)?;
+    let copy = bandwidth(&one.lanes, 3)?;
     let tuned = super::tuned::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
         super::interrupt::check()?;
-        match resident_times(one, precision, system, args.repeat) {
+        match resident_times(one, system, args.repeat) {
             Ok(t) => {
                 let mut record = case.record(t.seconds, t.residual, t.extra_memory);
                 record.one_pass = t.one_pass;
@@ -241,7 +240,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
         super::interrupt::check()?;
         if measured(part) && (!pageable || locks) {
-            all.extend(case.host(&system_lane_times(&sets, precision, system, pageable, effort)?));
+            all.extend(case.host(&system_lane_times(&sets, system, pageable, effort)?));
         }
     }
     if measured(Part::Peers) {

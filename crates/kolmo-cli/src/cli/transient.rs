@@ -13,22 +13,19 @@ use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, say};
 use crate::report;
-use kolmo::internals::at_home;
-use kolmo::internals::out_of_range;
+use kolmo::internals::{bandwidths, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::capacity;
-use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
-use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
-use kolmo::{Error, Result};
+use kolmo::transient::{
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
+    Problem, Reward, Status, capacity, solve, solve_resumable,
+};
+use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
@@ -158,21 +155,15 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
                 Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
                 None => Labels::default(),
             };
-            Ok(Chain {
-                name: model.name,
-                transitions: model.transitions,
-                initial: Initial::State(model.initial),
-                labels,
-                rewards: Vec::new(),
-                warnings: Vec::new(),
-            })
+            Ok(Chain { labels, ..model.into() })
         }
         None => read_chain(Path::new(spec), labels),
     }
 }
 
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
-fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
+fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Chain> {
+    let ranks = machine.ranks;
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none();
@@ -180,7 +171,7 @@ fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -
         None if own => {
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
-                bandwidths(lanes, ranks)?;
+                bandwidths(machine)?;
             }
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
@@ -192,18 +183,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
-    let Prepared {
-        times,
-        options,
-        outputs,
-        mut checkpoint,
-        lanes,
-        precision,
-        chain,
-        selection,
-        initial,
-        rewards,
-    } = prepare(args, ranks)?;
+    let Prepared { times, options, outputs, mut checkpoint, machine, chain, selection, initial, rewards } =
+        prepare(args, ranks)?;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     if args.dry_run {
@@ -214,10 +195,15 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             rewards: &rewards,
             vectors: true,
         };
-        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
-        let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
+        let plan = capacity::plan(&machine, &problem, &options)?;
+        let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
-        let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
+        let run = report::plan::Run {
+            model: &chain.name,
+            precision: machine.precision,
+            plan: &plan,
+            many: many.as_ref(),
+        };
         if let Some(mut file) = report_file {
             writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
             file.commit()?;
@@ -237,9 +223,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             say(format_args!("warning: {warning}"));
         }
         let named = args.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
-        if precision == Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named
-        {
-            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+        let f32 = machine.precision == Precision::F32;
+        if f32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+            let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
             say(format_args!("note: {name} has no double precision; computing in f32"));
         }
@@ -255,8 +241,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     };
     let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
     let solved = match &mut checkpoint {
-        None => solve(&lanes, precision, &problem, &options, &mut watch),
-        Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
+        None => solve(&machine, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
     if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
         && !quiet
@@ -275,8 +261,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let run = report::transient::Run {
         model: &chain.name,
         epsilon: args.epsilon,
-        devices: report::devices_of(&lanes, precision, ranks),
-        memory: report::memory_of(&lanes, ranks),
+        devices: report::devices_of(&machine),
+        memory: report::memory_of(&machine),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
     };
@@ -299,8 +285,7 @@ struct Prepared {
     options: Options,
     outputs: Outputs,
     checkpoint: Option<Checkpoint>,
-    lanes: Vec<Lane>,
-    precision: Precision,
+    machine: Machine,
     chain: Chain,
     selection: Selection,
     initial: Initial,
@@ -327,9 +312,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    let (lanes, precision) = args.common.open_on(ranks)?;
-    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
-    let chain = model_on(args, &options, &lanes, ranks)?;
+    let machine = args.common.open_on(ranks)?;
+    super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
+    let chain = model_on(args, &options, &machine)?;
     let read = || {
         let mut chain = chain;
         interrupt::check()?;
@@ -344,7 +329,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         Ok((chain, selection, initial, rewards))
     };
     let (chain, selection, initial, rewards) = ranks.all_ok(read())?;
-    Ok(Prepared { times, options, outputs, checkpoint, lanes, precision, chain, selection, initial, rewards })
+    Ok(Prepared { times, options, outputs, checkpoint, machine, chain, selection, initial, rewards })
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
@@ -371,7 +356,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                 ExchangeArg::Full => Exchange::Full,
             },
             halo_depth: args.halo_depth.0,
-            ranks,
         },
     };
     if !(args.theta > 0.0 && args.theta.is_finite()) {
@@ -569,10 +553,9 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
-/// What is asked for; what else the chain has is let go.
+/// The rewards that are asked for; the chain's others are let go.
 fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
-    let whole = chain.transitions.whole();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
@@ -586,8 +569,10 @@ fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Resul
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
                 )));
             }
-            None if whole => all.extend(srew::read(Path::new(name), n)?),
-            None => all.extend(srew::read(Path::new(name), n)?.into_iter().map(|r| at_home(r, n, ranks))),
+            None => {
+                let read = srew::read(Path::new(name), n)?.into_iter();
+                all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
+            }
         }
     }
     chain.rewards.clear();

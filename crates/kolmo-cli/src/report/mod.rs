@@ -1,14 +1,13 @@
-//! What people and programs read after a run.
+//! Reports after a run, for people and for programs.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use kolmo::Machine;
 use kolmo::io::write::push_number;
-use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
-use kolmo::ranks::Ranks;
-use kolmo::transient::partitioning::ExchangeCost;
+use kolmo::transient::ExchangeCost;
 
 pub mod page;
 pub mod plan;
@@ -32,9 +31,9 @@ pub struct DeviceReport {
 }
 
 /// The devices of a run, each once.
-pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
+pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
     let mut all: Vec<DeviceReport> = Vec::new();
-    for lane in lanes {
+    for lane in &machine.lanes {
         let device = lane.device();
         match all.iter_mut().find(|d| d.spec == device.spec) {
             Some(known) => known.lanes += 1,
@@ -43,7 +42,7 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
                 spec: device.spec.clone(),
                 backend: device.backend.into(),
                 lanes: 1,
-                precision: precision.to_string(),
+                precision: machine.precision.to_string(),
             }),
         }
     }
@@ -51,8 +50,8 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
 }
 
 /// The devices of a run on several ranks, those of each rank by themselves.
-pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<DeviceReport> {
-    let own = devices(lanes, precision);
+pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
+    let (own, ranks) = (devices(machine), machine.ranks);
     if !ranks.is_distributed() {
         return own;
     }
@@ -66,10 +65,10 @@ pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<Dev
     all.iter().enumerate().flat_map(one).collect()
 }
 
-/// What one rank's memory took at its fullest.
+/// The largest memory of one rank.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RankMemory {
-    /// Its number.
+    /// The rank's number.
     pub rank: usize,
     /// Bytes that its lanes were asked for, all of them together.
     pub device_bytes: u64,
@@ -78,9 +77,9 @@ pub struct RankMemory {
 }
 
 /// The memory of every rank.
-pub fn memory_of(lanes: &[Lane], ranks: Ranks) -> Vec<RankMemory> {
-    let peak: u64 = lanes.iter().map(Lane::peak_bytes).sum();
-    let all = ranks.all_gather(&[peak, resident().unwrap_or(0)]);
+pub fn memory_of(machine: &Machine) -> Vec<RankMemory> {
+    let peak: u64 = machine.lanes.iter().map(Lane::peak_bytes).sum();
+    let all = machine.ranks.all_gather(&[peak, resident().unwrap_or(0)]);
     let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
         rank,
         device_bytes: bytes[0],
