@@ -13,8 +13,8 @@
 //!   8 rows leave, and what lanes' chunks and ranks leave, is joined in the same way, in one binary tree over units of 128
 //!   rows. Each row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
 //! * **Windows** ([`mod@window_kernels`]): where couplings fall off fast enough, a tile is solved together with the rows around
-//!   it that still matter, and with no others: one pass, 40 bytes a row. Every solution of this kind is certified by its
-//!   componentwise backward error, taken on the device; what is not certified is solved in tiles. For data that stay on a
+//!   it that still matter, and with no others: one pass, 40 bytes a row. A solution counts if the
+//!   rows in which it would show say that nothing else mattered; what is not certified is solved in tiles. For data that stay on a
 //!   device ([`Plan::solve_resident`]).
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
 //! * **Blocks** ([`block_kernels`]): one thread a block, whose two interface equations are rows of a reduced system. With

@@ -67,7 +67,7 @@ impl Tiling {
 }
 
 /// True if |r| ≤ 4^−limit·s for a row with these unknowns, s the sum of the sizes of its products, no digit of which is lost: it
-/// lies between 2^(−16 tiny) and 2^(16 tiny).
+/// lies between 2^(−16 tiny) and 2^(16 tiny). Or all of them are products with 0.
 fn is_certified<T: Number>(
     [a, d, c, b]: [T; 4],
     [before, own, behind]: [T; 3],
@@ -78,7 +78,7 @@ fn is_certified<T: Number>(
     let scale = (a * before).size() + (d * own).size() + (c * behind).size() + b.size();
     let least = T::of(crate::number::power(-16 * p.tiny as i32));
     let known = left <= scale * small(p.limit) && scale >= least && scale * least <= T::of(1.0);
-    known || [before, own, behind, b] == [T::ZERO; 4]
+    known || [(a, before), (d, own), (c, behind), (b, b)].iter().all(|&(c, x)| c == T::ZERO || x == T::ZERO)
 }
 
 /// As many tiles as vectors have lanes, one behind the other.
