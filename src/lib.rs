@@ -107,6 +107,7 @@ pub mod lane;
 mod machine;
 pub mod models;
 mod number;
+mod parallel;
 pub mod ranks;
 pub mod registry;
 pub mod settings;

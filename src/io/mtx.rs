@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::generator::{self, MOST_STATES};
 use super::text::{self, Parted};

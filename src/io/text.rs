@@ -7,8 +7,8 @@ use std::io::{ErrorKind, Read};
 use std::ops::Deref;
 use std::path::Path;
 
+use crate::parallel::*;
 use flate2::read::MultiGzDecoder;
-use rayon::prelude::*;
 
 pub(super) use self::part::Parted;
 use crate::lane::cpu::expect_memory;

@@ -4,7 +4,7 @@ mod dialect;
 
 use std::path::Path;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use self::dialect::Head;
 use crate::io::text::{self, Parted, Scanner, error, quote};

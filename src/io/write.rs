@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::transient::chain::Transitions;
 
@@ -168,7 +168,7 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
             }
             count
         })
-        .sum()
+        .reduce(|| 0, |a, b| a + b)
 }
 
 /// Writes each transition as `i j rate`, states counted from `first`, in ascending order.

@@ -1,6 +1,6 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::{Real, kernel};
 use crate::lane::cpu::Call;

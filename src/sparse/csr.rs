@@ -1,6 +1,6 @@
 //! General sparse matrices in compressed rows.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::coo::{Coo, returned};
 use crate::{Error, Result};

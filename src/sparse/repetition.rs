@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::parallel::*;
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
-use rayon::prelude::*;
 
 use super::RowSource;
 use super::patterns::Patterns;

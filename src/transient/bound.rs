@@ -21,7 +21,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
@@ -267,7 +267,9 @@ pub(super) fn statistics_of_rows<T: Real>(
         false => found = look(scale),
     }
     let inverse_alpha = inverse_below::<T>(found.stored);
-    let nnz = ranks.all_reduce_sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + found.diagonal);
+    let nnz = ranks.all_reduce_sum(
+        lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b) + found.diagonal,
+    );
     let u = T::PRECISION.unit_roundoff();
     // Rates that vanish beside α in that unit are among what underflows.
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;

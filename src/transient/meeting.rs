@@ -3,7 +3,7 @@
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::Transitions;
 use super::classes::Known;
@@ -79,7 +79,7 @@ impl Beyond {
         let (ranks, own) = (known.ranks, known.rows.clone());
         let mut others: Vec<u32> =
             chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
-        others.par_sort_unstable();
+        others.sort_unstable();
         others.dedup();
         // Ascending, so by ranks.
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::bound::lengths;
 use super::chain::Transitions;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::Transitions;
 use crate::sparse::BLOCK;
@@ -193,7 +193,7 @@ impl Region {
     /// The longest run of whole blocks of own rows that no other region reads.
     fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
         let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
-        read.par_sort_unstable();
+        read.sort_unstable();
         let mut interior = self.rows.start..self.rows.start;
         let mut next = self.rows.start;
         for end in read.iter().map(|&row| row as usize).chain([self.rows.end]) {

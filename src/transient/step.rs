@@ -11,7 +11,7 @@
 //! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
 //! wait for each of them.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::pattern::step_pattern;
 use crate::kernel::{Kernel, Real, kernel};

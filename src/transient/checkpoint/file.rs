@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 

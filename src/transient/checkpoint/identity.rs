@@ -1,6 +1,6 @@
 //! The run that a checkpoint belongs to.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
