@@ -68,6 +68,16 @@ impl Place {
         names
     }
 
+    /// Whether the process has opened an output here, under a temporary name or without one.
+    #[cfg(unix)]
+    pub(crate) fn is_written_by(&self, child: &Child) -> bool {
+        let here = self.path().canonicalize().expect("the directory is there");
+        let opened = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+        let unnamed = |link: PathBuf| link.starts_with(&here) && link.to_string_lossy().ends_with(" (deleted)");
+        self.names().iter().any(|name| name.ends_with(".partial"))
+            || opened.filter_map(|entry| fs::read_link(entry.path()).ok()).any(unnamed)
+    }
+
     /// Runs `kolmo` with the words of `line` in this directory.
     pub(crate) fn kolmo(&self, line: &str) -> Run {
         self.kolmo_with(line, &[])

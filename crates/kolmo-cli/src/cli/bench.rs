@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 
+use super::files::Files;
 use super::progress::Waiting;
 use super::seed_table::SeedTable;
 use super::transient::HaloDepth;
-use super::{Common, Outcome, transient};
+use super::{Common, Outcome, transient, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::kernel::Precision;
@@ -56,10 +58,10 @@ pub(super) struct Transient {
     #[command(flatten)]
     job: Job,
     /// Time of the solution
-    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    #[arg(long, value_name = "T", default_value = "10")]
     time: f64,
     /// Bound on the l1 error
-    #[arg(long, value_name = "E", default_value_t = 1e-6)]
+    #[arg(long, value_name = "E", default_value = "1e-6")]
     epsilon: f64,
     /// Measure the subdivided method, with intervals of this alpha t, instead of the sweep
     #[arg(long, value_name = "THETA")]
@@ -75,7 +77,7 @@ struct Job {
     #[arg(long)]
     together: bool,
     /// Measurements of each case
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     /// Width of the ELL part
     #[arg(long, value_name = "W", default_value = "auto")]
@@ -85,6 +87,22 @@ struct Job {
     matrix_format: Formats,
     #[command(flatten)]
     common: Common,
+}
+
+impl Bench {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        let (read, common): (Vec<&str>, &Common) = match self {
+            Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => (vec![&job.model], &job.common),
+            Self::Walk(args) => (args.matrix.iter().map(|m| &m[..]).collect(), &args.common),
+            Self::Transfer(args) => (Vec::new(), &args.common),
+            Self::Tridiagonal(args) => (vec![&args.system], &args.common),
+            Self::SeedTable(args) => (Vec::new(), &args.common),
+            Self::Compare(args) => return args.files(files),
+        };
+        let read = read.into_iter().map(Path::new);
+        files.read("what is measured", read).written("--report", common.report.as_deref())
+    }
 }
 
 /// Formats to measure.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::Outcome;
+use super::{Outcome, whole};
+use super::files::Files;
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
@@ -23,7 +24,7 @@ pub(super) struct Generate {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Seed of random systems and right-hand sides
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Also write a system's right-hand side: .npy or .txt
     #[arg(long, value_name = "FILE")]
@@ -31,6 +32,13 @@ pub(super) struct Generate {
     /// No summary
     #[arg(long, short)]
     quiet: bool,
+}
+
+impl Generate {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files.written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Generate) -> Result<Outcome> {
@@ -98,12 +106,6 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
         && !["npy", "txt"].contains(&&extension(rhs)[..])
     {
         return refuse(rhs, "right-hand sides", ".npy or .txt");
-    }
-    if args.rhs.as_ref() == Some(&args.output) {
-        return Err(Error::Invalid(format!(
-            "-o and --rhs both name {}; give them two files",
-            args.output.display()
-        )));
     }
     let mut out = OutputFile::create(&args.output)?;
     let rhs = args.rhs.as_deref().map(OutputFile::create).transpose()?;

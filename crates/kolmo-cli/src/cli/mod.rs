@@ -9,6 +9,7 @@ mod completions;
 mod curves;
 mod devices;
 mod dry_run;
+mod files;
 mod generate;
 mod interrupt;
 mod lanes;
@@ -30,10 +31,15 @@ use std::str::FromStr;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use kolmo::internals::count;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::ranks::{Ranks, Session};
-use kolmo::{Error, Result};
+use kolmo::{Error, Result, Status};
+
+use crate::report::Summary;
+
+use files::Files;
 
 /// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
 /// the CPU where there is none.
@@ -118,8 +124,8 @@ impl FromStr for Lanes {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(None)),
-            s => match s.parse() {
-                Ok(n @ 1..=64) => Ok(Self(Some(n))),
+            s => match count(s) {
+                Some(n @ 1..=64) => Ok(Self(Some(n))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
             },
         }
@@ -150,6 +156,11 @@ impl FromStr for Size {
             _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
         }
     }
+}
+
+/// A count on the command line.
+fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static str> {
+    count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
 
 impl Common {
@@ -195,6 +206,20 @@ enum Outcome {
     Met,
     /// Done, but it is not.
     NotMet,
+}
+
+/// Says how a run ended, a bound that is not met also to those who asked for no summary.
+fn conclude(run: &dyn Summary, status: Status, common: &Common, verbose: bool, ranks: Ranks) -> Outcome {
+    match (status, common.quiet) {
+        _ if !ranks.is_root() => {}
+        (_, false) => say(run.text(verbose).trim_end()),
+        (Status::NotMet, true) => say(run.bound()),
+        (Status::Met, true) => {}
+    }
+    match status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    }
 }
 
 /// Takes a negative number for an option's value, nonsense as it may be: the option's own message says more than that
@@ -278,6 +303,21 @@ fn alike(ranks: Ranks) -> Result<()> {
     ranks.expect_same("command line", &shared.join(" "))
 }
 
+/// The files that a command names.
+fn files(command: &Command) -> Files<'_> {
+    let files = Files::default();
+    match command {
+        Command::Transient(args) => args.files(files),
+        Command::Walk(args) => args.files(files),
+        Command::Tridiagonal(args) => args.files(files),
+        Command::Tune(args) => args.files(files),
+        Command::Bench(args) => args.files(files),
+        Command::Generate(args) => args.files(files),
+        // They write one file and read none.
+        Command::Devices(_) | Command::Completions(_) | Command::Manual(_) => files,
+    }
+}
+
 fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     let alone = match command {
         Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
@@ -294,6 +334,7 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
             "kolmo {name} is the work of one process; start it without mpirun"
         ))));
     }
+    ranks.all_ok(files(&command).check())?;
     match command {
         Command::Transient(args) => transient::run(&args, ranks),
         Command::Walk(args) => walk::run(&args, ranks),

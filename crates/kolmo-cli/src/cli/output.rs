@@ -76,7 +76,8 @@ impl Named {
                 return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
             }
         }
-        let file = if ranks.is_root() { Some(OutputFile::create(path)?) } else { None };
+        let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
+        let file = if ranks.is_root() { Some(create(path)?) } else { None };
         Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
+use super::files::Files;
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
-use kolmo::internals::at_home;
-use kolmo::internals::out_of_range;
+use kolmo::internals::{at_home, count, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
@@ -27,21 +27,21 @@ use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
-use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
+use kolmo::transient::{Method, Observer, Options, Problem, solve, solve_resumable};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
     /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
-    /// Times, comma-separated; inf is the steady state
+    /// Times, comma-separated, answered in this order; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
     time: Option<String>,
-    /// Times from START in steps of STEP up to STOP
+    /// Times from START in steps of STEP up to STOP; with --time the times of both, ascending, each once
     #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
     times: Option<String>,
     /// Bound on the total l1 error at each time
-    #[arg(long, value_name = "E", default_value_t = 1e-6, allow_hyphen_values = true)]
+    #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
     /// Where the chain begins: a state, a file of probabilities, or label:NAME
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
@@ -58,9 +58,9 @@ pub(super) struct Transient {
     /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
-    /// Largest alpha t of an interval of --method subdivided
-    #[arg(long, value_name = "THETA", default_value_t = 100.0)]
-    theta: f64,
+    /// Largest alpha t of an interval of --method subdivided [default: 100]
+    #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
+    theta: Option<f64>,
     /// Width of the ELL part: auto, cusp, mean, max or a number
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
@@ -77,7 +77,7 @@ pub(super) struct Transient {
     #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
     halo_depth: HaloDepth,
     /// Least number of parts that each lane splits its rows into
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
     /// Only these states: I,J,K-L
     #[arg(long, value_name = "I,J,K-L", group = "selection")]
@@ -86,7 +86,7 @@ pub(super) struct Transient {
     #[arg(long, value_name = "NAME", group = "selection")]
     label: Vec<String>,
     /// Only the K largest probabilities
-    #[arg(long, value_name = "K", group = "selection")]
+    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
     top: Option<usize>,
     /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
     #[arg(long, value_name = "FILE")]
@@ -104,11 +104,14 @@ pub(super) struct Transient {
     #[arg(long)]
     pub(super) dry_run: bool,
     /// With --dry-run: predict a run on N ranks, from an exchange measured here
-    #[arg(long, value_name = "N", requires = "dry_run")]
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
     pub(super) ranks: Option<usize>,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -139,13 +142,28 @@ pub(super) struct HaloDepth(pub(super) Option<usize>);
 impl FromStr for HaloDepth {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto", _) => Ok(Self(None)),
-            (_, Ok(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            (_, Some(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
             _ => Err(Error::Invalid(format!(
                 "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
             ))),
         }
+    }
+}
+
+impl Transient {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MODEL", [Path::new(&self.model)])
+            .read("--labels", self.labels.as_deref())
+            .read("--rewards", self.rewards.iter().map(Path::new))
+            .read("--initial", self.initial.as_deref().map(Path::new))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+            .written("--plot", self.plot.as_deref())
+            .written("--checkpoint", self.checkpoint.as_deref())
     }
 }
 
@@ -284,13 +302,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// A problem, and where it is solved.
@@ -356,7 +368,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         format: args.matrix_format,
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
-            MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
             OrderArg::Auto => Order::Auto,
@@ -374,8 +386,16 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
             ranks,
         },
     };
-    if !(args.theta > 0.0 && args.theta.is_finite()) {
-        return Err(Error::Invalid(format!("--theta {} must be a finite number above 0", args.theta)));
+    match (args.theta, args.method) {
+        (Some(theta), MethodArg::Sweep) => {
+            return Err(Error::Invalid(format!(
+                "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
+            )));
+        }
+        (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
+            return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
+        }
+        _ => {}
     }
     if args.top == Some(0) || args.parts == 0 {
         let what = if args.parts == 0 { "--parts" } else { "--top" };
@@ -394,22 +414,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let report = args.common.report.as_deref();
-    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
-        && output == report
-    {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            output.display()
-        )));
-    }
-    if let Some(checkpoint) = &args.checkpoint
-        && [args.output.as_ref(), args.common.report.as_ref()].contains(&Some(checkpoint))
-    {
-        return Err(Error::Invalid(format!(
-            "--checkpoint names {}, and so does -o or --report; give them two files",
-            checkpoint.display()
-        )));
-    }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
@@ -502,9 +506,26 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         if count > 1e7 {
             return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
         }
-        times.extend((0..=count as u64).map(|i| start + i as f64 * step));
+        // As many decimals as were given: 3 · 0.1 is 0.3.
+        let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
+        let time = |i: u64| {
+            let time = start + i as f64 * step;
+            format!("{time:.places$}").parse().unwrap_or(time)
+        };
+        times.extend((0..=count as u64).map(time));
+        if args.time.is_some() {
+            times.sort_by(f64::total_cmp);
+            times.dedup();
+        }
     }
     Ok(times)
+}
+
+/// The decimal places of a number's text.
+fn decimals(text: &str) -> usize {
+    let (mantissa, exponent) = text.trim().split_once(['e', 'E']).unwrap_or((text.trim(), "0"));
+    let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as i64);
+    (places - exponent.parse::<i64>().unwrap_or(0)).clamp(0, 400) as usize
 }
 
 fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
@@ -521,8 +542,8 @@ fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
 
 fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
-        let state = |s: &str| match s.trim().parse::<u32>() {
-            Ok(i) if (i as usize) < n => Ok(i),
+        let state = |s: &str| match count::<u32>(s.trim()) {
+            Some(i) if (i as usize) < n => Ok(i),
             _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
         };
         let mut states = Vec::new();
@@ -552,7 +573,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     if let Some(name) = text.strip_prefix("label:") {
         return Ok(Initial::Uniform(label(&chain.labels, name)?.to_vec()));
     }
-    if let Ok(state) = text.parse::<usize>() {
+    if let Some(state) = count(text) {
         return Ok(Initial::State(state));
     }
     let path = Path::new(text);

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use super::files::Files;
 use super::progress::Waiting;
 use super::shared_file::SharedFile;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::io::output::OutputFile;
@@ -17,9 +18,10 @@ use kolmo::io::tridiagonal::{
     Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
     write,
 };
+use kolmo::internals::count;
 use kolmo::models;
 use kolmo::ranks::Ranks;
-use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, Status, System, solve_rows};
+use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, System, solve_rows};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -42,7 +44,7 @@ pub(super) struct Tridiagonal {
     #[arg(long, value_name = "K", default_value = "auto")]
     refine: RefineArg,
     /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
-    #[arg(long, value_name = "E", default_value_t = 1e-12, allow_hyphen_values = true)]
+    #[arg(long, value_name = "E", default_value = "1e-12", allow_hyphen_values = true)]
     tolerance: f64,
     /// The first and the last unknown are neighbours: dl[0] and du[n-1] count
     #[arg(long)]
@@ -57,13 +59,27 @@ pub(super) struct Tridiagonal {
     #[arg(long)]
     dry_run: bool,
     /// Seed of a built-in's random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
     #[command(flatten)]
     common: Common,
+}
+
+impl Tridiagonal {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("SYSTEM", [Path::new(&self.system)])
+            .read("-b", self.b.as_deref())
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,8 +90,8 @@ impl FromStr for Block {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(None)),
-            s => match s.parse() {
-                Ok(m @ 3..=1024) => Ok(Self(Some(m))),
+            s => match count(s) {
+                Some(m @ 3..=1024) => Ok(Self(Some(m))),
                 _ => Err(Error::Invalid(format!(
                     "'{s}' is no block: a block has 3 to 1024 rows, so that something lies between its ends; or auto"
                 ))),
@@ -112,8 +128,8 @@ impl FromStr for RefineArg {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(Refine::Auto)),
-            s => match s.parse() {
-                Ok(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
+            s => match count(s) {
+                Some(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of corrections; give auto or 0 to 100"))),
             },
         }
@@ -200,14 +216,6 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         )));
     }
     let report = args.common.report.as_deref();
-    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
-        && output == report
-    {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            output.display()
-        )));
-    }
     let format = match &args.output {
         None => "csv".to_owned(),
         Some(path) => match path.extension().and_then(|e| e.to_str()) {
@@ -224,7 +232,8 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         },
     };
     let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());
-    let output = output.map(OutputFile::create).transpose()?;
+    let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
+    let output = output.map(create).transpose()?;
     let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     Ok(Outputs { format, output, report })
 }
@@ -343,13 +352,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// Writes this rank's unknowns at their place.

@@ -6,8 +6,9 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde_json::json;
 
+use super::files::Files;
 use super::lanes::LaneSets;
-use super::{Common, Outcome, say};
+use super::{Common, Outcome, say, whole};
 use crate::report::{devices, grouped};
 use kolmo::io::output::OutputFile;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
@@ -26,19 +27,26 @@ pub(super) struct Tune {
     #[arg(long)]
     show: bool,
     /// Largest system to measure, in rows; memory may end before
-    #[arg(long, value_name = "ROWS", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
     max_size: usize,
     /// Largest number of lanes to measure
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
     /// Solutions of each size on each number of lanes, at least
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
     repeat: usize,
     /// Draw the time of a row over all sizes and numbers of lanes
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<std::path::PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+impl Tune {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Tune) -> Result<Outcome> {

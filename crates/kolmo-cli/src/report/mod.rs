@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use clap::builder::styling::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
 use kolmo::io::write::push_number;
@@ -15,6 +16,14 @@ pub mod plan;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;
+
+/// What people read of a run.
+pub trait Summary {
+    /// Four lines, or all that is known.
+    fn text(&self, verbose: bool) -> String;
+    /// The line on the bound.
+    fn bound(&self) -> String;
+}
 
 /// A device in a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,6 +73,35 @@ pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<Dev
         devices
     };
     all.iter().enumerate().flat_map(one).collect()
+}
+
+/// The line of a summary on where the work was done.
+fn device_line(devices: &[DeviceReport]) -> String {
+    let one = |d: &DeviceReport| match d.lanes {
+        1 => format!("{} {} ({})", d.spec, d.name, d.precision),
+        lanes => format!("{} {} ({}, {lanes} lanes)", d.spec, d.name, d.precision),
+    };
+    match devices {
+        [] => String::new(),
+        [only] => format!("device   {}\n", one(only)),
+        [first, rest @ ..] => format!("device   {} and {} more\n", one(first), rest.len()),
+    }
+}
+
+/// The lines of a detailed summary on every device.
+fn device_lines(devices: &[DeviceReport]) -> String {
+    devices.iter().map(|d| format!("         {} {} ({}, {})\n", d.spec, d.name, d.backend, d.precision)).collect()
+}
+
+/// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed. Colours
+/// are for terminals.
+fn bound_line(bound: &str, missed: Option<&str>) -> String {
+    let style = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
+    let (green, red) = (style(AnsiColor::Green), style(AnsiColor::Red));
+    match missed {
+        None => format!("bound    {bound}: {green}met{green:#}"),
+        Some(reason) => format!("bound    {bound}: {red}NOT met{red:#}: {reason}"),
+    }
 }
 
 /// What one rank's memory took at its fullest.
@@ -137,8 +175,19 @@ pub fn seconds(s: f64) -> String {
         format!("{:.0} µs", s * 1e6)
     } else if s < 1.0 {
         format!("{:.1} ms", s * 1e3)
-    } else {
+    } else if s < 100.0 {
         format!("{s:.2} s")
+    } else {
+        // Two units, as clocks and calendars have them.
+        let whole = s.round() as u64;
+        let [day, hour, minute] = [86_400, 3_600, 60];
+        match whole {
+            _ if s > 1e9 => format!("{:.0} years", s / (365.25 * day as f64)),
+            _ if whole >= 3 * day => format!("{} days", (whole + day / 2) / day),
+            _ if whole >= 10 * hour => format!("{} h", (whole + hour / 2) / hour),
+            _ if whole >= hour => format!("{} h {} min", whole / hour, whole % hour / minute),
+            _ => format!("{} min {} s", whole / minute, whole % minute),
+        }
     }
 }
 
@@ -170,5 +219,9 @@ mod tests {
         assert_eq!(bytes(3 << 30), "3.0 GiB");
         assert_eq!(seconds(0.0000042), "4 µs");
         assert_eq!(seconds(12.345), "12.35 s");
+        assert_eq!(seconds(100.2), "1 min 40 s");
+        assert_eq!(seconds(4_000.0), "1 h 6 min");
+        assert_eq!(seconds(109_576.0), "30 h");
+        assert_eq!(seconds(1e6), "12 days");
     }
 }

@@ -46,7 +46,7 @@ impl Run<'_> {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "model    {}  n = {}  nnz = {}  alpha = {}  {}",
+            "model    {}  {} states, {} entries, alpha = {}, {}",
             self.model,
             grouped(p.n as u64),
             grouped(p.nnz),
