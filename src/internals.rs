@@ -1,7 +1,7 @@
 //! What measurements of this crate reach of its inside. No part of the public API: it changes without notice.
 
 pub use crate::lane::window::Window;
-pub use crate::number::{count, out_of_range};
+pub use crate::number::{Size, count, out_of_range};
 pub use crate::transient::built::Built;
 pub use crate::transient::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::iteration::{Iteration, Target};

@@ -306,9 +306,8 @@ mod unnamed {
 
     /// Gives the file its name, in place of a file that has it.
     pub(super) fn link(file: &File, name: &Path) -> io::Result<()> {
-        let link = |to: &Path| {
-            linkat(CWD, own(file), CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
-        };
+        let link =
+            |to: &Path| linkat(CWD, own(file), CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
         match link(name) {
             // A link replaces nothing, and a renaming does.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use rayon::prelude::*;
 
 use super::SLICE;
-use crate::ranks::Ranks;
 use crate::number::count;
+use crate::ranks::Ranks;
 use crate::{Error, Result};
 
 /// A rule for the ELL width.

@@ -10,7 +10,9 @@ use crate::support::{Place, THREE, TWO};
 fn place() -> Place {
     let place = Place::new();
     place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n2: 1\n");
-    place.put("p.txt", "1\n0\n0\n").put("a.mtx", "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n");
+    place
+        .put("p.txt", "1\n0\n0\n")
+        .put("a.mtx", "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n");
     place.put("b.txt", "1\n").put("other.tra", TWO);
     let at = |name: &str| place.path().join(name);
     std::fs::create_dir(at("d")).unwrap();
@@ -35,7 +37,10 @@ fn no_output_is_an_input_or_another_output() {
         ("transient other.tra --labels m.lab --time 1 --report m.lab", "--labels and --report"),
         ("transient m.tra --time 1 --initial p.txt -o p.txt", "--initial and -o"),
         ("transient m.tra --time 1 -o new.csv --report ./new.csv", "-o and --report"),
-        ("transient m.tra --times 0:1:2 --plot x.svg -o p.csv --checkpoint d/../p.csv", "-o and --checkpoint"),
+        (
+            "transient m.tra --times 0:1:2 --plot x.svg -o p.csv --checkpoint d/../p.csv",
+            "-o and --checkpoint",
+        ),
         ("transient m.tra --times 0:1:2 --plot x.svg --report x.svg", "--report and --plot"),
         ("walk a.mtx --component 0 --report a.mtx", "MATRIX and --report"),
         ("walk a.mtx -b b.txt --component 0 --report b.txt", "-b and --report"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 
 use super::files::Files;
-use super::progress::Waiting;
+use super::progress::Progress;
 use super::seed_table::SeedTable;
 use super::transient::HaloDepth;
 use super::{Common, Outcome, transient, whole};
@@ -93,7 +93,9 @@ impl Bench {
     /// The files that are named.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
         let (read, common): (Vec<&str>, &Common) = match self {
-            Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => (vec![&job.model], &job.common),
+            Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {
+                (vec![&job.model], &job.common)
+            }
             Self::Walk(args) => (args.matrix.iter().map(|m| &m[..]).collect(), &args.common),
             Self::Transfer(args) => (Vec::new(), &args.common),
             Self::Tridiagonal(args) => (vec![&args.system], &args.common),
@@ -183,7 +185,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
-        let _waiting = Waiting::new(job.common.quiet, "measuring");
+        let _progress = Progress::new(job.common.quiet, "measuring");
         let copy = bench::bandwidth(&lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {

@@ -45,7 +45,8 @@ impl Room {
                 what: what.to_owned(),
                 asked: self.needed,
                 limit: format!(
-                    "{free} bytes are free; use --precision f32 where that is enough, or --device cpu"
+                    "{} are free; use --precision f32 where that is enough, or --device cpu",
+                    bytes(free)
                 ),
             }),
             _ => Ok(()),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Outcome, whole};
 use super::files::Files;
+use super::meant;
+use super::{Outcome, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
@@ -55,6 +56,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         return tridiagonal(args, &system?);
     }
     let Some(model) = models::parse(&args.spec) else {
+        let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::TRIDIAGONAL].concat();
+        meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {} and the tridiagonal systems {}",

@@ -36,6 +36,17 @@ pub(super) fn listen(ranks: Ranks) {
     });
 }
 
+/// Has an allocation that fails where nobody can answer for it end with the exit code of all other lack of memory. The
+/// runtime says how much was asked for, and aborts.
+pub(super) fn end_without_memory() {
+    #[cfg(unix)]
+    {
+        let always = std::sync::Arc::new(AtomicBool::new(true));
+        // Where that is impossible the system's default stays.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGABRT, 2, always);
+    }
+}
+
 /// Ends the process. Reading, building and single long launches have no watch.
 fn end(ranks: Ranks) -> ! {
     kolmo::io::output::abandon();

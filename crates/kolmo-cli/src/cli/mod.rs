@@ -11,8 +11,10 @@ mod devices;
 mod dry_run;
 mod files;
 mod generate;
+mod help;
 mod interrupt;
 mod lanes;
+mod meant;
 mod output;
 mod progress;
 mod seed_table;
@@ -23,6 +25,7 @@ mod tune;
 mod tuned;
 mod walk;
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
@@ -232,8 +235,14 @@ fn lenient(command: clap::Command) -> clap::Command {
     command.mut_args(number).mut_subcommands(lenient)
 }
 
+/// The command line.
+fn command() -> clap::Command {
+    help::lay_out(lenient(Cli::command()))
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    interrupt::end_without_memory();
     kolmo::lane::quiet_drivers();
     let session = match Session::begin() {
         Ok(session) => session,
@@ -244,7 +253,13 @@ pub fn main() -> ExitCode {
     };
     let ranks = session.ranks();
     interrupt::listen(ranks);
-    let parse = || lenient(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let parse = || {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let all = words.iter().any(|word| word == help::ALL);
+        let command = if all { help::show_all(command()) } else { command() };
+        let words = words.into_iter().map(|word| if word == help::ALL { "--help".into() } else { word });
+        command.try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found))
+    };
     let done = alike(ranks).and_then(|()| match parse() {
         Ok(cli) => run(cli.command, ranks).map(ended),
         Err(e) => {

@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
 use super::files::Files;
+use super::meant;
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, conclude, interrupt, say, whole};
@@ -55,6 +56,41 @@ pub(super) struct Transient {
     /// Make the states with this label absorbing
     #[arg(long, value_name = "LABEL")]
     absorbing: Option<String>,
+    /// Only these states: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    states: Option<String>,
+    /// Only the probability of this label; repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Only the K largest probabilities
+    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
+    top: Option<usize>,
+    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
+    pub(super) ranks: Option<usize>,
+    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
@@ -79,41 +115,6 @@ pub(super) struct Transient {
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
-    /// Only these states: I,J,K-L
-    #[arg(long, value_name = "I,J,K-L", group = "selection")]
-    states: Option<String>,
-    /// Only the probability of this label; repeatable
-    #[arg(long, value_name = "NAME", group = "selection")]
-    label: Vec<String>,
-    /// Only the K largest probabilities
-    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
-    top: Option<usize>,
-    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
-    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
-    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
-    checkpoint_every: Option<f64>,
-    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
-    #[arg(long, requires = "checkpoint")]
-    resume: bool,
-    /// Draw the labels or states that were named, else the most likely states, over all finite times
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Say what it would take, memory, time and where, and do nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// With --dry-run: predict a run on N ranks, from an exchange measured here
-    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
-    pub(super) ranks: Option<usize>,
-    /// Output file; its extension is the format: .npy, .csv or .txt
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Say all that is known of the run
-    #[arg(long, short, conflicts_with = "quiet")]
-    verbose: bool,
-    #[command(flatten)]
-    pub(super) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -185,7 +186,10 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
                 warnings: Vec::new(),
             })
         }
-        None => read_chain(Path::new(spec), labels),
+        None => {
+            meant::expect_file(spec, &meant::CHAINS)?;
+            read_chain(Path::new(spec), labels)
+        }
     }
 }
 
@@ -196,6 +200,7 @@ fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -
         && args.ranks.is_none();
     match models::parse(&args.model) {
         None if own => {
+            ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
                 bandwidths(lanes, ranks)?;
@@ -232,9 +237,12 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             rewards: &rewards,
             vectors: true,
         };
-        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
+        let looking = Progress::new(quiet, "looking at the rows");
+        let look = if args.verbose { capacity::plan } else { capacity::estimate };
+        let plan = look(&lanes, precision, &problem, &options)?;
         let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
+        drop(looking);
         let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
         if let Some(mut file) = report_file {
             writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
@@ -271,7 +279,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors() || curves.is_some(),
     };
-    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
+    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
     let solved = match &mut checkpoint {
         None => solve(&lanes, precision, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
@@ -285,6 +293,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let mut solution = solved?;
     let Watch { sink, curves, progress } = watch;
     drop(progress);
+    let values = sink.values();
     sink.finish(&solution)?;
     curves.map(Curves::finish).transpose()?;
     solution.seconds.load = load;
@@ -297,6 +306,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         memory: report::memory_of(&lanes, ranks),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
+        values,
     };
     if let Some(mut file) = report_file {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
@@ -341,7 +351,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let (lanes, precision) = args.common.open_on(ranks)?;
     super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
+    let reading = Progress::new(args.common.quiet || !ranks.is_root(), "reading the model");
     let chain = model_on(args, &options, &lanes, ranks)?;
+    drop(reading);
     let read = || {
         let mut chain = chain;
         interrupt::check()?;
@@ -455,7 +467,7 @@ struct Watch {
 impl Observer for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         interrupt::check()?;
-        self.progress.at(done, all);
+        self.progress.at(done, all, "multiplications");
         Ok(())
     }
 
@@ -536,7 +548,9 @@ fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
         } else {
             format!("there are: {}", known.join(", "))
         };
-        Error::Invalid(format!("no label '{name}': {known}"))
+        let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
+        let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
+        Error::Invalid(format!("no label '{name}': {meant}{known}"))
     })
 }
 

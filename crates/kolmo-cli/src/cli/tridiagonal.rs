@@ -8,17 +8,17 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 
 use super::files::Files;
-use super::progress::Waiting;
+use super::progress::Progress;
 use super::shared_file::SharedFile;
 use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
+use kolmo::internals::count;
 use kolmo::io::output::OutputFile;
 use kolmo::io::tridiagonal::{
     Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
     write,
 };
-use kolmo::internals::count;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, System, solve_rows};
@@ -31,18 +31,6 @@ pub(super) struct Tridiagonal {
     /// Right-hand sides: .npy, .mtx, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
     b: Option<PathBuf>,
-    /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
-    #[arg(long, value_name = "M", default_value = "auto")]
-    block: Block,
-    /// Where the interface system is solved
-    #[arg(long, value_name = "W", default_value = "auto")]
-    interface: InterfaceArg,
-    /// Exchange of rows: auto is none where every row is dominant, else scaled
-    #[arg(long, value_name = "P", default_value = "auto")]
-    pivot: PivotArg,
-    /// Corrections by the residual: auto or a number
-    #[arg(long, value_name = "K", default_value = "auto")]
-    refine: RefineArg,
     /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
     #[arg(long, value_name = "E", default_value = "1e-12", allow_hyphen_values = true)]
     tolerance: f64,
@@ -55,9 +43,6 @@ pub(super) struct Tridiagonal {
     /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
     #[arg(long, value_name = "L", default_value = "strided")]
     layout: LayoutArg,
-    /// Say what it would take, memory and time, by a pilot of some rows
-    #[arg(long)]
-    dry_run: bool,
     /// Seed of a built-in's random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -67,8 +52,23 @@ pub(super) struct Tridiagonal {
     /// Say all that is known of the run
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
+    /// Say what it would take, memory and time, by a pilot of some rows
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     common: Common,
+    /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
+    #[arg(long, value_name = "M", default_value = "auto")]
+    block: Block,
+    /// Where the interface system is solved
+    #[arg(long, value_name = "W", default_value = "auto")]
+    interface: InterfaceArg,
+    /// Exchange of rows: auto is none where every row is dominant, else scaled
+    #[arg(long, value_name = "P", default_value = "auto")]
+    pivot: PivotArg,
+    /// Corrections by the residual: auto or a number
+    #[arg(long, value_name = "K", default_value = "auto")]
+    refine: RefineArg,
 }
 
 impl Tridiagonal {
@@ -146,6 +146,7 @@ pub(super) fn system(
 ) -> Result<(String, SystemFile)> {
     let b = b.map(read_array).transpose()?;
     let Some(made) = models::tridiagonal(spec, seed) else {
+        super::meant::expect_file(spec, &super::meant::TRIDIAGONAL)?;
         return Ok((spec.to_owned(), read(Path::new(spec), cyclic, interleaved, b)?));
     };
     let models::Tridiagonal { name, mut system } = made?;
@@ -264,7 +265,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let (mut lanes, precision) = common.open_on(ranks)?;
     let options = options(args);
-    let waiting = Waiting::new(quiet, "reading the system");
+    let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.rows.b.len() {
@@ -275,7 +276,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         }
     });
     let Loaded { name, mut rows, shape, order, has_b, through } = ranks.all_ok(loaded)?;
-    drop(waiting);
+    drop(progress);
     if args.transpose {
         rows = rows.transposed();
     }
@@ -294,7 +295,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         Some(_) => None,
         None => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(super::lanes::predict(&common, &lanes, precision, together.max(1)))
+            Some(super::lanes::predict(&common, args.verbose && !quiet, &lanes, precision, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
@@ -308,9 +309,9 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         return super::dry_run::tridiagonal(&lanes, precision, &rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
-    let waiting = Waiting::new(quiet, "solving");
+    let progress = Progress::new(quiet, "solving");
     let solution = solve_rows(&lanes, precision, &rows, &options)?;
-    drop(waiting);
+    drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };

@@ -41,6 +41,23 @@ pub(super) struct Walk {
     /// Probability that an interval is to hold its component
     #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
     confidence: f64,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
+    seed: u64,
+    /// Output file, .csv
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Draw the half-widths over the chains
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory and time, by a pilot of a few chains
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
     /// Where the points come from: sobol, halton, faure, philox or mtgp32
     #[arg(long, value_name = "S", default_value = "sobol")]
     sequence: Sequence,
@@ -91,23 +108,6 @@ pub(super) struct Walk {
     /// Walk although nothing proves that walks converge
     #[arg(long)]
     force: bool,
-    /// Draw the half-widths over the chains
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Say what it would take, memory and time, by a pilot of a few chains
-    #[arg(long)]
-    dry_run: bool,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
-    seed: u64,
-    /// Output file, .csv
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Say all that is known of the run
-    #[arg(long, short, conflicts_with = "quiet")]
-    verbose: bool,
-    #[command(flatten)]
-    common: Common,
 }
 
 impl Walk {
@@ -152,6 +152,7 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Ve
         Some(built) => built?,
         None => {
             let path = Path::new(spec);
+            super::meant::expect_file(spec, &super::meant::SYSTEMS)?;
             if !path.exists() {
                 return Err(Error::File {
                     path: path.into(),
@@ -265,17 +266,19 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         let components = components(&args.component, system.matrix.rows())?;
         Ok((system, rhs, components))
     };
+    let reading = Progress::new(quiet, "reading the system");
     let (system, rhs, components) = ranks.all_ok(input())?;
+    drop(reading);
     let load = started.elapsed().as_secs_f64();
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
     if args.dry_run {
         return dry_run::walk(&lanes, precision, &problem, &options, &system.name, load, report_file);
     }
-    let mut progress = Progress::new(quiet, "steps");
+    let progress = Progress::new(quiet, "preparing the walks");
     let mut solution = solve(&lanes, precision, &problem, &options, &mut |done, all| {
         interrupt::check()?;
-        progress.at(done, all);
+        progress.at(done, all, "steps");
         Ok(())
     })?;
     drop(progress);

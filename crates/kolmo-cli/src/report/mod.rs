@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use clap::builder::styling::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
+use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
@@ -90,7 +91,10 @@ fn device_line(devices: &[DeviceReport]) -> String {
 
 /// The lines of a detailed summary on every device.
 fn device_lines(devices: &[DeviceReport]) -> String {
-    devices.iter().map(|d| format!("         {} {} ({}, {})\n", d.spec, d.name, d.backend, d.precision)).collect()
+    devices
+        .iter()
+        .map(|d| format!("         {} {} ({}, {})\n", d.spec, d.name, d.backend, d.precision))
+        .collect()
 }
 
 /// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed. Colours
@@ -193,13 +197,7 @@ pub fn seconds(s: f64) -> String {
 
 /// Bytes for people.
 pub fn bytes(b: u64) -> String {
-    let b = b as f64;
-    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if b >= size as f64 {
-            return format!("{:.1} {unit}", b / size as f64);
-        }
-    }
-    format!("{b} B")
+    Size(b).to_string()
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub struct Run<'a> {
     pub solution: &'a Solution,
     /// Where the run's state was kept.
     pub checkpoint: Option<&'a Checkpoint>,
+    /// What was selected at each time: the values of labels or states.
+    pub values: Option<Vec<Value>>,
 }
 
 impl Run<'_> {
@@ -61,7 +63,7 @@ impl Run<'_> {
             "exchange": s.matrix.exchange,
             "halo_depth": s.matrix.halo_depth,
             "order": s.order.name(),
-            "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
+            "per_time": (0..s.times.len()).map(|i| self.per_time(i)).collect::<Vec<_>>(),
             "checkpoint": self.checkpoint.map(|c| json!({
                 "file": c.path(),
                 "written": c.written(),
@@ -70,6 +72,16 @@ impl Run<'_> {
                 "note": c.note(),
             })),
         })
+    }
+
+    fn per_time(&self, place: usize) -> Value {
+        let t = &self.solution.times[place];
+        let mut value = json!(t);
+        value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
+        if let Some(values) = &self.values {
+            value["values"] = values[place].clone();
+        }
+        value
     }
 
     /// What only those who look closer want to know.
@@ -250,10 +262,4 @@ fn worst(times: &[TimeResult]) -> Vec<&TimeResult> {
         return times.iter().collect();
     }
     times.iter().max_by(|a, b| a.bound.total().total_cmp(&b.bound.total())).into_iter().collect()
-}
-
-fn per_time(t: &TimeResult) -> Value {
-    let mut value = json!(t);
-    value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
-    value
 }

@@ -154,6 +154,7 @@ impl Summary for Run<'_> {
         );
         if let Some(j) = s.jacobi
             && j.seconds < x.solve
+            && x.solve > 1.0
         {
             let _ = writeln!(
                 out,
@@ -172,7 +173,11 @@ impl Summary for Run<'_> {
         let s = self.solution;
         let missed = (s.status == Status::NotMet).then(|| self.reason());
         let percent = 100.0 * self.confidence;
-        let bound = format!("half-width at most {:.1e} of {:.1e}, {percent} % confidence", s.bound.total(), s.epsilon);
+        let bound = format!(
+            "half-width at most {:.1e} of {:.1e}, {percent} % confidence",
+            s.bound.total(),
+            s.epsilon
+        );
         super::bound_line(&bound, missed.as_deref())
     }
 }
