@@ -578,3 +578,26 @@ fn help_and_version_go_to_stdout() {
         assert!(run.stdout.contains("Usage: kolmo"), "{}", run.stdout);
     }
 }
+
+#[test]
+fn help_is_short_grouped_or_whole() {
+    let place = Place::new();
+    let options = |text: &str| {
+        text.lines().filter(|line| line.trim_start().starts_with('-') && line.contains("--")).count()
+    };
+    for command in ["transient", "walk", "tridiagonal"] {
+        let [short, long, all] =
+            ["-h", "--help", "--help-all"].map(|help| place.kolmo(&format!("{command} {help}")).stdout);
+
+        assert!(options(&short) <= 16, "{short}");
+        assert!(options(&short) < options(&long) && options(&long) < options(&all), "{long}");
+        for part in ["Question:", "Output:", "Device:", "Long runs:", "Expert:", "Examples:", "Exit codes:"] {
+            assert!(long.contains(part), "{command} --help has no {part}:\n{long}");
+        }
+        let examples = long.lines().filter(|line| line.starts_with(&format!("  kolmo {command} "))).count();
+        assert_eq!(examples, 4, "{long}");
+        assert!(!short.contains("Examples:"), "{short}");
+    }
+    let tolerance = place.kolmo("tridiagonal --help").stdout;
+    assert!(tolerance.contains("[default: 1e-12]"), "{tolerance}");
+}

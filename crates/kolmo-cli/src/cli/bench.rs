@@ -14,9 +14,11 @@ use super::{Common, Outcome, transient, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
+use kolmo::transient::capacity;
+use kolmo::transient::chain::Chain;
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Method, Observer, Options, Problem, solve};
 use kolmo::{Error, Result};
@@ -185,6 +187,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     for specs in each {
         let (lanes, precision) = job.common.open_all(specs)?;
         super::interrupt::check()?;
+        announce(command, job, &chain, &lanes, precision)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
         let copy = bench::bandwidth(&lanes, job.repeat)?;
         match command {
@@ -229,6 +232,39 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     }
     out.commit()?;
     Ok(Outcome::Met)
+}
+
+/// Says how long the measurement of a chain is to take, and how much memory.
+fn announce(command: &Bench, job: &Job, chain: &Chain, lanes: &[Lane], precision: Precision) -> Result<()> {
+    if job.common.quiet {
+        return Ok(());
+    }
+    let (time, epsilon) = match command {
+        Bench::Transient(t) => (Some(t.time), t.epsilon),
+        _ => (None, 1e-6),
+    };
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &chain.initial,
+        times: &[time.unwrap_or(1.0)],
+        rewards: &[],
+        vectors: false,
+    };
+    let plan = capacity::estimate(lanes, precision, &problem, &Options { epsilon, ..Options::default() })?;
+    let each = match (time, plan.terms) {
+        (Some(_), Some(terms)) => terms as f64 * plan.step,
+        // A tenth of a second or four steps, with the accumulator and without.
+        _ => 2.0 * (4.0 * plan.step).max(0.1),
+    };
+    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
+    super::say(format_args!(
+        "{} on {}: about {} of measuring once it is built, and {}",
+        chain.name,
+        lanes[0].device().spec,
+        seconds((job.repeat * job.matrix_format.0.len()) as f64 * each),
+        crate::report::bytes(bytes)
+    ));
+    Ok(())
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {

@@ -83,7 +83,22 @@ fn text(command: &clap::Command, name: &str) -> String {
     let called = command.get_bin_name().unwrap_or("kolmo");
     let date = httpdate::fmt_http_date(std::time::SystemTime::now());
     let date: Vec<&str> = date.split_whitespace().collect();
-    let date = format!("{} {}, {}", date[2], date[1], date[3]);
+    let months = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let month = months.into_iter().find(|month| month.starts_with(date[2])).unwrap_or(date[2]);
+    let date = format!("{month} {}, {}", date[1].trim_start_matches('0'), date[3]);
     let man = Man::new(whole.override_usage(format!("{called} [OPTIONS]{rest}")))
         .title(name.to_uppercase())
         .date(&date)
@@ -127,6 +142,9 @@ fn appendix(words: &str, name: &str) -> String {
     tidy(&roff.render())
 }
 
+/// Bytes of a line. A letter that is not ASCII counts for several, 80 of which are too many.
+const LINE: usize = 70;
+
 /// The text without what man's own checker finds fault with: blanks at the end of lines, lines of more than 80 bytes,
 /// and breaks beside space.
 fn tidy(page: &str) -> String {
@@ -134,14 +152,14 @@ fn tidy(page: &str) -> String {
     for line in page.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
         let space = |line: &str| line == ".sp";
         match lines.last() {
-            Some(last) if line == ".br" && space(last) => continue,
+            Some(last) if line == ".br" && (space(last) || last == ".br") => continue,
             Some(last) if space(line) && last == ".br" => drop(lines.pop()),
             _ => {}
         }
         let mut rest = line;
-        while rest.len() > 78 && !line.starts_with('.') {
+        while rest.len() > LINE && !line.starts_with('.') {
             // What begins a line with a dot or an apostrophe would be a command.
-            let fits = |at: &usize| *at <= 78 && !rest[at + 1..].starts_with(['.', '\'']);
+            let fits = |at: &usize| *at <= LINE && !rest[at + 1..].starts_with(['.', '\'']);
             let Some(at) = rest.match_indices(' ').map(|(at, _)| at).filter(fits).last() else { break };
             lines.push(rest[..at].trim_end().to_owned());
             rest = &rest[at + 1..];

@@ -9,8 +9,10 @@ use serde_json::json;
 use super::files::Files;
 use super::lanes::LaneSets;
 use super::{Common, Outcome, say, whole};
-use crate::report::{devices, grouped};
+use crate::report::{bytes, devices, grouped, seconds};
 use kolmo::io::output::OutputFile;
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
 use kolmo::tridiagonal::lane_count::measure::Effort;
@@ -24,7 +26,7 @@ use kolmo_bench::{lane_times, largest_system};
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Show what is stored and whether it still holds, and measure nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
     show: bool,
     /// Largest system to measure, in rows; memory may end before
     #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
@@ -163,6 +165,17 @@ fn tune(
     }
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
+    if !args.common.quiet {
+        let (time, memory) = predict(&sets, precision, &fitting, effort)?;
+        say(format_args!(
+            "{what}: {} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
+            fitting.len(),
+            grouped(fitting[fitting.len() - 1] as u64),
+            counts[counts.len() - 1],
+            seconds(time),
+            bytes(memory)
+        ));
+    }
     let mut done = 0;
     let measured = lane_times(&sets, precision, &fitting, effort, &mut |n| {
         super::interrupt::check()?;
@@ -192,6 +205,31 @@ fn tune(
         unknown: Vec::new(),
         sizes: measured,
     })
+}
+
+/// Rows of the system that is solved to predict how long all of them take.
+const PILOT: usize = 250_000;
+
+/// Seconds and bytes that the measurement of these sizes is to take, by the time of one of them.
+fn predict(sets: &[&[Lane]], precision: Precision, sizes: &[usize], effort: Effort) -> Result<(f64, u64)> {
+    let largest = sizes[sizes.len() - 1];
+    let rows = PILOT.min(largest);
+    let once = Effort { least: 1, most: 1, seconds: 0.0 };
+    let pilot = lane_times(&sets[..1], precision, &[rows], once, &mut |_| super::interrupt::check())?;
+    let row = 1e-3 * pilot[0].one_lane() / rows as f64;
+    // A visit begins with a solution that does not count, and each size with six by stages.
+    let solutions = sets.len() * (effort.least + 2);
+    let size = |&n: &usize| {
+        let solution = n as f64 * row;
+        effort
+            .seconds
+            .max(solutions as f64 * solution)
+            .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
+            + 6.0 * solution
+    };
+    let arrays = 5 * precision.bytes() * largest as u64;
+    let copies = if sets[0][0].device().limits.unified { 2 } else { 1 };
+    Ok((sizes.iter().map(size).sum(), copies * arrays))
 }
 
 /// How many sizes the choice misses by more than 5 % and 20 µs, and its largest regret.
