@@ -177,7 +177,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--memory-limit 0", "'0' is no size"),
         (run, "--memory-limit -1", "'-1' is no size"),
         (run, "--memory-limit 3Gi", "'3Gi' is no size"),
-        (run, "--memory-limit 1", "were asked for a chain of 2 states; --memory-limit is 1 B"),
+        (run, "--memory-limit 1", "were asked for the self-test; --memory-limit is 1 B"),
         (run, "--device cpu", "cannot be used multiple times"),
         (run, "--no-such-option", "unexpected argument '--no-such-option'"),
         (run, "more", "unexpected argument 'more'"),

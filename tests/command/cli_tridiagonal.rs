@@ -377,7 +377,7 @@ fn bad_options_are_refused() {
         ("random:4,2,2", &["3 parameters"]),
         ("toeplitz:4,1,nan,1", &["finite"]),
         // More than any memory, with both numbers.
-        ("random:2147483647,100000", &["dl, d, du and b", "6871947670400000 bytes"]),
+        ("random:2147483647,100000", &["dl, d, du and b", "6250.0 TiB"]),
         ("random:100000 --memory-limit 1KiB --lanes 1", &["were asked for", "--memory-limit is 1.0 KiB"]),
     ] {
         refuses(&place, line, parts);

@@ -13,15 +13,14 @@ use super::transient::HaloDepth;
 use super::{Common, Outcome, transient, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::capacity;
 use kolmo::transient::chain::Chain;
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Method, Observer, Options, Problem, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
@@ -163,7 +162,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
-            let (cpu, _) = open(&[DeviceSpec::Cpu], &options)?;
+            let cpu = Machine::open(&[DeviceSpec::Cpu], &options)?;
             let problem = Problem {
                 transitions: &*chain.transitions,
                 initial: &chain.initial,
@@ -173,7 +172,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             };
             let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
             let mut keep = Keep(Vec::new());
-            solve(&cpu, Precision::F64, &problem, &options, &mut keep)?;
+            solve(&cpu, &problem, &options, &mut keep)?;
             keep.0
         }
     };
@@ -185,18 +184,18 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     };
     let formats = &job.matrix_format.0;
     for specs in each {
-        let (lanes, precision) = job.common.open_all(specs)?;
+        let machine = job.common.open_all(specs)?;
         super::interrupt::check()?;
-        announce(command, job, &chain, &lanes, precision)?;
+        announce(command, job, &chain, &machine)?;
         let _progress = Progress::new(job.common.quiet, "measuring");
-        let copy = bench::bandwidth(&lanes, job.repeat)?;
+        let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
                 let split = Partitioning { halo_depth: spmv.halo_depth.0, ..Partitioning::default() };
                 for &format in formats {
                     let options = Options { width: job.ell_width, format, split, ..Options::default() };
                     let (name, chain) = (&chain.name, &*chain.transitions);
-                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat, copy) {
+                    match bench::spmv(&machine, name, chain, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.extend(measured?),
                     }
@@ -210,7 +209,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
                     let options = Options { epsilon, width, format, method, ..Options::default() };
                     let case =
                         bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                    match bench::transient(&lanes, precision, &case, &options, job.repeat, copy) {
+                    match bench::transient(&machine, &case, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.push(measured?),
                     }
@@ -235,7 +234,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
 }
 
 /// Says how long the measurement of a chain is to take, and how much memory.
-fn announce(command: &Bench, job: &Job, chain: &Chain, lanes: &[Lane], precision: Precision) -> Result<()> {
+fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Result<()> {
     if job.common.quiet {
         return Ok(());
     }
@@ -250,7 +249,11 @@ fn announce(command: &Bench, job: &Job, chain: &Chain, lanes: &[Lane], precision
         rewards: &[],
         vectors: false,
     };
-    let plan = capacity::estimate(lanes, precision, &problem, &Options { epsilon, ..Options::default() })?;
+    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
+    // What lacks memory says so itself.
+    if !plan.fits() {
+        return Ok(());
+    }
     let each = match (time, plan.terms) {
         (Some(_), Some(terms)) => terms as f64 * plan.step,
         // A tenth of a second or four steps, with the accumulator and without.
@@ -260,7 +263,7 @@ fn announce(command: &Bench, job: &Job, chain: &Chain, lanes: &[Lane], precision
     super::say(format_args!(
         "{} on {}: about {} of measuring once it is built, and {}",
         chain.name,
-        lanes[0].device().spec,
+        machine.lanes[0].device().spec,
         seconds((job.repeat * job.matrix_format.0.len()) as f64 * each),
         crate::report::bytes(bytes)
     ));

@@ -19,7 +19,6 @@ use kolmo::internals::{at_home, count, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
@@ -29,7 +28,7 @@ use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
 use kolmo::transient::{Method, Observer, Options, Problem, solve, solve_resumable};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
@@ -194,7 +193,8 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
-fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
+fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Chain> {
+    let ranks = machine.ranks;
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none();
@@ -203,7 +203,7 @@ fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -
             ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
-                bandwidths(lanes, ranks)?;
+                bandwidths(machine)?;
             }
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
@@ -215,18 +215,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
-    let Prepared {
-        times,
-        options,
-        outputs,
-        mut checkpoint,
-        lanes,
-        precision,
-        chain,
-        selection,
-        initial,
-        rewards,
-    } = prepare(args, ranks)?;
+    let Prepared { times, options, outputs, mut checkpoint, machine, chain, selection, initial, rewards } =
+        prepare(args, ranks)?;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     if args.dry_run {
@@ -239,11 +229,16 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         };
         let looking = Progress::new(quiet, "looking at the rows");
         let look = if args.verbose { capacity::plan } else { capacity::estimate };
-        let plan = look(&lanes, precision, &problem, &options)?;
-        let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
+        let plan = look(&machine, &problem, &options)?;
+        let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
         drop(looking);
-        let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
+        let run = report::plan::Run {
+            model: &chain.name,
+            precision: machine.precision,
+            plan: &plan,
+            many: many.as_ref(),
+        };
         if let Some(mut file) = report_file {
             writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
             file.commit()?;
@@ -263,9 +258,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             say(format_args!("warning: {warning}"));
         }
         let named = args.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
-        if precision == Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named
-        {
-            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+        let f32 = machine.precision == Precision::F32;
+        if f32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+            let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
             say(format_args!("note: {name} has no double precision; computing in f32"));
         }
@@ -281,8 +276,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     };
     let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
     let solved = match &mut checkpoint {
-        None => solve(&lanes, precision, &problem, &options, &mut watch),
-        Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
+        None => solve(&machine, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
     if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
         && !quiet
@@ -302,8 +297,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let run = report::transient::Run {
         model: &chain.name,
         epsilon: args.epsilon,
-        devices: report::devices_of(&lanes, precision, ranks),
-        memory: report::memory_of(&lanes, ranks),
+        devices: report::devices_of(&machine),
+        memory: report::memory_of(&machine),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
         values,
@@ -321,8 +316,7 @@ struct Prepared {
     options: Options,
     outputs: Outputs,
     checkpoint: Option<Checkpoint>,
-    lanes: Vec<Lane>,
-    precision: Precision,
+    machine: Machine,
     chain: Chain,
     selection: Selection,
     initial: Initial,
@@ -349,10 +343,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    let (lanes, precision) = args.common.open_on(ranks)?;
-    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
+    let machine = args.common.open_on(ranks)?;
+    super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
     let reading = Progress::new(args.common.quiet || !ranks.is_root(), "reading the model");
-    let chain = model_on(args, &options, &lanes, ranks)?;
+    let chain = model_on(args, &options, &machine)?;
     drop(reading);
     let read = || {
         let mut chain = chain;
@@ -368,7 +362,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         Ok((chain, selection, initial, rewards))
     };
     let (chain, selection, initial, rewards) = ranks.all_ok(read())?;
-    Ok(Prepared { times, options, outputs, checkpoint, lanes, precision, chain, selection, initial, rewards })
+    Ok(Prepared { times, options, outputs, checkpoint, machine, chain, selection, initial, rewards })
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
@@ -395,7 +389,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                 ExchangeArg::Full => Exchange::Full,
             },
             halo_depth: args.halo_depth.0,
-            ranks,
         },
     };
     match (args.theta, args.method) {

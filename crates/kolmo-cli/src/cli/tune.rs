@@ -11,8 +11,6 @@ use super::lanes::LaneSets;
 use super::{Common, Outcome, say, whole};
 use crate::report::{bytes, devices, grouped, seconds};
 use kolmo::io::output::OutputFile;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
 use kolmo::tridiagonal::lane_count::measure::Effort;
@@ -20,7 +18,7 @@ use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::regression::Quality;
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
@@ -130,9 +128,10 @@ fn tune(
     counts: &[usize],
     used: &mut Vec<crate::report::DeviceReport>,
 ) -> Result<Tuned> {
-    let (lanes, precision) = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
-    let device = lanes[0].device().clone();
-    drop(lanes);
+    let machine = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let device = machine.lanes[0].device().clone();
+    let precision = machine.precision;
+    drop(machine);
     let key = Key::new(&device, precision);
     settings::replaceable(folder, &key)?;
     if let Found::Unusable(why) = settings::load(folder, &key)
@@ -142,11 +141,10 @@ fn tune(
     }
     // The lane before has loaded drivers and compiled kernels.
     let at = Instant::now();
-    let lanes = LaneSets::open(&args.common, spec, counts)?;
-    let sets = lanes.sets();
-    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / lanes.opened() as f64;
-    used.extend(devices(sets[sets.len() - 1], precision));
-    let largest = largest_system(lanes.first(), precision, wanted[wanted.len() - 1]);
+    let LaneSets { sets, opened } = LaneSets::open(&args.common, spec, counts)?;
+    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / opened as f64;
+    used.extend(devices(&sets[sets.len() - 1]));
+    let largest = largest_system(&sets[0].lanes[0], precision, wanted[wanted.len() - 1]);
     let fitting: Vec<usize> = wanted.iter().copied().filter(|&n| n <= largest).collect();
     let what = format!("{} ({}, {precision})", device.name, device.backend);
     if fitting.len() < wanted.len() && !args.common.quiet {
@@ -166,7 +164,7 @@ fn tune(
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
     if !args.common.quiet {
-        let (time, memory) = predict(&sets, precision, &fitting, effort)?;
+        let (time, memory) = predict(&sets, &fitting, effort)?;
         say(format_args!(
             "{what}: {} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
             fitting.len(),
@@ -177,7 +175,7 @@ fn tune(
         ));
     }
     let mut done = 0;
-    let measured = lane_times(&sets, precision, &fitting, effort, &mut |n| {
+    let measured = lane_times(&sets, &fitting, effort, &mut |n| {
         super::interrupt::check()?;
         done += 1;
         if !args.common.quiet {
@@ -186,8 +184,8 @@ fn tune(
         Ok(())
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
-    let steps = super::tuned::measure(sets[0], precision, args.repeat)?;
-    let walks = super::tuned::grids(sets[0], precision, args.repeat)?;
+    let steps = super::tuned::measure(&sets[0], args.repeat)?;
+    let walks = super::tuned::grids(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,
@@ -211,11 +209,11 @@ fn tune(
 const PILOT: usize = 250_000;
 
 /// Seconds and bytes that the measurement of these sizes is to take, by the time of one of them.
-fn predict(sets: &[&[Lane]], precision: Precision, sizes: &[usize], effort: Effort) -> Result<(f64, u64)> {
+fn predict(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<(f64, u64)> {
     let largest = sizes[sizes.len() - 1];
     let rows = PILOT.min(largest);
     let once = Effort { least: 1, most: 1, seconds: 0.0 };
-    let pilot = lane_times(&sets[..1], precision, &[rows], once, &mut |_| super::interrupt::check())?;
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| super::interrupt::check())?;
     let row = 1e-3 * pilot[0].one_lane() / rows as f64;
     // A visit begins with a solution that does not count, and each size with six by stages.
     let solutions = sets.len() * (effort.least + 2);
@@ -227,8 +225,8 @@ fn predict(sets: &[&[Lane]], precision: Precision, sizes: &[usize], effort: Effo
             .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
             + 6.0 * solution
     };
-    let arrays = 5 * precision.bytes() * largest as u64;
-    let copies = if sets[0][0].device().limits.unified { 2 } else { 1 };
+    let arrays = 5 * sets[0].precision.bytes() * largest as u64;
+    let copies = if sets[0].lanes[0].device().limits.unified { 2 } else { 1 };
     Ok((sizes.iter().map(size).sum(), copies * arrays))
 }
 
