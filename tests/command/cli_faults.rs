@@ -198,6 +198,17 @@ fn memory_that_does_not_suffice_is_exit_2() {
     assert!(refused >= 8, "{refused} of 10 runs had too little memory");
 }
 
+#[test]
+fn a_file_beyond_its_limit_is_an_error() {
+    let place = Place::new();
+
+    let run = shell(&place, "ulimit -f 4", "generate tandem:25 -o m.tra", Stdio::piped());
+
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("error: m.tra: ") && run.stderr.contains("too large"), "{}", run.stderr);
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
 /// Lines with one output each, so that each is the one that fails.
 const OUTPUTS: [(&str, &str); 22] = [
     ("transient tandem:25 --time 1", "-o p.npy"),

@@ -242,7 +242,7 @@ fn command() -> clap::Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    interrupt::end_without_memory();
+    interrupt::answer_for_limits();
     kolmo::lane::quiet_drivers();
     let session = match Session::begin() {
         Ok(session) => session,

@@ -68,9 +68,9 @@ pub(super) struct Walk {
     /// the a-priori estimates
     #[arg(long, value_name = "N", default_value = "auto")]
     chains: Count,
-    /// Chains of a component at most, over all replicates
-    #[arg(long, value_name = "N", default_value_t = 1 << 26, value_parser = whole::<u64>)]
-    max_chains: u64,
+    /// Chains of a component at most, over all replicates, where their number grows [default: 67108864]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    max_chains: Option<u64>,
     /// Independent replicates
     #[arg(long, value_name = "R", default_value_t = 16, value_parser = whole::<u32>)]
     replicates: u32,
@@ -203,8 +203,23 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
     Ok(all)
 }
 
+/// An error for options that others make idle.
+fn ignored(args: &Walk) -> Result<()> {
+    let fail = |idle: &str, by: String| {
+        Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+    };
+    match (args.chains, args.length) {
+        (Count::Number(chains), _) if args.max_chains.is_some() => {
+            fail("--max-chains", format!("--chains {chains}"))
+        }
+        (_, Length::Steps(steps)) if args.delta.is_some() => fail("--delta", format!("--length {steps}")),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
+    ranks.all_ok(ignored(args))?;
     let mut options = Options {
         epsilon: args.epsilon,
         confidence: args.confidence,
@@ -213,7 +228,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         seed: args.seed,
         replicates: args.replicates,
         chains: args.chains,
-        max_chains: args.max_chains,
+        max_chains: args.max_chains.unwrap_or(Options::default().max_chains),
         length: args.length,
         delta: args.delta,
         splitting: args.splitting,

@@ -88,8 +88,9 @@ fn device_line(devices: &[DeviceReport]) -> String {
     }
 }
 
-/// The lines of a detailed summary on every device.
+/// The lines of a detailed summary on every device, where there are several.
 fn device_lines(devices: &[DeviceReport]) -> String {
+    let devices = if devices.len() > 1 { devices } else { &[] };
     devices
         .iter()
         .map(|d| format!("         {} {} ({}, {})\n", d.spec, d.name, d.backend, d.precision))

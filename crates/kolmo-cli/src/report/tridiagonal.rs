@@ -192,10 +192,10 @@ impl Summary for Run<'_> {
         let Residual { normwise, componentwise } = s.residual;
         let bound = match normwise <= self.tolerance && missed.is_some() {
             true => format!(
-                "residual row by row {componentwise:.1e} of {:e}",
+                "residual row by row {componentwise:.1e} of at most {:e}",
                 Residual::componentwise_limit(self.tolerance)
             ),
-            false => format!("residual {normwise:.1e} of {:e}", self.tolerance),
+            false => format!("residual {normwise:.1e} of at most {:e}", self.tolerance),
         };
         super::bound_line(&bound, missed.as_deref())
     }
