@@ -123,7 +123,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            epsilon: 1e-9,
+            epsilon: 1e-6,
             width: WidthRule::Auto,
             format: MatrixFormat::Auto,
             method: Method::Sweep,
