@@ -164,15 +164,7 @@ fn tune(
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
     if !args.common.quiet {
-        let (time, memory) = predict(&sets, &fitting, effort)?;
-        say(format_args!(
-            "{what}: {} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
-            fitting.len(),
-            grouped(fitting[fitting.len() - 1] as u64),
-            counts[counts.len() - 1],
-            seconds(time),
-            bytes(memory)
-        ));
+        say(format_args!("{what}: {}", predicted(&sets, &fitting, effort)?));
     }
     let mut done = 0;
     let measured = lane_times(&sets, &fitting, effort, &mut |n| {
@@ -208,8 +200,8 @@ fn tune(
 /// Rows of the system that is solved to predict how long all of them take.
 const PILOT: usize = 250_000;
 
-/// Seconds and bytes that the measurement of these sizes is to take, by the time of one of them.
-fn predict(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<(f64, u64)> {
+/// How long the measurement of these sizes is to take, by the time of one of them, and how much memory.
+fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
     let largest = sizes[sizes.len() - 1];
     let rows = PILOT.min(largest);
     let once = Effort { least: 1, most: 1, seconds: 0.0 };
@@ -227,7 +219,14 @@ fn predict(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<(f64, u6
     };
     let arrays = 5 * sets[0].precision.bytes() * largest as u64;
     let copies = if sets[0].lanes[0].device().limits.unified { 2 } else { 1 };
-    Ok((sizes.iter().map(size).sum(), copies * arrays))
+    Ok(format!(
+        "{} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
+        sizes.len(),
+        grouped(largest as u64),
+        sets[sets.len() - 1].lanes.len(),
+        seconds(sizes.iter().map(size).sum()),
+        bytes(copies * arrays)
+    ))
 }
 
 /// How many sizes the choice misses by more than 5 % and 20 µs, and its largest regret.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
-use kolmo::transient::capacity::{ManyRanks, Plan};
+use kolmo::transient::capacity::{ManyRanks, Need, Plan};
 use kolmo::transient::partitioning::LaneExchange;
 
 /// What a run would take.
@@ -61,29 +61,7 @@ impl Run<'_> {
                 grouped(p.looked_at as u64)
             );
         }
-        for need in &p.lanes {
-            let there = match need.free {
-                Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
-                Some(free) => format!("{} free", bytes(free)),
-                None => "what is free is not known".to_owned(),
-            };
-            // A lane with all rows has all entries.
-            let entries = match need.entries {
-                0 => String::new(),
-                entries => format!(", {} entries", grouped(entries)),
-            };
-            let _ = writeln!(
-                out,
-                "memory   {} {}  {} rows{entries}: {} = matrix {} ({}) + vectors {}; {there}",
-                need.device,
-                need.name,
-                grouped(need.rows as u64),
-                bytes(need.total()),
-                bytes(need.matrix),
-                need.format,
-                bytes(need.vectors),
-            );
-        }
+        p.lanes.iter().for_each(|need| memory(&mut out, need));
         for lane in &p.plan {
             let _ = writeln!(
                 out,
@@ -123,6 +101,31 @@ impl Run<'_> {
         }
         out
     }
+}
+
+/// What a lane is to hold, and what it has, for people.
+fn memory(out: &mut String, need: &Need) {
+    let there = match need.free {
+        Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
+        Some(free) => format!("{} free", bytes(free)),
+        None => "what is free is not known".to_owned(),
+    };
+    // A lane with all rows has all entries.
+    let entries = match need.entries {
+        0 => String::new(),
+        entries => format!(", {} entries", grouped(entries)),
+    };
+    let _ = writeln!(
+        out,
+        "memory   {} {}  {} rows{entries}: {} = matrix {} ({}) + vectors {}; {there}",
+        need.device,
+        need.name,
+        grouped(need.rows as u64),
+        bytes(need.total()),
+        bytes(need.matrix),
+        need.format,
+        bytes(need.vectors),
+    );
 }
 
 /// What ranks would have to do, for people.
