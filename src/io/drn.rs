@@ -122,7 +122,7 @@ impl Mismatches {
     }
 }
 
-/// What the lines behind `@model` have said so far.
+/// The content of the lines behind `@model` so far.
 struct Model<'a> {
     header: &'a Header,
     path: &'a Path,
@@ -137,7 +137,7 @@ struct Model<'a> {
     positions: HashMap<Vec<u8>, usize>,
     /// One vector a reward, from the first state to the last one that earns something.
     rewards: Vec<Vec<f64>>,
-    /// Whether a list of rewards was empty before it was known how many there are.
+    /// True if a list of rewards was empty before it was known how many there are.
     unlisted: bool,
     mismatches: Mismatches,
 }
@@ -423,7 +423,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// What a reader should know of a file that was read.
+/// Warnings about a file that was read.
 fn warnings(path: &Path, mismatches: &Mismatches, header: &Header, choices: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(Mismatch { line, state, stated, sum }) = mismatches.worst {

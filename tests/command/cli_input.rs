@@ -119,7 +119,7 @@ fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
     ] {
         for command in ["transient --time 1", "bench spmv --repeat 1", "bench transient --repeat 1"] {
             // The limit is for machines that would have the memory.
-            let line = format!("{command} {model} --device cpu --memory-limit 8GiB --report r.json");
+            let line = format!("{command} {model} --device cpu --memory-limit 8GiB --report r.json --quiet");
             refuses(&place, &line, &[states]);
         }
     }

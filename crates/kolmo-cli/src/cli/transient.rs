@@ -15,19 +15,18 @@ use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
 use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
-use kolmo::internals::{at_home, count, out_of_range};
+use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::capacity;
-use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
-use kolmo::transient::{Method, Observer, Options, Problem, solve, solve_resumable};
+use kolmo::transient::{
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
+    Problem, Reward, capacity, solve, solve_resumable,
+};
 use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
@@ -176,14 +175,7 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
                 Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
                 None => Labels::default(),
             };
-            Ok(Chain {
-                name: model.name,
-                transitions: model.transitions,
-                initial: Initial::State(model.initial),
-                labels,
-                rewards: Vec::new(),
-                warnings: Vec::new(),
-            })
+            Ok(Chain { labels, ..model.into() })
         }
         None => {
             meant::expect_file(spec, &meant::CHAINS)?;
@@ -597,10 +589,9 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
-/// What is asked for; what else the chain has is let go.
+/// The rewards that are asked for; the chain's others are let go.
 fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
-    let whole = chain.transitions.whole();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
@@ -614,8 +605,10 @@ fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Resul
                     "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
                 )));
             }
-            None if whole => all.extend(srew::read(Path::new(name), n)?),
-            None => all.extend(srew::read(Path::new(name), n)?.into_iter().map(|r| at_home(r, n, ranks))),
+            None => {
+                let read = srew::read(Path::new(name), n)?.into_iter();
+                all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
+            }
         }
     }
     chain.rewards.clear();
