@@ -2,7 +2,7 @@
 //!
 //! | module | files | holds |
 //! |---|---|---|
-//! | [`tra`], [`lab`], [`srew`] | `.tra`, `.lab`, `.srew` | chains, labels and rewards of PRISM, Storm, MRMC |
+//! | [`tra`], [`lab`], [`srew`], [`trew`] | `.tra`, `.lab`, `.srew`, `.trew` | chains, labels and rewards of PRISM, Storm, MRMC |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
 //! | [`npy`] | `.npy` | vectors |
@@ -40,6 +40,7 @@ pub mod srew;
 mod system;
 pub mod text;
 pub mod tra;
+pub mod trew;
 pub mod tridiagonal;
 pub mod umb;
 pub mod write;

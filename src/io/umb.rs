@@ -119,7 +119,7 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }
     }
-    Ok(ChainFile { states: jumps.states, transitions, labels, rewards, warnings })
+    Ok(ChainFile { states: jumps.states, transitions, labels, rewards, warnings, ..ChainFile::default() })
 }
 
 /// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.

@@ -151,13 +151,15 @@ impl TransitionList {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
+    /// Number of the first state in the file, and in files beside it: 1 in MRMC's form.
+    pub first: u64,
     /// Its transitions.
     pub transitions: TransitionList,
     /// Labels, from the same file or a `.lab` beside it.
     pub labels: Labels,
     /// Rewards that the same file holds (DRN, UMB).
     pub rewards: Vec<Reward>,
-    /// Things the user should know: ignored parts, mismatched exit rates, matrices that look transposed.
+    /// Things the user should know: ignored parts, matrices that look like those of another kind of chain.
     pub warnings: Vec<String>,
 }
 
@@ -247,6 +249,8 @@ pub struct Chain {
     pub transitions: Box<dyn Transitions>,
     /// Where it begins unless the user says otherwise.
     pub initial: Initial,
+    /// Numbers of the states in files beside it: from 0, or from 1 with MRMC's files.
+    pub numbers: Range<u64>,
     /// Labels of states.
     pub labels: Labels,
     /// Rewards of states.
@@ -262,6 +266,19 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Chain {
+    /// A chain of which nothing else is known.
+    pub fn new(name: impl Into<String>, transitions: Box<dyn Transitions>, initial: Initial) -> Self {
+        Self {
+            name: name.into(),
+            initial,
+            numbers: 0..transitions.states() as u64,
+            transitions,
+            labels: Labels::default(),
+            rewards: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     /// The same chain with every transition out of `states` removed.
     pub fn absorbing(self, states: &[u32]) -> Self {
         let mut absorbing = vec![0u64; self.transitions.states().div_ceil(64)];

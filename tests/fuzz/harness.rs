@@ -126,7 +126,7 @@ fn tra(bytes: &[u8]) {
 /// PRISM's labels, of ten states.
 fn lab(bytes: &[u8]) {
     file("m.lab", bytes, |path| {
-        if let Some(labels) = named(path, kolmo::io::lab::read(path, 10)) {
+        if let Some(labels) = named(path, kolmo::io::lab::read(path, 0..10)) {
             assert!(labels.sets.iter().all(|(_, states)| states.iter().all(|&s| s < 10)));
         }
     });
@@ -135,7 +135,7 @@ fn lab(bytes: &[u8]) {
 /// PRISM's state rewards, of ten states.
 fn srew(bytes: &[u8]) {
     file("m.srew", bytes, |path| {
-        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 10)) {
+        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 0..10)) {
             assert!(rewards.iter().all(|r| r.values.len() == 10 && r.values.iter().all(|v| v.is_finite())));
         }
     });

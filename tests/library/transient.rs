@@ -2,7 +2,7 @@
 
 use crate::support::{self, Keep, chain, dense, l1, lanes, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::transient::chain::{Chain, Labels, Reward, Transitions};
+use kolmo::transient::chain::{Chain, Reward, Transitions};
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::{Exchange, Partitioning};
 use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
@@ -363,14 +363,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
 #[test]
 fn making_a_set_absorbing_gives_the_first_passage_probability() {
     // From 0, leaving to 1 at rate 3 and coming back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
-    let two = Chain {
-        name: "two".to_owned(),
-        transitions: Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])),
-        initial: Initial::State(0),
-        labels: Labels::default(),
-        rewards: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])), Initial::State(0));
 
     let passage = two.absorbing(&[1]);
     let (got, solution) =

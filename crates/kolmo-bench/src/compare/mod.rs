@@ -18,7 +18,7 @@ use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
-use kolmo::transient::chain::Labels;
+
 use kolmo::transient::{Chain, Initial, Observer, Options, Problem, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Result};
@@ -160,14 +160,7 @@ fn line(record: &Record, more: Value) -> Value {
 fn built_in(name: &str) -> Result<Chain> {
     let model = models::parse(name)
         .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in chain"))))?;
-    Ok(Chain {
-        name: model.name,
-        transitions: model.transitions,
-        initial: Initial::State(model.initial),
-        labels: Labels::default(),
-        rewards: Vec::new(),
-        warnings: Vec::new(),
-    })
+    Ok(Chain::new(model.name, model.transitions, Initial::State(model.initial)))
 }
 
 fn bands(name: &str) -> Result<(String, tridiagonal::System)> {

@@ -16,7 +16,7 @@ use crate::report;
 use kolmo::internals::at_home;
 use kolmo::internals::out_of_range;
 use kolmo::io::output::OutputFile;
-use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
+use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models;
@@ -32,7 +32,7 @@ use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
+    /// A file (.tra, .drn, .umb, .mtx, .npz, .npy) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
     /// Times, comma-separated; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
@@ -49,7 +49,7 @@ pub(super) struct Transient {
     /// Labels of the model's states, in place of the .lab beside it
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Rewards: a .srew file, or the name of one of the model's own; repeatable
+    /// Rewards: a .srew or .trew file, or the name of one of the model's own; repeatable
     #[arg(long, value_name = "FILE|NAME")]
     rewards: Vec<String>,
     /// Make the states with this label absorbing
@@ -155,17 +155,10 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
         Some(model) => {
             let model = model?;
             let labels = match labels {
-                Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
+                Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
                 None => Labels::default(),
             };
-            Ok(Chain {
-                name: model.name,
-                transitions: model.transitions,
-                initial: Initial::State(model.initial),
-                labels,
-                rewards: Vec::new(),
-                warnings: Vec::new(),
-            })
+            Ok(Chain { labels, ..Chain::new(model.name, model.transitions, Initial::State(model.initial)) })
         }
         None => read_chain(Path::new(spec), labels),
     }
@@ -569,6 +562,13 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
+/// Whether a file of rewards is one of transitions' rewards.
+fn transition_rewards(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
+}
+
 /// What is asked for; what else the chain has is let go.
 fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
@@ -583,11 +583,24 @@ fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Resul
                     some => format!("the model has: {}", some.join(", ")),
                 };
                 return Err(Error::Invalid(format!(
-                    "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
+                    "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
                 )));
             }
-            None if whole => all.extend(srew::read(Path::new(name), n)?),
-            None => all.extend(srew::read(Path::new(name), n)?.into_iter().map(|r| at_home(r, n, ranks))),
+            None if transition_rewards(Path::new(name)) => {
+                if !whole {
+                    return Err(Error::Invalid(format!(
+                        "--rewards {name}: ranks read transition rewards beside the model; call the file as the model, \
+                         with the extension .trew"
+                    )));
+                }
+                for structure in trew::read(Path::new(name), chain.numbers.clone())? {
+                    all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
+                }
+            }
+            None => {
+                let read = srew::read(Path::new(name), chain.numbers.clone())?;
+                all.extend(read.into_iter().map(|r| if whole { r } else { at_home(r, n, ranks) }));
+            }
         }
     }
     chain.rewards.clear();
