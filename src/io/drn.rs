@@ -1,12 +1,14 @@
 //! Storm's `.drn` files of continuous-time Markov chains.
 
 mod header;
+mod names;
 mod part;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::Header;
+pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
@@ -23,7 +25,7 @@ const EXACT: u32 = 17;
 /// Values behind targets are rates. State rewards are rewards per unit of time; an action's reward is earned at each
 /// jump, thus counts E(s) · reward per unit of time, E(s) being the sum of the rates listed for s, self-loops included.
 /// Exit rates in the file (`!10.0067`) have to be those sums, within what the digits printed allow. Self-loops stay in the
-/// list.
+/// list. Values of variables, which Storm writes in comments, become names of the states.
 ///
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] for other types of models and values, several actions in a state, states
@@ -41,7 +43,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     for line in lines {
         model.line(line, |_, _, _| {})?;
     }
-    model.finish()
+    Ok(ChainFile { names: names(bytes), ..model.finish()? })
 }
 
 /// The lines, counted from 1, where a transition stands: for the message about duplicates.

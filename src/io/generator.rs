@@ -13,8 +13,8 @@ pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
 
-/// Row sums this close to 1 in every row are no coincidence: those of probabilities with six digits are.
-const STOCHASTIC_TOLERANCE: f64 = 1e-6;
+/// Row sums this close to 1 in every row are no coincidence; those of probabilities with six digits are.
+const STOCHASTIC_TOLERANCE: f64 = 1e-5;
 
 /// Reads `matrix`, entry (i, j) being the rate from state i to state j, as a chain.
 ///

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{drn, lab, mtx, npy, npz, srew, text, tra, trew, umb};
+use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
 use crate::transient::chain::{Chain, ChainFile, Initial, Reward, TransitionList, Transitions};
 use crate::transient::csr::{Csr, Duplicate};
+use crate::transient::names::StateNames;
 use crate::{Error, Result};
 
 /// The format of a chain's file.
@@ -122,7 +124,7 @@ impl RewardFiles {
     }
 }
 
-/// Reads a chain in any of the formats, with `.lab`, `.srew` and `.trew` of the same stem beside it.
+/// Reads a chain in any of the formats, with `.lab`, `.sta`, `.srew` and `.trew` of the same stem beside it.
 ///
 /// `labels` replaces the `.lab` beside the model.
 ///
@@ -159,7 +161,20 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     };
     let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
     drop(transitions);
+    if let Some(states) = beside(path, "sta") {
+        file.names = Some(sta::read(&states, file.states)?);
+    }
     dressed(path, file, Box::new(chain), labels)
+}
+
+/// Names of the states, for one of ranks that read parts.
+pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option<StateNames>> {
+    match (beside(path, "sta"), format) {
+        (Some(file), _) => sta::read(&file, states).map(Some),
+        (None, Format::Drn) => Ok(drn::names(&text::read(path)?)),
+        (None, Format::Umb) => umb::names(path, states),
+        (None, _) => Ok(None),
+    }
 }
 
 /// The list with the rates of each transition in one, in the order of their states.
@@ -194,7 +209,7 @@ pub(super) fn dressed(
     labels: Option<&Path>,
 ) -> Result<Chain> {
     let numbers = numbers(&file);
-    let ChainFile { labels: own, rewards, warnings, .. } = file;
+    let ChainFile { labels: own, rewards, names, warnings, .. } = file;
     let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
         Some(file) => lab::read(&file, numbers.clone())?,
         None => own,
@@ -205,7 +220,8 @@ pub(super) fn dressed(
         _ => Initial::State(0),
     };
     let name = path.display().to_string();
-    Ok(Chain { labels, rewards, warnings, numbers, ..Chain::new(name, transitions, initial) })
+    let names = names.map(Arc::new);
+    Ok(Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions, initial) })
 }
 
 /// The error of a transition that is listed twice, with its lines where the format has some.
@@ -228,13 +244,14 @@ pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplica
     }
 }
 
-/// Reads an initial distribution: `.npy`, or text with one number a line.
+/// Reads an initial distribution: `.npy`, text with one number a line, or a `.csv` as kolmo writes it.
 ///
 /// # Errors
 /// Whatever the format's reader finds.
 pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
     match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),
+        Some(e) if e.eq_ignore_ascii_case("csv") => csv::read_vector(path),
         _ => text::read_vector(path),
     }
 }

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::generator::{self, RowSums};
-use super::model::{Format, RewardFiles, dressed, numbers, twice};
+use super::model::{Format, RewardFiles, dressed, names, numbers, twice};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
@@ -254,5 +254,8 @@ fn together(
     let beside = RewardFiles::beside(path).read(&numbers(&file), &TransitionList::default());
     let own = |reward| at_home(reward, states as usize, ranks);
     file.rewards.extend(ranks.all_ok(beside)?.into_iter().map(own));
+    // The first writes what others know.
+    let named = if ranks.is_root() { names(path, format, file.states) } else { Ok(None) };
+    file.names = ranks.all_ok(named)?;
     ranks.all_ok(dressed(path, file, Box::new(chain), labels)).map(Some)
 }

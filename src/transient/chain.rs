@@ -1,7 +1,9 @@
 //! What a chain is to the solver: a source of rows of the transposed rate matrix, and what its files say beside it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::names::StateNames;
 use crate::{Error, Result};
 
 /// Takes a state and the transitions out of it.
@@ -159,6 +161,8 @@ pub struct ChainFile {
     pub labels: Labels,
     /// Rewards that the same file holds (DRN, UMB).
     pub rewards: Vec<Reward>,
+    /// Names of the states, where the same file has some (DRN, UMB).
+    pub names: Option<StateNames>,
     /// Things the user should know: ignored parts, matrices that look like those of another kind of chain.
     pub warnings: Vec<String>,
 }
@@ -251,6 +255,8 @@ pub struct Chain {
     pub initial: Initial,
     /// Numbers of the states in files beside it: from 0, or from 1 with MRMC's files.
     pub numbers: Range<u64>,
+    /// Names of the states, where a file has some; of several ranks the first alone knows them.
+    pub names: Option<Arc<StateNames>>,
     /// Labels of states.
     pub labels: Labels,
     /// Rewards of states.
@@ -272,6 +278,7 @@ impl Chain {
             name: name.into(),
             initial,
             numbers: 0..transitions.states() as u64,
+            names: None,
             transitions,
             labels: Labels::default(),
             rewards: Vec::new(),

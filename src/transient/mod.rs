@@ -119,6 +119,7 @@ pub mod kernels;
 mod last_look;
 pub mod matrix;
 mod meeting;
+pub mod names;
 pub mod order;
 pub mod partitioning;
 pub mod parts;
