@@ -2,6 +2,7 @@
 //!
 //! `cargo run --example sprs --features sprs`
 
+use kolmo::Machine;
 use kolmo::lane::{DeviceSpec, OpenOptions, open};
 use kolmo::transient::csr::Csr;
 use kolmo::transient::{Initial, Observer, Options, Problem, solve};
@@ -30,7 +31,7 @@ fn main() -> kolmo::Result<()> {
         rates.add_triplet(customers + 1, customers, 1.0); // services an hour
     }
     let chain = Csr::try_from(rates.to_csr::<usize>().view())?;
-    let (lanes, precision) = open(&[DeviceSpec::Auto], &OpenOptions::default())?;
+    let machine = Machine::open(&[DeviceSpec::Auto], &OpenOptions::default())?;
     let problem = Problem {
         transitions: &chain,
         initial: &Initial::State(0),
@@ -38,7 +39,7 @@ fn main() -> kolmo::Result<()> {
         rewards: &[],
         vectors: true,
     };
-    let solution = solve(&lanes, precision, &problem, &Options::default(), &mut Print)?;
+    let solution = solve(&machine, &problem, &Options::default(), &mut Print)?;
     println!("the errors add up to {:.1e} at most", solution.bound.total());
     Ok(())
 }

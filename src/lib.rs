@@ -6,15 +6,15 @@
 //! | [`walk`] | chosen entries of x in A x = b | quasi-random walks |
 //! | [`tridiagonal`] | x in T x = b, T tridiagonal | the partition method |
 //!
-//! Each engine is one function `solve`, which takes lanes, a precision, a problem and options, and returns a `Solution`
+//! Each engine is one function `solve`, which takes a [`Machine`], a problem and options, and returns a `Solution`
 //! with the answer, a bound or a residual that says how good it is, a `Status`, and times. The pages of the three modules
 //! have the problem in formulas, the method, shapes, units, errors, an example that is run as a test, and the sources.
 //!
 //! # Lanes and precisions
 //! A [`Lane`](lane::Lane) is an in-order queue of work on one device: a pool of CPU threads, an adapter that
-//! [wgpu](https://wgpu.rs) reaches through Vulkan, Metal or DX12, or a CUDA stream. [`lane::open`] makes lanes from the
-//! names of devices and chooses the precision: f64, unless a device that was named has f32 alone. Engines work on any
-//! number of lanes, of one device or of several, mixed as one likes; what they return has the same bits however the work
+//! [wgpu](https://wgpu.rs) reaches through Vulkan, Metal or DX12, or a CUDA stream. A [`Machine`] is the lanes
+//! of a run: [`Machine::open`] makes them from the names of devices and chooses the precision: f64, unless a device that
+//! was named has f32 alone. Engines work on any number of lanes, of one device or of several, mixed as one likes; what they return has the same bits however the work
 //! is split, on lanes that round alike.
 //!
 //! # Shapes and units
@@ -48,7 +48,7 @@
 //! | [`transient`] | chains, Poisson windows and weights, bounds, the sweep |
 //! | [`walk`] | splittings, the certificate of convergence, chain tables, sequences, intervals |
 //! | [`tridiagonal`] | systems, the partition method, plans over lanes, how many lanes |
-//! | [`lane`] | devices: [`lane::open`] makes the [`Lane`](lane::Lane) that a run works on |
+//! | [`lane`] | devices, each behind a [`Lane`](lane::Lane) |
 //! | [`sparse`] | compressed rows, the HYB format (ELL + COO), formats that name what repeats |
 //! | [`kernel`] | kernels: a WGSL text and a CPU twin each |
 //! | [`ranks`] | the processes of `mpirun` that share a problem |
@@ -71,7 +71,7 @@
 //! rate f and the repair rate g, it is down at time t with probability f/(f+g) · (1 − e^{−(f+g)t}).
 //!
 //! ```
-//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::Machine;
 //! use kolmo::transient::chain::TransitionList;
 //! use kolmo::transient::csr::Csr;
 //! use kolmo::transient::{Initial, Observer, Options, Problem, Status, solve};
@@ -90,12 +90,12 @@
 //! }
 //!
 //! let (f, g) = (1.0 / 50.0, 1.0 / 4.0); // per hour
-//! let machine = Csr::from_list(2, &TransitionList { from: vec![0, 1], to: vec![1, 0], rate: vec![f, g] })?;
+//! let chain = Csr::from_list(2, &TransitionList { from: vec![0, 1], to: vec![1, 0], rate: vec![f, g] })?;
 //! let times = [1.0, 8.0, f64::INFINITY]; // hours
 //!
-//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let machine = Machine::best()?;
 //! let problem = Problem {
-//!     transitions: &machine,
+//!     transitions: &chain,
 //!     initial: &Initial::State(0),
 //!     times: &times,
 //!     rewards: &[],
@@ -103,7 +103,7 @@
 //! };
 //! let options = Options { epsilon: 1e-9, ..Options::default() };
 //! let mut down = Down(vec![0.0; times.len()]);
-//! let solution = solve(&lanes, precision, &problem, &options, &mut down)?;
+//! let solution = solve(&machine, &problem, &options, &mut down)?;
 //!
 //! assert_eq!(solution.status, Status::Met);
 //! for (i, t) in times.iter().enumerate() {
@@ -114,8 +114,7 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
-//! With [`DeviceSpec::Auto`](lane::DeviceSpec::Auto) in the place of `DeviceSpec::Cpu` the same program runs on a GPU
-//! where there is one. [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
+//! [`Machine::best`] is a GPU where there is one. [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
 //!
 //! # Sources
 //! The engines' pages have theirs. kolmo began with three papers: M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU
@@ -133,6 +132,7 @@ pub mod internals;
 pub mod io;
 pub mod kernel;
 pub mod lane;
+mod machine;
 pub mod models;
 mod number;
 pub mod ranks;
@@ -147,6 +147,7 @@ pub mod tridiagonal;
 pub mod walk;
 
 pub use error::{Error, Result};
+pub use machine::Machine;
 pub use status::Status;
 
 /// The example of docs/library.md, as a test.

@@ -182,7 +182,7 @@ macro_rules! on {
 /// The match that `on!` is.
 macro_rules! arms {
     (($lane:expr, $backend:ident => $work:expr) $($(#[$feature:meta])? $name:ident($type:ty),)+) => {
-        match &$lane.backend {
+        match &*$lane.backend {
             $($(#[$feature])? $crate::lane::backend::AnyLane::$name($backend) => $work,)+
         }
     };

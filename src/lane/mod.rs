@@ -4,15 +4,15 @@
 //! may mix devices and no solver is generic over a backend. Memory belongs to the lane that allocated it.
 //!
 //! ```
-//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::Machine;
+//! use kolmo::lane::OpenOptions;
 //!
-//! // Two CPU lanes share out the threads; `list()` says what else there is, "wgpu:0".parse() names it.
-//! let specs: Vec<DeviceSpec> = vec!["cpu".parse()?, DeviceSpec::Cpu];
-//! let (lanes, precision) = open(&specs, &OpenOptions::default())?;
-//! assert_eq!((lanes.len(), precision), (2, kolmo::kernel::Precision::F64));
-//! let numbers = lanes[0].alloc_with("some numbers", &[1.0, 2.0, 3.0])?;
+//! // `list()` says what else there is.
+//! let machine = Machine::open(&["cpu".parse()?], &OpenOptions::default())?;
+//! let lane = &machine.lanes[0];
+//! let numbers = lane.alloc_with("some numbers", &[1.0, 2.0, 3.0])?;
 //! let mut back = [0.0; 3];
-//! lanes[0].download(&numbers, 0, &mut back)?;
+//! lane.download(&numbers, 0, &mut back)?;
 //! assert_eq!(back, [1.0, 2.0, 3.0]);
 //! # Ok::<(), kolmo::Error>(())
 //! ```
@@ -46,8 +46,8 @@ pub use launch::{Launch, PIECE, Program};
 #[cfg(feature = "cuda")]
 pub(crate) use pieces::pieces;
 pub(crate) use self_test::SELF_TEST;
-pub use spec::{DeviceSpec, Listing, OpenOptions, list, open};
-pub use spec::{of_place, quiet_drivers};
+pub(crate) use spec::open;
+pub use spec::{DeviceSpec, Listing, OpenOptions, list, of_place, quiet_drivers};
 pub(crate) use transfer::{Batch, ReceiveBuffer, SendBuffer};
 pub(crate) use window::Window;
 
@@ -60,21 +60,27 @@ use crate::{Error, Result};
 use backend::{AnyLane, AnyMemory, Backend, In, on, own};
 use buffer::{Budget, Timed};
 
-/// An in-order queue of work on one device.
-#[derive(Debug)]
+/// An in-order queue of work on one device; a clone is the same queue.
+#[derive(Debug, Clone)]
 pub struct Lane {
-    backend: AnyLane,
+    backend: Arc<AnyLane>,
     budget: Arc<Budget>,
-    /// Bytes a second that it was once measured to move.
+    measured: Arc<Measured>,
+}
+
+/// What was once measured of a lane.
+#[derive(Debug, Default)]
+struct Measured {
+    /// Bytes a second that it moves.
     bandwidth: OnceLock<f64>,
-    /// Names of what it was once measured to be slow with.
+    /// Names of what it is slow with.
     slow: OnceLock<Vec<&'static str>>,
 }
 
 impl Lane {
     fn new(backend: AnyLane, memory_limit: Option<u64>) -> Self {
         let budget = Arc::new(Budget::new(memory_limit));
-        Self { backend, budget, bandwidth: OnceLock::new(), slow: OnceLock::new() }
+        Self { backend: Arc::new(backend), budget, measured: Arc::default() }
     }
 
     /// The device behind this lane.
@@ -122,22 +128,22 @@ impl Lane {
     /// Takes over what was measured of this device before: bytes a second, and names of what is slower on it than it
     /// should be. What this lane knows already it keeps.
     pub fn remember(&self, bandwidth: f64, slow: Vec<&'static str>) {
-        let _ = self.bandwidth.set(bandwidth);
-        let _ = self.slow.set(slow);
+        let _ = self.measured.bandwidth.set(bandwidth);
+        let _ = self.measured.slow.set(slow);
     }
 
     /// Whether this device is remembered to be slow with what has this name.
     pub(crate) fn is_slow_with(&self, name: &str) -> bool {
-        self.slow.get().is_some_and(|slow| slow.contains(&name))
+        self.measured.slow.get().is_some_and(|slow| slow.contains(&name))
     }
 
     /// Bytes a second that this lane moves, measured when first asked for.
     pub(crate) fn bandwidth(&self) -> Result<f64> {
-        if let Some(&measured) = self.bandwidth.get() {
+        if let Some(&measured) = self.measured.bandwidth.get() {
             return Ok(measured);
         }
         let measured = self.unnoticed(|| bandwidth::triad_bandwidth(self, 32 << 20, 3))? * 1e9;
-        Ok(*self.bandwidth.get_or_init(|| measured))
+        Ok(*self.measured.bandwidth.get_or_init(|| measured))
     }
 
     /// Largest number of bytes that this lane held at once.
@@ -323,7 +329,7 @@ impl Lane {
     /// The stream behind a CUDA lane.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> Option<&CudaLane> {
-        match &self.backend {
+        match &*self.backend {
             AnyLane::Cuda(lane) => Some(lane),
             _ => None,
         }

@@ -151,7 +151,7 @@ pub fn of_place(specs: &[DeviceSpec], (place, ranks): (usize, usize)) -> Vec<Dev
 }
 
 /// Opens the lanes that `specs` name, all of one precision, and says which.
-pub fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, Precision)> {
+pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<Lane>, Precision)> {
     let mut wanted = Vec::new();
     for spec in specs {
         match spec {

@@ -25,10 +25,9 @@ use rayon::prelude::*;
 
 use super::chain::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
-use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// What the solver must know of the transitions before it can build them: one pass over all of them.
 #[derive(Debug, Clone)]
@@ -95,13 +94,18 @@ impl<T: Real> MatrixStatistics<T> {
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] where there is not.
-pub fn expect_room<T: Real>(lanes: &[Lane], transitions: &dyn Transitions, ranks: Ranks) -> Result<()> {
-    let n = (transitions.states() / ranks.size()) as u64;
-    let (what, number) = (format!("a chain of {n} states"), T::PRECISION.bytes());
-    if let [lane, ..] = lanes {
-        lane.expect_room(&what, 3 * number * n / lanes.len() as u64)?;
-    }
-    expect_memory(n * (4 + 8 + number), || what)
+pub fn expect_room(machine: &Machine, transitions: &dyn Transitions) -> Result<()> {
+    let n = (transitions.states() / machine.ranks.size()) as u64;
+    let number = machine.precision.bytes();
+    let lanes = &machine.lanes;
+    lanes[0].expect_room(&format!("a chain of {n} states"), 3 * number * n / lanes.len() as u64)?;
+    expect_host_room(machine, transitions)
+}
+
+/// The part of [`expect_room`] that is about the host.
+pub(super) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions) -> Result<()> {
+    let n = (transitions.states() / machine.ranks.size()) as u64;
+    expect_memory(n * (4 + 8 + machine.precision.bytes()), || format!("a chain of {n} states"))
 }
 
 /// Largest αt: a window's weights take some hundreds of megabytes there.

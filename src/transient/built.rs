@@ -6,15 +6,14 @@ use super::partitioning::{rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
 use super::problem::{Options, Problem};
-use crate::Result;
 use crate::kernel::Real;
-use crate::lane::Lane;
 use crate::ranks::Ranks;
+use crate::{Machine, Result};
 
 /// A chain built on its lane, and what the methods share.
 pub struct Built<'a, T> {
     /// The lanes.
-    pub lanes: &'a [Lane],
+    pub machine: &'a Machine,
     /// Its rewards are those of this rank's rows.
     pub problem: &'a Problem<'a>,
     /// The options.
@@ -31,17 +30,16 @@ pub struct Built<'a, T> {
 
 /// The statistics of this rank's rows.
 pub(super) fn surveyed<T: Real>(
-    lanes: &[Lane],
+    machine: &Machine,
     transitions: &dyn Transitions,
-    ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
+    let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
         let mut statistics = lanes[0].host(|| statistics::<T>(transitions))?;
-        statistics.shares =
-            share(lanes, transitions, Some(&statistics.lengths), T::PRECISION.bytes(), ranks)?;
+        statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
         return Ok(statistics);
     }
-    let shares = share(lanes, transitions, None, T::PRECISION.bytes(), ranks)?;
+    let shares = share(machine, transitions, None)?;
     let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::bound::{MatrixStatistics, expect_room, statistics_of_rows};
+use super::bound::{MatrixStatistics, expect_host_room, statistics_of_rows};
 use super::built::{surveyed, windows};
 use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
@@ -17,7 +17,7 @@ use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// What a lane is to hold, in bytes.
 #[derive(Debug, Clone, Default, serde::Serialize)]
@@ -120,36 +120,30 @@ impl ManyRanks {
 ///
 /// # Errors
 /// If there is nobody to measure an exchange with, and more ranks than blocks of 256 rows.
-pub fn many(
-    lanes: &[Lane],
-    precision: Precision,
-    problem: &Problem<'_>,
-    options: &Options,
-    count: usize,
-) -> Result<ManyRanks> {
-    check(problem, options)?;
-    match precision {
-        Precision::F32 => many_in::<f32>(lanes, problem, options, count),
-        Precision::F64 => many_in::<f64>(lanes, problem, options, count),
+pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: usize) -> Result<ManyRanks> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => many_in::<f32>(machine, problem, options, count),
+        Precision::F64 => many_in::<f64>(machine, problem, options, count),
     }
 }
 
 fn many_in<T: Real>(
-    lanes: &[Lane],
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     count: usize,
 ) -> Result<ManyRanks> {
-    let (transitions, real, ranks) = (problem.transitions, T::PRECISION.bytes(), options.split.ranks);
-    let (n, lane) = (transitions.states(), &lanes[0]);
+    let (transitions, real) = (problem.transitions, machine.precision.bytes());
+    let (n, lane) = (transitions.states(), &machine.lanes[0]);
     let blocks = n.div_ceil(BLOCK);
     if count == 0 || count > blocks {
         return Err(Error::Invalid(format!(
             "--ranks {count}: the chain has {blocks} blocks of {BLOCK} rows; give 1 to {blocks}"
         )));
     }
-    expect_somebody(lanes, ranks)?;
-    let cost = exchange_cost(lanes, ranks)?;
+    expect_somebody(machine)?;
+    let cost = exchange_cost(machine)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];
@@ -164,8 +158,8 @@ fn many_in<T: Real>(
 }
 
 /// An error where there is nobody to measure an exchange with.
-fn expect_somebody(lanes: &[Lane], ranks: Ranks) -> Result<()> {
-    if ranks.is_distributed() || lanes.len() > 1 {
+fn expect_somebody(machine: &Machine) -> Result<()> {
+    if machine.ranks.is_distributed() || machine.lanes.len() > 1 {
         return Ok(());
     }
     Err(Error::Invalid(
@@ -272,24 +266,24 @@ impl Plan {
 ///
 /// # Errors
 /// As [`super::solve()`], but for lack of memory on a lane, which the plan tells.
-pub fn plan(lanes: &[Lane], precision: Precision, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    check(problem, options)?;
-    match precision {
-        Precision::F32 => plan_in::<f32>(lanes, problem, options),
-        Precision::F64 => plan_in::<f64>(lanes, problem, options),
+pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    check(machine.ranks, problem, options)?;
+    match machine.precision {
+        Precision::F32 => plan_in::<f32>(machine, problem, options),
+        Precision::F64 => plan_in::<f64>(machine, problem, options),
     }
 }
 
-fn plan_in<T: Real>(lanes: &[Lane], problem: &Problem<'_>, options: &Options) -> Result<Plan> {
-    let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
+fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_room::<T>(&[], transitions, choices.ranks)?;
-    let mut statistics = surveyed::<T>(lanes, transitions, choices.ranks)?;
-    let partition = split(lanes, transitions, &statistics.shares, real, choices)?;
+    expect_host_room(machine, transitions)?;
+    let mut statistics = surveyed::<T>(machine, transitions)?;
+    let partition = split(machine, transitions, &statistics.shares, choices)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
-    let width = options.width.over(choices.ranks, &statistics.lengths);
+    let width = options.width.over(machine.ranks, &statistics.lengths);
     let layout = lanes[0].host(|| Layout::new(&statistics.lengths, width, real));
     let (mut needs, mut at): (Vec<Need>, usize) = (Vec::new(), 0);
     for region in partition.own_regions() {

@@ -192,8 +192,8 @@ fn first_launches(work: &[LaneStep; 2], source: usize, count: u64) -> Vec<(u64, 
 mod tests {
     use super::*;
     use crate::Error;
-    use crate::kernel::Precision;
-    use crate::lane::{DeviceSpec, OpenOptions, open};
+    use crate::Machine;
+    use crate::lane::{DeviceSpec, OpenOptions};
     use crate::transient::{Initial, Observer, Options, Problem, solve};
 
     /// Loses a lane when the first steps are done, and lets nothing be written.
@@ -216,8 +216,8 @@ mod tests {
     fn a_device_lost_in_the_middle_is_named_and_nothing_is_delivered() {
         for (count, lost) in [(1, 0), (2, 0), (2, 1), (3, 1)] {
             let specs = vec![DeviceSpec::Wgpu(0); count];
-            let lanes = match open(&specs, &OpenOptions::default()) {
-                Ok((lanes, _)) => lanes,
+            let machine = match Machine::open(&specs, &OpenOptions::default()) {
+                Ok(machine) => machine,
                 Err(e) => return crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
             };
             let chain = crate::models::parse("wlan:3,2").unwrap().unwrap();
@@ -229,8 +229,8 @@ mod tests {
                 vectors: true,
             };
 
-            let error = solve(&lanes, Precision::F64, &problem, &Options::default(), &mut Lose(&lanes[lost]))
-                .unwrap_err();
+            let lane = &machine.lanes[lost];
+            let error = solve(&machine, &problem, &Options::default(), &mut Lose(lane)).unwrap_err();
 
             assert!(
                 matches!(&error, Error::DeviceLost { device, .. } if device.contains("wgpu:0")),

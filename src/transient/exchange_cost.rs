@@ -6,11 +6,11 @@ use std::time::Instant;
 use super::halo::Transport;
 use super::solution::ExchangeCost;
 use super::worker::{Worker, on_lanes, workers};
-use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::bandwidth::{bind_copy, median};
 use crate::lane::{Batch, Buffer, Lane, Launch};
 use crate::ranks::{Envelope, Ranks};
+use crate::{Machine, Result};
 
 impl ExchangeCost {
     /// Seconds of an exchange of so many bytes.
@@ -36,30 +36,31 @@ const SMALL_LAUNCH: f64 = 20e-6;
 
 /// The cost of an exchange between these lanes: measured once, for later solves on the same lanes as well. Ranks measure
 /// each time, since all have to do the same.
-pub(super) fn exchange_cost(lanes: &[Lane], ranks: Ranks) -> Result<ExchangeCost> {
+pub(super) fn exchange_cost(machine: &Machine) -> Result<ExchangeCost> {
     static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
-    if ranks.is_distributed() {
-        return measure(lanes, ranks);
+    if machine.ranks.is_distributed() {
+        return measure(machine);
     }
-    let numbers: Vec<u32> = lanes.iter().map(Lane::number).collect();
+    let numbers: Vec<u32> = machine.lanes.iter().map(Lane::number).collect();
     let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, cost)) = known().iter().find(|(measured, _)| *measured == numbers) {
         return Ok(*cost);
     }
-    let cost = measure(lanes, ranks)?;
+    let cost = measure(machine)?;
     known().push((numbers, cost));
     Ok(cost)
 }
 
 /// Measures exchanges of few and of many values, and for how long they keep a lane busy.
-fn measure(lanes: &[Lane], ranks: Ranks) -> Result<ExchangeCost> {
+fn measure(machine: &Machine) -> Result<ExchangeCost> {
+    let (lanes, ranks) = (&machine.lanes, machine.ranks);
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
     let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, 1 << 19)) as usize;
     let small = large / (1 << 9);
     let slowest = |elements: usize| -> Result<f64> {
-        let within = if lanes.len() > 1 { lane_ring(lanes, ranks, elements)? } else { 0.0 };
-        let between = if ranks.is_distributed() { rank_ring(&lanes[..1], ranks, elements)? } else { 0.0 };
+        let within = if lanes.len() > 1 { lane_ring(machine, elements)? } else { 0.0 };
+        let between = if ranks.is_distributed() { rank_ring(machine, elements)? } else { 0.0 };
         Ok(ranks.all_reduce_max(within.max(between)))
     };
     let (latency, with_values) = (slowest(small)?, slowest(large)?);
@@ -89,18 +90,20 @@ fn arrays(lane: &Lane, elements: usize) -> Result<[Buffer<f64>; 2]> {
 }
 
 /// Seconds of an exchange in which every lane sends to the next.
-fn lane_ring(lanes: &[Lane], ranks: Ranks, elements: usize) -> Result<f64> {
+fn lane_ring(machine: &Machine, elements: usize) -> Result<f64> {
+    let lanes = &machine.lanes;
     let arrays = lanes.iter().map(|lane| arrays(lane, elements)).collect::<Result<Vec<_>>>()?;
     let transport = |from: usize| {
         let to = (from + 1) % lanes.len();
         Transport::through_host(lanes, (from, &arrays[from][0]), (to, [&arrays[to][1]; 2], 0))
     };
     let transports = (0..lanes.len()).map(transport).collect::<Result<Vec<_>>>()?;
-    ring_seconds(workers(lanes, &transports, ranks, None))
+    ring_seconds(workers(lanes, &transports, machine.ranks, None))
 }
 
 /// Seconds of an exchange in which every rank's lane sends to the next rank's.
-fn rank_ring(lane: &[Lane], ranks: Ranks, elements: usize) -> Result<f64> {
+fn rank_ring(machine: &Machine, elements: usize) -> Result<f64> {
+    let (lane, ranks) = (&machine.lanes[..1], machine.ranks);
     let [source, target] = arrays(&lane[0], elements)?;
     let (next, before) = (ranks.rank() + 1, ranks.rank() + ranks.size() - 1);
     let envelope = |rank: usize| Envelope { rank: rank % ranks.size(), tag: 0 };

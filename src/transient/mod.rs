@@ -51,7 +51,7 @@
 //! on average until then.
 //!
 //! ```
-//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::Machine;
 //! use kolmo::transient::chain::Reward;
 //! use kolmo::transient::{Initial, Observer, Options, Problem, Status, solve};
 //!
@@ -76,10 +76,10 @@
 //!     rewards: &[customers],
 //!     vectors: true,
 //! };
-//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let machine = Machine::best()?;
 //! let options = Options { epsilon: 1e-10, ..Options::default() };
 //! let mut keep = Keep(Vec::new());
-//! let solution = solve(&lanes, precision, &problem, &options, &mut keep)?;
+//! let solution = solve(&machine, &problem, &options, &mut keep)?;
 //!
 //! assert_eq!(solution.status, Status::Met);
 //! // Q has the eigenvalues 0, −3 − √2 and −3 + √2; its eigenvectors give π₀(t) in closed form.

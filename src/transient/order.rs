@@ -9,10 +9,9 @@ use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
 pub use super::problem::Order;
 use super::problem::{Observer, Problem};
-use crate::lane::Lane;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// Share of a step in the exchange below which no other order is tried.
 const WORTHWHILE: f64 = 0.05;
@@ -139,15 +138,14 @@ const WHOLE: u64 = 1 + 2 * 4 + 2 * 8;
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where the host has no room for that; those of a lane that is
 /// measured.
 pub(super) fn reorder<'a>(
-    lanes: &[Lane],
+    machine: &Machine,
     problem: &Problem<'a>,
     initial: &'a [f64],
     lengths: &[u32],
-    real: u64,
     how: Partitioning,
     wanted: Order,
 ) -> Result<(Option<Reordered<'a>>, Order)> {
-    let (transitions, ranks) = (problem.transitions, how.ranks);
+    let (transitions, ranks) = (problem.transitions, machine.ranks);
     let make = |order: Order, initial: Cow<'a, [f64]>| {
         let old = breadth_first(transitions, &initial, order == Order::Rcm);
         Reordered::new(transitions, old, ranks, initial)
@@ -174,13 +172,15 @@ pub(super) fn reorder<'a>(
         }
         Order::Bfs | Order::Rcm => return Ok((Some(make(wanted, initial.into())), wanted)),
         // Other orders take a look at all states, of which a rank knows its own.
-        Order::Auto if lanes.len() == 1 || how.ranks.is_distributed() => return Ok((None, Order::Natural)),
+        Order::Auto if machine.lanes.len() == 1 || ranks.is_distributed() => {
+            return Ok((None, Order::Natural));
+        }
         Order::Auto => {}
     }
     // Seconds of the slowest lane's step.
     let predicted = |transitions: &dyn Transitions, lengths: &[u32]| -> Result<(f64, f64)> {
-        let shares = share(lanes, transitions, Some(lengths), real, how.ranks)?;
-        let plan = split(lanes, transitions, &shares, real, how)?.plan;
+        let shares = share(machine, transitions, Some(lengths))?;
+        let plan = split(machine, transitions, &shares, how)?.plan;
         let step = plan.iter().map(|lane| lane.step).fold(0.0, f64::max);
         Ok((step, plan.iter().map(|lane| lane.communication_share).fold(0.0, f64::max)))
     };

@@ -15,7 +15,7 @@ pub use super::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// The parts of all lanes of all ranks.
 #[derive(Debug)]
@@ -63,25 +63,24 @@ pub(super) fn rows_of(shares: &[Range<usize>], first: usize, lanes: usize) -> Ra
 /// proportion to what each lane moves in a second. A lane, and a rank, may get none. Each rank adds up its part of the
 /// bytes; `known` are the lengths of all rows, where there is one rank.
 pub(super) fn share(
-    lanes: &[Lane],
+    machine: &Machine,
     transitions: &dyn Transitions,
     known: Option<&[u32]>,
-    real: u64,
-    ranks: Ranks,
 ) -> Result<Vec<Range<usize>>> {
+    let ranks = machine.ranks;
     let blocks = transitions.states().div_ceil(BLOCK);
     let mine = blocks * ranks.rank() / ranks.size()..blocks * (ranks.rank() + 1) / ranks.size();
     let mine = (mine.start * BLOCK).min(transitions.states())..(mine.end * BLOCK).min(transitions.states());
-    let bandwidths = bandwidths(lanes, ranks)?;
+    let bandwidths = bandwidths(machine)?;
     let looked_up: Vec<u32>;
     let lengths = match known {
         Some(lengths) => lengths,
         None => {
-            looked_up = lanes[0].host(|| lengths(transitions, mine));
+            looked_up = machine.lanes[0].host(|| lengths(transitions, mine));
             &looked_up
         }
     };
-    Ok(shares(lengths, transitions.states(), &bandwidths, real, ranks))
+    Ok(shares(lengths, transitions.states(), &bandwidths, machine.precision.bytes(), ranks))
 }
 
 /// Splits the rows of a chain over lanes, as [`share`] gives them, and their parts.
@@ -89,14 +88,13 @@ pub(super) fn share(
 /// # Errors
 /// [`Error::OutOfMemory`] for a lane whose bindings are too small for any part.
 pub(super) fn split(
-    lanes: &[Lane],
+    machine: &Machine,
     transitions: &dyn Transitions,
     shares: &[Range<usize>],
-    real: u64,
     options: Partitioning,
 ) -> Result<Partition> {
-    let all = options.ranks;
-    let bandwidths = bandwidths(lanes, all)?;
+    let (lanes, all, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
+    let bandwidths = bandwidths(machine)?;
     let counts: Vec<usize> = all.all_gather(&[lanes.len() as u64]).iter().map(|c| c[0] as usize).collect();
     // Lanes are numbered over all ranks.
     let first = counts[..all.rank()].iter().sum();
@@ -118,10 +116,10 @@ pub(super) fn split(
         return Ok(alone);
     }
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
-    let mut partition = Partition { regions, own, exchange: lane_exchange(lanes, all)?, ..alone };
+    let mut partition = Partition { regions, own, exchange: lane_exchange(machine)?, ..alone };
     let compute = compute_seconds(&partition.regions, &bandwidths, real);
-    deepen(&mut partition, lanes, transitions, &compute, real, options);
-    partition.plan = plan(lanes, &partition, &compute, real, options);
+    deepen(&mut partition, machine, transitions, &compute, options);
+    partition.plan = plan(machine, &partition, &compute, options);
     Ok(partition)
 }
 
@@ -132,12 +130,12 @@ fn most_elements(lane: &Lane, real: u64) -> usize {
 }
 
 /// The way in which these lanes exchange halos.
-fn lane_exchange(lanes: &[Lane], ranks: Ranks) -> Result<LaneExchange> {
+fn lane_exchange(machine: &Machine) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
-    if !ranks.is_distributed() && super::peer::all_reach(lanes) {
+    if !machine.ranks.is_distributed() && super::peer::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);
     }
-    Ok(LaneExchange::Host(exchange_cost(lanes, ranks)?))
+    Ok(LaneExchange::Host(exchange_cost(machine)?))
 }
 
 /// Seconds of each lane's own rows. Of other ranks' regions only the owner knows the entries.
@@ -152,13 +150,12 @@ fn compute_seconds(regions: &[Region], bandwidths: &[f64], real: u64) -> Vec<f64
 /// Gives the regions the halo depth that was asked for, or that makes a step shortest, where all lanes have room for it.
 fn deepen(
     partition: &mut Partition,
-    lanes: &[Lane],
+    machine: &Machine,
     transitions: &dyn Transitions,
     compute: &[f64],
-    real: u64,
     options: Partitioning,
 ) {
-    let (all, regions) = (options.ranks, &partition.regions);
+    let (all, real, regions) = (machine.ranks, machine.precision.bytes(), &partition.regions);
     let single =
         (0..compute.len()).all(|lane| regions.iter().filter(|region| region.lane == lane).count() <= 1);
     let LaneExchange::Host(cost) = partition.exchange else { return };
@@ -178,7 +175,7 @@ fn deepen(
     let mut deep = partition.own_regions().to_vec();
     let fits = deep.iter_mut().all(|region| {
         region.deepen(transitions, depth);
-        region.len() <= most_elements(&lanes[region.lane - partition.first], real)
+        region.len() <= most_elements(&machine.lanes[region.lane - partition.first], real)
     });
     if all.all_reduce_min(u64::from(fits)) == 1 {
         partition.halo_depth = depth;
@@ -222,7 +219,8 @@ fn all_gather_regions(mine: Vec<Region>, ranks: &[usize], all: Ranks) -> (Vec<Re
 
 /// Bytes a second of each lane of all ranks: measured where several share the rows, since devices may differ. Measured
 /// once.
-pub fn bandwidths(lanes: &[Lane], ranks: Ranks) -> Result<Vec<f64>> {
+pub fn bandwidths(machine: &Machine) -> Result<Vec<f64>> {
+    let (lanes, ranks) = (&machine.lanes, machine.ranks);
     let kind = |lane: &Lane| format!("{} {}\n", lane.device().name, lane.device().backend);
     let kinds = ranks.all_gather_text(&lanes.iter().map(kind).collect::<String>()).concat();
     let count = kinds.lines().count();
@@ -348,13 +346,8 @@ impl Cutter<'_> {
 const PEER_COST: ExchangeCost = ExchangeCost { latency: 10e-6, rate: 300e9, busy: 0.0, drain: f64::INFINITY };
 
 /// The plans of all lanes of all ranks, whose own rows take `compute` seconds.
-fn plan(
-    lanes: &[Lane],
-    partition: &Partition,
-    compute: &[f64],
-    real: u64,
-    options: Partitioning,
-) -> Vec<LanePlan> {
+fn plan(machine: &Machine, partition: &Partition, compute: &[f64], options: Partitioning) -> Vec<LanePlan> {
+    let real = machine.precision.bytes();
     let (regions, halo_depth) = (&partition.regions, partition.halo_depth);
     let cost = if let LaneExchange::Host(cost) = partition.exchange { cost } else { PEER_COST };
     let one = |(lane, device): (usize, &Lane)| {
@@ -388,13 +381,13 @@ fn plan(
             communication_share: if step > 0.0 { (redundant + exposed) / step } else { 0.0 },
         }
     };
-    let mine: Vec<LanePlan> = (partition.first..).zip(lanes).map(one).collect();
-    if !options.ranks.is_distributed() {
+    let mine: Vec<LanePlan> = (partition.first..).zip(&machine.lanes).map(one).collect();
+    if !machine.ranks.is_distributed() {
         return mine;
     }
     let text = serde_json::to_string(&mine).expect("a plan is written as JSON");
     let read = |text: &String| serde_json::from_str::<Vec<LanePlan>>(text);
-    let plans = options.ranks.all_gather_text(&text);
+    let plans = machine.ranks.all_gather_text(&text);
     plans.iter().flat_map(|text| read(text).expect("a rank's plan is read back")).collect()
 }
 

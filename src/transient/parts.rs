@@ -18,11 +18,11 @@ use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
 use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
-use crate::Result;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
+use crate::{Machine, Result};
 
 /// Consecutive rows on a lane.
 #[derive(Debug)]
@@ -113,19 +113,20 @@ pub struct Parts<T> {
 impl<T: Real> Parts<T> {
     /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
-        lanes: &[Lane],
+        machine: &Machine,
         transitions: &dyn Transitions,
         statistics: &MatrixStatistics<T>,
         rule: WidthRule,
         format: MatrixFormat,
         options: Partitioning,
     ) -> Result<Self> {
-        let (real, ranks) = (T::PRECISION.bytes(), options.ranks);
+        assert_eq!(T::PRECISION, machine.precision, "a matrix has its machine's precision");
+        let (lanes, ranks, real) = (&machine.lanes, machine.ranks, machine.precision.bytes());
         let shares = match &statistics.shares[..] {
-            [] => &partitioning::share(lanes, transitions, Some(&statistics.lengths), real, ranks)?,
+            [] => &partitioning::share(machine, transitions, Some(&statistics.lengths))?,
             known => known,
         };
-        let partition = partitioning::split(lanes, transitions, shares, real, options)?;
+        let partition = partitioning::split(machine, transitions, shares, options)?;
         let rows = partition.rows(shares);
         let rule = rule.over(ranks, &statistics.lengths);
         let all = computed_statistics(&lanes[0], transitions, statistics, &partition);

@@ -84,13 +84,11 @@ pub struct Partitioning {
     pub exchange: Exchange,
     /// Steps between two exchanges; none: as many as measured latencies make worthwhile.
     pub halo_depth: Option<usize>,
-    /// The processes that share the rows.
-    pub ranks: Ranks,
 }
 
 impl Default for Partitioning {
     fn default() -> Self {
-        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None, ranks: Ranks::ALONE }
+        Self { parts: 1, exchange: Exchange::Halo, halo_depth: None }
     }
 }
 
@@ -146,7 +144,7 @@ pub trait Observer: Send {
 }
 
 /// An error where a problem or its options are none.
-pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
+pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> Result<()> {
     let epsilon = options.epsilon;
     if !(epsilon > 0.0 && epsilon < 1.0) {
         return Err(Error::Invalid(format!(
@@ -169,7 +167,7 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
         return Err(Error::Invalid(format!("time {t} is not a time; it must be 0 or more")));
     }
     for reward in problem.rewards {
-        let home = || rewards::home(n, options.split.ranks).len();
+        let home = || rewards::home(n, ranks).len();
         if reward.values.len() != n && (problem.transitions.whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));

@@ -17,7 +17,7 @@ use super::{rewards, stationary, subdivided};
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::{Result, Status};
+use crate::{Machine, Result, Status};
 
 /// Computes the probabilities at every time of the problem on one lane or several, which share the rows.
 ///
@@ -25,14 +25,13 @@ use crate::{Result, Status};
 /// Times that are negative or NaN, ε outside of (0, 1), an initial distribution that is none, rewards of another
 /// length; a lane that lacks memory or is lost; whatever the observer returns.
 pub fn solve(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
-    options.split.ranks.all_ok(check(problem, options))?;
-    solve_kept(lanes, precision, problem, options, observer, &mut Checkpointer::none())
+    machine.ranks.all_ok(check(machine.ranks, problem, options))?;
+    solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
 /// As [`solve`], with the state of the run in a file from which another process can go on, see
@@ -43,58 +42,54 @@ pub fn solve(
 /// # Errors
 /// As [`solve`]; and if the checkpoint belongs to another run.
 pub fn solve_resumable(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
     checkpoint: &mut Checkpoint,
 ) -> Result<Solution> {
-    let ranks = options.split.ranks;
-    ranks.all_ok(check(problem, options))?;
+    let ranks = machine.ranks;
+    ranks.all_ok(check(ranks, problem, options))?;
     // Of a chain that was solved before.
     problem.transitions.settle(&rewards::home(problem.transitions.states(), ranks));
-    let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, lanes, precision, problem, options))?;
+    let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
-    let solution = solve_kept(lanes, precision, problem, &options, observer, &mut checkpointer)?;
+    let solution = solve_kept(machine, problem, &options, observer, &mut checkpointer)?;
     checkpointer.complete();
     Ok(solution)
 }
 
 fn solve_kept(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Solution> {
-    match precision {
-        Precision::F32 => solve_in::<f32>(lanes, problem, options, observer, checkpointer),
-        Precision::F64 => solve_in::<f64>(lanes, problem, options, observer, checkpointer),
+    match machine.precision {
+        Precision::F32 => solve_in::<f32>(machine, problem, options, observer, checkpointer),
+        Precision::F64 => solve_in::<f64>(machine, problem, options, observer, checkpointer),
     }
 }
 
 fn solve_in<T: Real>(
-    lanes: &[Lane],
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<Solution> {
     let started = Instant::now();
-    let n = problem.transitions.states();
-    let ranks = options.split.ranks;
-    ranks.all_ok(expect_room::<T>(lanes, problem.transitions, ranks))?;
-    let statistics = surveyed::<T>(lanes, problem.transitions, ranks)?;
+    let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
+    ranks.all_ok(expect_room(machine, problem.transitions))?;
+    let statistics = surveyed::<T>(machine, problem.transitions)?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
     if ranks.is_distributed() {
         observer.rows(own.clone());
     }
-    let (real, how) = (T::PRECISION.bytes(), options.split);
     let (reordered, order) =
-        reorder(lanes, problem, &initial, &statistics.lengths, real, how, options.order)?;
+        reorder(machine, problem, &initial, &statistics.lengths, options.split, options.order)?;
     checkpointer.set_order(order);
     if let Some(reordered) = reordered {
         let initial = Initial::Distribution(reordered.permute(&reordered.initial));
@@ -102,7 +97,8 @@ fn solve_in<T: Real>(
         let own = Problem { transitions: &reordered, initial: &initial, rewards: &rewards, ..*problem };
         let options = Options { order: Order::Natural, ..*options };
         drop(statistics);
-        let solution = solve_in::<T>(lanes, &own, &options, &mut reordered.restore(observer), checkpointer)?;
+        let solution =
+            solve_in::<T>(machine, &own, &options, &mut reordered.restore(observer), checkpointer)?;
         return Ok(Solution { order, ..solution });
     }
     let rewards = rewards::settled(problem.rewards, &own, n, ranks);
@@ -152,11 +148,11 @@ fn solve_in<T: Real>(
             problem.transitions.arrivals_suffice();
         }
         let (width, format, how) = (options.width, options.format, options.partitioning());
-        let parts = Parts::build(lanes, problem.transitions, &statistics, width, format, how)?;
+        let parts = Parts::build(machine, problem.transitions, &statistics, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut built = Built { lanes, problem, options, statistics, parts, initial, initial_error };
+        let mut built = Built { machine, problem, options, statistics, parts, initial, initial_error };
         built.statistics.lengths = Vec::new();
         built.statistics.exit = Vec::new();
         let at = Instant::now();

@@ -157,7 +157,7 @@ fn iterate<T: Real>(
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
-    let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
+    let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
     let mut s = StationaryState {
         steps: 0,
         until: None,
@@ -193,7 +193,7 @@ fn iterate<T: Real>(
             let alpha = alpha / built.statistics.scale;
             let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
             // Sums over ranks are made by the thread that asked, not in a lane's.
-            let meeting = if ranks.is_distributed() { bound() } else { built.lanes[0].host(bound) };
+            let meeting = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
             let meeting = checkpointer.save_on_interrupt(meeting, || Ok((s.phase(None), vec![probable])))?;
             Certificate { meeting, classes: representatives.len() }
         }

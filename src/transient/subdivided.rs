@@ -87,7 +87,7 @@ pub fn run<T: Real>(
             built.statistics.lambda(built.problem.times[index])?,
         )?;
     }
-    let (lanes, parts, precision) = (built.lanes, &built.parts, T::PRECISION);
+    let (lanes, parts, precision) = (&built.machine.lanes, &built.parts, T::PRECISION);
     let each_lane = |values: &[T]| -> Result<Vec<Buffer<T>>> {
         lanes.iter().map(|lane| lane.alloc_with("factors", values)).collect()
     };

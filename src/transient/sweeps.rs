@@ -54,14 +54,15 @@ pub fn sweep<T: Real>(
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = built.statistics.inverse_alpha;
-        let mut iteration = Iteration::new(built.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
+        let mut iteration =
+            Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
         // A tenth of what is free stays free, for weights and the driver.
         let room = |(l, lane): (usize, &Lane)| {
             let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
             let vector = rows as u64 * T::PRECISION.bytes();
             lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
         };
-        let room = built.lanes.iter().enumerate().map(room).min().unwrap_or(1);
+        let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
         let room = (built.parts.ranks.all_reduce_min(room) as usize).clamp(1, planned.len());
         let sweep = match resumed.take() {
             None => {

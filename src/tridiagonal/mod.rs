@@ -49,13 +49,13 @@
 //!
 //! # Example
 //! ```
-//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::Machine;
 //! use kolmo::tridiagonal::{Options, Status, System, solve};
 //!
-//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let machine = Machine::best()?;
 //! let n = 1000;
 //! let system = System::new(vec![-1.0; n], vec![4.0; n], vec![-1.0; n], vec![2.0; n])?;
-//! let solution = solve(&lanes, precision, &system, &Options::default())?;
+//! let solution = solve(&machine, &system, &Options::default())?;
 //! assert_eq!(solution.status, Status::Met);
 //! // Far from the ends every unknown is 2 / (4 − 1 − 1) = 1.
 //! assert!((solution.x[0][n / 2] - 1.0).abs() < 1e-14);

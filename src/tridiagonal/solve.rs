@@ -17,7 +17,7 @@ use super::system::System;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
-use crate::{Error, Result, Status};
+use crate::{Error, Machine, Result, Status};
 
 /// The rows that may be exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -148,12 +148,12 @@ const MOST_CORRECTIONS: u32 = 12;
 /// # Errors
 /// [`crate::Error::Invalid`] for numbers that are not finite; devices' errors. A matrix that is singular, and unknowns
 /// beyond the range of doubles, are outcomes.
-pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Result<Solution> {
+pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
-    match precision {
-        Precision::F64 => run::<f64>(lanes, &view, options),
-        Precision::F32 => run::<f32>(lanes, &view, options),
+    match machine.precision {
+        Precision::F64 => run::<f64>(&machine.lanes, &view, options),
+        Precision::F32 => run::<f32>(&machine.lanes, &view, options),
     }
 }
 
@@ -163,12 +163,13 @@ pub fn solve(lanes: &[Lane], precision: Precision, system: &System, options: &Op
 ///
 /// # Errors
 /// Those of [`solve`], on all ranks if on one.
-pub fn solve_rows(lanes: &[Lane], precision: Precision, rows: &Rows, options: &Options) -> Result<Solution> {
+pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<Solution> {
+    assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check())?;
-    match precision {
-        Precision::F64 => run::<f64>(lanes, &view, options),
-        Precision::F32 => run::<f32>(lanes, &view, options),
+    match machine.precision {
+        Precision::F64 => run::<f64>(&machine.lanes, &view, options),
+        Precision::F32 => run::<f32>(&machine.lanes, &view, options),
     }
 }
 

@@ -124,7 +124,7 @@ impl ErrorBounds<'_> {
             return (0.0, if all == 0.0 { 0.0 } else { v * (host + adding) });
         }
 
-        let u = run.precision.unit_roundoff();
+        let u = run.machine.precision.unit_roundoff();
         let steps = f64::from(length);
         // g and row sums as pairs of f32, added in the run's precision.
         let number = table.number_error + u;

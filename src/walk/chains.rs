@@ -11,8 +11,7 @@ use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch};
-use crate::ranks::Ranks;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// A lane's copies of the chain table and of the sequence's table.
 #[derive(Debug)]
@@ -74,21 +73,10 @@ impl<'a> Chains<'a> {
     ///
     /// # Errors
     /// If a lane has not enough memory, or a table exceeds what it can bind.
-    pub fn new(
-        lanes: &'a [Lane],
-        precision: Precision,
-        table: &'a Table,
-        points: &'a PointSource,
-    ) -> Result<Self> {
-        let tables = |lane: &Lane| LaneTables::new(lane, precision, table, points);
-        let launcher = Launcher::new(lanes, precision, points, Ranks::ALONE, tables)?;
+    pub fn new(machine: &'a Machine, table: &'a Table, points: &'a PointSource) -> Result<Self> {
+        let tables = |lane: &Lane| LaneTables::new(lane, machine.precision, table, points);
+        let launcher = Launcher::new(machine, points, tables)?;
         Ok(Self { launcher, table, grid: None })
-    }
-
-    /// Shares the walks with other ranks, which have the same tables and ask for the same sums.
-    pub fn over(mut self, ranks: Ranks) -> Self {
-        self.launcher.ranks = ranks;
-        self
     }
 
     /// Walks on a given grid, a task after the other, in the place of blocks of 256 walks.

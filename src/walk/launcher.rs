@@ -9,10 +9,10 @@ use rayon::prelude::*;
 
 use super::kernels::{BLOCK, BUFFER, walk};
 use super::sequence::{PointBuffer, PointSource, Points, on_cpu};
-use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::ranks::Ranks;
+use crate::{Machine, Result};
 
 /// The first row of some chains and their stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,20 +198,18 @@ pub(super) struct Launcher<'a, K> {
     pub(super) lanes: Vec<(&'a Lane, K)>,
     pub(super) precision: Precision,
     pub(super) points: &'a PointSource,
-    pub(super) ranks: Ranks,
+    ranks: Ranks,
 }
 
 impl<'a, K: BlockKernel> Launcher<'a, K> {
     /// Gives every lane what `kernel` has for it.
     pub(super) fn new(
-        lanes: &'a [Lane],
-        precision: Precision,
+        machine: &'a Machine,
         points: &'a PointSource,
-        ranks: Ranks,
         kernel: impl Fn(&Lane) -> Result<K> + Sync,
     ) -> Result<Self> {
-        let lanes = at_once(lanes, |lane| Ok((lane, kernel(lane)?)))?;
-        Ok(Self { lanes, precision, points, ranks })
+        let lanes = at_once(&machine.lanes, |lane| Ok((lane, kernel(lane)?)))?;
+        Ok(Self { lanes, precision: machine.precision, points, ranks: machine.ranks })
     }
 
     /// Numbers that a block leaves.

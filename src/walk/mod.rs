@@ -29,7 +29,7 @@
 //! x = 0.85 P x + 0.15 with the probability P_ij that a reader of page i goes on to page j: L and f are given.
 //!
 //! ```
-//! use kolmo::lane::{DeviceSpec, OpenOptions, open};
+//! use kolmo::Machine;
 //! use kolmo::sparse::CsrMatrix;
 //! use kolmo::walk::{Options, Problem, Splitting, solve};
 //!
@@ -40,10 +40,10 @@
 //!     _ => row.extend([(0, 0.425), (i as u32 + 1, 0.425)]),
 //! });
 //! let f = vec![vec![0.15; n]];
-//! let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let machine = Machine::best()?;
 //! let problem = Problem { matrix: &l, rhs: &f, components: &[500] };
 //! let options = Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
-//! let solution = solve(&lanes, precision, &problem, &options, &mut |_done, _all| Ok(()))?;
+//! let solution = solve(&machine, &problem, &options, &mut |_done, _all| Ok(()))?;
 //! // Every row of P sums to 1, so that x = 1 in every entry.
 //! let x = &solution.components[0];
 //! assert!((x.estimate - 1.0).abs() <= x.half_width && x.half_width <= 1e-6);

@@ -9,7 +9,6 @@ use super::published::{Count, Length};
 use super::sequence::{Scramble, Sequence};
 use super::splitting::Splitting;
 use super::table::RowOrder;
-use crate::ranks::Ranks;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -66,8 +65,6 @@ pub struct Options {
     pub ahead: bool,
     /// Generators of MTGP32, each with a parameter set of its own.
     pub groups: u32,
-    /// The processes that share the walks.
-    pub ranks: Ranks,
 }
 
 impl Default for Options {
@@ -92,7 +89,6 @@ impl Default for Options {
             grid: None,
             ahead: false,
             groups: Grid::PUBLISHED.groups,
-            ranks: Ranks::ALONE,
         }
     }
 }

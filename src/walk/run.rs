@@ -6,14 +6,12 @@ use super::certificate::Certificate;
 use super::options::{Options, Problem, points, replicates};
 use super::sequence::Scramble;
 use super::solution::{Component, Jacobi, Seconds, Solution, largest, met};
-use crate::Result;
-use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::{Machine, Result};
 
 /// A run on its way.
 pub(super) struct Run<'a> {
-    pub(super) lanes: &'a [Lane],
-    pub(super) precision: Precision,
+    pub(super) machine: &'a Machine,
     pub(super) problem: &'a Problem<'a>,
     pub(super) options: &'a Options,
     pub(super) scramble: Scramble,
@@ -26,12 +24,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn start(
-        lanes: &'a [Lane],
-        precision: Precision,
-        problem: &'a Problem<'a>,
-        options: &'a Options,
-    ) -> Self {
+    pub(super) fn start(machine: &'a Machine, problem: &'a Problem<'a>, options: &'a Options) -> Self {
         let mut warnings = Vec::new();
         if options.lazy {
             let warning = "nothing is known of rows that no walk met: the intervals hold if their row sums of |L| and \
@@ -39,8 +32,8 @@ impl<'a> Run<'a> {
             warnings.push(warning.to_owned());
         }
         let (scramble, replicates) = replicates(options, &mut warnings);
-        let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(lanes));
-        Self { lanes, precision, problem, options, scramble, replicates, seconds, warnings, started, before }
+        let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(&machine.lanes));
+        Self { machine, problem, options, scramble, replicates, seconds, warnings, started, before }
     }
 
     /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
@@ -53,7 +46,7 @@ impl<'a> Run<'a> {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
         seconds.solve = result.solve;
-        seconds.download = downloads(self.lanes) - self.before;
+        seconds.download = downloads(&self.machine.lanes) - self.before;
         seconds.total = self.started.elapsed().as_secs_f64();
         seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
         Solution {

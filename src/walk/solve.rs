@@ -19,10 +19,9 @@ use super::sequence::PointSource;
 use super::solution::{Component, Jacobi, Solution};
 use super::splitting::Split;
 use super::table::{RowOrder, Table};
-use crate::kernel::Precision;
-use crate::lane::{HostArray, Lane};
+use crate::lane::HostArray;
 use crate::number::times_power_of_two;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// Estimates components of x with intervals; `watch` gets the steps of a round done and to do, 0 where not known.
 ///
@@ -30,24 +29,20 @@ use crate::{Error, Result};
 /// [`Error::Invalid`] for input without an answer, [`Error::Divergent`] for systems whose walks would not converge,
 /// errors of lanes, and what `watch` returns.
 pub fn solve(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     watch: Watch<'_>,
 ) -> Result<Solution> {
-    if lanes.is_empty() {
-        return Err(Error::Invalid("no lane to walk on; name a device".to_owned()));
-    }
     check(problem, options)?;
-    let run = Run::start(lanes, precision, problem, options);
+    let run = Run::start(machine, problem, options);
     if options.lazy {
         return lazy::solve(run, watch);
     }
     match prepared(run, watch) {
         // What the components do not depend on is no reason to refuse them.
         Err(Error::Divergent { .. }) if let Some(part) = Reached::of(problem) => {
-            part.back(problem, prepared(Run::start(lanes, precision, &part.problem(), options), watch))
+            part.back(problem, prepared(Run::start(machine, &part.problem(), options), watch))
         }
         answer => answer,
     }
@@ -87,12 +82,13 @@ fn epsilon_of_all(all: &[ScaledRhs], certificate: &Certificate) -> f64 {
 
 /// Walks on all of the system.
 fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
-    let Run { lanes, problem, options, .. } = run;
-    let split = lanes[0].host(|| Split::new(problem.matrix, options.splitting))?;
+    let Run { machine, problem, options, .. } = run;
+    let lane = &machine.lanes[0];
+    let split = lane.host(|| Split::new(problem.matrix, options.splitting))?;
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
-    let certificate = lanes[0].host(|| certify(&split, options.splitting, options.force))?;
+    let certificate = lane.host(|| certify(&split, options.splitting, options.force))?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
@@ -137,14 +133,14 @@ impl RhsBatch<'_> {
     fn solve(&self, watch: Watch<'_>) -> Result<BatchResult> {
         let Self { run, split, certificate, .. } = *self;
         let options = run.options;
-        let (controls, table) = run.lanes[0].host(|| self.prepare());
+        let (controls, table) = run.machine.lanes[0].host(|| self.prepare());
         let table = table?;
         watch(0, 0)?;
         let (length, cut) = self.length(&controls)?;
         let (sequence, seed) = (options.sequence, options.seed);
         let points = PointSource::new(sequence, run.scramble, length, seed, options.groups, options.ahead)?;
         let at = Instant::now();
-        let mut chains = Chains::new(run.lanes, run.precision, &table, &points)?.over(options.ranks);
+        let mut chains = Chains::new(run.machine, &table, &points)?;
         if let Some(grid) = options.grid {
             chains = chains.on_grid(grid)?;
         }

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{self, lanes, model, ragged};
-use kolmo::Error;
+use crate::support::{self, machine, model, ragged};
 use kolmo::Result;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::chain::{Reward, Transitions};
 use kolmo::transient::checkpoint::{Checkpoint, inspect};
 use kolmo::transient::order::Order;
 use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, solve, solve_resumable};
+use kolmo::{Error, Machine};
 
 /// A run as it is asked for.
 struct Case {
@@ -138,10 +138,9 @@ fn answer(results: &[Vec<f64>], solution: &Solution) -> Vec<Vec<u64>> {
     all
 }
 
-fn uninterrupted(case: &Case, lanes: &[Lane], precision: Precision) -> Vec<Vec<u64>> {
+fn uninterrupted(case: &Case, machine: &Machine) -> Vec<Vec<u64>> {
     let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
-    let solution =
-        solve(lanes, precision, &case.problem(), &case.options, &mut stop).expect("a sound problem");
+    let solution = solve(machine, &case.problem(), &case.options, &mut stop).expect("a sound problem");
     answer(&stop.results, &solution)
 }
 
@@ -150,23 +149,22 @@ fn uninterrupted(case: &Case, lanes: &[Lane], precision: Precision) -> Vec<Vec<u
 /// Returns the answer, the number of interruptions and that of those that left a checkpoint.
 fn interrupted<'a>(
     case: &Case,
-    precision: Precision,
     random: &mut fastrand::Rng,
     looks: std::ops::Range<u64>,
-    mut vary: impl FnMut(&mut fastrand::Rng, bool) -> (&'a [Lane], Options),
+    mut vary: impl FnMut(&mut fastrand::Rng, bool) -> (&'a Machine, Options),
 ) -> (Vec<Vec<u64>>, u32, u32) {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("c");
     let (mut interruptions, mut kept) = (0, 0);
     loop {
-        let (lanes, options) = vary(random, kept > 0);
+        let (machine, options) = vary(random, kept > 0);
         let pause = Duration::from_millis([0, 0, 1, 10_000][random.usize(..4)]);
         let mut checkpoint = Checkpoint::resume(&path).expect("a checkpoint of this run").every(pause);
         assert!(checkpoint.trouble().is_none());
         // A run that takes thousands of steps is not interrupted in all of them.
         let looks = if interruptions < 16 { random.u64(looks.clone()) } else { u64::MAX };
         let mut stop = Stop { looks, results: Vec::new() };
-        match solve_resumable(lanes, precision, &case.problem(), &options, &mut stop, &mut checkpoint) {
+        match solve_resumable(machine, &case.problem(), &options, &mut stop, &mut checkpoint) {
             Ok(solution) => {
                 return (answer(&stop.results, &solution), interruptions, kept);
             }
@@ -181,7 +179,7 @@ fn interrupted<'a>(
 }
 
 fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
-    let Some(lanes) = lanes(spec, precision, false) else { return };
+    let Some(machine) = machine(spec, precision, false) else { return };
     let mut random = fastrand::Rng::with_seed(seed);
     // Each run builds its matrix anew, which takes its time on a device.
     let looks = if spec.contains("cpu") { 1..6 } else { 4..24 };
@@ -190,10 +188,9 @@ fn bits_of_an_uninterrupted_run(spec: &str, precision: Precision, seed: u64) {
     // follows, of shorter runs.
     for round in 1.. {
         for case in cases(precision) {
-            let wanted = uninterrupted(&case, &lanes, precision);
+            let wanted = uninterrupted(&case, &machine);
             let looks = if round == 1 { looks.clone() } else { 0..3 };
-            let (got, times, with) =
-                interrupted(&case, precision, &mut random, looks, |_, _| (&lanes, case.options));
+            let (got, times, with) = interrupted(&case, &mut random, looks, |_, _| (&machine, case.options));
             assert!(got == wanted, "{} on {spec} in {precision}, interrupted {times} times", case.name);
             all += times;
             kept += with;
@@ -240,13 +237,13 @@ on! {
 
 #[test]
 fn lanes_and_formats_may_change_from_one_interruption_to_the_next() {
-    let some: Vec<Vec<Lane>> =
-        ["cpu", "cpu,cpu", "cpu,cpu,cpu"].map(|spec| lanes(spec, F64, false).expect("the CPU opens")).into();
+    let some =
+        ["cpu", "cpu,cpu", "cpu,cpu,cpu"].map(|spec| machine(spec, F64, false).expect("the CPU opens"));
     let case = Case::new("on changing lanes", "wlan:4,3", &[1.0, 2.0, 2.1]);
-    let wanted = uninterrupted(&case, &some[0], F64);
+    let wanted = uninterrupted(&case, &some[0]);
     let mut random = fastrand::Rng::with_seed(10);
 
-    let (got, times, _) = interrupted(&case, F64, &mut random, 0..5, |random, _| {
+    let (got, times, _) = interrupted(&case, &mut random, 0..5, |random, _| {
         let formats = [
             MatrixFormat::Auto,
             MatrixFormat::Hyb,
@@ -267,21 +264,21 @@ fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_sa
     let n = case.chain.states() as u64;
     let cpu = |memory_limit| {
         let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
-        open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").0
+        Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens")
     };
     let plenty = cpu(None);
     let one = Case { times: vec![2.0], ..Case::new("one time", "wlan:4,3", &[2.0]) };
     let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
-    let solution = solve(&plenty, F64, &one.problem(), &one.options, &mut stop).unwrap();
+    let solution = solve(&plenty, &one.problem(), &one.options, &mut stop).unwrap();
     let little = cpu(Some(solution.device_bytes + 16 * n));
 
-    let wanted = uninterrupted(&case, &little, F64);
+    let wanted = uninterrupted(&case, &little);
     // Whatever is free when the run goes on, it decides as before.
     let mut random = fastrand::Rng::with_seed(11);
-    let (got, times, _) = interrupted(&case, F64, &mut random, 1..6, |random, decided| {
+    let (got, times, _) = interrupted(&case, &mut random, 1..6, |random, decided| {
         // The decision is that of the run that wrote the first checkpoint.
-        let lanes = if !decided || random.bool() { &little } else { &plenty };
-        (lanes, case.options)
+        let machine = if !decided || random.bool() { &little } else { &plenty };
+        (machine, case.options)
     });
 
     assert!(wanted.last().unwrap()[0] > 3 * solution.terms / 2, "the case needs several sweeps");
@@ -289,11 +286,10 @@ fn times_that_find_no_room_for_their_sums_are_served_by_another_sweep_all_the_sa
 }
 
 /// A checkpoint of `case` in the middle of its work.
-fn middle(case: &Case, path: &Path, lanes: &[Lane], precision: Precision) {
+fn middle(case: &Case, path: &Path, machine: &Machine) {
     let mut checkpoint = Checkpoint::create(path).unwrap().every(Duration::ZERO);
     let mut stop = Stop { looks: 5, results: Vec::new() };
-    let stopped =
-        solve_resumable(lanes, precision, &case.problem(), &case.options, &mut stop, &mut checkpoint);
+    let stopped = solve_resumable(machine, &case.problem(), &case.options, &mut stop, &mut checkpoint);
     assert!(matches!(stopped, Err(Error::Interrupted)), "{}", case.name);
 }
 
@@ -301,17 +297,16 @@ fn middle(case: &Case, path: &Path, lanes: &[Lane], precision: Precision) {
 fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("run.kept");
-    let cpu = lanes("cpu", F64, false).unwrap();
+    let cpu = machine("cpu", F64, false).unwrap();
     let case = || Case::new("the run", "tandem:20", &[1.0, 3.0]).rewarded(true);
-    middle(&case(), &path, &cpu, F64);
+    middle(&case(), &path, &cpu);
     let refusal = |change: &dyn Fn(&mut Case), precision: Precision| {
         let mut other = case();
         change(&mut other);
         let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
         let mut checkpoint = Checkpoint::resume(&path).unwrap();
-        let lanes = lanes("cpu", precision, false).unwrap();
-        let run =
-            solve_resumable(&lanes, precision, &other.problem(), &other.options, &mut stop, &mut checkpoint);
+        let machine = machine("cpu", precision, false).unwrap();
+        let run = solve_resumable(&machine, &other.problem(), &other.options, &mut stop, &mut checkpoint);
         let error = run.map(drop).expect_err("another run is refused").to_string();
         assert!(error.contains("run.kept") && error.contains("afresh"), "{error}");
         error
@@ -368,8 +363,8 @@ fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
 fn damaged_files_and_other_versions_are_refused_and_never_panic() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("c");
-    let cpu = lanes("cpu", F64, false).unwrap();
-    middle(&Case::new("a run", "tandem:6", &[1.0, 5.0]), &path, &cpu, F64);
+    let cpu = machine("cpu", F64, false).unwrap();
+    middle(&Case::new("a run", "tandem:6", &[1.0, 5.0]), &path, &cpu);
     let whole = std::fs::read(&path).unwrap();
     let said = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
@@ -407,7 +402,7 @@ fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let below = place.path().join("below");
     std::fs::create_dir(&below).unwrap();
-    let cpu = lanes("cpu", F64, false).unwrap();
+    let cpu = machine("cpu", F64, false).unwrap();
     let case = Case::new("a run", "tandem:6", &[1.0]);
     let mut checkpoint = Checkpoint::create(below.join("c")).unwrap().every(Duration::ZERO).complain(|e| {
         assert!(e.to_string().contains("c: "), "{e}");
@@ -417,9 +412,8 @@ fn a_checkpoint_that_cannot_be_written_is_told_and_the_run_goes_on() {
     std::fs::remove_dir(&below).unwrap();
     let mut stop = Stop { looks: u64::MAX, results: Vec::new() };
 
-    let solution =
-        solve_resumable(&cpu, F64, &case.problem(), &case.options, &mut stop, &mut checkpoint).unwrap();
+    let solution = solve_resumable(&cpu, &case.problem(), &case.options, &mut stop, &mut checkpoint).unwrap();
 
-    assert!(answer(&stop.results, &solution) == uninterrupted(&case, &cpu, F64));
+    assert!(answer(&stop.results, &solution) == uninterrupted(&case, &cpu));
     assert_eq!((checkpoint.written(), TOLD.load(std::sync::atomic::Ordering::Relaxed)), (0, 1), "told once");
 }

@@ -1,18 +1,18 @@
 //! What goes wrong on several lanes is said, and nothing is left behind.
 
 use crate::support::{Keep, model};
-use kolmo::Error;
 use kolmo::kernel::Precision::F64;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::capacity::plan;
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Options, Problem, solve};
+use kolmo::{Error, Machine};
 
 fn cpu(memory_limit: Option<u64>) -> Lane {
     let options = OpenOptions { memory_limit, precision: Some(F64), ..OpenOptions::default() };
-    let lane = open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").0.remove(0);
+    let lane = Machine::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens").lanes.remove(0);
     // Rows are shared out by bandwidth: by the same in every run.
     lane.remember(1e10, Vec::new());
     lane
@@ -28,20 +28,21 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     let split = Partitioning { halo_depth: Some(1), ..Partitioning::default() };
     let options = Options { order: Order::Natural, format: MatrixFormat::Hyb, split, ..Options::default() };
     let plenty = 1 << 30;
-    let needed = plan(&[cpu(Some(plenty)), cpu(Some(plenty))], F64, &problem, &options).unwrap();
+    let two = |limit| Machine::new([cpu(Some(plenty)), cpu(Some(limit))], F64);
+    let needed = plan(&two(plenty), &problem, &options).unwrap();
     assert!(needed.fits());
     let second = needed.lanes[1].total();
 
     // Half of it is missed before the work starts; what lies in between, on the way: after the first has its share.
     for limit in [second / 2, second] {
-        let lanes = [cpu(Some(plenty)), cpu(Some(limit))];
-        let error = solve(&lanes, F64, &problem, &options, &mut Keep::default()).unwrap_err();
+        let machine = two(limit);
+        let error = solve(&machine, &problem, &options, &mut Keep::default()).unwrap_err();
 
         assert!(matches!(error, Error::OutOfMemory { .. }), "{limit}: {error}");
         assert!(error.to_string().contains("bytes"), "{error}");
-        assert_eq!(lanes[0].free_bytes(), Some(plenty), "{limit}: the first lane");
-        assert_eq!(lanes[1].free_bytes(), Some(limit), "{limit}: the second lane");
+        assert_eq!(machine.lanes[0].free_bytes(), Some(plenty), "{limit}: the first lane");
+        assert_eq!(machine.lanes[1].free_bytes(), Some(limit), "{limit}: the second lane");
     }
-    let lanes = [cpu(Some(plenty)), cpu(Some(second + second / 4))];
-    solve(&lanes, F64, &problem, &options, &mut Keep::default()).expect("a quarter more is enough");
+    solve(&two(second + second / 4), &problem, &options, &mut Keep::default())
+        .expect("a quarter more is enough");
 }

@@ -1,23 +1,21 @@
 //! Every format of the matrix gives the bits of HYB on the same lanes, or says why it cannot store the chain.
 
-use crate::support::{Keep, chain, lanes, model, ragged};
+use crate::support::{Keep, chain, machine, model, ragged};
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::Lane;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::chain::Transitions;
 use kolmo::transient::csr::Csr;
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Options, Problem, Solution, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use proptest::prelude::*;
 
 /// Two windows that are open at the same time.
 const TIMES: [f64; 2] = [1.5, 2.0];
 
 fn answer(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     chain: &dyn Transitions,
     options: &Options,
 ) -> Result<(Vec<Vec<f64>>, Solution)> {
@@ -25,17 +23,11 @@ fn answer(
     let initial = Initial::State(1);
     let problem =
         Problem { transitions: chain, initial: &initial, times: &TIMES, rewards: &[], vectors: true };
-    solve(lanes, precision, &problem, options, &mut keep).map(|solution| (keep.0, solution))
+    solve(machine, &problem, options, &mut keep).map(|solution| (keep.0, solution))
 }
 
 /// Asserts that every format that stores the chain gives the bits of HYB; returns how many do.
-fn formats_agree(
-    lanes: &[Lane],
-    precision: Precision,
-    chain: &dyn Transitions,
-    width: WidthRule,
-    parts: usize,
-) -> usize {
+fn formats_agree(machine: &Machine, chain: &dyn Transitions, width: WidthRule, parts: usize) -> usize {
     let options = |format| Options {
         format,
         width,
@@ -43,11 +35,10 @@ fn formats_agree(
         split: Partitioning { parts, ..Partitioning::default() },
         ..Options::default()
     };
-    let (hyb, _) =
-        answer(lanes, precision, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
+    let (hyb, _) = answer(machine, chain, &options(MatrixFormat::Hyb)).expect("HYB stores any chain");
     let mut stored = 1;
     for format in [MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
-        match answer(lanes, precision, chain, &options(format)) {
+        match answer(machine, chain, &options(format)) {
             Ok((got, solution)) => {
                 assert_eq!(solution.matrix.format, format.name());
                 assert!(got == hyb, "{format}, {width}, {parts} parts");
@@ -85,25 +76,21 @@ fn irregular(n: u32, values: u32) -> Csr {
 }
 
 fn suite(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     let parts = |many: &[usize]| many.to_vec();
     let repeating: [(&str, Vec<usize>); 3] =
         [("wlan:6,4", parts(&[1, 3])), ("tandem:25", parts(&[1])), ("birth-death:5000,1,2", parts(&[1, 4]))];
     for (spec, parts) in repeating {
         for parts in parts {
             for width in [WidthRule::Auto, WidthRule::Fixed(2)] {
-                let stored = formats_agree(&lanes, precision, &*model(spec), width, parts);
+                let stored = formats_agree(&machine, &*model(spec), width, parts);
                 assert_eq!(stored, 4, "{spec}: every format stores it");
             }
         }
     }
     // Few rates but no structure: neighbours share neither rows nor, among 5000 states, pairs.
-    assert_eq!(
-        formats_agree(&lanes, precision, &irregular(5000, 7), WidthRule::Auto, 1),
-        3,
-        "packed and pattern"
-    );
-    formats_agree(&lanes, precision, &ragged(2000), WidthRule::Auto, 2);
+    assert_eq!(formats_agree(&machine, &irregular(5000, 7), WidthRule::Auto, 1), 3, "packed and pattern");
+    formats_agree(&machine, &ragged(2000), WidthRule::Auto, 2);
 }
 
 macro_rules! on {
@@ -133,8 +120,8 @@ on! {
 
 /// Steps without an exchange between them change no bit, whatever the matrix is stored in.
 fn depths_agree(spec: &str, chains: &[&str]) {
-    let Some(lanes) = lanes(spec, F64, false) else { return };
-    let mixed = lanes.iter().any(|lane| lane.device().backend != lanes[0].device().backend);
+    let Some(machine) = machine(spec, F64, false) else { return };
+    let mixed = machine.lanes.iter().any(|lane| lane.device().backend != machine.lanes[0].device().backend);
     for name in chains {
         let chain = model(name);
         let with = |format, halo_depth| {
@@ -144,7 +131,7 @@ fn depths_agree(spec: &str, chains: &[&str]) {
                 split: Partitioning { halo_depth: Some(halo_depth), ..Partitioning::default() },
                 ..Options::default()
             };
-            answer(&lanes, F64, &*chain, &options).expect("all formats store it")
+            answer(&machine, &*chain, &options).expect("all formats store it")
         };
         let (one, _) = with(MatrixFormat::Hyb, 1);
         for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
@@ -187,10 +174,10 @@ fn halo_depths_on_a_cuda_device_and_the_cpu() {
 
 #[test]
 fn auto_takes_the_smallest_format_that_stores_the_chain() {
-    let lanes = lanes("cpu", F64, false).expect("the CPU opens");
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
     let taken = |chain: &dyn Transitions| {
         let options = Options { order: Order::Natural, ..Options::default() };
-        let (_, solution) = answer(&lanes, F64, chain, &options).expect("a sound chain");
+        let (_, solution) = answer(&machine, chain, &options).expect("a sound chain");
         solution.matrix
     };
 
@@ -221,10 +208,10 @@ fn auto_takes_the_smallest_format_that_stores_the_chain() {
 
 #[test]
 fn a_format_that_cannot_store_the_chain_is_refused_with_the_number() {
-    let lanes = lanes("cpu", F64, false).expect("the CPU opens");
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
     let options = Options { format: MatrixFormat::Pair, order: Order::Natural, ..Options::default() };
 
-    let error = answer(&lanes, F64, &irregular(5000, 7), &options).unwrap_err();
+    let error = answer(&machine, &irregular(5000, 7), &options).unwrap_err();
 
     assert!(matches!(&error, Error::Invalid(why) if why.contains("pair") && why.contains("256")), "{error}");
 }
@@ -234,7 +221,7 @@ proptest! {
 
     #[test]
     fn formats_agree_on_random_chains(n in 2u32..3000, values in 1u32..40, width in 0u32..4, parts in 1usize..4) {
-        let lanes = lanes("cpu", F64, false).expect("the CPU opens");
-        formats_agree(&lanes, F64, &irregular(n, values), WidthRule::Fixed(width), parts);
+        let machine = machine("cpu", F64, false).expect("the CPU opens");
+        formats_agree(&machine, &irregular(n, values), WidthRule::Fixed(width), parts);
     }
 }

@@ -34,7 +34,8 @@ fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
 
 /// Checkpoints in the middle of a run and at its end; their bytes are those of this version.
 fn checkpoints() -> Vec<Vec<u8>> {
-    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    use kolmo::Machine;
+    use kolmo::lane::{DeviceSpec, OpenOptions};
     use kolmo::transient::checkpoint::Checkpoint;
     use kolmo::transient::{Initial, Observer, Options, Problem, solve_resumable};
 
@@ -51,7 +52,7 @@ fn checkpoints() -> Vec<Vec<u8>> {
 
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("c");
-    let (lanes, precision) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens");
+    let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).expect("the CPU opens");
     let chain = kolmo::models::parse("tandem:3").expect("a model").expect("sound").transitions;
     let mut all = Vec::new();
     for (looks, times) in [(3, &[1.0, 2.0][..]), (3, &[f64::INFINITY]), (u64::MAX, &[0.5])] {
@@ -59,7 +60,7 @@ fn checkpoints() -> Vec<Vec<u8>> {
         let problem = Problem { transitions: &*chain, initial: &initial, times, rewards: &[], vectors: true };
         let mut checkpoint = Checkpoint::create(&path).expect("a file").every(std::time::Duration::ZERO);
         let options = Options::default();
-        let _ = solve_resumable(&lanes, precision, &problem, &options, &mut Stop(looks), &mut checkpoint);
+        let _ = solve_resumable(&machine, &problem, &options, &mut Stop(looks), &mut checkpoint);
         all.push(fs::read(&path).expect("a checkpoint"));
     }
     all

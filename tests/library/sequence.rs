@@ -7,7 +7,7 @@ use kolmo::walk::sequence::{PointSet, Points, Scramble, Sequence, Stream, fill, 
 
 /// The lane of a device; sequences are the same in both precisions.
 fn lane(spec: &str, checked: bool) -> Option<Lane> {
-    crate::support::lanes(spec, F32, checked).map(|mut lanes| lanes.remove(0))
+    crate::support::machine(spec, F32, checked).map(|mut machine| machine.lanes.remove(0))
 }
 
 fn points(sequence: Sequence, scramble: Scramble, dimensions: u32, seed: u64) -> Points {

@@ -1,6 +1,6 @@
 //! One chain on several lanes: any split, any number of steps between two exchanges, the bits of one lane.
 
-use crate::support::{chain, lanes, model, ragged, run};
+use crate::support::{chain, machine, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::Transitions;
 use kolmo::transient::order::Order;
@@ -27,7 +27,7 @@ fn chains() -> Vec<(&'static str, Box<dyn Transitions>)> {
 
 /// π on these lanes and on one of them, for every chain and number of steps between exchanges.
 fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[Option<usize>]) {
-    let (Some(many), Some(one)) = (lanes(spec, precision, false), lanes(one, precision, false)) else {
+    let (Some(many), Some(one)) = (machine(spec, precision, false), machine(one, precision, false)) else {
         return;
     };
     for (name, chain) in chains() {
@@ -38,8 +38,7 @@ fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[O
             split: Partitioning { halo_depth, ..Partitioning::default() },
             ..Options::default()
         };
-        let ask =
-            |lanes, halo_depth| run(lanes, precision, &*chain, &initial, &[0.7, 6.0], &with(halo_depth));
+        let ask = |machine, halo_depth| run(machine, &*chain, &initial, &[0.7, 6.0], &with(halo_depth));
         let (wanted, _) = ask(&one, None);
         for &halo_depth in halo_depth {
             let (got, solution): (_, Solution) = ask(&many, halo_depth);

@@ -1,21 +1,21 @@
 //! What the tests of the library share: devices to test on, chains, oracles that know nothing of uniformization.
 
-use kolmo::Result;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::chain::{TransitionList, Transitions};
 use kolmo::transient::csr::Csr;
 use kolmo::transient::{Initial, Observer, Options, Problem, Solution, solve};
+use kolmo::{Machine, Result};
 
 use crate::devices::skip;
 
-/// Opens lanes for a test, or says that it is left out.
-pub(crate) fn lanes(spec: &str, precision: Precision, checked: bool) -> Option<Vec<Lane>> {
+/// Opens a machine for a test, or says that it is left out.
+pub(crate) fn machine(spec: &str, precision: Precision, checked: bool) -> Option<Machine> {
     let wanted: Vec<DeviceSpec> =
         spec.split(',').map(|d| d.parse().expect("the test names a device")).collect();
     let options = OpenOptions { precision: Some(precision), checked, ..OpenOptions::default() };
-    match open(&wanted, &options) {
-        Ok((lanes, _)) => Some(lanes),
+    match Machine::open(&wanted, &options) {
+        Ok(machine) => Some(machine),
         Err(e) => {
             skip(spec, format!("{spec} does not open in {precision}: {e}"));
             None
@@ -44,8 +44,7 @@ impl Observer for Keep {
 
 /// π at each time, and what the solver says of it.
 pub(crate) fn run(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     chain: &dyn Transitions,
     initial: &Initial,
     times: &[f64],
@@ -53,8 +52,7 @@ pub(crate) fn run(
 ) -> (Vec<Vec<f64>>, Solution) {
     let mut keep = Keep::default();
     let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution =
-        solve(lanes, precision, &problem, options, &mut keep).expect("a sound problem has a solution");
+    let solution = solve(machine, &problem, options, &mut keep).expect("a sound problem has a solution");
     (keep.0, solution)
 }
 

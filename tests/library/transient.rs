@@ -1,6 +1,7 @@
 //! Uniformization against answers that come from elsewhere: closed forms, a dense exponential, another lane.
 
-use crate::support::{self, Keep, chain, dense, l1, lanes, model, ragged, run};
+use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
+use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::chain::{Chain, Reward, Transitions};
 use kolmo::transient::order::Order;
@@ -19,11 +20,11 @@ mod suite {
     use super::*;
 
     pub(crate) fn two_states_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
         let times = [0.0, 1e-3, 0.1, 1.0, 7.5];
 
-        let (got, solution) = run(&lanes, precision, &two, &Initial::State(0), &times, &Options::default());
+        let (got, solution) = run(&machine, &two, &Initial::State(0), &times, &Options::default());
 
         for ((t, p), at) in times.iter().zip(&got).zip(&solution.times) {
             let error = l1(p, &two_states(3.0, 2.0, *t));
@@ -42,21 +43,15 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let tandem = model("tandem:2");
         let n = tandem.states();
         let mut initial = vec![0.0; n];
         initial[0] = 0.25;
         initial[n - 1] = 0.75;
         for t in [0.01, 0.5, 3.0] {
-            let (got, solution) = run(
-                &lanes,
-                precision,
-                &*tandem,
-                &Initial::Distribution(initial.clone()),
-                &[t],
-                &Options::default(),
-            );
+            let (got, solution) =
+                run(&machine, &*tandem, &Initial::Distribution(initial.clone()), &[t], &Options::default());
 
             let error = l1(&got[0], &dense(&*tandem, &initial, t));
             // The dense oracle squares a 15 by 15 matrix about ten times.
@@ -70,14 +65,14 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
-        let (cpu, chain) = (support::lanes("cpu", F64, false).expect("the CPU opens"), ragged(1500));
+        let Some(machine) = machine(spec, precision, checked) else { return };
+        let (cpu, chain) = (support::machine("cpu", F64, false).expect("the CPU opens"), ragged(1500));
         let exact = Options { epsilon: 1e-13, ..Options::default() };
-        let (wanted, reference) = run(&cpu, F64, &chain, &Initial::State(3), &[12.0], &exact);
+        let (wanted, reference) = run(&cpu, &chain, &Initial::State(3), &[12.0], &exact);
         for width in [WidthRule::Auto, WidthRule::Cusp, WidthRule::Mean, WidthRule::Max, WidthRule::Fixed(1)]
         {
             let options = Options { width, ..Options::default() };
-            let (got, solution) = run(&lanes, precision, &chain, &Initial::State(3), &[12.0], &options);
+            let (got, solution) = run(&machine, &chain, &Initial::State(3), &[12.0], &options);
 
             let (error, bound) = (l1(&got[0], &wanted[0]), solution.bound.total() + reference.bound.total());
             assert!(error <= bound, "{width}: error {error:e}, bound {bound:e}");
@@ -89,7 +84,7 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let wlan = model("wlan:3,2");
         let scattered = ragged(2000);
         for chain in [&*wlan, &scattered as &dyn Transitions] {
@@ -98,14 +93,15 @@ mod suite {
             let (order, width) = (Order::Natural, WidthRule::Max);
             let split = |parts| Partitioning { parts, ..Partitioning::default() };
             let options = |parts| Options { split: split(parts), width, order, ..Options::default() };
-            let (one, _) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(1));
+            let (one, _) = run(&machine, chain, &initial, &[4.0, 9.0], &options(1));
             for parts in [2, 3, 5] {
-                let (many, solution) = run(&lanes, precision, chain, &initial, &[4.0, 9.0], &options(parts));
+                let (many, solution) = run(&machine, chain, &initial, &[4.0, 9.0], &options(parts));
 
                 assert!(solution.matrix.parts > 1, "{} parts were made", solution.matrix.parts);
                 // Devices of different kinds may round differently, and share the rows as they are measured: then
                 // only the bounds hold.
-                if lanes.iter().all(|lane| lane.device().backend == lanes[0].device().backend) {
+                if machine.lanes.iter().all(|lane| lane.device().backend == machine.lanes[0].device().backend)
+                {
                     assert!(one == many, "{parts} parts on {spec}");
                 } else {
                     let error = one.iter().zip(&many).map(|(a, b)| l1(a, b)).fold(0.0, f64::max);
@@ -120,14 +116,14 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
-        let cpu = support::lanes("cpu", F64, false).expect("the CPU opens");
+        let Some(machine) = machine(spec, precision, checked) else { return };
+        let cpu = support::machine("cpu", F64, false).expect("the CPU opens");
         let wlan = model("wlan:6,4");
         let times = [0.3, 2.0, 2.1, 10.0];
         let exact = Options { epsilon: 1e-12, ..Options::default() };
-        let (wanted, reference) = run(&cpu, F64, &*wlan, &Initial::State(0), &times, &exact);
+        let (wanted, reference) = run(&cpu, &*wlan, &Initial::State(0), &times, &exact);
 
-        let (got, solution) = run(&lanes, precision, &*wlan, &Initial::State(0), &times, &Options::default());
+        let (got, solution) = run(&machine, &*wlan, &Initial::State(0), &times, &Options::default());
 
         for i in 0..times.len() {
             let (error, bound) =
@@ -137,7 +133,7 @@ mod suite {
     }
 
     pub(crate) fn rewards_have_the_closed_form(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let (a, b) = (3.0, 2.0);
         let two = chain(2, &[(0, 1, a), (1, 0, b)]);
         let rewards = [
@@ -153,7 +149,7 @@ mod suite {
             vectors: false,
         };
 
-        let solution = solve(&lanes, precision, &problem, &Options::default(), &mut Keep::default()).unwrap();
+        let solution = solve(&machine, &problem, &Options::default(), &mut Keep::default()).unwrap();
 
         for (t, result) in times.iter().zip(&solution.times) {
             let p = two_states(a, b, *t);
@@ -184,12 +180,12 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let wlan = model("wlan:2,3");
-        let (swept, one) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &Options::default());
+        let (swept, one) = run(&machine, &*wlan, &Initial::State(0), &[8.0], &Options::default());
         let options = Options { method: Method::Subdivided { theta: 60.0 }, ..Options::default() };
 
-        let (got, many) = run(&lanes, precision, &*wlan, &Initial::State(0), &[8.0], &options);
+        let (got, many) = run(&machine, &*wlan, &Initial::State(0), &[8.0], &options);
 
         let (error, bound) = (l1(&got[0], &swept[0]), one.bound.total() + many.bound.total());
         assert!(error <= bound, "error {error:e}, bound {bound:e}");
@@ -258,18 +254,18 @@ on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64);
 #[cfg(feature = "cuda")]
 on!(several cuda_and_cpu_f64, "cuda:0,cpu", F64);
 
-fn cpu() -> Vec<kolmo::lane::Lane> {
-    lanes("cpu", F64, false).expect("the CPU opens")
+fn cpu() -> Machine {
+    machine("cpu", F64, false).expect("the CPU opens")
 }
 
 #[test]
 fn merging_the_whole_vector_gives_the_bits_of_halos() {
-    let (wlan, lanes) = (model("wlan:3,2"), lanes_of("cpu,cpu"));
+    let (wlan, machine) = (model("wlan:3,2"), on_cpu("cpu,cpu"));
     for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
             let split = Partitioning { exchange, halo_depth: Some(1), ..Partitioning::default() };
             let options = Options { split, method, order: Order::Natural, ..Options::default() };
-            run(&lanes, F64, &*wlan, &Initial::State(0), &[5.0], &options)
+            run(&machine, &*wlan, &Initial::State(0), &[5.0], &options)
         };
         let (halo, few) = of(Exchange::Halo);
         let (full, all) = of(Exchange::Full);
@@ -288,15 +284,15 @@ fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
     let chain = ragged(900);
     let rewards = [Reward { name: "number".to_owned(), values: (0..900).map(f64::from).collect() }];
     let initial = Initial::Uniform(vec![5, 600]);
-    let ask = |order: Order, times: &[f64], lanes: &[kolmo::lane::Lane]| {
+    let ask = |order: Order, times: &[f64], machine: &Machine| {
         let problem =
             Problem { transitions: &chain, initial: &initial, times, rewards: &rewards, vectors: true };
         let (options, mut keep) = (Options { order, ..Options::default() }, Keep::default());
-        let solution = solve(lanes, F64, &problem, &options, &mut keep).unwrap();
+        let solution = solve(machine, &problem, &options, &mut keep).unwrap();
         (keep.0, solution)
     };
     let times = [0.0, 3.0, f64::INFINITY];
-    let opened = ["cpu", "cpu,cpu"].map(|spec| (spec, lanes_of(spec)));
+    let opened = ["cpu", "cpu,cpu"].map(|spec| (spec, on_cpu(spec)));
     let (wanted, natural) = ask(Order::Natural, &times, &opened[0].1);
     for order in [Order::Bfs, Order::Rcm, Order::Auto] {
         for (lanes, opened) in &opened {
@@ -318,8 +314,8 @@ fn every_order_of_the_states_gives_the_same_answer_in_the_models_own() {
     }
 }
 
-fn lanes_of(spec: &str) -> Vec<kolmo::lane::Lane> {
-    lanes(spec, F64, false).expect("the CPU opens")
+fn on_cpu(spec: &str) -> Machine {
+    machine(spec, F64, false).expect("the CPU opens")
 }
 
 #[test]
@@ -329,8 +325,8 @@ fn multiplications_stay_within_the_exact_poisson_quantile() {
 
     // A steady-state stop would make it fewer still; a chain of 40 000 states in a row does not reach it.
     let line = model("birth-death:40000,0.5,0.5");
-    let (_, long) = run(&cpu(), F64, &*line, &Initial::State(20_000), &[1e4], &forever);
-    let (_, short) = run(&cpu(), F64, &two, &Initial::State(0), &[1.0], &forever);
+    let (_, long) = run(&cpu(), &*line, &Initial::State(20_000), &[1e4], &forever);
+    let (_, short) = run(&cpu(), &two, &Initial::State(0), &[1.0], &forever);
 
     assert!(long.terms <= 10_500, "αt = 1e4: {} multiplications", long.terms);
     assert!(short.terms <= 10, "αt = 1: {} multiplications", short.terms);
@@ -341,7 +337,7 @@ fn a_chain_without_transitions_stays_where_it_is() {
     let still = chain(3, &[]);
 
     let (got, solution) =
-        run(&cpu(), F64, &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
+        run(&cpu(), &still, &Initial::State(2), &[0.0, 5.0, f64::INFINITY], &Options::default());
 
     assert_eq!(got, [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]);
     assert_eq!((solution.terms, solution.alpha), (0, 0.0));
@@ -352,7 +348,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
     // 0 → 1 at rate 2 and nothing else: π_0(t) = e^{−2t}. A self-loop of rate 50 must not matter.
     let death = chain(2, &[(0, 1, 2.0), (1, 1, 50.0)]);
 
-    let (got, solution) = run(&cpu(), F64, &death, &Initial::State(0), &[0.5, 3.0], &Options::default());
+    let (got, solution) = run(&cpu(), &death, &Initial::State(0), &[0.5, 3.0], &Options::default());
 
     assert_eq!(solution.alpha, 2.0);
     for (p, t) in got.iter().zip([0.5f64, 3.0]) {
@@ -366,8 +362,7 @@ fn making_a_set_absorbing_gives_the_first_passage_probability() {
     let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])), Initial::State(0));
 
     let passage = two.absorbing(&[1]);
-    let (got, solution) =
-        run(&cpu(), F64, &*passage.transitions, &passage.initial, &[0.7], &Options::default());
+    let (got, solution) = run(&cpu(), &*passage.transitions, &passage.initial, &[0.7], &Options::default());
 
     assert!((got[0][1] - (1.0 - (-2.1f64).exp())).abs() <= solution.bound.total());
 }
@@ -377,7 +372,7 @@ fn periodic_chains_alternate_and_converge() {
     // Both exit rates equal α: P has no diagonal and period 2.
     let ring = chain(2, &[(0, 1, 1.0), (1, 0, 1.0)]);
 
-    let (got, solution) = run(&cpu(), F64, &ring, &Initial::State(0), &[0.3, 1e5], &Options::default());
+    let (got, solution) = run(&cpu(), &ring, &Initial::State(0), &[0.3, 1e5], &Options::default());
 
     assert!(l1(&got[0], &two_states(1.0, 1.0, 0.3)) <= solution.bound.total());
     assert!(l1(&got[1], &[0.5, 0.5]) <= solution.bound.total());
@@ -390,8 +385,7 @@ fn the_steady_state_of_a_queue_is_geometric() {
     let sum: f64 = weights.iter().sum();
     let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
 
-    let (got, solution) =
-        run(&cpu(), F64, &*queue, &Initial::State(29), &[f64::INFINITY], &Options::default());
+    let (got, solution) = run(&cpu(), &*queue, &Initial::State(29), &[f64::INFINITY], &Options::default());
 
     assert_eq!(solution.status, Status::Met);
     assert!(l1(&got[0], &wanted) <= solution.bound.total(), "{:e}", l1(&got[0], &wanted));
@@ -410,7 +404,7 @@ fn a_reward_that_dies_out_has_no_known_sum_at_infinity_and_others_are_infinite()
     let problem =
         Problem { transitions: &death, initial: &initial, times, rewards: &rewards, vectors: false };
 
-    let solution = solve(&cpu(), F64, &problem, &Options::default(), &mut Keep::default()).unwrap();
+    let solution = solve(&cpu(), &problem, &Options::default(), &mut Keep::default()).unwrap();
 
     assert!(solution.times[0].rewards[0].cumulative.is_nan());
     assert_eq!(solution.times[0].rewards[1].cumulative, f64::NEG_INFINITY);
@@ -425,7 +419,7 @@ fn the_steady_state_of_a_saturated_queue_is_certified() {
     let wanted: Vec<f64> = weights.iter().map(|w| w / sum).collect();
     let tight = Options { epsilon: 1e-9, ..Options::default() };
 
-    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(0), &[f64::INFINITY], &tight);
+    let (got, solution) = run(&cpu(), &*queue, &Initial::State(0), &[f64::INFINITY], &tight);
 
     assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
     assert!(l1(&got[0], &wanted) <= solution.bound.total());
@@ -436,7 +430,7 @@ fn times_beyond_32_bits_of_steps_end_at_the_steady_state() {
     let queue = model("birth-death:20,1,2");
 
     let (got, solution) =
-        run(&cpu(), F64, &*queue, &Initial::State(0), &[1e10, f64::INFINITY], &Options::default());
+        run(&cpu(), &*queue, &Initial::State(0), &[1e10, f64::INFINITY], &Options::default());
 
     // What rounding may have done to the distance counts for every step that was not taken.
     assert!(solution.terms < 1_000_000, "{}", solution.terms);
@@ -447,7 +441,7 @@ fn times_beyond_32_bits_of_steps_end_at_the_steady_state() {
 fn the_steady_state_of_a_periodic_chain_is_found() {
     let ring = chain(4, &[(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]);
 
-    let (got, solution) = run(&cpu(), F64, &ring, &Initial::State(0), &[f64::INFINITY], &Options::default());
+    let (got, solution) = run(&cpu(), &ring, &Initial::State(0), &[f64::INFINITY], &Options::default());
 
     assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
     assert!(l1(&got[0], &[0.25; 4]) <= solution.bound.total());
@@ -458,7 +452,7 @@ fn the_limit_of_a_chain_with_two_closed_classes_splits_by_where_paths_end() {
     // From 0: to 1 at rate 1, to 2 at rate 3, both absorbing.
     let fork = chain(3, &[(0, 1, 1.0), (0, 2, 3.0)]);
 
-    let (got, solution) = run(&cpu(), F64, &fork, &Initial::State(0), &[f64::INFINITY], &Options::default());
+    let (got, solution) = run(&cpu(), &fork, &Initial::State(0), &[f64::INFINITY], &Options::default());
 
     assert!(l1(&got[0], &[0.0, 0.25, 0.75]) <= solution.bound.total(), "{got:?}");
 }
@@ -470,7 +464,7 @@ fn a_slow_part_does_not_pass_for_a_steady_state() {
     let slow = chain(3, &[(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1e-6), (2, 1, 1e-6)]);
     let exact = dense(&slow, &[1.0, 0.0, 0.0], 2e5);
 
-    let (got, solution) = run(&cpu(), F64, &slow, &Initial::State(0), &[2e5], &Options::default());
+    let (got, solution) = run(&cpu(), &slow, &Initial::State(0), &[2e5], &Options::default());
 
     // The oracle squares a 3 by 3 matrix 24 times, doubling its error each time.
     let oracle = 2f64.powi(24) * 9.0 * f64::EPSILON;
@@ -482,7 +476,7 @@ fn a_slow_part_does_not_pass_for_a_steady_state() {
 fn a_steady_state_stop_saves_multiplications_and_keeps_the_bound() {
     let queue = model("birth-death:30,1,2");
 
-    let (got, solution) = run(&cpu(), F64, &*queue, &Initial::State(0), &[1e5], &Options::default());
+    let (got, solution) = run(&cpu(), &*queue, &Initial::State(0), &[1e5], &Options::default());
 
     let weights: Vec<f64> = (0..30).map(|i| 0.5f64.powi(i)).collect();
     let sum: f64 = weights.iter().sum();
@@ -496,10 +490,10 @@ fn many_times_of_one_sweep_equal_each_alone() {
     let tandem = model("tandem:6");
     let times: Vec<f64> = (0..40).map(|i| 0.25 * f64::from(i)).collect();
 
-    let (all, solution) = run(&cpu(), F64, &*tandem, &Initial::State(0), &times, &Options::default());
+    let (all, solution) = run(&cpu(), &*tandem, &Initial::State(0), &times, &Options::default());
 
     for (i, &t) in times.iter().enumerate() {
-        let (alone, one) = run(&cpu(), F64, &*tandem, &Initial::State(0), &[t], &Options::default());
+        let (alone, one) = run(&cpu(), &*tandem, &Initial::State(0), &[t], &Options::default());
         let bound = solution.times[i].bound.total() + one.bound.total();
         assert!(l1(&all[i], &alone[0]) <= bound, "t = {t}");
     }
@@ -514,10 +508,10 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
     let times: Vec<f64> = (0..15).map(|i| 253.0 + 0.4 * f64::from(i)).collect();
     let exact = Options { epsilon: 1e-12, ..Options::default() };
 
-    let (got, solution) = run(&cpu(), F64, &*line, &Initial::State(1000), &times, &Options::default());
+    let (got, solution) = run(&cpu(), &*line, &Initial::State(1000), &times, &Options::default());
 
     for (i, &t) in times.iter().enumerate() {
-        let (wanted, _) = run(&cpu(), F64, &*line, &Initial::State(1000), &[t], &exact);
+        let (wanted, _) = run(&cpu(), &*line, &Initial::State(1000), &[t], &exact);
         let error = l1(&got[i], &wanted[0]);
         assert!(error <= solution.times[i].bound.total() + 1e-12, "t = {t}: {error:e}");
     }
@@ -525,15 +519,14 @@ fn times_on_both_sides_of_a_change_of_shares_keep_their_bounds() {
 
 #[test]
 fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
-    let lanes = cpu();
+    let machine = cpu();
     let mut numbers = vec![1.0; 4 << 20];
-    let buffer = lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
+    let buffer = machine.lanes[0].alloc_with("earlier work", &numbers).expect("room for 32 MiB");
     for _ in 0..20 {
-        lanes[0].download(&buffer, 0, &mut numbers).expect("a copy");
+        machine.lanes[0].download(&buffer, 0, &mut numbers).expect("a copy");
     }
 
-    let (_, solution) =
-        run(&lanes, F64, &*model("tandem:2"), &Initial::State(0), &[1.0], &Options::default());
+    let (_, solution) = run(&machine, &*model("tandem:2"), &Initial::State(0), &[1.0], &Options::default());
 
     let s = solution.seconds;
     let parts = s.build + s.upload + s.solve + s.download;
@@ -542,17 +535,17 @@ fn copies_of_earlier_work_on_a_lane_are_no_part_of_a_run() {
 
 #[test]
 fn times_that_do_not_fit_memory_take_another_sweep() {
-    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    use kolmo::lane::{DeviceSpec, OpenOptions};
     let wlan = model("wlan:4,3");
     let times = [5.0, 5.1, 5.2, 5.3, 5.4, 5.5];
-    let (wanted, free) = run(&cpu(), F64, &*wlan, &Initial::State(0), &times, &Options::default());
+    let (wanted, free) = run(&cpu(), &*wlan, &Initial::State(0), &times, &Options::default());
     // Room for the matrix, two iterates and two accumulators.
     let vector = 8 * wlan.states() as u64;
     let limit = free.matrix.bytes + 4 * vector + vector / 2 + (64 << 10);
     let options = OpenOptions { memory_limit: Some(limit), ..OpenOptions::default() };
-    let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
+    let machine = Machine::open(&[DeviceSpec::Cpu], &options).unwrap();
 
-    let (got, solution) = run(&lanes, F64, &*wlan, &Initial::State(0), &times, &Options::default());
+    let (got, solution) = run(&machine, &*wlan, &Initial::State(0), &times, &Options::default());
 
     assert!(solution.terms > free.terms, "{} terms in several sweeps of {}", solution.terms, free.terms);
     for (got, wanted) in got.iter().zip(&wanted) {
@@ -564,7 +557,7 @@ fn times_that_do_not_fit_memory_take_another_sweep() {
 fn memory_stays_within_matrix_and_three_vectors() {
     let wlan = model("wlan:12,6");
 
-    let (_, solution) = run(&cpu(), F64, &*wlan, &Initial::State(0), &[1.0], &Options::default());
+    let (_, solution) = run(&cpu(), &*wlan, &Initial::State(0), &[1.0], &Options::default());
 
     let needed = solution.matrix.bytes + 3 * 8 * wlan.states() as u64;
     assert!(
@@ -576,10 +569,10 @@ fn memory_stays_within_matrix_and_three_vectors() {
 
 #[test]
 fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
-    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    use kolmo::lane::{DeviceSpec, OpenOptions};
     let wlan = model("wlan:4,3");
     let options = OpenOptions { memory_limit: Some(100_000), ..OpenOptions::default() };
-    let (lanes, _) = open(&[DeviceSpec::Cpu], &options).unwrap();
+    let machine = Machine::open(&[DeviceSpec::Cpu], &options).unwrap();
     let problem = Problem {
         transitions: &*wlan,
         initial: &Initial::State(0),
@@ -588,7 +581,7 @@ fn a_matrix_that_does_not_fit_is_an_error_with_the_numbers() {
         vectors: true,
     };
 
-    let error = solve(&lanes, F64, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
+    let error = solve(&machine, &problem, &Options::default(), &mut Keep::default()).unwrap_err();
 
     assert!(matches!(error, Error::OutOfMemory { asked, .. } if asked > 0), "{error}");
     assert!(error.to_string().contains("100000"), "{error}");
@@ -600,7 +593,7 @@ fn problems_without_an_answer_are_refused_with_the_number() {
     let ask = |times: &[f64], initial: Initial, epsilon: f64| {
         let problem = Problem { transitions: &two, initial: &initial, times, rewards: &[], vectors: true };
         let options = Options { epsilon, ..Options::default() };
-        solve(&cpu(), F64, &problem, &options, &mut Keep::default()).unwrap_err().to_string()
+        solve(&cpu(), &problem, &options, &mut Keep::default()).unwrap_err().to_string()
     };
     assert!(ask(&[-1.0], Initial::State(0), 1e-6).contains("-1"));
     assert!(ask(&[f64::NAN], Initial::State(0), 1e-6).contains("NaN"));
@@ -619,7 +612,7 @@ fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
     let two = chain(2, &[(0, 1, 3.0), (1, 0, 2.0)]);
     let options = Options { epsilon: 1e-17, ..Options::default() };
 
-    let (got, solution) = run(&cpu(), F64, &two, &Initial::State(0), &[2.0], &options);
+    let (got, solution) = run(&cpu(), &two, &Initial::State(0), &[2.0], &options);
 
     assert_eq!(solution.status, Status::NotMet);
     assert!(l1(&got[0], &two_states(3.0, 2.0, 2.0)) <= solution.bound.total() + 4e-16);

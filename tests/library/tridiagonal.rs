@@ -1,14 +1,14 @@
 //! Tridiagonal systems against elimination with partial pivoting and against what the residual itself says.
 
 use crate::devices::skip;
-use crate::support::lanes;
-use kolmo::Error;
+use crate::support::machine;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::{
     Interface, Method, Options, Pivot, Plan, PlanOptions, Refine, Residual, Solution, Status, System, Upload,
     solve,
 };
+use kolmo::{Error, Machine};
 
 /// Numbers in (0, 1) that do not repeat within a test.
 struct Numbers(u64);
@@ -100,8 +100,8 @@ fn promised(precision: Precision) -> f64 {
     1e-14 * precision.unit_roundoff() / F64.unit_roundoff()
 }
 
-fn sound(lanes: &[Lane], precision: Precision, system: &System, options: &Options) -> Solution {
-    solve(lanes, precision, system, options).expect("a sound system")
+fn sound(machine: &Machine, system: &System, options: &Options) -> Solution {
+    solve(machine, system, options).expect("a sound system")
 }
 
 /// The system as a lane of that precision holds it.
@@ -150,19 +150,19 @@ mod suite {
     use super::*;
 
     pub(crate) fn every_size_around_blocks_and_tiles(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let edges = [
             255, 256, 257, 1023, 2039, 2040, 2041, 2047, 2048, 2049, 2056, 2175, 2176, 2177, 4095, 4096,
             4097, 6144, 10_007,
         ];
         for n in (1..44).chain(edges) {
             let system = rounded(&dominant(n, 1, 1), precision);
-            check(&system, &sound(&lanes, precision, &system, &plain()), precision);
+            check(&system, &sound(&machine, &system, &plain()), precision);
         }
     }
 
     pub(crate) fn every_size_in_blocks(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         for interface in [Interface::Host, Interface::Device] {
             for pivot in [Pivot::None, Pivot::Scaled] {
                 for (block, sizes) in
@@ -171,7 +171,7 @@ mod suite {
                     for n in sizes {
                         let system = rounded(&dominant(n, 1, 2), precision);
                         let options = Options { block: Some(block), interface, pivot, ..plain() };
-                        let solution = sound(&lanes, precision, &system, &options);
+                        let solution = sound(&machine, &system, &options);
                         check(&system, &solution, precision);
                         assert_eq!(solution.block, block);
                         let method = if pivot == Pivot::None { Method::Partition } else { Method::Pivoted };
@@ -183,7 +183,7 @@ mod suite {
     }
 
     pub(crate) fn many_systems_do_not_touch_each_other(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         for (n, batch) in [
             (1, 7),
             (2, 5),
@@ -200,14 +200,14 @@ mod suite {
             (2049, 3),
         ] {
             let system = rounded(&dominant(n, batch, 3), precision);
-            check(&system, &sound(&lanes, precision, &system, &plain()), precision);
+            check(&system, &sound(&machine, &system, &plain()), precision);
             let blocks = Options { block: Some(10), pivot: Pivot::Scaled, ..plain() };
-            check(&system, &sound(&lanes, precision, &system, &blocks), precision);
+            check(&system, &sound(&machine, &system, &blocks), precision);
         }
     }
 
     pub(crate) fn rings_are_closed(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         for (n, batch) in [(1, 1), (2, 1), (3, 2), (4, 1), (17, 3), (64, 1), (2048, 1), (2049, 1), (5000, 1)]
         {
             let mut system = dominant(n, batch, 4).cyclic();
@@ -218,27 +218,27 @@ mod suite {
                 system.d[last] = -1.1 * (0.25 + system.dl[last].abs());
             }
             let system = rounded(&system, precision);
-            check(&system, &sound(&lanes, precision, &system, &plain()), precision);
+            check(&system, &sound(&machine, &system, &plain()), precision);
         }
     }
 
     pub(crate) fn right_hand_sides_share_a_matrix(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let mut system = rounded(&dominant(3000, 2, 5), precision);
         let turned: Vec<f64> = system.b[0].iter().rev().copied().collect();
         system.b.push(turned.clone());
 
-        let both = sound(&lanes, precision, &system, &plain());
+        let both = sound(&machine, &system, &plain());
         let alone = System { b: vec![turned], ..system.clone() };
-        let alone = sound(&lanes, precision, &alone, &plain());
+        let alone = sound(&machine, &alone, &plain());
 
         assert_eq!(both.x[1], alone.x[0], "the bits of one right-hand side alone");
     }
 
     pub(crate) fn corrections_reach_double_precision(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         let system = dominant(5000, 1, 6);
-        let solution = sound(&lanes, precision, &system, &Options::default());
+        let solution = sound(&machine, &system, &Options::default());
 
         assert!(solution.residual.normwise <= 4.0 * f64::EPSILON, "{:e}", solution.residual.normwise);
         assert!(precision == F64 || (1..=4).contains(&solution.refinements), "{}", solution.refinements);
@@ -250,12 +250,12 @@ mod suite {
         precision: Precision,
         checked: bool,
     ) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         for (name, system) in hard(500) {
             let exact = eliminate(dense(&system, 0), &system.b[0]).expect("regular");
             let reference = system.residual(&system.b[0], &exact, &mut []).normwise;
             let options = Options { tolerance: 1e-14, ..Options::default() };
-            let solution = sound(&lanes, precision, &system, &options);
+            let solution = sound(&machine, &system, &options);
 
             let got = system.residual(&system.b[0], &solution.x[0], &mut []).normwise;
             let most = 10.0 * reference.max(f64::EPSILON);
@@ -268,10 +268,10 @@ mod suite {
     }
 
     pub(crate) fn a_plan_is_used_again(spec: &str, precision: Precision, checked: bool) {
-        let Some(lanes) = lanes(spec, precision, checked) else { return };
+        let Some(machine) = machine(spec, precision, checked) else { return };
         match precision {
-            F64 => plan_again::<f64>(&lanes),
-            F32 => plan_again::<f32>(&lanes),
+            F64 => plan_again::<f64>(&machine.lanes),
+            F32 => plan_again::<f32>(&machine.lanes),
         }
     }
 }
@@ -395,12 +395,16 @@ on!(several three_cuda_streams_f64, "cuda:0,cuda:0,cuda:0", F64, false);
 #[cfg(feature = "cuda")]
 on!(several two_cuda_devices_f64, "cuda:0,cuda:1", F64, false);
 
-fn cpu() -> Vec<Lane> {
-    lanes("cpu", F64, false).expect("the CPU opens")
+fn cpu() -> Machine {
+    cpu_in(F64)
+}
+
+fn cpu_in(precision: Precision) -> Machine {
+    machine("cpu", precision, false).expect("the CPU opens")
 }
 
 /// Systems of all kinds on one lane and on several like it, with little memory as well.
-fn lanes_change_no_bit(one: &[Lane], several: &[Lane]) {
+fn lanes_change_no_bit(one: &Machine, several: &Machine) {
     let tiles = |n, batch| (dominant(n, batch, 11), plain());
     let blocks =
         |block, interface, pivot| (dominant(30_011, 1, 12), Options { block, interface, pivot, ..plain() });
@@ -415,13 +419,13 @@ fn lanes_change_no_bit(one: &[Lane], several: &[Lane]) {
         blocks(None, Interface::Host, Pivot::Auto),
     ];
     for (system, options) in cases {
-        let x = sound(one, F64, &system, &options).x;
-        let shared = sound(several, F64, &system, &options);
+        let x = sound(one, &system, &options).x;
+        let shared = sound(several, &system, &options);
         assert!(shared.x == x, "{} rows: {options:?}", system.rows());
         assert!(shared.chunks > 1, "{} rows: {options:?}", system.rows());
     }
     let ring = rings();
-    assert!(sound(several, F64, &ring, &plain()).x == sound(one, F64, &ring, &plain()).x);
+    assert!(sound(several, &ring, &plain()).x == sound(one, &ring, &plain()).x);
 }
 
 /// A cyclic system of some tiles.
@@ -436,16 +440,16 @@ fn rings() -> System {
 
 #[test]
 fn lanes_and_chunks_change_no_bit() {
-    let (Some(one), Some(three)) = (lanes("cpu", F64, false), lanes("cpu,cpu,cpu", F64, false)) else {
+    let (Some(one), Some(three)) = (machine("cpu", F64, false), machine("cpu,cpu,cpu", F64, false)) else {
         return;
     };
     lanes_change_no_bit(&one, &three);
     let options =
         kolmo::lane::OpenOptions { memory_limit: Some(900_000), ..kolmo::lane::OpenOptions::default() };
-    let (small, _) = kolmo::lane::open(&[kolmo::lane::DeviceSpec::Cpu], &options).expect("the CPU opens");
+    let small = Machine::open(&[kolmo::lane::DeviceSpec::Cpu], &options).expect("the CPU opens");
     for options in [plain(), Options { pivot: Pivot::Scaled, ..plain() }] {
         let system = dominant(50_021, 1, 14);
-        let (all, chunks) = (sound(&one, F64, &system, &options), sound(&small, F64, &system, &options));
+        let (all, chunks) = (sound(&one, &system, &options), sound(&small, &system, &options));
         assert!(chunks.chunks >= 4 && chunks.x == all.x, "{} chunks", chunks.chunks);
     }
 }
@@ -453,7 +457,7 @@ fn lanes_and_chunks_change_no_bit() {
 #[cfg(feature = "wgpu")]
 #[test]
 fn lanes_of_an_adapter_change_no_bit() {
-    if let (Some(one), Some(two)) = (lanes("wgpu:0", F64, false), lanes("wgpu:0,wgpu:0", F64, false)) {
+    if let (Some(one), Some(two)) = (machine("wgpu:0", F64, false), machine("wgpu:0,wgpu:0", F64, false)) {
         lanes_change_no_bit(&one, &two);
     }
 }
@@ -481,7 +485,7 @@ fn a_transposed_system_is_the_transposed_matrix() {
 fn off_diagonals_may_be_one_shorter_as_in_lapack() {
     let long = System::new(vec![9.0, 1.0, 2.0], vec![4.0; 3], vec![3.0, 5.0, 9.0], vec![1.0; 3]).unwrap();
     let short = System::new(vec![1.0, 2.0], vec![4.0; 3], vec![3.0, 5.0], vec![1.0; 3]).unwrap();
-    let x = |system: &System| sound(&cpu(), F64, system, &plain()).x;
+    let x = |system: &System| sound(&cpu(), system, &plain()).x;
     assert_eq!(x(&long), x(&short));
     assert!(System::new(vec![], vec![2.0], vec![], vec![1.0]).is_ok(), "one row");
 }
@@ -491,7 +495,7 @@ fn singular_matrices_are_reported_and_give_no_number() {
     for (n, place) in [(1, 0), (3, 2), (101, 100)] {
         // Ones beside a diagonal of zeros: singular for odd n.
         let system = System::new(vec![1.0; n], vec![0.0; n], vec![1.0; n], vec![1.0; n]).unwrap();
-        let solution = sound(&cpu(), F64, &system, &Options::default());
+        let solution = sound(&cpu(), &system, &Options::default());
         assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((0, place))), "n = {n}");
         assert!(solution.x[0].iter().all(|x| x.is_nan()) && solution.residual.normwise == f64::INFINITY);
     }
@@ -500,7 +504,7 @@ fn singular_matrices_are_reported_and_give_no_number() {
 /// Whether a matrix with a zero diagonal was seen to be singular, as it is for odd orders, or x at least solves its rows.
 #[track_caller]
 fn singular_or_solved(name: &str, system: &System) {
-    let solution = sound(&cpu(), F64, system, &Options::default());
+    let solution = sound(&cpu(), system, &Options::default());
     let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
     match solution.status {
         Status::Met => assert!(residual.componentwise <= 1e-8, "{name}: met with {residual:?}"),
@@ -520,7 +524,7 @@ fn zero_diagonals_of_odd_order_are_not_passed_off_as_solved() {
     }
     for n in [33, 129, 2047] {
         let system = clement(n, 0.0);
-        let solution = sound(&cpu(), F64, &system, &Options::default());
+        let solution = sound(&cpu(), &system, &Options::default());
         assert_eq!(
             (solution.status, solution.singular),
             (Status::NotMet, Some((0, n - 1))),
@@ -549,7 +553,7 @@ fn rows_with_small_numbers_are_solved_too() {
     let systems = [("three rows", system.unwrap(), Some(exact)), ("n = 33", clement(33, 1e-8), None)];
     for (name, system, exact) in systems.into_iter().chain([("n = 129", clement(129, 1e-8), None)]) {
         for precision in [F64, F32] {
-            let solution = sound(&cpu(), precision, &system, &Options::default());
+            let solution = sound(&cpu_in(precision), &system, &Options::default());
             let x = &solution.x[0];
             assert_eq!(solution.status, Status::Met, "{name}: {:?}", solution.residual);
             assert!(solution.residual.componentwise <= 8.0 * f64::EPSILON, "{name}: {:?}", solution.residual);
@@ -576,7 +580,7 @@ fn graded_rows_in_single_precision_have_all_digits_of_double() {
         let (dl, du, b) = (column(), column(), column());
         let d = dl.iter().zip(&du).map(|(a, c)| 1.1 * (a.abs() + c.abs())).collect();
         let system = System::new(dl, d, du, b).unwrap();
-        let solution = sound(&cpu(), F32, &system, &Options::default());
+        let solution = sound(&cpu_in(F32), &system, &Options::default());
         let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
         assert!(residual.componentwise <= 8.0 * f64::EPSILON, "{orders} orders: {residual:?}");
         assert_eq!((solution.status, solution.residual), (Status::Met, residual));
@@ -587,12 +591,12 @@ fn graded_rows_in_single_precision_have_all_digits_of_double() {
 fn right_hand_sides_of_any_size_are_solved() {
     for precision in [F64, F32] {
         let system = dominant(3000, 1, 17);
-        let x = sound(&cpu(), precision, &system, &Options::default()).x;
+        let x = sound(&cpu_in(precision), &system, &Options::default()).x;
         for power in [-900, -200, 200, 900] {
             let scale = 2f64.powi(power);
             let b = system.b[0].iter().map(|b| b * scale).collect();
             let scaled = System { b: vec![b], ..system.clone() };
-            let solution = sound(&cpu(), precision, &scaled, &Options::default());
+            let solution = sound(&cpu_in(precision), &scaled, &Options::default());
             let back: Vec<f64> = solution.x[0].iter().map(|x| x / scale).collect();
             assert!(back == x[0], "times 2^{power} in {precision}: the same bits");
             assert_eq!((solution.status, solution.method), (Status::Met, Method::Partition));
@@ -603,13 +607,13 @@ fn right_hand_sides_of_any_size_are_solved() {
 #[test]
 fn unknowns_that_no_double_holds_are_not_met() {
     let one = |d: f64, b: f64| System::new(vec![0.0], vec![d], vec![0.0], vec![b]).unwrap();
-    let beyond = sound(&cpu(), F64, &one(1e-200, 1e200), &Options::default());
+    let beyond = sound(&cpu(), &one(1e-200, 1e200), &Options::default());
     assert_eq!((beyond.status, beyond.growth), (Status::NotMet, f64::INFINITY));
     // 1e-320 has four digits.
-    let below = sound(&cpu(), F64, &one(3e160, 1e-160), &Options::default());
+    let below = sound(&cpu(), &one(3e160, 1e-160), &Options::default());
     assert!(below.status == Status::NotMet && below.residual.underflows(), "{:?}", below.residual);
     // Quotients of finite numbers that are beyond are said to be the largest.
-    let grown = sound(&cpu(), F64, &one(5e-324, 1e-310), &Options::default());
+    let grown = sound(&cpu(), &one(5e-324, 1e-310), &Options::default());
     assert_eq!((grown.status, grown.growth), (Status::Met, f64::MAX));
 }
 
@@ -619,7 +623,7 @@ fn a_decaying_solution_may_end_below_the_range() {
     b[0] = 1.0;
     let system = System::new(vec![-1.0; 5000], vec![10.0; 5000], vec![-1.0; 5000], b).unwrap();
     for precision in [F64, F32] {
-        let solution = sound(&cpu(), precision, &system, &Options::default());
+        let solution = sound(&cpu_in(precision), &system, &Options::default());
         assert_eq!(solution.status, Status::Met, "{:?}", solution.residual);
         assert!(solution.x[0][300] > 0.0 && solution.x[0][4999] == 0.0);
     }
@@ -637,7 +641,7 @@ fn each_system_of_a_batch_decides_for_itself() {
     system.dl[here.clone()].copy_from_slice(&graded.dl);
     system.d[here.clone()].copy_from_slice(&graded.d);
     system.du[here].copy_from_slice(&graded.du);
-    let solution = sound(&cpu(), F64, &system, &Options::default());
+    let solution = sound(&cpu(), &system, &Options::default());
     assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((2, n - 1))));
     for (s, x) in solution.x[0].chunks(n).enumerate() {
         assert!(x.iter().all(|x| x.is_nan() == (s == 2)), "system {s}");
@@ -657,7 +661,7 @@ fn each_system_of_a_batch_decides_for_itself() {
 #[test]
 fn pivots_of_zero_are_counted_and_do_not_reach_the_answer() {
     let system = System::new(vec![1.0; 100], vec![0.0; 100], vec![1.0; 100], vec![1.0; 100]).unwrap();
-    let solution = sound(&cpu(), F64, &system, &Options { pivot: Pivot::None, ..Options::default() });
+    let solution = sound(&cpu(), &system, &Options { pivot: Pivot::None, ..Options::default() });
     assert!(solution.small_pivots > 0 && !solution.dominant);
     assert_eq!((solution.status, solution.method), (Status::Met, Method::Host));
 }
@@ -680,13 +684,16 @@ fn bad_input_is_refused_with_its_place() {
                 _ => &mut system.b[0],
             };
             array[row] = bad;
-            let error = solve(&cpu(), F64, &system, &plain()).unwrap_err().to_string();
+            let error = solve(&cpu(), &system, &plain()).unwrap_err().to_string();
             assert!(error.contains(&format!("{what} of row {row} is {bad}")), "{error}");
         }
     }
     let small = PlanOptions { block: Some(2), ..PlanOptions::default() };
     assert!(
-        Plan::<f64>::with(&cpu(), 10, 1, false, &small).unwrap_err().to_string().contains("blocks of 2 rows")
+        Plan::<f64>::with(&cpu().lanes, 10, 1, false, &small)
+            .unwrap_err()
+            .to_string()
+            .contains("blocks of 2 rows")
     );
 }
 
@@ -712,7 +719,7 @@ fn real_systems_have_the_solutions_of_lapack() {
         let system = file.system;
         assert!(!file.has_b && system.b[0].iter().all(|&b| b == 1.0));
         let options = Options { tolerance: 1e-14, ..Options::default() };
-        let solution = sound(&cpu(), F64, &system, &options);
+        let solution = sound(&cpu(), &system, &options);
         let name = path.display();
         assert_eq!(solution.status, Status::Met, "{name}: {:e}", solution.residual.normwise);
         let reference = path.with_extension("x.npy");
@@ -762,7 +769,7 @@ mod adversarial {
             system.cyclic = cyclic;
             let block = if cyclic { None } else { block };
             let options = Options { pivot, block, ..Options::default() };
-            let solution = sound(&cpu(), F64, &system, &options);
+            let solution = sound(&cpu(), &system, &options);
             let residual = system.residual(&system.b[0], &solution.x[0], &mut []);
             match solution.status {
                 Status::Met => {

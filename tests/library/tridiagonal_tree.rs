@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::support::lanes;
+use crate::support::machine;
 use kolmo::lane::Lane;
 use kolmo::tridiagonal::Number;
 use kolmo::tridiagonal::levels::{Level, Shape};
@@ -97,8 +97,8 @@ fn on_ranks<T: Number>(
 }
 
 fn the_tree_is_one<T: Number>(spec: &str) {
-    let Some(lanes) = lanes(spec, T::PRECISION, false) else { return };
-    let lane = &lanes[0];
+    let Some(machine) = machine(spec, T::PRECISION, false) else { return };
+    let lane = &machine.lanes[0];
     for count in [1, 2, 3, 130, 255, 256, 257, 511, 782, 1025, 1221, 2048, 2049, 5003, 70_001] {
         let given = units::<T>(count);
         // Many units take long, and have no borders that some do not have.
@@ -130,10 +130,10 @@ fn the_tree_is_one<T: Number>(spec: &str) {
 
 /// The values themselves, against elimination of all unknowns.
 fn the_unknowns_are_right<T: Number>(spec: &str, tolerance: f64) {
-    let Some(lanes) = lanes(spec, T::PRECISION, false) else { return };
+    let Some(machine) = machine(spec, T::PRECISION, false) else { return };
     for count in [1, 2, 5, 300, 782, 1221, 2048, 2100] {
         let given = units::<T>(count);
-        let (outer, _) = at_once(&lanes[0], &given, false);
+        let (outer, _) = at_once(&machine.lanes[0], &given, false);
         let outer: Vec<f64> = outer.into_iter().map(f64::from_bits).collect();
         assert_eq!((outer[0], outer[2 * count - 1]), (0.0, 0.0), "nothing lies next to all units");
         for (k, u) in given.0.chunks_exact(6).enumerate() {

@@ -5,15 +5,14 @@ mod suite;
 use std::path::PathBuf;
 
 use crate::devices::skip;
-use crate::support::lanes;
-use kolmo::Error;
+use crate::support::machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::Lane;
 use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use kolmo::{Error, Machine};
 
 /// A system and its solution.
 struct Case {
@@ -103,15 +102,15 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn ask(lanes: &[Lane], precision: Precision, case: &Case, components: &[u32], options: &Options) -> Solution {
+fn ask(machine: &Machine, case: &Case, components: &[u32], options: &Options) -> Solution {
     let rhs = std::slice::from_ref(&case.rhs);
     let problem = Problem { matrix: &case.matrix, rhs, components };
     let options = Options { splitting: case.splitting, ..options.clone() };
-    solve(lanes, precision, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+    solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
 }
 
-fn cpu() -> Vec<Lane> {
-    lanes("cpu", F64, false).expect("the CPU opens")
+fn cpu() -> Machine {
+    machine("cpu", F64, false).expect("the CPU opens")
 }
 
 /// Largest |x| of a case.
@@ -169,7 +168,7 @@ on!(single cuda_f32, "cuda:0");
 on!(several two_cudas_f64, "cuda:0,cuda:0", F64);
 
 /// How many of 400 seeded runs hold the component: with the whole half-width, with its statistical part alone.
-fn coverage(case: &Case, lanes: &[Lane], sweeps: Sweeps) -> (u32, u32) {
+fn coverage(case: &Case, machine: &Machine, sweeps: Sweeps) -> (u32, u32) {
     const RUNS: u64 = 400;
     let (mut whole, mut statistical) = (0, 0);
     for seed in 0..RUNS {
@@ -183,7 +182,7 @@ fn coverage(case: &Case, lanes: &[Lane], sweeps: Sweeps) -> (u32, u32) {
             seed,
             ..Options::default()
         };
-        let solution = ask(lanes, F64, case, &[component], &options);
+        let solution = ask(machine, case, &[component], &options);
         let c = &solution.components[0];
         let error = (c.estimate - case.x[component as usize]).abs();
         whole += u32::from(error <= c.half_width);
@@ -197,9 +196,9 @@ fn coverage(case: &Case, lanes: &[Lane], sweeps: Sweeps) -> (u32, u32) {
 #[test]
 #[ignore = "slow: 2400 runs"]
 fn intervals_cover_what_they_say() {
-    let lanes = cpu();
+    let machine = cpu();
     for case in cases() {
-        let (whole, statistical) = coverage(&case, &lanes, Sweeps::Fixed(0));
+        let (whole, statistical) = coverage(&case, &machine, Sweeps::Fixed(0));
         println!("{}: {whole} and {statistical} of 400", case.name);
         assert!(whole >= 368, "{}: {whole} of 400 intervals hold the component", case.name);
         // Where row sums are 1 the certified range is far beyond what walks show, and 4096 chains may have missed some of it.
@@ -209,12 +208,12 @@ fn intervals_cover_what_they_say() {
 }
 
 /// Root mean square of the errors of single replicates.
-fn rmse(case: &Case, lanes: &[Lane], options: &Options, runs: u64) -> f64 {
+fn rmse(case: &Case, machine: &Machine, options: &Options, runs: u64) -> f64 {
     let mut sum = 0.0;
     for seed in 0..runs {
         let component = (seed * 31 % case.x.len() as u64) as u32;
         let options = Options { seed, replicates: 1, delta: Some(1e-7 * size(case)), ..options.clone() };
-        let c = ask(lanes, F64, case, &[component], &options).components[0].clone();
+        let c = ask(machine, case, &[component], &options).components[0].clone();
         sum += (c.estimate - case.x[component as usize]).powi(2);
     }
     (sum / runs as f64).sqrt()
@@ -223,7 +222,7 @@ fn rmse(case: &Case, lanes: &[Lane], options: &Options, runs: u64) -> f64 {
 /// Philox: the error falls as N^(−1/2). Owen-scrambled Sobol in value order: faster, and it is smaller.
 #[test]
 fn errors_fall_as_they_should() {
-    let lanes = cpu();
+    let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |sequence, chains| {
         let options = Options {
@@ -232,7 +231,7 @@ fn errors_fall_as_they_should() {
             sweeps: Sweeps::Fixed(0),
             ..Options::default()
         };
-        rmse(&case, &lanes, &options, 128)
+        rmse(&case, &machine, &options, 128)
     };
     let philox = [of(Sequence::Philox, 1 << 8), of(Sequence::Philox, 1 << 12)];
     let sobol = [of(Sequence::Sobol, 1 << 8), of(Sequence::Sobol, 1 << 12)];
@@ -246,11 +245,11 @@ fn errors_fall_as_they_should() {
 
 #[test]
 fn sweeps_and_the_order_of_values_make_errors_smaller() {
-    let lanes = cpu();
+    let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
     let of = |order, sweeps| {
         let options = Options { order, sweeps, chains: Count::Number(1 << 10), ..Options::default() };
-        rmse(&case, &lanes, &options, 64)
+        rmse(&case, &machine, &options, 64)
     };
     let index = of(RowOrder::Index, Sweeps::Fixed(0));
     let value = of(RowOrder::Value, Sweeps::Fixed(0));
@@ -261,21 +260,16 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
 
 #[test]
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
-    let lanes = cpu();
+    let machine = cpu();
     let case = built_in("poisson2d:14,0.9");
     let base = Options { sweeps: Sweeps::Fixed(0), ..Options::default() };
-    let first = ask(
-        &lanes,
-        F64,
-        &case,
-        &[90, 3],
-        &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() },
-    );
+    let first =
+        ask(&machine, &case, &[90, 3], &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() });
     assert_eq!(first.status, Status::NotMet);
     assert!(first.components.iter().all(|c| c.chains == 1 << 14));
 
     let epsilon = 0.3 * first.bound.statistical;
-    let grown = ask(&lanes, F64, &case, &[90, 3], &Options { epsilon: Some(epsilon), ..base.clone() });
+    let grown = ask(&machine, &case, &[90, 3], &Options { epsilon: Some(epsilon), ..base.clone() });
     assert_eq!(grown.status, Status::Met);
     for c in &grown.components {
         assert!(c.half_width <= epsilon && c.chains.is_power_of_two(), "{c:?}");
@@ -286,8 +280,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     // All at once or in rounds: the same points, added in another order.
     let chains = grown.components[0].chains;
     let at_once = ask(
-        &lanes,
-        F64,
+        &machine,
         &case,
         &[90],
         &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base },
@@ -298,7 +291,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
 
 #[test]
 fn systems_without_walks_have_exact_answers() {
-    let lanes = cpu();
+    let machine = cpu();
     let diagonal = CsrMatrix::from_rows(5, 5, |i, row| row.push((i as u32, 2.0 + i as f64)));
     let case = |rhs: Vec<f64>| Case {
         name: "diagonal",
@@ -307,14 +300,14 @@ fn systems_without_walks_have_exact_answers() {
         splitting: Splitting::Auto,
         x: vec![],
     };
-    let solution = ask(&lanes, F64, &case(vec![1.0; 5]), &[3, 0], &Options::default());
+    let solution = ask(&machine, &case(vec![1.0; 5]), &[3, 0], &Options::default());
     assert_eq!(solution.status, Status::Met);
     assert_eq!((solution.components[0].component, solution.components[1].component), (3, 0));
     assert!(
         (solution.components[0].estimate - 0.2).abs() <= solution.components[0].half_width.max(f64::EPSILON)
     );
     // b = 0: 0 ± 0.
-    let solution = ask(&lanes, F64, &case(vec![0.0; 5]), &[1], &Options::default());
+    let solution = ask(&machine, &case(vec![0.0; 5]), &[1], &Options::default());
     assert_eq!((solution.components[0].estimate, solution.components[0].half_width), (0.0, 0.0));
     // One unknown, and chains of no step at all.
     let one = Case {
@@ -325,22 +318,21 @@ fn systems_without_walks_have_exact_answers() {
         x: vec![6.0],
     };
     let options = Options { length: Length::Steps(0), sweeps: Sweeps::Fixed(0), ..Options::default() };
-    let c = ask(&lanes, F64, &one, &[0], &options).components[0].clone();
+    let c = ask(&machine, &one, &[0], &options).components[0].clone();
     assert!(
         c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12,
         "{c:?}"
     );
-    let c = ask(&lanes, F64, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components
-        [0]
-    .clone();
+    let c = ask(&machine, &one, &[0], &Options { epsilon: Some(1e-9), ..Options::default() }).components[0]
+        .clone();
     assert!((c.estimate - 6.0).abs() <= c.half_width && c.half_width <= 1e-9, "{c:?}");
 }
 
 #[test]
 fn unusual_numbers_of_chains_are_walked_with_a_warning() {
-    let lanes = cpu();
+    let machine = cpu();
     let case = built_in("poisson2d:7,1");
-    let of = |options: Options| ask(&lanes, F64, &case, &[3], &options);
+    let of = |options: Options| ask(&machine, &case, &[3], &options);
     let odd = of(Options { chains: Count::Number(16 * 100), ..Options::default() });
     assert!(odd.warnings.iter().any(|w| w.contains("no power of 2")), "{:?}", odd.warnings);
     assert_eq!(odd.components[0].chains, 1600);
@@ -355,12 +347,12 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
 
 #[test]
 fn problems_without_an_answer_are_refused_with_the_number() {
-    let lanes = cpu();
+    let machine = cpu();
     let case = built_in("poisson2d:4,0.9");
     let ask = |components: &[u32], options: Options| {
         let rhs = std::slice::from_ref(&case.rhs);
         let problem = Problem { matrix: &case.matrix, rhs, components };
-        solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
+        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
     };
     let d = Options::default;
     assert!(ask(&[16], d()).contains("component 16 is none"));
@@ -380,16 +372,16 @@ fn problems_without_an_answer_are_refused_with_the_number() {
     assert!(ask(&[0], Options { max_chains: 0, ..d() }).contains("max-chains"));
     assert!(ask(&[0], Options { length: Length::Steps(u32::MAX), ..d() }).contains("length"));
     let long = Options { delta: Some(1e-300), epsilon: Some(1e-300), ..d() };
-    assert!(!ask_ok(&lanes, &case, &long), "1e-300 is not met, and no error either");
+    assert!(!ask_ok(&machine, &case, &long), "1e-300 is not met, and no error either");
     let rhs = vec![vec![1.0; 3]];
     let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[0] };
-    let error = solve(&lanes, F64, &problem, &d(), &mut |_, _| Ok(())).unwrap_err().to_string();
+    let error = solve(&machine, &problem, &d(), &mut |_, _| Ok(())).unwrap_err().to_string();
     assert!(error.contains("3 entries and the matrix 16 rows"), "{error}");
 }
 
-fn ask_ok(lanes: &[Lane], case: &Case, options: &Options) -> bool {
+fn ask_ok(machine: &Machine, case: &Case, options: &Options) -> bool {
     let options = Options { max_chains: 1 << 10, ..options.clone() };
-    ask(lanes, F64, case, &[0], &options).status == Status::Met
+    ask(machine, case, &[0], &options).status == Status::Met
 }
 
 #[test]
@@ -397,7 +389,7 @@ fn an_interruption_ends_the_walks() {
     let case = built_in("poisson2d:14,0.9");
     let rhs = std::slice::from_ref(&case.rhs);
     let problem = Problem { matrix: &case.matrix, rhs, components: &[5] };
-    let error = solve(&cpu(), F64, &problem, &Options::default(), &mut |done, _| match done {
+    let error = solve(&cpu(), &problem, &Options::default(), &mut |done, _| match done {
         0 => Ok(()),
         _ => Err(Error::Interrupted),
     });
@@ -419,7 +411,7 @@ fn real_matrices_have_their_components_in_the_interval() {
     let Some(folder) = matrices() else {
         return skip("cases", "no shared/cases/matrices above the current folder");
     };
-    let lanes = cpu();
+    let machine = cpu();
     // Chains of orsreg_1 have tens of thousands of steps.
     for (name, chains) in [
         ("pts5ldd03", 16 << 7),
@@ -435,7 +427,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let components = [0, (n / 3) as u32, (n / 2) as u32, n as u32 - 1];
         let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components };
         let options = Options { confidence: 0.9999, chains: Count::Number(chains), ..Options::default() };
-        let solution = solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).expect(name);
+        let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect(name);
         for c in &solution.components {
             let error = (c.estimate - x[c.component as usize]).abs();
             println!("{name} x_{}: {} ± {:e}, off by {error:e}", c.component, c.estimate, c.half_width);
@@ -448,7 +440,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
         for force in [false, true] {
             let options = Options { force, ..Options::default() };
-            let error = solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err();
+            let error = solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err();
             assert!(matches!(error, Error::Divergent { lower, .. } if lower >= 1.0), "{name}: {error}");
         }
     }
@@ -456,39 +448,38 @@ fn real_matrices_have_their_components_in_the_interval() {
 
 #[test]
 fn the_published_estimates_of_length_and_chains_are_used() {
-    let lanes = cpu();
+    let machine = cpu();
     // ‖f‖ of b = D is 1 in every entry, the norm 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
     let base =
         Options { epsilon: Some(0.5), delta: Some(0.01), sweeps: Sweeps::Fixed(0), ..Options::default() };
-    let of = |options: Options| ask(&lanes, F64, &case, &[24, 0], &options).components[0].clone();
+    let of = |options: Options| ask(&machine, &case, &[24, 0], &options).components[0].clone();
     let norm = of(Options { chains: Count::Norm, replicates: 1, ..base.clone() });
     assert_eq!((norm.chains, norm.length), (182, 65));
     let printed = of(Options { chains: Count::Norm, replicates: 1, length: Length::Printed, ..base.clone() });
     assert_eq!(printed.length, 44);
     assert!(printed.bound.truncation > 0.01 && norm.bound.truncation <= 0.01, "{printed:?} {norm:?}");
     // The row of a corner has half the norm: (0.6745 · 1 / 0.55 / 0.5)² = 6.01; of the two rows the larger counts.
-    let row =
-        ask(&lanes, F64, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
+    let row = ask(&machine, &case, &[0], &Options { chains: Count::RowNorm, replicates: 1, ..base.clone() });
     assert_eq!(row.components[0].chains, 7);
     let error = {
         let rhs = std::slice::from_ref(&case.rhs);
         let problem = Problem { matrix: &case.matrix, rhs, components: &[0] };
         let options = Options { chains: Count::Norm, epsilon: Some(1e-12), ..base };
-        solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
+        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
     };
     assert!(error.contains("a-priori"), "{error}");
 }
 
 #[test]
 fn lazy_walks_refuse_what_they_cannot_do() {
-    let lanes = cpu();
+    let machine = cpu();
     let ask = |matrix: &CsrMatrix, options: Options| {
         let rhs = vec![vec![1.0; matrix.rows()]];
         let problem = Problem { matrix, rhs: &rhs, components: &[0] };
         let options = Options { lazy: true, chains: Count::Number(64), ..options };
-        solve(&lanes, F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
+        solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string()
     };
     let poisson = built_in("poisson2d:7,1").matrix;
     assert!(ask(&poisson, Options::default()).contains("--length"));
@@ -509,7 +500,7 @@ fn lazy_walks_refuse_what_they_cannot_do() {
 fn ask_for(matrix: &CsrMatrix, rhs: &[f64], components: &[u32], options: &Options) -> Solution {
     let rhs = [rhs.to_vec()];
     let problem = Problem { matrix, rhs: &rhs, components };
-    solve(&cpu(), F64, &problem, options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
+    solve(&cpu(), &problem, options, &mut |_, _| Ok(())).expect("a sound problem has a solution")
 }
 
 /// Where sweeps alone solve a system, rounding is all that is left, and it is bounded.
@@ -628,16 +619,16 @@ fn what_is_no_number_is_an_error_with_its_name() {
     for lazy in [false, true] {
         let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0, 1] };
         let options = Options { lazy, ..Options::default() };
-        let error = solve(&cpu(), F64, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
+        let error = solve(&cpu(), &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
         assert!(error.contains("component 1") && error.contains("no f64"), "{error}");
     }
     // What f32 rounds to 0 is refused where walks read the matrix itself.
     let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend([(0, 1e-50), (1, 1.0)].into_iter().skip(i)));
-    let lanes = lanes("cpu", F32, false).expect("the CPU opens");
+    let machine = machine("cpu", F32, false).expect("the CPU opens");
     let rhs = [vec![1.0, 1.0]];
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[1] };
     let options = Options { lazy: true, ..Options::default() };
-    let error = solve(&lanes, F32, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
+    let error = solve(&machine, &problem, &options, &mut |_, _| Ok(())).unwrap_err().to_string();
     assert!(error.contains("1e-50") && error.contains("f64"), "{error}");
 }
 
@@ -688,7 +679,7 @@ fn what_the_components_do_not_depend_on_may_diverge() {
     );
     let rhs = [vec![1.0; 4]];
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
-    let error = solve(&cpu(), F64, &problem, &Options::default(), &mut |_, _| Ok(())).unwrap_err();
+    let error = solve(&cpu(), &problem, &Options::default(), &mut |_, _| Ok(())).unwrap_err();
     assert!(matches!(error, Error::Divergent { row: 2, .. }), "{error}");
 }
 
@@ -698,7 +689,7 @@ fn an_epsilon_that_rounding_excludes_ends_the_walks() {
     for lazy in [false, true] {
         let length = if lazy { Length::Steps(40) } else { Length::Bound };
         let options = Options { epsilon: Some(1e-17), delta: Some(1e-3), length, lazy, ..Options::default() };
-        let solution = ask(&cpu(), F64, &case, &[3], &options);
+        let solution = ask(&cpu(), &case, &[3], &options);
         assert_eq!((solution.status, solution.components[0].chains), (Status::NotMet, 1 << 14));
     }
 }
@@ -714,10 +705,10 @@ fn lazy_walks_count_the_rounding_of_their_longest_row() {
     let rhs: Vec<f64> = (0..n).map(|i| (i % 7) as f64 - 3.0).collect();
     let x = rhs[0] - rhs[1..].iter().sum::<f64>() * 0.5 / 1500.0;
     let rhs = [rhs];
-    let lanes = lanes("cpu", F32, false).expect("the CPU opens");
+    let machine = machine("cpu", F32, false).expect("the CPU opens");
     let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
     let options = Options { lazy: true, confidence: 0.9999, ..Options::default() };
-    let solution = solve(&lanes, F32, &problem, &options, &mut |_, _| Ok(())).expect("rows are sound");
+    let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect("rows are sound");
     let c = &solution.components[0];
     // An end of each of 1500 probabilities is off by up to 1500 units of roundoff.
     let least = 1500.0 * 1500.0 * F32.unit_roundoff();

@@ -12,7 +12,7 @@ use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
 use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
 use kolmo::tridiagonal::plan::{Plan, PlanOptions, Stages};
 use kolmo::tridiagonal::{Number, Upload};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// Solutions by stages of each size.
 const STAGED: usize = 5;
@@ -33,39 +33,39 @@ pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize
     wanted.min(usize::try_from(room.min(binding.saturating_sub(16))).unwrap_or(usize::MAX))
 }
 
-/// Measures systems of `sizes` rows, ascending, on each of the `sets` of lanes, one lane first, the sets ascending in
+/// Measures systems of `sizes` rows, ascending, on each of the `sets`, that of one lane first, the sets ascending in
 /// their number. `before` is called before each size; its error ends the work.
 pub fn lane_times(
-    sets: &[&[Lane]],
-    precision: Precision,
+    sets: &[Machine],
     sizes: &[usize],
     effort: Effort,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
-    match precision {
+    match sets[0].precision {
         Precision::F64 => run::<f64>(sets, sizes, effort, before),
         Precision::F32 => run::<f32>(sets, sizes, effort, before),
     }
 }
 
 /// The set of `count` lanes.
-fn of<'a>(sets: &[&'a [Lane]], count: usize) -> &'a [Lane] {
-    sets.iter().find(|set| set.len() == count).expect("a count is that of a set")
+fn of(sets: &[Machine], count: usize) -> &[Lane] {
+    let mut lanes = sets.iter().map(|set| &set.lanes);
+    lanes.find(|lanes| lanes.len() == count).expect("a count is that of a set")
 }
 
 /// Number of lanes of each set.
-fn counts(sets: &[&[Lane]]) -> Vec<usize> {
-    sets.iter().map(|set| set.len()).collect()
+fn counts(sets: &[Machine]) -> Vec<usize> {
+    sets.iter().map(|set| set.lanes.len()).collect()
 }
 
 fn run<T: Number>(
-    sets: &[&[Lane]],
+    sets: &[Machine],
     sizes: &[usize],
     effort: Effort,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
     let Some(&largest) = sizes.last() else { return Ok(Vec::new()) };
-    let mut plan = Plan::<T>::new(sets[0], largest, 1, false)?;
+    let mut plan = Plan::<T>::new(&sets[0].lanes, largest, 1, false)?;
     // The first rows of a dominant system are one again.
     let inputs = plan.inputs();
     let wave = |i: usize, k: u32| T::of(((i as u32).wrapping_mul(0x9E37_79B9) >> k & 0xFF) as f64 / 256.0);
@@ -76,7 +76,7 @@ fn run<T: Number>(
     let mut all = Vec::new();
     for &n in sizes {
         before(n)?;
-        plan.reshape(sets[0], n)?;
+        plan.reshape(&sets[0].lanes, n)?;
         plan.solve_by_stages(Upload::All)?;
         let stages: Vec<StageTimes> = (0..STAGED)
             .map(|_| plan.solve_by_stages(Upload::All).map(|s| milliseconds(&s)))
@@ -108,16 +108,15 @@ pub struct HostTimes {
     pub extra_memory: f64,
 }
 
-/// Measures `system` on each of the `sets` of lanes, one lane first, the sets ascending in their number; with rows in
+/// Measures `system` on each of the `sets`, that of one lane first, the sets ascending in their number; with rows in
 /// memory that is not page-locked, if so asked.
 pub fn system_lane_times(
-    sets: &[&[Lane]],
-    precision: Precision,
+    sets: &[Machine],
     system: &System,
     pageable: bool,
     effort: Effort,
 ) -> Result<HostTimes> {
-    match precision {
+    match sets[0].precision {
         Precision::F64 => system_times::<f64>(sets, system, pageable, effort),
         Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
     }
@@ -151,14 +150,14 @@ fn extra_memory<T: Number>(plan: &Plan<'_, T>) -> f64 {
 }
 
 fn system_times<T: Number>(
-    sets: &[&[Lane]],
+    sets: &[Machine],
     system: &System,
     pageable: bool,
     effort: Effort,
 ) -> Result<HostTimes> {
-    let mut plan = filled::<T>(sets[0], system, pageable)?;
+    let mut plan = filled::<T>(&sets[0].lanes, system, pageable)?;
     let (extra_memory, locked) = (extra_memory(&plan), plan.locked());
-    let (mut now, mut solved, mut residual) = (sets[0].len(), false, 0.0f64);
+    let (mut now, mut solved, mut residual) = (sets[0].lanes.len(), false, 0.0f64);
     let runs = measure(&counts(sets), effort, &mut |count| {
         if count != now {
             if solved {
@@ -185,19 +184,14 @@ pub struct ResidentTimes {
     pub extra_memory: f64,
 }
 
-/// Measures `system` on one lane, without any copy, `repeat` times.
+/// Measures `system` on a machine of one lane, without any copy, `repeat` times.
 ///
 /// # Errors
 /// If the lane does not hold all rows at once; devices' errors.
-pub fn resident_times(
-    lane: &[Lane],
-    precision: Precision,
-    system: &System,
-    repeat: usize,
-) -> Result<ResidentTimes> {
-    match precision {
-        Precision::F64 => resident::<f64>(lane, system, repeat),
-        Precision::F32 => resident::<f32>(lane, system, repeat),
+pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
+    match machine.precision {
+        Precision::F64 => resident::<f64>(&machine.lanes, system, repeat),
+        Precision::F32 => resident::<f32>(&machine.lanes, system, repeat),
     }
 }
 

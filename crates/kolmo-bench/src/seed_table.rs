@@ -9,13 +9,11 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use kolmo::Result;
 use kolmo::internals::Built;
 use kolmo::internals::subdivided;
 use kolmo::internals::sweep;
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
-use kolmo::ranks::Ranks;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::bound::{MatrixStatistics, expect_room, statistics};
 use kolmo::transient::chain::Transitions;
@@ -24,6 +22,7 @@ use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::{Exchange, Partitioning};
 use kolmo::transient::parts::Parts;
 use kolmo::transient::{Initial, Observer, Options, Problem};
+use kolmo::{Machine, Result};
 
 /// K of `wlan:K,6` for each row of the table.
 pub const SIZES: [usize; 5] = [113, 163, 177, 189, 204];
@@ -182,9 +181,9 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where the host has no room for that.
-    pub fn new(lanes: &[Lane], case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
-        expect_room::<f64>(lanes, transitions, Ranks::ALONE)?;
-        let statistics = lanes[0].host(|| statistics::<f64>(transitions))?;
+    pub fn new(machine: &Machine, case: String, k: usize, transitions: &'a dyn Transitions) -> Result<Self> {
+        expect_room(machine, transitions)?;
+        let statistics = machine.lanes[0].host(|| statistics::<f64>(transitions))?;
         Ok(Self { case, k, transitions, statistics })
     }
 
@@ -194,12 +193,12 @@ impl<'a> Row<'a> {
     /// [`Error::OutOfMemory`](kolmo::Error::OutOfMemory) where it does not fit; whatever the observer returns.
     pub fn measure(
         &self,
-        lanes: &[Lane],
+        machine: &Machine,
         column: Column,
         wanted: &Wanted<'_>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<Cell>> {
-        let (n, initial) = (self.transitions.states(), Initial::State(0));
+        let (n, lanes, initial) = (self.transitions.states(), &machine.lanes, Initial::State(0));
         let mut times: Vec<f64> = SHORT.iter().map(|x| x * self.statistics.mean_holding()).collect();
         times.extend(wanted.times);
         let problem = Problem {
@@ -219,7 +218,7 @@ impl<'a> Row<'a> {
             ..Options::default()
         };
         let parts = Parts::build(
-            lanes,
+            machine,
             self.transitions,
             &self.statistics,
             options.width,
@@ -230,7 +229,7 @@ impl<'a> Row<'a> {
             MatrixStatistics { lengths: Vec::new(), exit: Vec::new(), ..self.statistics.clone() };
         let initial = initial.probabilities(n)?;
         let mut built = Built {
-            lanes,
+            machine,
             problem: &problem,
             options: &options,
             statistics,

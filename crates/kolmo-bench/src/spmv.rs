@@ -6,7 +6,6 @@ use rayon::prelude::*;
 
 use super::together::together;
 use super::{Record, Silent, Spread};
-use kolmo::Result;
 use kolmo::internals::Iteration;
 use kolmo::kernel::{Precision, Real};
 use kolmo::lane::Lane;
@@ -14,26 +13,26 @@ use kolmo::transient::Options;
 use kolmo::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 use kolmo::transient::chain::Transitions;
 use kolmo::transient::parts::Parts;
+use kolmo::{Machine, Result};
 
 /// Measures the step with and without its accumulator, on lanes that share the rows: two records. `copy` is their
 /// [`bandwidth`](super::bandwidth).
 pub fn spmv(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     case: &str,
     transitions: &dyn Transitions,
     options: &Options,
     repeat: usize,
     copy: f64,
 ) -> Result<Vec<Record>> {
-    match precision {
-        Precision::F32 => measure::<f32>(lanes, case, transitions, options, repeat, copy),
-        Precision::F64 => measure::<f64>(lanes, case, transitions, options, repeat, copy),
+    match machine.precision {
+        Precision::F32 => measure::<f32>(machine, case, transitions, options, repeat, copy),
+        Precision::F64 => measure::<f64>(machine, case, transitions, options, repeat, copy),
     }
 }
 
 fn measure<T: Real>(
-    lanes: &[Lane],
+    machine: &Machine,
     case: &str,
     transitions: &dyn Transitions,
     options: &Options,
@@ -41,10 +40,11 @@ fn measure<T: Real>(
     copy: f64,
 ) -> Result<Vec<Record>> {
     let n = transitions.states();
-    expect_room::<T>(lanes, transitions, options.split.ranks)?;
+    let lanes = &machine.lanes[..];
+    expect_room(machine, transitions)?;
     let statistics = lanes[0].host(|| statistics::<T>(transitions))?;
     let mut parts =
-        Parts::build(lanes, transitions, &statistics, options.width, options.format, options.split)?;
+        Parts::build(machine, transitions, &statistics, options.width, options.format, options.split)?;
     // A probability vector that is nowhere zero or regular.
     let weight =
         |i: usize| 1.0 + ((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64;

@@ -6,10 +6,9 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::{Record, Spread};
-use kolmo::kernel::Precision;
 use kolmo::lane::bandwidth::bind_copy;
 use kolmo::lane::{Buffer, HostArray, Lane, Launch, Program};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// What is measured, by its name in a report.
 pub const CASES: [&str; 4] = ["host to device", "device to host", "round trip", "copy on the device"];
@@ -87,21 +86,15 @@ pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
 
 /// Moves `bytes`, rounded down to pairs of numbers and shared out to the lanes, each with a thread of its own, in every
 /// way of [`CASES`]: one record each. What arrives is compared with what was sent.
-pub fn transfer(
-    lanes: &[Lane],
-    precision: Precision,
-    bytes: u64,
-    repeat: usize,
-    locked: bool,
-) -> Result<Vec<Record>> {
-    let pair = 2 * precision.bytes();
+pub fn transfer(machine: &Machine, bytes: u64, repeat: usize, locked: bool) -> Result<Vec<Record>> {
+    let pair = 2 * machine.precision.bytes();
     let (pairs, words) = ((bytes / pair) as usize, (pair / 4) as usize);
     let bytes = pairs as u64 * pair;
     // Integers, or numbers in which all bits count.
     let word = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9) >> 2 ^ 0x2000_0000;
-    let (all, share) = (pairs * words, pairs.div_ceil(lanes.len()).max(1) * words);
+    let (all, share) = (pairs * words, pairs.div_ceil(machine.lanes.len()).max(1) * words);
     let mut shares = Vec::new();
-    for (lane, from) in lanes.iter().zip((0..all).step_by(share)) {
+    for (lane, from) in machine.lanes.iter().zip((0..all).step_by(share)) {
         let len = share.min(all - from);
         let array = || lane.alloc::<u32>("a transfer", len);
         let (first, second) = (array()?, array()?);
@@ -112,7 +105,7 @@ pub fn transfer(
         let (mut source, target) = (host()?, host()?);
         source.par_iter_mut().enumerate().for_each(|(i, w)| *w = word(from + i));
         let pairs = len / words;
-        let copy = bind_copy(lane, precision, pairs, &first, &second)?;
+        let copy = bind_copy(lane, machine.precision, pairs, &first, &second)?;
         shares.push(Share { lane, source, target, first, second, copy });
     }
 
@@ -127,17 +120,17 @@ pub fn transfer(
     }
     let rate = |case: &str, spread: Spread| counted(case, bytes) as f64 / spread.median / 1e9;
     let copy = spreads.iter().find(|s| s.0 == "copy on the device").map_or(0.0, |s| rate(s.0, s.1));
-    let device = lanes[0].device();
+    let device = machine.lanes[0].device();
     let record = |(case, seconds): (&str, Spread)| Record {
         bench: "transfer",
         case: case.to_owned(),
         device: device.name.clone(),
         backend: device.backend,
-        precision: precision.to_string(),
-        n: (bytes / precision.bytes()) as usize,
+        precision: machine.precision.to_string(),
+        n: (bytes / machine.precision.bytes()) as usize,
         nnz: 0,
         format: "contiguous".to_owned(),
-        lanes: lanes.len(),
+        lanes: machine.lanes.len(),
         accumulate: None,
         bytes: counted(case, bytes),
         bytes_moved: counted(case, bytes),
@@ -216,14 +209,15 @@ fn arrived(shares: &mut [Share<'_>], case: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kolmo::lane::{DeviceSpec, OpenOptions, open};
+    use kolmo::kernel::Precision;
+    use kolmo::lane::{DeviceSpec, OpenOptions};
 
     #[test]
     fn ragged_shares_arrive_and_count_their_bytes() {
         let options = OpenOptions { lanes: 3, ..OpenOptions::default() };
-        let (lanes, precision) = open(&[DeviceSpec::Cpu], &options).unwrap();
+        let machine = Machine::open(&[DeviceSpec::Cpu], &options).unwrap();
 
-        let records = transfer(&lanes, precision, 40_000 * 4 + 24, 2, false).unwrap();
+        let records = transfer(&machine, 40_000 * 4 + 24, 2, false).unwrap();
 
         assert_eq!(records.iter().map(|r| &r.case[..]).collect::<Vec<_>>(), CASES);
         assert_eq!(records.iter().map(|r| r.bytes / 160_016).collect::<Vec<_>>(), [1, 1, 2, 16]);
@@ -250,14 +244,14 @@ mod tests {
 
     #[test]
     fn words_that_changed_on_the_way_are_an_error() {
-        let (lanes, _) = open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
-        let array = || lanes[0].alloc::<u32>("a test", 4).unwrap();
+        let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default()).unwrap();
+        let array = || machine.lanes[0].alloc::<u32>("a test", 4).unwrap();
         let (first, second) = (array(), array());
-        let copy = bind_copy(&lanes[0], Precision::F64, 1, &first, &second).unwrap();
+        let copy = bind_copy(&machine.lanes[0], Precision::F64, 1, &first, &second).unwrap();
         let (mut source, mut target) = (HostArray::plain(4), HostArray::plain(4));
         source.copy_from_slice(&[5, 6, 0, 1]);
         target.copy_from_slice(&[5, 7, 0, 1]);
-        let share = Share { lane: &lanes[0], source, target, first, second, copy };
+        let share = Share { lane: &machine.lanes[0], source, target, first, second, copy };
 
         let error = arrived(&mut [share], "device to host").unwrap_err().to_string();
 

@@ -1,10 +1,8 @@
 //! Whole runs.
 
 use super::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::transient::{Chain, Observer, Options, Problem, solve};
+use kolmo::{Machine, Result};
 
 struct Keep(Vec<f64>);
 
@@ -35,8 +33,7 @@ pub struct Case<'a> {
 /// Measures a solution, the building of the matrix aside. The error is the l1 distance to the reference; `copy` is the
 /// lanes' [`bandwidth`](super::bandwidth).
 pub fn transient(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     case: &Case<'_>,
     options: &Options,
     repeat: usize,
@@ -54,14 +51,14 @@ pub fn transient(
     let mut last = None;
     for _ in 0..repeat {
         let mut keep = Keep(Vec::new());
-        let solution = solve(lanes, precision, &problem, options, &mut keep)?;
+        let solution = solve(machine, &problem, options, &mut keep)?;
         seconds.push(solution.seconds.solve);
         last = Some((solution, keep.0));
     }
     let Some((solution, result)) = last else { unreachable!("at least one repetition") };
     let l1: f64 = result.iter().zip(case.reference).map(|(a, b)| (a - b).abs()).sum();
     let seconds = Spread::of(seconds);
-    let real = precision.bytes();
+    let real = machine.precision.bytes();
     let (first, end) = solution.times[0].window;
     let window = end - first + 1;
     let bytes = solution.terms * ((real + 4) * solution.nnz + 2 * real * solution.n as u64)
@@ -69,13 +66,13 @@ pub fn transient(
     Ok(Record {
         bench: "transient",
         case: format!("{} t={t}", case.name),
-        device: lanes[0].device().name.clone(),
-        backend: lanes[0].device().backend,
-        precision: precision.to_string(),
+        device: machine.lanes[0].device().name.clone(),
+        backend: machine.lanes[0].device().backend,
+        precision: machine.precision.to_string(),
         n: solution.n,
         nnz: solution.nnz,
         format: solution.matrix.format.clone(),
-        lanes: lanes.len(),
+        lanes: machine.lanes.len(),
         accumulate: None,
         bytes,
         bytes_moved: solution.terms * (solution.matrix.bytes + 2 * real * solution.n as u64)

@@ -7,13 +7,11 @@ use super::file::Kept;
 use super::identity::Identity;
 use super::state::{Phase, State, StationaryState, SubdividedState, SweepState};
 use super::{Busy, Checkpoint, Held};
-use crate::kernel::Precision;
-use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::transient::problem::Order;
 use crate::transient::problem::{Observer, Options, Problem};
 use crate::transient::solution::TimeResult;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result};
 
 /// Time between two moments at which the state can be kept: short against the patience of a user who interrupts.
 const LEG: Duration = Duration::from_millis(200);
@@ -64,16 +62,15 @@ impl<'a> Checkpointer<'a> {
     /// Keeps a run in its checkpoint, and takes over what that holds.
     pub(in crate::transient) fn new(
         checkpoint: &'a mut Checkpoint,
-        lanes: &[Lane],
-        precision: Precision,
+        machine: &Machine,
         problem: &Problem<'_>,
         options: &Options,
     ) -> Result<Self> {
-        let ranks = options.split.ranks;
+        let (lanes, ranks) = (&machine.lanes, machine.ranks);
         // Sums over ranks are made by the thread that asked, not in a lane's.
         let identity = match ranks.is_distributed() {
-            true => Identity::of(precision, problem, options)?,
-            false => lanes[0].host(|| Identity::of(precision, problem, options))?,
+            true => Identity::of(machine, problem, options)?,
+            false => lanes[0].host(|| Identity::of(machine, problem, options))?,
         };
         let backends: Vec<&str> = lanes.iter().map(|lane| lane.device().backend).collect();
         let mut backends: Vec<String> = ranks

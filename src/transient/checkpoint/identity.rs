@@ -4,13 +4,12 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use crate::Result;
-use crate::kernel::Precision;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::{Initial, Transitions};
 use crate::transient::problem::{Method, Options, Problem};
 use crate::transient::rewards::home;
+use crate::{Machine, Result};
 
 /// Everything that the answer's bits depend on, but for devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,7 +31,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Every rank hashes its part of the chain.
-    pub(super) fn of(precision: Precision, problem: &Problem<'_>, options: &Options) -> Result<Self> {
+    pub(super) fn of(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Self> {
         let n = problem.transitions.states();
         let initial = match problem.initial {
             // Not every run needs the vector at this point, but one bit of it must not go unseen.
@@ -47,9 +46,9 @@ impl Identity {
             }
         };
         Ok(Self {
-            precision: precision.to_string(),
+            precision: machine.precision.to_string(),
             states: n as u64,
-            chain: transitions(problem.transitions, options.split.ranks),
+            chain: transitions(problem.transitions, machine.ranks),
             initial,
             times: problem.times.to_vec(),
             epsilon: options.epsilon,
@@ -59,7 +58,7 @@ impl Identity {
             },
             width: format!("{:?}", options.width).to_lowercase(),
             rewards: (problem.rewards.iter())
-                .map(|r| (r.name.clone(), reward(&r.values, n, options.split.ranks)))
+                .map(|r| (r.name.clone(), reward(&r.values, n, machine.ranks)))
                 .collect(),
             vectors: problem.vectors,
         })

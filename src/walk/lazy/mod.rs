@@ -31,7 +31,8 @@ use crate::{Error, Result};
 
 /// [`solve`](super::solve()) without any preparation.
 pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
-    let Run { lanes, precision, problem, options, .. } = run;
+    let Run { machine, problem, options, .. } = run;
+    let precision = machine.precision;
     let given = check(problem, options)?;
     // Below 2^−126 numbers of f32 have gaps of 2^−149; those of the right-hand side may lie there.
     let underflow = match precision {
@@ -54,7 +55,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let source = PointSource::by_access(points.clone());
     let at = Instant::now();
     let tables = |lane: &Lane| LazyTables::new(lane, precision, view, &points);
-    let launcher = Launcher::new(lanes, precision, &source, options.ranks, tables)?;
+    let launcher = Launcher::new(machine, &source, tables)?;
     let upload = at.elapsed().as_secs_f64();
 
     let observed = Cell::new(known);
@@ -171,7 +172,7 @@ impl ConditionalBounds<'_> {
 
     /// Bounds of truncation and rounding.
     fn certain(&self, observed: ObservedNorms, points: u64) -> (f64, f64) {
-        let u = self.run.precision.unit_roundoff();
+        let u = self.run.machine.precision.unit_roundoff();
         let u64 = Precision::F64.unit_roundoff();
         let (rho, sum, d) = (observed.norm, observed.most(), observed.longest);
         if rho >= 1.0 {

@@ -12,8 +12,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 
 /// The seeds of each kind: `usual` of them, unless the environment asks for another number.
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -26,18 +27,19 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 }
 
 /// Some CPU lanes, opened once on each thread.
-fn cpu_lanes(count: usize, precision: Precision) -> Rc<Vec<Lane>> {
+fn cpu_lanes(count: usize, precision: Precision) -> Rc<Machine> {
     thread_local! {
-        static OPEN: RefCell<Vec<(Precision, Rc<Vec<Lane>>)>> = RefCell::default();
+        static OPEN: RefCell<Vec<Rc<Machine>>> = RefCell::default();
     }
     OPEN.with_borrow_mut(|known| {
-        if let Some((_, lanes)) = known.iter().find(|(p, lanes)| *p == precision && lanes.len() == count) {
-            return lanes.clone();
+        let mut open = known.iter().filter(|machine| machine.precision == precision);
+        if let Some(machine) = open.find(|machine| machine.lanes.len() == count) {
+            return machine.clone();
         }
         let options = OpenOptions { precision: Some(precision), ..OpenOptions::default() };
-        let lanes = Rc::new(open(&vec![DeviceSpec::Cpu; count], &options).expect("the CPU opens").0);
-        known.push((precision, lanes.clone()));
-        lanes
+        let machine = Rc::new(Machine::open(&vec![DeviceSpec::Cpu; count], &options).expect("the CPU opens"));
+        known.push(machine.clone());
+        machine
     })
 }
 

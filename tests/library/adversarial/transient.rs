@@ -2,13 +2,12 @@
 
 use fastrand::Rng;
 use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::chain::{Reward, TransitionList};
 use kolmo::transient::csr::Csr;
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 use super::double_word::DoubleWord;
 use super::{cpu_lanes, run_all};
@@ -315,8 +314,7 @@ impl Observer for Keep {
 }
 
 fn run(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     chain: &Csr,
     initial: &Initial,
     times: &[f64],
@@ -324,7 +322,7 @@ fn run(
 ) -> Result<(Vec<Vec<f64>>, Solution)> {
     let mut keep = Keep(vec![Vec::new(); times.len()]);
     let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution = solve(lanes, precision, &problem, options, &mut keep)?;
+    let solution = solve(machine, &problem, options, &mut keep)?;
     Ok((keep.0, solution))
 }
 
@@ -380,7 +378,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let [one, two] = &[1, 2].map(|count| cpu_lanes(count, precision));
     let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");
     let (results, solution) =
-        run(one, precision, &chain, &initial, &times, &options).map_err(|e| format!("{what}: {e}"))?;
+        run(one, &chain, &initial, &times, &options).map_err(|e| format!("{what}: {e}"))?;
     let mut met = true;
     for ((&t, result), time) in times.iter().zip(&results).zip(&solution.times) {
         let (exact, doubt) = match t.is_infinite() {
@@ -414,11 +412,15 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
         [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern][rng.usize(0..4)];
     let other = Options { format, ..options };
     let split = Partitioning { halo_depth: Some([1, 4, 16, 64][rng.usize(0..4)]), ..options.split };
-    for (lanes, options) in [(two, &Options { split, ..options }), (one, &other)] {
-        match run(lanes, precision, &chain, &initial, &times, options) {
+    for (machine, options) in [(two, &Options { split, ..options }), (one, &other)] {
+        match run(machine, &chain, &initial, &times, options) {
             Ok((again, _)) if again == results => {}
             Ok(_) => {
-                return Err(format!("{what}: other bits with {:?} on {} lanes", options.format, lanes.len()));
+                return Err(format!(
+                    "{what}: other bits with {:?} on {} lanes",
+                    options.format,
+                    machine.lanes.len()
+                ));
             }
             // A format that does not fit the chain.
             Err(Error::Invalid(_)) if options.format != MatrixFormat::Auto => {}
@@ -451,8 +453,8 @@ fn from_first(
     t: f64,
     options: &Options,
 ) -> Result<(Vec<f64>, Solution)> {
-    let lanes = cpu_lanes(1, precision);
-    let (mut results, solution) = run(&lanes, precision, &chain(rates), &Initial::State(0), &[t], options)?;
+    let machine = cpu_lanes(1, precision);
+    let (mut results, solution) = run(&machine, &chain(rates), &Initial::State(0), &[t], options)?;
     Ok((results.remove(0), solution))
 }
 
@@ -502,9 +504,9 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
         let (from, to) = ((0..n).collect(), (0..n).map(|i| (i + 1) % n).collect());
         let ring = TransitionList { from, to, rate: vec![rate; n as usize] };
         let ring = Csr::from_list(n as usize, &ring).expect("a chain");
-        let lanes = cpu_lanes(1, Precision::F32);
+        let machine = cpu_lanes(1, Precision::F32);
         let (results, solution) =
-            run(&lanes, Precision::F32, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
+            run(&machine, &ring, &initial, &[40.0 / rate], &options).expect("an answer");
         // Neighbours mix: all states are alike but for e^{−80}.
         let error: f64 = results[0].iter().map(|p| (p - 1.0 / f64::from(n)).abs()).sum();
         let bound = solution.times[0].bound.total();
@@ -572,10 +574,9 @@ fn a_frozen_sweep_is_charged_for_the_steps_it_made() {
 #[test]
 fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
     let chain = chain(&small(3, &[(0, 1, 1.0)]));
-    let lanes = cpu_lanes(1, Precision::F64);
+    let machine = cpu_lanes(1, Precision::F64);
     let initial = Initial::Uniform(vec![0, 1, 2]);
-    let (_, solution) =
-        run(&lanes, Precision::F64, &chain, &initial, &[0.0], &Options::default()).expect("an answer");
+    let (_, solution) = run(&machine, &chain, &initial, &[0.0], &Options::default()).expect("an answer");
     let bound = solution.times[0].bound.total();
     // 3 · |1/3 rounded − 1/3| = 2⁻⁵⁴.
     assert!((-54f64).exp2() <= bound && bound <= 2e-16, "{bound:e}");
@@ -584,7 +585,7 @@ fn the_initial_probabilities_of_a_third_are_charged_their_rounding() {
 #[test]
 fn rewards_of_any_size_keep_their_digits_in_single_precision() {
     let chain = chain(&small(2, &[(0, 1, 1.0), (1, 0, 1.0)]));
-    let lanes = cpu_lanes(1, Precision::F32);
+    let machine = cpu_lanes(1, Precision::F32);
     for size in [1e39, 1e300, 1e-45, 1e-300] {
         let reward = Reward { name: "r".to_owned(), values: vec![size, 0.0] };
         let problem = Problem {
@@ -595,8 +596,7 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
             vectors: false,
         };
         let options = Options { epsilon: 1e-4, ..Options::default() };
-        let solution =
-            solve(&lanes, Precision::F32, &problem, &options, &mut Keep(Vec::new())).expect("an answer");
+        let solution = solve(&machine, &problem, &options, &mut Keep(Vec::new())).expect("an answer");
         let found = &solution.times[0].rewards[0];
         let exact = 0.5 * (1.0 + (-1f64).exp());
         assert!((found.instantaneous / size - exact).abs() <= solution.bound.total(), "{size:e}: {found:?}");
@@ -610,7 +610,7 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
         rewards: &[Reward { name: "r".to_owned(), values: vec![1e308; 2] }],
         vectors: false,
     };
-    let refused = solve(&lanes, Precision::F32, &problem, &Options::default(), &mut Keep(Vec::new()))
+    let refused = solve(&machine, &problem, &Options::default(), &mut Keep(Vec::new()))
         .expect_err("no double holds the accumulated reward");
     assert!(refused.to_string().contains("the accumulated reward 'r' at time 1e2"), "{refused}");
 }

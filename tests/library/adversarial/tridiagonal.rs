@@ -5,13 +5,13 @@
 
 use std::sync::OnceLock;
 
+use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::lane::Lane;
 use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Residual, Solution, Status, System, solve};
 
 use super::double_word::DoubleWord;
 use super::run_all;
-use crate::support::lanes;
+use crate::support::machine;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -486,15 +486,15 @@ fn unknowns(system: &System, s: usize, b: &[f64], x: &[f64], omega: f64) -> Resu
 }
 
 /// Lanes of a device, opened once.
-fn device(spec: &'static str, precision: Precision) -> Option<&'static [Lane]> {
-    static LANES: [OnceLock<Option<Vec<Lane>>>; 6] = [const { OnceLock::new() }; 6];
+fn device(spec: &'static str, precision: Precision) -> Option<&'static Machine> {
+    static LANES: [OnceLock<Option<Machine>>; 6] = [const { OnceLock::new() }; 6];
     let place = match spec {
         "cpu" => 0,
         "cpu,cpu" => 1,
         _ => 2,
     };
     let slot = &LANES[2 * place + usize::from(precision == F32)];
-    slot.get_or_init(|| lanes(spec, precision, false)).as_deref()
+    slot.get_or_init(|| machine(spec, precision, false)).as_ref()
 }
 
 /// The way to the unknowns that a seed takes.
@@ -533,7 +533,7 @@ fn case(kind: Kind, seed: u64) -> Result<(), String> {
     let (spec, precision, options) = way(kind, seed);
     // A thread of its own waits for lanes without taking up another case on the way, which would wait for the same lanes.
     let solved = std::thread::scope(|scope| {
-        let run = || device(spec, precision).map(|lanes| solve(lanes, precision, &system, &options));
+        let run = || device(spec, precision).map(|machine| solve(machine, &system, &options));
         scope.spawn(run).join().map_err(|_| "a panic".to_owned())
     })?;
     let Some(solution) = solved.transpose().map_err(|e| e.to_string())? else { return Ok(()) };

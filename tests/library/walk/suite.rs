@@ -4,12 +4,12 @@ use super::*;
 
 /// 99.99 % intervals of four components of six systems: one miss in four hundred test runs.
 pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     for case in cases() {
         for sweeps in [Sweeps::Fixed(0), Sweeps::Auto] {
             let options =
                 Options { confidence: 0.9999, chains: Count::Number(16 * 256), sweeps, ..Options::default() };
-            let solution = ask(&lanes, precision, &case, &[0, 7, 30, 48], &options);
+            let solution = ask(&machine, &case, &[0, 7, 30, 48], &options);
             for c in &solution.components {
                 let error = (c.estimate - case.x[c.component as usize]).abs();
                 assert!(
@@ -25,7 +25,7 @@ pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision, chec
 }
 
 pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     for case in cases() {
         for (sequence, scramble) in [
             (Sequence::Sobol, Scramble::Owen),
@@ -40,8 +40,8 @@ pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, 
                 sweeps: Sweeps::Fixed(1),
                 ..Options::default()
             };
-            let here = ask(&lanes, precision, &case, &[2, 5], &options);
-            let there = ask(&cpu(), F64, &case, &[2, 5], &options);
+            let here = ask(&machine, &case, &[2, 5], &options);
+            let there = ask(&cpu(), &case, &[2, 5], &options);
             for (a, b) in here.components.iter().zip(&there.components) {
                 let (off, bound) = ((a.estimate - b.estimate).abs(), a.bound.rounding + b.bound.rounding);
                 assert!(off <= bound, "{} {sequence} x_{}: {off:e}, {bound:e}", case.name, a.component);
@@ -52,17 +52,16 @@ pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, 
 
 /// Six right-hand sides are a batch of four and one of two.
 pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     let case = built_in("poisson2d:7,1");
     let n = case.rhs.len();
     let side = |k: usize| (0..n).map(|i| ((i * (k + 3)) % 11) as f64 - 4.0).collect::<Vec<f64>>();
     let rhs: Vec<Vec<f64>> = (0..6).map(side).collect();
     let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[24, 3] };
     let options = Options { confidence: 0.9999, chains: Count::Number(1 << 12), ..Options::default() };
-    let ask = |lanes: &[Lane], precision| {
-        solve(lanes, precision, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem")
-    };
-    let (here, there) = (ask(&lanes, precision), ask(&cpu(), F64));
+    let ask =
+        |machine: &Machine| solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem");
+    let (here, there) = (ask(&machine), ask(&cpu()));
     assert_eq!(here.components.len(), 12);
     for (a, b) in here.components.iter().zip(&there.components) {
         let x = eliminate(&case.matrix, &rhs[a.rhs], false)[a.component as usize];
@@ -73,7 +72,7 @@ pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, che
 }
 
 pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     let case = built_in("poisson2d:14,0.9");
     for sequence in [Sequence::Halton, Sequence::Faure, Sequence::Mtgp32, Sequence::Sobol, Sequence::Philox] {
         let options = Options {
@@ -85,8 +84,8 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, 
             ahead: true,
             ..Options::default()
         };
-        let here = ask(&lanes, precision, &case, &[50, 90], &options);
-        let there = ask(&cpu(), F64, &case, &[50, 90], &options);
+        let here = ask(&machine, &case, &[50, 90], &options);
+        let there = ask(&cpu(), &case, &[50, 90], &options);
         for (a, b) in here.components.iter().zip(&there.components) {
             let x = case.x[a.component as usize];
             assert!((a.estimate - x).abs() <= a.half_width, "{sequence} {a:?} {x}");
@@ -94,7 +93,7 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, 
             assert!((a.estimate - b.estimate).abs() <= bound, "{sequence} {a:?} {b:?}");
         }
         if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
-            let made = ask(&lanes, precision, &case, &[50, 90], &Options { ahead: false, ..options });
+            let made = ask(&machine, &case, &[50, 90], &Options { ahead: false, ..options });
             for (a, b) in here.components.iter().zip(&made.components) {
                 assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "{sequence} x_{}", a.component);
             }
@@ -104,7 +103,7 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, 
 
 /// The same walks as in blocks, added in another order.
 pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     let case = built_in("poisson2d:7,1");
     for (sequence, ahead) in [(Sequence::Sobol, false), (Sequence::Sobol, true), (Sequence::Mtgp32, false)] {
         let options = Options {
@@ -116,10 +115,10 @@ pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checke
             sweeps: Sweeps::Fixed(0),
             ..Options::default()
         };
-        let blocks = ask(&lanes, precision, &case, &[24], &options);
+        let blocks = ask(&machine, &case, &[24], &options);
         for (groups, size) in [(84, 512), (3, 32), (300, 64), (7, 1024), (1, 128)] {
             let grid = Some(Grid { groups, size });
-            let grid = ask(&lanes, precision, &case, &[24], &Options { grid, ..options.clone() });
+            let grid = ask(&machine, &case, &[24], &Options { grid, ..options.clone() });
             let (a, b) = (&grid.components[0], &blocks.components[0]);
             // A thread adds up to 5000 numbers one after the other.
             let bound = a.bound.rounding + 5000.0 * precision.unit_roundoff() * 4.0 * super::size(&case);
@@ -129,7 +128,7 @@ pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checke
 }
 
 pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
-    let Some(lanes) = lanes(spec, precision, checked) else { return };
+    let Some(machine) = machine(spec, precision, checked) else { return };
     for case in [
         built_in("random-dominant:400,6,0.8,positive"),
         built_in("random-dominant:200,40,0.8,signed"),
@@ -143,8 +142,8 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, che
                 chains: Count::Number(16 * 300),
                 ..Options::default()
             };
-            let here = ask(&lanes, precision, &case, &[0, 7, 30], &options);
-            let there = ask(&cpu(), F64, &case, &[0, 7, 30], &options);
+            let here = ask(&machine, &case, &[0, 7, 30], &options);
+            let there = ask(&cpu(), &case, &[0, 7, 30], &options);
             assert!(here.warnings.iter().any(|w| w.contains("no walk met")), "{:?}", here.warnings);
             for (a, b) in here.components.iter().zip(&there.components) {
                 let x = case.x[a.component as usize];
@@ -162,15 +161,15 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, che
 
 pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precision, checked: bool) {
     let one = spec.split(',').next().expect("a device");
-    let (Some(lanes), Some(single)) = (lanes(spec, precision, checked), lanes(one, precision, checked))
+    let (Some(machine), Some(single)) = (machine(spec, precision, checked), machine(one, precision, checked))
     else {
         return;
     };
     let case = built_in("poisson2d:14,0.9");
     let options = Options { chains: Count::Number(1 << 14), ..Options::default() };
     let components: Vec<u32> = (20..52).collect();
-    let many = ask(&lanes, precision, &case, &components, &options);
-    let one = ask(&single, precision, &case, &components, &options);
+    let many = ask(&machine, &case, &components, &options);
+    let one = ask(&single, &case, &components, &options);
     for (a, b) in many.components.iter().zip(&one.components) {
         assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "x_{}", a.component);
         assert_eq!(a.half_width.to_bits(), b.half_width.to_bits(), "x_{}", a.component);

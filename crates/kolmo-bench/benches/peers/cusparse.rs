@@ -16,8 +16,9 @@ use cudarc::cusparse::{result as cusparse, sys};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys as driver,
 };
+use kolmo::Machine;
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::Options;
 use kolmo::transient::chain::Transitions;
@@ -299,15 +300,15 @@ fn main() -> Any<()> {
 fn compare(case: &str, repeat: usize) -> Any<Vec<Value>> {
     let model = kolmo::models::parse(case).ok_or_else(|| format!("{case} is no built-in model"))??;
     let (transitions, n) = (&*model.transitions, model.transitions.states());
-    let (lanes, _) = open(
+    let machine = Machine::open(
         &[DeviceSpec::Cuda(0)],
         &OpenOptions { precision: Some(Precision::F64), ..OpenOptions::default() },
     )?;
     // A column and a value an entry, as cuSPARSE has them.
     let options = Options { format: MatrixFormat::Hyb, ..Options::default() };
-    let copy = bandwidth(&lanes, repeat)?;
-    let ours = spmv(&lanes, Precision::F64, case, transitions, &options, repeat, copy)?;
-    drop(lanes);
+    let copy = bandwidth(&machine.lanes, repeat)?;
+    let ours = spmv(&machine, case, transitions, &options, repeat, copy)?;
+    drop(machine);
     let fused: &Record =
         ours.iter().find(|r| r.accumulate == Some(true)).ok_or("no step with accumulator")?;
 

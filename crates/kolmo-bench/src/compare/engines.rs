@@ -6,13 +6,11 @@ use serde_json::{Value, json};
 
 use super::{Known, Open, Part, Work, line};
 use crate::{HostTimes, Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::Options;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::walk::sequence::Sequence;
+use kolmo::{Machine, Result};
 
 /// Lanes of a device that tridiagonal systems and transfers are spread over.
 const LANES: [usize; 4] = [1, 2, 4, 8];
@@ -31,19 +29,12 @@ impl Work {
 
     fn steps(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
         let Some(model) = &self.step else { return Ok(Vec::new()) };
-        let (lanes, precision) = open(1)?;
+        let machine = open(1)?;
         let mut lines = Vec::new();
         for format in [MatrixFormat::Hyb, MatrixFormat::Auto] {
             let options = Options { format, ..Options::default() };
-            let records = crate::spmv(
-                &lanes,
-                precision,
-                &model.name,
-                &*model.transitions,
-                &options,
-                self.jobs.repeat,
-                copy,
-            )?;
+            let records =
+                crate::spmv(&machine, &model.name, &*model.transitions, &options, self.jobs.repeat, copy)?;
             for mut record in records {
                 let accumulate = record.accumulate == Some(true);
                 let rule = if format == MatrixFormat::Hyb { "hyb" } else { "smallest format" };
@@ -61,7 +52,7 @@ impl Work {
     }
 
     fn wholes(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
-        let (lanes, precision) = open(1)?;
+        let machine = open(1)?;
         let mut lines = Vec::new();
         for whole in &self.whole {
             let case = crate::Case {
@@ -72,7 +63,7 @@ impl Work {
             };
             let options = Options { epsilon: 1e-6, ..Options::default() };
             let repeat = self.jobs.repeat.min(3);
-            let record = crate::transient(&lanes, precision, &case, &options, repeat, copy)?;
+            let record = crate::transient(&machine, &case, &options, repeat, copy)?;
             let flops = record.terms.unwrap_or(0) * (2 * record.nnz + 4 * record.n as u64);
             lines.push(line(&record, json!({ "flops": flops })));
         }
@@ -81,22 +72,22 @@ impl Work {
 
     fn walks(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
         let Some(known) = &self.walk else { return Ok(Vec::new()) };
-        let (lanes, precision) = open(1)?;
+        let machine = open(1)?;
         let what = crate::walk::Rate {
             chains: self.jobs.chains,
             length: 73,
             sequence: Sequence::Sobol,
             replicates: 16,
         };
-        let mut rate = crate::walk::rate(&lanes, precision, &known.system, &known.x, what, self.jobs.repeat)?;
+        let mut rate = crate::walk::rate(&machine, &known.system, &known.x, what, self.jobs.repeat)?;
         rate.copy_gb_per_s = copy;
         let flops = rate.steps_per_s.map(|s| 3.0 * s * rate.seconds.median);
-        let interval = self.interval(known, &lanes, precision, copy)?;
+        let interval = self.interval(known, &machine, copy)?;
         Ok(vec![line(&rate, json!({ "flops": flops })), interval])
     }
 
     /// One component to its default half-width, from the matrix in the host's memory to the answer.
-    fn interval(&self, known: &Known, lanes: &[Lane], precision: Precision, copy: f64) -> Result<Value> {
+    fn interval(&self, known: &Known, machine: &Machine, copy: f64) -> Result<Value> {
         use kolmo::walk::{Options, Problem, solve};
         let system = &known.system;
         let n = system.matrix.rows();
@@ -108,7 +99,7 @@ impl Work {
         let mut last = None;
         for _ in 0..self.jobs.repeat.min(3) {
             let from = Instant::now();
-            last = Some(solve(lanes, precision, &problem, &options, &mut |_, _| Ok(()))?);
+            last = Some(solve(machine, &problem, &options, &mut |_, _| Ok(()))?);
             seconds.push(from.elapsed().as_secs_f64());
         }
         let Some(solution) = last else { unreachable!("at least one repetition") };
@@ -120,7 +111,7 @@ impl Work {
             copy_gb_per_s: copy,
             relative_error: (c.estimate - exact).abs() / exact.abs(),
             repetitions: self.jobs.repeat.min(3),
-            ..crate::walk::record(lanes, precision, system, String::new(), spread, Value::Null)
+            ..crate::walk::record(machine, system, String::new(), spread, Value::Null)
         };
         let more = json!({
             "chains": c.chains, "length": c.length, "half_width": c.half_width, "epsilon": solution.epsilon,
@@ -131,14 +122,13 @@ impl Work {
 
     fn bands(&self, open: Open<'_>, copy: f64) -> Result<Vec<Value>> {
         let Some((name, system)) = &self.tridiagonal else { return Ok(Vec::new()) };
-        let (lanes, precision) = open_most(open)?;
-        let device = lanes[0].device();
-        let counts = &LANES[..lanes.len().ilog2() as usize + 1];
+        let machine = open_most(open)?;
+        let device = machine.lanes[0].device();
+        let counts = &LANES[..machine.lanes.len().ilog2() as usize + 1];
         let effort = Effort { least: self.jobs.repeat, most: self.jobs.repeat, seconds: 0.0 };
-        let sets: Vec<&[Lane]> = counts.iter().map(|&count| &lanes[..count]).collect();
+        let sets: Vec<Machine> = counts.iter().map(|&count| machine.first(count)).collect();
         // Rows lie where the device moves them from fastest.
-        let HostTimes { runs, residual, .. } =
-            crate::system_lane_times(&sets, precision, system, false, effort)?;
+        let HostTimes { runs, residual, .. } = crate::system_lane_times(&sets, system, false, effort)?;
         let best = runs.iter().min_by(|a, b| a.median.total_cmp(&b.median)).map_or(1, |run| run.lanes);
         let rows = system.rows();
         let record = |run: &kolmo::tridiagonal::lane_count::LaneTime, case: String| {
@@ -148,7 +138,7 @@ impl Work {
                 lanes: run.lanes,
                 copy_gb_per_s: copy,
                 repetitions: self.jobs.repeat,
-                ..Record::tridiagonal(case, device, precision, shape, seconds, residual)
+                ..Record::tridiagonal(case, device, machine.precision, shape, seconds, residual)
             };
             // Elimination along the rows takes eight operations for each.
             let more = json!({
@@ -164,12 +154,12 @@ impl Work {
     }
 
     fn transfers(&self, open: Open<'_>) -> Result<Vec<Value>> {
-        let (lanes, precision) = open_most(open)?;
+        let machine = open_most(open)?;
         let mut lines = Vec::new();
-        for &count in LANES.iter().filter(|&&count| count <= lanes.len()) {
-            for &locked in crate::kinds_of_memory(&lanes[0]) {
+        for &count in LANES.iter().filter(|&&count| count <= machine.lanes.len()) {
+            for &locked in crate::kinds_of_memory(&machine.lanes[0]) {
                 let (bytes, repeat) = (self.jobs.transfer, self.jobs.repeat);
-                for record in crate::transfer(&lanes[..count], precision, bytes, repeat, locked)? {
+                for record in crate::transfer(&machine.first(count), bytes, repeat, locked)? {
                     // What arrived was compared word by word.
                     lines.push(line(&record, json!({ "compared": true })));
                 }
@@ -180,9 +170,9 @@ impl Work {
 }
 
 /// Eight lanes, or the one of a CPU, whose lanes would share its threads.
-fn open_most(open: Open<'_>) -> Result<(Vec<Lane>, Precision)> {
+fn open_most(open: Open<'_>) -> Result<Machine> {
     let one = open(1)?;
-    if one.0[0].device().host {
+    if one.lanes[0].device().host {
         return Ok(one);
     }
     drop(one);

@@ -7,9 +7,7 @@ use super::{Jobs, Known, Open, Watch, bands, built_in, known, line, reference};
 use crate::seed_table::{Cell, Column, Row, Wanted};
 use crate::walk::{Rate, Sharing, accuracy, rate, sharing};
 use crate::{HostTimes, Record, Spread, lane_times, largest_system, system_lane_times};
-use kolmo::Result;
 use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::transient::Chain;
 use kolmo::transient::Observer;
 use kolmo::transient::bound::statistics;
@@ -18,6 +16,7 @@ use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
 use kolmo::walk::Sweeps;
 use kolmo::walk::sequence::Sequence;
+use kolmo::{Machine, Result};
 
 /// Ways to walk whose errors are drawn: the paper's four, and two of this program.
 const ACCURACY: [&str; 6] = ["mtgp32", "halton", "faure", "sobol", "sobol owen", "sobol owen value sweeps"];
@@ -47,12 +46,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(jobs: &Jobs, cpu: &[Lane], watch: Watch<'_>) -> Result<Self> {
+    pub(super) fn new(jobs: &Jobs, cpu: &Machine, watch: Watch<'_>) -> Result<Self> {
         let mut seeds = Vec::new();
         for &k in jobs.seed_chains {
             let chain = built_in(&format!("wlan:{k},6"))?;
             watch(&format!("{}: what others are held against", chain.name))?;
-            let inverse = cpu[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
+            let inverse = cpu.lanes[0].host(|| statistics::<f64>(&*chain.transitions))?.mean_holding();
             // Those of the short runs of a `Row`, and the table's own.
             let reference = reference(cpu, &chain, &[2.0 * inverse, 100.0 * inverse, TIME])?;
             seeds.push(Seed { chain, k, reference });
@@ -75,22 +74,20 @@ impl Prepared {
         first: bool,
         watch: Watch<'_>,
     ) -> Result<Vec<Value>> {
-        let (lanes, precision) = open(1)?;
-        let cpu = lanes[0].device().host;
+        let machine = open(1)?;
+        let cpu = machine.lanes[0].device().host;
         let mut lines = Vec::new();
-        if lanes[0].device().f64 {
+        if machine.lanes[0].device().f64 {
             for seed in &self.seeds {
                 watch(&format!("Table II of 2012: {}", seed.chain.name))?;
-                lines.extend(table_ii(seed, &lanes, copy)?);
+                lines.extend(table_ii(seed, &machine, copy)?);
             }
         }
         if first {
             watch("Fig. 2 of 2015")?;
             let (_, exponents) = self.jobs.accuracy;
             let Known { system, x } = &self.accuracy;
-            for mut record in
-                accuracy(&lanes, precision, system, x, exponents, &[Sweeps::Auto], Some(&ACCURACY))?
-            {
+            for mut record in accuracy(&machine, system, x, exponents, &[Sweeps::Auto], Some(&ACCURACY))? {
                 record.copy_gb_per_s = copy;
                 lines.push(line(&record, json!({ "figure": FIGURE_2 })));
             }
@@ -100,7 +97,7 @@ impl Prepared {
         let what = Sharing { components, chains, length, only: Some(&SHARING) };
         for (figure, systems) in [(FIGURE_3, &self.dense), (FIGURE_4, &self.sparse)] {
             for Known { system, x } in systems {
-                for mut record in sharing(&lanes, precision, system, x, what, self.jobs.repeat.min(3))? {
+                for mut record in sharing(&machine, system, x, what, self.jobs.repeat.min(3))? {
                     record.copy_gb_per_s = copy;
                     lines.push(line(&record, json!({ "figure": figure })));
                 }
@@ -109,46 +106,40 @@ impl Prepared {
         for Known { system, x } in &self.sparse {
             let what =
                 Rate { chains: self.jobs.chains, length: 73, sequence: Sequence::Sobol, replicates: 16 };
-            let mut record = rate(&lanes, precision, system, x, what, self.jobs.repeat.min(3))?;
+            let mut record = rate(&machine, system, x, what, self.jobs.repeat.min(3))?;
             record.copy_gb_per_s = copy;
             lines.push(line(&record, json!({ "figure": FIGURE_5 })));
         }
-        drop(lanes);
+        drop(machine);
         // The lanes of a CPU share its threads and its memory: there is nothing to overlap.
         if !cpu {
             watch("the tables of 2024")?;
-            let (lanes, precision) = open(LANE_COUNTS[LANE_COUNTS.len() - 1])?;
-            lines.extend(self.streams(&lanes, precision, copy, watch)?);
+            let machine = open(LANE_COUNTS[LANE_COUNTS.len() - 1])?;
+            lines.extend(self.streams(&machine, copy, watch)?);
         }
         Ok(lines)
     }
 
-    fn streams(
-        &self,
-        lanes: &[Lane],
-        precision: Precision,
-        copy: f64,
-        watch: Watch<'_>,
-    ) -> Result<Vec<Value>> {
-        let largest = largest_system(&lanes[0], precision, self.jobs.rows.last().copied().unwrap_or(0));
+    fn streams(&self, machine: &Machine, copy: f64, watch: Watch<'_>) -> Result<Vec<Value>> {
+        let largest =
+            largest_system(&machine.lanes[0], machine.precision, self.jobs.rows.last().copied().unwrap_or(0));
         let sizes: Vec<usize> = self.jobs.rows.iter().copied().filter(|&n| n <= largest).collect();
         let effort = Effort { least: self.jobs.repeat, most: 21, seconds: 0.3 };
         // Stages on one lane; then whole solutions of a system whose residual is known.
         let mut measured =
-            lane_times(&[&lanes[..1]], precision, &sizes, effort, &mut |n| watch(&format!("{n} rows")))?;
+            lane_times(&[machine.first(1)], &sizes, effort, &mut |n| watch(&format!("{n} rows")))?;
         let mut residuals = Vec::new();
         for size in &mut measured {
             watch(&format!("{} rows on lanes", size.n))?;
             let (_, system) = bands(&format!("random:{}", size.n))?;
-            let counts = LANE_COUNTS.iter().filter(|&&count| count <= lanes.len());
-            let sets: Vec<&[Lane]> = counts.map(|&count| &lanes[..count]).collect();
-            let HostTimes { runs, residual, .. } =
-                system_lane_times(&sets, precision, &system, false, effort)?;
+            let counts = LANE_COUNTS.iter().filter(|&&count| count <= machine.lanes.len());
+            let sets: Vec<Machine> = counts.map(|&count| machine.first(count)).collect();
+            let HostTimes { runs, residual, .. } = system_lane_times(&sets, &system, false, effort)?;
             size.runs = runs;
             residuals.push(residual);
         }
         let cost = measured.first().map_or(0.0, |size| size.lane_cost());
-        let device = lanes[0].device();
+        let device = machine.lanes[0].device();
         let mut lines = Vec::new();
         for (size, residual) in measured.iter().zip(residuals) {
             for run in &size.runs {
@@ -158,7 +149,7 @@ impl Prepared {
                     lanes: run.lanes,
                     copy_gb_per_s: copy,
                     repetitions: self.jobs.repeat,
-                    ..Record::tridiagonal(case, device, precision, (size.n, 1), seconds, residual)
+                    ..Record::tridiagonal(case, device, machine.precision, (size.n, 1), seconds, residual)
                 };
                 let hidden = (run.lanes - 1) as f64 / run.lanes as f64 * size.stages.sum();
                 let more = json!({
@@ -197,14 +188,15 @@ impl Observer for Distance<'_> {
 }
 
 /// Algorithm 1 and the sweep on one device.
-fn table_ii(seed: &Seed, lanes: &[Lane], copy: f64) -> Result<Vec<Value>> {
-    let row = Row::new(lanes, seed.chain.name.clone(), seed.k, &*seed.chain.transitions)?;
+fn table_ii(seed: &Seed, machine: &Machine, copy: f64) -> Result<Vec<Value>> {
+    let machine = &Machine::new(&machine.lanes[..], Precision::F64);
+    let row = Row::new(machine, seed.chain.name.clone(), seed.k, &*seed.chain.transitions)?;
     let wanted = Wanted { times: &[TIME], epsilon: EPSILON, theta: 100.0, seconds: 2.0 };
-    let first = if lanes[0].device().host { Column::Cpu } else { Column::OneSubdivided };
+    let first = if machine.lanes[0].device().host { Column::Cpu } else { Column::OneSubdivided };
     let mut lines = Vec::new();
     for column in [first, Column::One] {
         let mut distance = Distance { reference: &seed.reference, last: f64::NAN };
-        let cells = row.measure(lanes, column, &wanted, &mut distance)?;
+        let cells = row.measure(machine, column, &wanted, &mut distance)?;
         lines.extend(cells.iter().map(|cell| of_cell(cell, seed.k, distance.last, copy)));
     }
     Ok(lines)

@@ -14,14 +14,12 @@ pub use sizes::{Jobs, Size};
 use serde_json::Value;
 
 use super::{Record, bandwidth};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
 
 use kolmo::transient::{Chain, Initial, Observer, Options, Problem, solve};
 use kolmo::tridiagonal;
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +57,7 @@ impl Part {
 }
 
 /// Opens a number of lanes of one device.
-pub type Open<'a> = &'a dyn Fn(usize) -> Result<(Vec<Lane>, Precision)>;
+pub type Open<'a> = &'a dyn Fn(usize) -> Result<Machine>;
 
 /// Called between two measurements; its error ends the work.
 pub type Watch<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
@@ -93,7 +91,7 @@ impl Work {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where the host has no room; what `watch` returns.
-    pub fn new(jobs: Jobs, parts: &[Part], cpu: &[Lane], watch: Watch<'_>) -> Result<Self> {
+    pub fn new(jobs: Jobs, parts: &[Part], cpu: &Machine, watch: Watch<'_>) -> Result<Self> {
         let wanted = |part: Part| parts.contains(&part);
         let step = wanted(Part::Step).then(|| built_in(jobs.step)).transpose()?;
         let mut whole = Vec::new();
@@ -125,7 +123,7 @@ impl Work {
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<Value>> {
         let mut lines = Vec::new();
-        let copy = bandwidth(&open(1)?.0, 3)?;
+        let copy = bandwidth(&open(1)?.lanes, 3)?;
         for &part in &self.parts {
             watch(&format!("{spec}: {}", part.name()))?;
             let measured = match part {
@@ -193,7 +191,7 @@ impl Observer for Keep {
 
 /// Probabilities on the CPU, in f64 and in another width of the ELL part than is measured, within 1e-9 of the truth where
 /// rounding lets them.
-fn reference(cpu: &[Lane], chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
+fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
     let problem = Problem {
         transitions: &*chain.transitions,
         initial: &chain.initial,
@@ -203,6 +201,6 @@ fn reference(cpu: &[Lane], chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>
     };
     let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
     let mut keep = Keep(vec![Vec::new(); times.len()]);
-    solve(cpu, Precision::F64, &problem, &options, &mut keep)?;
+    solve(cpu, &problem, &options, &mut keep)?;
     Ok(keep.0)
 }

@@ -6,9 +6,6 @@ use serde_json::json;
 
 use super::{prepare, record};
 use crate::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::Sweeps;
 use kolmo::walk::chains::Chains;
@@ -17,6 +14,7 @@ use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::published;
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
+use kolmo::{Machine, Result};
 
 /// A way to walk.
 struct Method {
@@ -127,8 +125,7 @@ const REPLICATES: u32 = 16;
 /// # Errors
 /// Those of the lanes.
 pub fn accuracy(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     reference: &[f64],
     exponents: &[u32],
@@ -155,7 +152,7 @@ pub fn accuracy(
         let length =
             published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;
         let source = PointSource::new(method.sequence, method.scramble, length, 0, 84, false)?;
-        let chains = Chains::new(lanes, precision, &table, &source)?;
+        let chains = Chains::new(machine, &table, &source)?;
         let tasks: Vec<Task> = components
             .iter()
             .flat_map(|&row| (0..replicates).map(move |replicate| Task { row, component: row, replicate }))
@@ -185,7 +182,7 @@ pub fn accuracy(
             records.push(Record {
                 relative_error: rmse / largest,
                 steps_per_s: Some(steps / seconds),
-                ..record(lanes, precision, system, case, Spread::of(vec![seconds]), more)
+                ..record(machine, system, case, Spread::of(vec![seconds]), more)
             });
         }
     }

@@ -6,15 +6,13 @@ use serde_json::json;
 
 use super::{prepare, record};
 use crate::{Record, Spread};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::Grid;
 use kolmo::walk::chains::Chains;
 use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// Grids that [`shapes`] compares, the published one first: more and fewer threads, in groups of several sizes.
 const SHAPES: [(u32, u32); 9] = [
@@ -38,8 +36,7 @@ const STEPS: u32 = 32;
 /// # Errors
 /// Those of the lanes.
 pub fn shapes(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     repeat: usize,
     watch: &mut dyn FnMut() -> Result<()>,
@@ -60,7 +57,7 @@ pub fn shapes(
         }
         Ok(seconds)
     };
-    let on = |(groups, size)| Chains::new(lanes, precision, &table, &source)?.on_grid(Grid { groups, size });
+    let on = |(groups, size)| Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size });
     // Groups of 256 run everywhere.
     let some = on((84, 256))?;
     let mut chains = 1 << 12;
@@ -89,8 +86,7 @@ pub fn shapes(
 /// # Errors
 /// Those of the lanes.
 pub fn grids(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     chains: u32,
     length: u32,
@@ -114,7 +110,7 @@ pub fn grids(
         records.push(Record {
             repetitions: repeat,
             steps_per_s: Some(steps / seconds.median),
-            ..record(lanes, precision, system, case, seconds, more)
+            ..record(machine, system, case, seconds, more)
         });
         Ok(())
     };
@@ -139,12 +135,12 @@ pub fn grids(
             (1056, 256),
             (4224, 256),
         ] {
-            let on = Chains::new(lanes, precision, &table, &source)?.on_grid(Grid { groups, size })?;
+            let on = Chains::new(machine, &table, &source)?.on_grid(Grid { groups, size })?;
             let more = json!({"groups": groups, "group_size": size, "chains": chains, "length": length, "ahead": ahead});
             let case = format!("{} N={chains} T={length} grid {groups} x {size}, {points}", system.name);
             push(case, chains.into(), more, &|| on.sums(&[task(row)], round, &mut |_, _| Ok(())))?;
         }
-        let blocks = Chains::new(lanes, precision, &table, &source)?;
+        let blocks = Chains::new(machine, &table, &source)?;
         let more = json!({"blocks": 256, "chains": chains, "length": length, "ahead": ahead});
         let case = format!("{} N={chains} T={length} blocks of 256, {points}", system.name);
         push(case, chains.into(), more, &|| blocks.sums(&[task(row)], round, &mut |_, _| Ok(())))?;

@@ -15,17 +15,14 @@ pub use sharing::{Sharing, sharing};
 use serde_json::Value;
 
 use super::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::certificate::{Certificate, certify};
 use kolmo::walk::splitting::{Split, Splitting};
+use kolmo::{Machine, Result};
 
 /// A record of walks, its measures aside.
 pub(crate) fn record(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     case: String,
     seconds: Spread,
@@ -34,13 +31,13 @@ pub(crate) fn record(
     Record {
         bench: "walk",
         case,
-        device: lanes.iter().map(|lane| lane.device().name.clone()).collect::<Vec<_>>().join(" + "),
-        backend: lanes[0].device().backend,
-        precision: precision.to_string(),
+        device: machine.lanes.iter().map(|lane| lane.device().name.clone()).collect::<Vec<_>>().join(" + "),
+        backend: machine.lanes[0].device().backend,
+        precision: machine.precision.to_string(),
         n: system.matrix.rows(),
         nnz: system.matrix.nnz() as u64,
         format: "records".to_owned(),
-        lanes: lanes.len(),
+        lanes: machine.lanes.len(),
         accumulate: None,
         bytes: 0,
         bytes_moved: 0,

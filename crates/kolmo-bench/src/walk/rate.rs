@@ -6,9 +6,6 @@ use serde_json::json;
 
 use super::record;
 use crate::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::certificate::certify;
 use kolmo::walk::chains::Chains;
@@ -16,6 +13,7 @@ use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::sequence::{PointSource, Sequence};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
+use kolmo::{Machine, Result};
 
 /// Chains of one length from one row: what a device walks in a second.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +31,7 @@ pub struct Rate {
 /// Measures steps a second on lanes that share the chains. The error is that of the mean of all chains, against
 /// Jacobi's iteration.
 pub fn rate(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     reference: &[f64],
     what: Rate,
@@ -48,7 +45,7 @@ pub fn rate(
     let build = at.elapsed().as_secs_f64();
     let source =
         PointSource::new(what.sequence, what.sequence.default_scramble(), what.length, 0, 84, false)?;
-    let chains = Chains::new(lanes, precision, &table, &source)?;
+    let chains = Chains::new(machine, &table, &source)?;
     let n = split.unknowns();
     let row = (n / 2) as u32;
     let tasks: Vec<Task> =
@@ -81,6 +78,6 @@ pub fn rate(
         relative_error: (estimate - exact).abs() / exact.abs(),
         repetitions: repeat,
         steps_per_s: Some(steps / seconds.median),
-        ..record(lanes, precision, system, case, seconds, more)
+        ..record(machine, system, case, seconds, more)
     })
 }

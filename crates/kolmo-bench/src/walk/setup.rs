@@ -7,9 +7,6 @@ use serde_json::json;
 
 use super::record;
 use crate::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::sparse::CsrMatrix;
 use kolmo::walk::certificate::certify;
@@ -17,6 +14,7 @@ use kolmo::walk::control::{Control, Goal};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
 use kolmo::walk::{Options, PILOT, Sweeps, default_epsilon};
+use kolmo::{Machine, Result};
 
 /// Elements that a thread reads at a time.
 const PIECE: usize = 1 << 15;
@@ -40,13 +38,7 @@ fn read(matrix: &CsrMatrix) -> u64 {
 ///
 /// # Errors
 /// As of [`kolmo::walk::solve()`], of systems that cannot be walked on.
-pub fn setup(
-    lanes: &[Lane],
-    precision: Precision,
-    system: &System,
-    sweeps: Sweeps,
-    repeat: usize,
-) -> Result<Record> {
+pub fn setup(machine: &Machine, system: &System, sweeps: Sweeps, repeat: usize) -> Result<Record> {
     let matrix = &system.matrix;
     let (mut taken, mut certificate_seconds) = (0, 0.0);
     let mut once = || -> Result<f64> {
@@ -75,7 +67,7 @@ pub fn setup(
         once().map(|setup| (read, setup))
     };
     // The first time is that of memory that nobody had before.
-    let measured = lanes[0].host(|| (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>())?;
+    let measured = machine.lanes[0].host(|| (0..=repeat).map(|_| both()).collect::<Result<Vec<_>>>())?;
     let of = |value: &dyn Fn(&(f64, f64)) -> f64| Spread::of(measured[1..].iter().map(value).collect());
     let (reads, setups) = (of(&|m| m.0), of(&|m| m.1));
     let bytes = 12 * matrix.nnz() + 8 * matrix.starts().len();
@@ -84,9 +76,5 @@ pub fn setup(
         "reads": setups.median / reads.median, "certificate_seconds": certificate_seconds, "sweeps": taken,
     });
     let case = format!("{} setup", system.name);
-    Ok(Record {
-        bytes: bytes as u64,
-        repetitions: repeat,
-        ..record(lanes, precision, system, case, setups, more)
-    })
+    Ok(Record { bytes: bytes as u64, repetitions: repeat, ..record(machine, system, case, setups, more) })
 }

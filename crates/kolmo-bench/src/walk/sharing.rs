@@ -7,14 +7,12 @@ use serde_json::json;
 
 use super::{prepare, record};
 use crate::{Record, Spread};
-use kolmo::Result;
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models::System;
 use kolmo::walk::chains::Chains;
 use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
+use kolmo::{Machine, Result};
 
 /// Components, chains of each and their length.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +33,7 @@ pub struct Sharing<'a> {
 /// # Errors
 /// Those of the lanes.
 pub fn sharing(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     system: &System,
     reference: &[f64],
     what: Sharing<'_>,
@@ -61,7 +58,7 @@ pub fn sharing(
             continue;
         }
         let source = PointSource::new(sequence, Scramble::None, length, 0, 84, ahead)?;
-        let on = Chains::new(lanes, precision, &table, &source)?;
+        let on = Chains::new(machine, &table, &source)?;
         let tasks: Vec<Task> = (0..components)
             .map(|c| {
                 let row = (u64::from(c) * 2_654_435_761 % n) as u32;
@@ -87,7 +84,7 @@ pub fn sharing(
             relative_error: rmse / largest,
             repetitions: repeat,
             steps_per_s: Some(steps / seconds.median),
-            ..record(lanes, precision, system, case, seconds, more)
+            ..record(machine, system, case, seconds, more)
         });
     }
     Ok(records)

@@ -11,13 +11,12 @@ use super::transient::HaloDepth;
 use super::{Common, Outcome, transient};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::partitioning::Partitioning;
 use kolmo::transient::{Method, Observer, Options, Problem, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Subcommand)]
@@ -141,7 +140,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
         Bench::Transient(t) => {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
-            let (cpu, _) = open(&[DeviceSpec::Cpu], &options)?;
+            let cpu = Machine::open(&[DeviceSpec::Cpu], &options)?;
             let problem = Problem {
                 transitions: &*chain.transitions,
                 initial: &chain.initial,
@@ -151,7 +150,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             };
             let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
             let mut keep = Keep(Vec::new());
-            solve(&cpu, Precision::F64, &problem, &options, &mut keep)?;
+            solve(&cpu, &problem, &options, &mut keep)?;
             keep.0
         }
     };
@@ -163,17 +162,17 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     };
     let formats = &job.matrix_format.0;
     for specs in each {
-        let (lanes, precision) = job.common.open_all(specs)?;
+        let machine = job.common.open_all(specs)?;
         super::interrupt::check()?;
         let _waiting = Waiting::new(job.common.quiet, "measuring");
-        let copy = bench::bandwidth(&lanes, job.repeat)?;
+        let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
                 let split = Partitioning { halo_depth: spmv.halo_depth.0, ..Partitioning::default() };
                 for &format in formats {
                     let options = Options { width: job.ell_width, format, split, ..Options::default() };
                     let (name, chain) = (&chain.name, &*chain.transitions);
-                    match bench::spmv(&lanes, precision, name, chain, &options, job.repeat, copy) {
+                    match bench::spmv(&machine, name, chain, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.extend(measured?),
                     }
@@ -187,7 +186,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
                     let options = Options { epsilon, width, format, method, ..Options::default() };
                     let case =
                         bench::Case { name: &chain.name, chain: &chain, time: t.time, reference: &reference };
-                    match bench::transient(&lanes, precision, &case, &options, job.repeat, copy) {
+                    match bench::transient(&machine, &case, &options, job.repeat, copy) {
                         Err(Error::Invalid(why)) if formats.len() > 1 => super::say(why),
                         measured => records.push(measured?),
                     }

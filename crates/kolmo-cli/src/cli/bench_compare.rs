@@ -12,8 +12,8 @@ use crate::plot::short;
 use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds};
 use kolmo::io::output::OutputFile;
-use kolmo::lane::{DeviceSpec, OpenOptions, list, open};
-use kolmo::{Error, Result};
+use kolmo::lane::{DeviceSpec, OpenOptions, list};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::compare::{Jobs, Part, Size, Work};
 
 #[derive(Debug, Args)]
@@ -144,8 +144,8 @@ fn measure(args: &Compare) -> Result<Run> {
     // Opened once to see that all are there.
     let mut devices = Vec::new();
     for spec in &common.device.0 {
-        let (lanes, precision) = common.open_all(std::slice::from_ref(spec))?;
-        devices.extend(lanes.iter().map(|lane| (lane.device().clone(), precision)));
+        let machine = common.open_all(std::slice::from_ref(spec))?;
+        devices.extend(machine.lanes.iter().map(|lane| (lane.device().clone(), machine.precision)));
     }
     let specs: Vec<DeviceSpec> = devices.iter().map(|(d, _)| d.spec.parse()).collect::<Result<_>>()?;
     let parts: Vec<Part> = match &args.only[..] {
@@ -163,16 +163,16 @@ fn measure(args: &Compare) -> Result<Run> {
         Ok(())
     };
     let memory_limit = common.memory_limit.map(|size| size.0);
-    let (cpu, _) = open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, ..OpenOptions::default() })?;
+    let cpu = Machine::open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, ..OpenOptions::default() })?;
     let work = Work::new(jobs, &parts, &cpu, &mut watch)?;
     drop(cpu);
     // Where a figure is drawn of one device alone: of the last GPU, else of the first device.
     let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
-        let lanes = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
+        let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
         let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
-        lines.extend(work.measure(&lanes, &device.spec, i == chosen, &mut watch, &mut note)?);
+        lines.extend(work.measure(&open, &device.spec, i == chosen, &mut watch, &mut note)?);
     }
     let facts = facts(&devices.iter().map(|d| d.0.spec.as_str()).collect::<Vec<_>>());
     relate(&mut lines);

@@ -47,10 +47,10 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     for spec in &args.common.device.0 {
         let lanes = LaneSets::open(&args.common, spec, &counts)?;
         let mut records = Vec::new();
-        for set in lanes.sets() {
+        for set in &lanes.sets {
             super::interrupt::check()?;
-            for &locked in bench::kinds_of_memory(&set[0]) {
-                records.extend(bench::transfer(set, lanes.precision, args.size.0, args.repeat, locked)?);
+            for &locked in bench::kinds_of_memory(&set.lanes[0]) {
+                records.extend(bench::transfer(set, args.size.0, args.repeat, locked)?);
             }
         }
         devices.push(records);

@@ -208,18 +208,17 @@ impl Case<'_> {
 fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -> Result<Vec<SystemRecord>> {
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&count| count <= args.max_lanes).collect();
     let measured = |part| args.measure.0.contains(&part);
-    let lanes = LaneSets::open(&args.common, spec, &counts)?;
-    let (sets, precision, first) = (lanes.sets(), lanes.precision, lanes.first());
-    let one = sets[0];
+    let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &counts)?;
+    let (one, precision, first) = (&sets[0], sets[0].precision, &sets[0].lanes[0]);
     let device = first.device().clone();
-    let copy = bandwidth(one, 3)?;
+    let copy = bandwidth(&one.lanes, 3)?;
     let tuned = super::tuned::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {
         super::interrupt::check()?;
-        match resident_times(one, precision, system, args.repeat) {
+        match resident_times(one, system, args.repeat) {
             Ok(t) => all.push(case.record(t.seconds, t.residual, t.extra_memory)),
             // What one lane does not hold may still go through it.
             Err(Error::Invalid(why)) => say(why),
@@ -231,7 +230,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     for (part, pageable) in [(Part::Host, false), (Part::Pageable, true)] {
         super::interrupt::check()?;
         if measured(part) && (!pageable || locks) {
-            all.extend(case.host(&system_lane_times(&sets, precision, system, pageable, effort)?));
+            all.extend(case.host(&system_lane_times(&sets, system, pageable, effort)?));
         }
     }
     if measured(Part::Peers) {

@@ -7,12 +7,11 @@ use clap::{Args, ValueEnum};
 use super::{Common, Outcome, interrupt};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
-use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
 use kolmo::walk::Sweeps;
 use kolmo::walk::sequence::Sequence;
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
@@ -86,15 +85,15 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         };
         interrupt::check()?;
         for device in args.common.device.0.chunks(1) {
-            let (lanes, precision) = args.common.open_all(device)?;
-            measure(args, &system, &reference, &lanes, precision, &mut records)?;
+            let machine = args.common.open_all(device)?;
+            measure(args, &system, &reference, &machine, &mut records)?;
         }
         if args.one_core {
             let options = OpenOptions { cpu_threads: Some(1), ..OpenOptions::default() };
-            let (lanes, precision) = open(&[DeviceSpec::Cpu], &options)?;
+            let machine = Machine::open(&[DeviceSpec::Cpu], &options)?;
             // Rates do not depend on the number of chains, and one core has its time.
             let args = &Walk { chains: (args.chains / 16).max(16), ..args.clone() };
-            measure(args, &system, &reference, &lanes, precision, &mut records)?;
+            measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
     if let Some(mut file) = report.take() {
@@ -113,8 +112,7 @@ fn measure(
     args: &Walk,
     system: &System,
     reference: &[f64],
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     records: &mut Vec<Record>,
 ) -> Result<()> {
     for case in &args.case {
@@ -125,14 +123,12 @@ fn measure(
                     let replicates = 16;
                     let what =
                         bench::walk::Rate { chains: args.chains, length: args.length, sequence, replicates };
-                    records.push(bench::walk::rate(lanes, precision, system, reference, what, args.repeat)?);
+                    records.push(bench::walk::rate(machine, system, reference, what, args.repeat)?);
                 }
             }
             Case::Accuracy => {
                 let (exponents, sweeps) = (&args.exponents, &args.sweeps);
-                records.extend(bench::walk::accuracy(
-                    lanes, precision, system, reference, exponents, sweeps, None,
-                )?);
+                records.extend(bench::walk::accuracy(machine, system, reference, exponents, sweeps, None)?);
             }
             Case::Sharing => {
                 let what = bench::walk::Sharing {
@@ -141,15 +137,15 @@ fn measure(
                     length: args.length,
                     only: None,
                 };
-                records.extend(bench::walk::sharing(lanes, precision, system, reference, what, args.repeat)?);
+                records.extend(bench::walk::sharing(machine, system, reference, what, args.repeat)?);
             }
             Case::Grids => {
                 let (chains, length) = (args.chains, args.length);
-                records.extend(bench::walk::grids(lanes, precision, system, chains, length, args.repeat)?);
+                records.extend(bench::walk::grids(machine, system, chains, length, args.repeat)?);
             }
             Case::Setup => {
                 for &sweeps in &args.sweeps {
-                    records.push(bench::walk::setup(lanes, precision, system, sweeps, args.repeat)?);
+                    records.push(bench::walk::setup(machine, system, sweeps, args.repeat)?);
                 }
             }
         }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{Outcome, say};
 use crate::report::{bytes, devices, devices_of, grouped, seconds};
+use kolmo::Machine;
 use kolmo::io::output::OutputFile;
-use kolmo::kernel::Precision;
 use kolmo::lane::{Lane, available_memory};
 use kolmo::tridiagonal::{Residual, Rows, Span, System};
 use kolmo::walk::{Count, Options, Problem, solve};
@@ -63,20 +63,19 @@ fn name(lane: &Lane) -> String {
 
 /// Prepares the walks, walks a few chains of a few components, and says what the rest would take.
 pub(super) fn walk(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
     system: &str,
     load: f64,
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
-    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
+    let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let few = &problem.components[..problem.components.len().min(COMPONENTS)];
     let pilot = Problem { components: few, ..*problem };
     let chains = CHAINS * u64::from(options.replicates.max(1));
     let walked = Options { chains: Count::Number(chains), ..options.clone() };
-    let solution = solve(lanes, precision, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
+    let solution = solve(machine, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
     let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
     let length = solution.components.iter().map(|c| c.length).max().unwrap_or(0);
     // Chains that a component needs, should its interval shrink with their root, as pseudo-random ones do.
@@ -95,7 +94,8 @@ pub(super) fn walk(
     let all = problem.components.len() as f64 * problem.rhs.len() as f64;
     let walks = capped * f64::from(length) * all / rate;
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
-    let rooms: Vec<Room> = lanes
+    let rooms: Vec<Room> = machine
+        .lanes
         .iter()
         .zip(free)
         .map(|(lane, free)| Room { device: name(lane), needed: lane.peak_bytes(), free })
@@ -108,7 +108,7 @@ pub(super) fn walk(
             "version": env!("CARGO_PKG_VERSION"),
             "dry_run": true,
             "model": system,
-            "devices": devices(lanes, precision),
+            "devices": devices(machine),
             "n": solution.n,
             "nnz": solution.nnz,
             "norm": solution.norm,
@@ -126,10 +126,11 @@ pub(super) fn walk(
         file.commit()?;
     }
     say(format_args!(
-        "system   {system}  n = {}  nnz = {}  norm {:.6}  {precision}",
+        "system   {system}  n = {}  nnz = {}  norm {:.6}  {}",
         grouped(solution.n as u64),
         grouped(solution.nnz as u64),
-        solution.norm
+        solution.norm,
+        machine.precision
     ));
     for room in &rooms {
         say(room.line(&format!("chain table {} and sums", bytes(solution.table_bytes))));
@@ -160,8 +161,7 @@ pub(super) fn walk(
 
 /// Solves the first rows, on ranks each its own, and says what all of them would take.
 pub(super) fn tridiagonal(
-    lanes: &[Lane],
-    precision: Precision,
+    machine: &Machine,
     rows: &Rows,
     options: &tridiagonal::Options,
     name_: &str,
@@ -169,7 +169,7 @@ pub(super) fn tridiagonal(
     report: Option<OutputFile>,
 ) -> Result<Outcome> {
     let Span { n, batch, ranks, .. } = rows.span;
-    let pilot = ranks.all_ok(pilot(lanes, precision, rows, options))?;
+    let pilot = ranks.all_ok(pilot(machine, rows, options))?;
     let solve = ranks.all_reduce_max(pilot.solve);
     let of = |text: &str| {
         if ranks.is_distributed() { format!("rank {}, {text}", ranks.rank()) } else { text.to_owned() }
@@ -187,8 +187,8 @@ pub(super) fn tridiagonal(
         });
         [lines, object.to_string()].map(|text| ranks.all_gather_text(&text))
     };
-    let told = devices_of(lanes, precision, ranks);
-    let all = ranks.all_reduce_sum(lanes.len() as u64);
+    let told = devices_of(machine);
+    let all = ranks.all_reduce_sum(machine.lanes.len() as u64);
     if let Some(mut file) = report {
         let mut object = json!({
             "command": "tridiagonal",
@@ -214,10 +214,11 @@ pub(super) fn tridiagonal(
     }
     if ranks.is_root() {
         say(format_args!(
-            "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {precision}",
+            "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {}",
             grouped(rows.span.all() as u64),
             grouped(n as u64),
-            rows.b.len()
+            rows.b.len(),
+            machine.precision
         ));
         say(lines.concat().trim_end());
         say(format_args!(
@@ -243,12 +244,12 @@ struct Pilot {
     host: Room,
 }
 
-fn pilot(lanes: &[Lane], precision: Precision, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
+fn pilot(machine: &Machine, rows: &Rows, options: &tridiagonal::Options) -> Result<Pilot> {
     let all = rows.span.rows;
-    let free: Vec<Option<u64>> = lanes.iter().map(Lane::free_bytes).collect();
+    let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let few = all.min(ROWS);
     // The system is there already; to come are x, and what the lanes are sent from and to.
-    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * precision.bytes());
+    let host = all as u64 * (8 * rows.b.len() as u64 + 5 * machine.precision.bytes());
     let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
     if few == 0 {
         let (residual, rooms) = (Residual::default(), Vec::new());
@@ -259,10 +260,10 @@ fn pilot(lanes: &[Lane], precision: Precision, rows: &Rows, options: &tridiagona
     let [dl, d, du] = [&rows.dl, &rows.d, &rows.du].map(|own| first(own));
     let pilot = System { n: few, batch: 1, cyclic: false, dl, d, du, b };
     // The first solution allocates; the second is what counts.
-    tridiagonal::solve(lanes, precision, &pilot, options)?;
+    tridiagonal::solve(machine, &pilot, options)?;
     super::interrupt::check()?;
-    let peak: Vec<u64> = lanes.iter().map(Lane::peak_bytes).collect();
-    let solution = tridiagonal::solve(lanes, precision, &pilot, options)?;
+    let peak: Vec<u64> = machine.lanes.iter().map(Lane::peak_bytes).collect();
+    let solution = tridiagonal::solve(machine, &pilot, options)?;
     let share = all as f64 / few as f64;
     let room = |((lane, free), peak): ((&Lane, Option<u64>), u64)| Room {
         device: name(lane),
@@ -274,7 +275,7 @@ fn pilot(lanes: &[Lane], precision: Precision, rows: &Rows, options: &tridiagona
         seconds: solution.solve_seconds,
         solve: solution.solve_seconds * share,
         residual: solution.residual,
-        rooms: lanes.iter().zip(free).zip(peak).map(room).collect(),
+        rooms: machine.lanes.iter().zip(free).zip(peak).map(room).collect(),
         host,
     })
 }

@@ -2,19 +2,18 @@
 
 use super::{Common, say};
 use crate::report::grouped;
-use kolmo::Result;
-use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, Lane};
 use kolmo::tridiagonal::lane_count::untuned;
+use kolmo::{Machine, Result};
 
-/// Lanes for each of the devices of `lanes`, one lane each, that share `rows` rows solved together: the largest number
+/// Lanes for each of the devices of `machine`, one lane each, that share `rows` rows solved together: the largest number
 /// that any of them asks for.
-pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, rows: usize) -> usize {
-    let share = rows.div_ceil(lanes.len());
+pub(super) fn predict(common: &Common, machine: &Machine, rows: usize) -> usize {
+    let share = rows.div_ceil(machine.lanes.len());
     let one = |lane: &Lane| {
         let device = lane.device();
         let what = format!("{} rows on {}", grouped(share as u64), device.spec);
-        let (count, why) = match super::tuned::of(device, precision, common.quiet) {
+        let (count, why) = match super::tuned::of(device, machine.precision, common.quiet) {
             Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
             None => {
                 let default = untuned(device.on_host_cores(), device.queued_copies, share);
@@ -27,14 +26,14 @@ pub(super) fn predict(common: &Common, lanes: &[Lane], precision: Precision, row
         }
         count
     };
-    lanes.iter().map(one).max().unwrap_or(1)
+    machine.lanes.iter().map(one).max().unwrap_or(1)
 }
 
-/// Lanes of one device, in several numbers.
+/// Machines of one device, with several numbers of lanes.
 pub(super) struct LaneSets {
-    lanes: Vec<Vec<Lane>>,
-    counts: Vec<usize>,
-    pub(super) precision: Precision,
+    pub(super) sets: Vec<Machine>,
+    /// Number of lanes that are open.
+    pub(super) opened: usize,
 }
 
 impl LaneSets {
@@ -42,29 +41,13 @@ impl LaneSets {
     /// other devices the fewer are the first of the most.
     pub(super) fn open(common: &Common, spec: &DeviceSpec, counts: &[usize]) -> Result<Self> {
         let own = if *spec == DeviceSpec::Cpu { counts } else { &counts[counts.len() - 1..] };
-        let mut opened = own.iter().map(|&count| common.open_lanes(std::slice::from_ref(spec), count));
-        let (first, precision) = opened.next().expect("a number of lanes")?;
-        let rest = opened.map(|lanes| lanes.map(|(lanes, _)| lanes)).collect::<Result<Vec<_>>>()?;
-        let lanes = std::iter::once(first).chain(rest).collect();
-        Ok(Self { lanes, counts: counts.to_vec(), precision })
-    }
-
-    /// A set for each number.
-    pub(super) fn sets(&self) -> Vec<&[Lane]> {
-        let most = &self.lanes[self.lanes.len() - 1];
-        match self.lanes.len() {
-            1 => self.counts.iter().map(|&count| &most[..count]).collect(),
-            _ => self.lanes.iter().map(|lanes| &lanes[..]).collect(),
-        }
-    }
-
-    /// How many lanes are open.
-    pub(super) fn opened(&self) -> usize {
-        self.lanes.iter().map(Vec::len).sum()
-    }
-
-    /// The first lane of the fewest.
-    pub(super) fn first(&self) -> &Lane {
-        &self.lanes[0][0]
+        let open = |&count: &usize| common.open_lanes(std::slice::from_ref(spec), count);
+        let opened = own.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let number = opened.iter().map(|machine| machine.lanes.len()).sum();
+        let sets = match &opened[..] {
+            [most] => counts.iter().map(|&count| most.first(count)).collect(),
+            _ => opened,
+        };
+        Ok(Self { sets, opened: number })
     }
 }

@@ -34,9 +34,9 @@ use std::str::FromStr;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use kolmo::kernel::Precision;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::{Ranks, Session};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
 /// the CPU where there is none.
@@ -157,23 +157,23 @@ impl FromStr for Size {
 
 impl Common {
     /// As [`open`](Self::open) on every rank; all agree on the precision.
-    fn open_on(&self, ranks: Ranks) -> Result<(Vec<Lane>, Precision)> {
+    fn open_on(&self, ranks: Ranks) -> Result<Machine> {
         let specs = kolmo::lane::of_place(&self.device.0, ranks.place());
-        let (lanes, precision) = ranks.all_ok(self.open_all(&specs))?;
-        ranks.expect_same("precision", &precision.to_string())?;
-        Ok((lanes, precision))
+        let machine = ranks.all_ok(self.open_all(&specs))?;
+        ranks.expect_same("precision", &machine.precision.to_string())?;
+        Ok(machine.on_ranks(ranks))
     }
 
-    fn open(&self) -> Result<(Vec<Lane>, Precision)> {
+    fn open(&self) -> Result<Machine> {
         self.open_all(&self.device.0)
     }
 
-    fn open_all(&self, specs: &[DeviceSpec]) -> Result<(Vec<Lane>, Precision)> {
+    fn open_all(&self, specs: &[DeviceSpec]) -> Result<Machine> {
         self.open_lanes(specs, self.lanes.0.unwrap_or(1))
     }
 
     /// As [`open_all`](Self::open_all), with this number of lanes per device.
-    fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<(Vec<Lane>, Precision)> {
+    fn open_lanes(&self, specs: &[DeviceSpec], lanes: usize) -> Result<Machine> {
         let precision = match self.precision {
             PrecisionArg::Auto => None,
             PrecisionArg::F64 => Some(Precision::F64),
@@ -182,7 +182,7 @@ impl Common {
         let memory_limit = self.memory_limit.map(|s| s.0);
         let options =
             OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
-        open(specs, &options)
+        Machine::open(specs, &options)
     }
 }
 

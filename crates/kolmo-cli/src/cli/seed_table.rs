@@ -7,9 +7,9 @@ use clap::Args;
 use super::{Common, Outcome, PrecisionArg, say};
 use crate::report::{bytes, grouped, seconds};
 use kolmo::io::output::OutputFile;
-use kolmo::lane::{DeviceSpec, Lane, OpenOptions, open};
+use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::transient::Observer;
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::seed_table::{Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Wanted, published};
 
 #[derive(Debug, Args)]
@@ -73,27 +73,23 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
     let wanted =
         Wanted { times: &args.times, epsilon: args.epsilon, theta: args.theta, seconds: args.seconds };
     // Opened once to see that all are there, before anything is measured.
-    let (all, _) = args.common.open()?;
+    let common = &Common { precision: PrecisionArg::F64, ..args.common.clone() };
+    let all = common.open()?.lanes;
     let several = all.len() > 1;
     let specs: Vec<String> = all.iter().map(|lane| lane.device().spec.clone()).collect();
     drop(all);
     let first = &args.common.device.0[..1];
-    let one = || {
-        let (mut lanes, _) = args.common.open_all(first)?;
-        lanes.truncate(1);
-        Ok(lanes)
-    };
-    let name = |lanes: Result<Vec<Lane>>| lanes.map(|lanes| lanes[0].device().name.clone());
-    let names = [name(cpu_lanes(&args.common))?, name(one())?];
+    let one = || Ok(common.open_all(first)?.first(1));
+    let name = |machine: Result<Machine>| machine.map(|machine| machine.lanes[0].device().name.clone());
+    let names = [name(cpu(common))?, name(one())?];
     let (mut cells, mut notes): (Vec<Cell>, Vec<String>) = (Vec::new(), Vec::new());
     for &k in &args.sizes {
         let case = format!("wlan:{k},6");
         let chain = super::transient::model(&case, None)?;
-        let (cpu, _) = cpu(&args.common)?;
-        let row = Row::new(&cpu, case.clone(), k, &*chain.transitions)?;
-        let mut measure = |lanes: &dyn Fn() -> Result<Vec<Lane>>, column: Column| -> Result<()> {
+        let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
+        let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             super::interrupt::check()?;
-            match lanes().and_then(|lanes| row.measure(&lanes, column, &wanted, &mut Silent)) {
+            match open().and_then(|machine| row.measure(&machine, column, &wanted, &mut Silent)) {
                 Ok(measured) => cells.extend(measured),
                 Err(e @ Error::OutOfMemory { .. }) => notes.push(format!("{case}, {}: {e}", column.name())),
                 Err(e) => return Err(e),
@@ -103,13 +99,12 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             }
             Ok(())
         };
-        measure(&|| cpu_lanes(&args.common), Column::Cpu)?;
+        measure(&|| cpu(common), Column::Cpu)?;
         measure(&one, Column::OneSubdivided)?;
         measure(&one, Column::One)?;
         if several {
-            let all = || args.common.open().map(|(lanes, _)| lanes);
-            measure(&all, Column::SeveralFull)?;
-            measure(&all, Column::Several)?;
+            measure(&|| common.open(), Column::SeveralFull)?;
+            measure(&|| common.open(), Column::Several)?;
         }
     }
     if let Some(mut file) = report.take() {
@@ -126,13 +121,12 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
 }
 
 /// All threads of the CPU.
-fn cpu(common: &Common) -> Result<(Vec<Lane>, kolmo::kernel::Precision)> {
+fn cpu(common: &Common) -> Result<Machine> {
     let memory_limit = common.memory_limit.map(|size| size.0);
-    open(&[DeviceSpec::Cpu], &OpenOptions { memory_limit, checked: common.checked, ..OpenOptions::default() })
-}
-
-fn cpu_lanes(common: &Common) -> Result<Vec<Lane>> {
-    cpu(common).map(|(lanes, _)| lanes)
+    Machine::open(
+        &[DeviceSpec::Cpu],
+        &OpenOptions { memory_limit, checked: common.checked, ..OpenOptions::default() },
+    )
 }
 
 fn table(head: &[&str]) -> comfy_table::Table {

@@ -19,7 +19,6 @@ use kolmo::internals::out_of_range;
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
@@ -29,7 +28,7 @@ use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::order::Order;
 use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
 use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
@@ -182,7 +181,8 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
-fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -> Result<Chain> {
+fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Chain> {
+    let ranks = machine.ranks;
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none()
@@ -195,7 +195,7 @@ fn model_on(args: &Transient, options: &Options, lanes: &[Lane], ranks: Ranks) -
         None if own && args.model != "-" => {
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
-                bandwidths(lanes, ranks)?;
+                bandwidths(machine)?;
             }
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
@@ -212,8 +212,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         options,
         outputs,
         mut checkpoint,
-        lanes,
-        precision,
+        machine,
         chain,
         selection,
         initial,
@@ -230,10 +229,15 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             rewards: &rewards,
             vectors: true,
         };
-        let plan = capacity::plan(&lanes, precision, &problem, &options)?;
-        let many = args.ranks.map(|count| capacity::many(&lanes, precision, &problem, &options, count));
+        let plan = capacity::plan(&machine, &problem, &options)?;
+        let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
-        let run = report::plan::Run { model: &chain.name, precision, plan: &plan, many: many.as_ref() };
+        let run = report::plan::Run {
+            model: &chain.name,
+            precision: machine.precision,
+            plan: &plan,
+            many: many.as_ref(),
+        };
         if let Some(mut file) = report_file {
             writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
             file.commit()?;
@@ -255,9 +259,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             say(format_args!("warning: {warning}"));
         }
         let named = args.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
-        if precision == Precision::F32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named
-        {
-            let without = lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
+        let f32 = machine.precision == Precision::F32;
+        if f32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+            let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
             say(format_args!("note: {name} has no double precision; computing in f32"));
         }
@@ -276,8 +280,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     }
     let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
     let solved = match &mut checkpoint {
-        None => solve(&lanes, precision, &problem, &options, &mut watch),
-        Some(checkpoint) => solve_resumable(&lanes, precision, &problem, &options, &mut watch, checkpoint),
+        None => solve(&machine, &problem, &options, &mut watch),
+        Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
     if let (Err(Error::Interrupted), Some(checkpoint)) = (&solved, &checkpoint)
         && !quiet
@@ -299,8 +303,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let run = report::transient::Run {
         model: &chain.name,
         epsilon: args.epsilon,
-        devices: report::devices_of(&lanes, precision, ranks),
-        memory: report::memory_of(&lanes, ranks),
+        devices: report::devices_of(&machine),
+        memory: report::memory_of(&machine),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
     };
@@ -323,8 +327,7 @@ struct Prepared {
     options: Options,
     outputs: Outputs,
     checkpoint: Option<Checkpoint>,
-    lanes: Vec<Lane>,
-    precision: Precision,
+    machine: Machine,
     chain: Chain,
     selection: Selection,
     initial: Initial,
@@ -352,9 +355,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    let (lanes, precision) = args.common.open_on(ranks)?;
-    super::tuned::recall(&lanes, precision, args.common.quiet || !ranks.is_root());
-    let chain = model_on(args, &options, &lanes, ranks)?;
+    let machine = args.common.open_on(ranks)?;
+    super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
+    let chain = model_on(args, &options, &machine)?;
     let read = || {
         let mut chain = chain;
         interrupt::check()?;
@@ -384,23 +387,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         if from == 0.0 || args.dry_run {
             chain = until.bounded(chain);
         } else {
-            let on = (&lanes[..], precision, &mut options);
-            (chain, initial) = until.first(chain, &initial, from, on, ranks)?;
+            (chain, initial) = until.first(chain, &initial, from, &machine, &mut options)?;
         }
     }
-    Ok(Prepared {
-        times,
-        options,
-        outputs,
-        checkpoint,
-        lanes,
-        precision,
-        chain,
-        selection,
-        initial,
-        rewards,
-        until,
-    })
+    Ok(Prepared { times, options, outputs, checkpoint, machine, chain, selection, initial, rewards, until })
 }
 
 /// The interval of --within.
@@ -444,7 +434,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
                 ExchangeArg::Full => Exchange::Full,
             },
             halo_depth: args.halo_depth.0,
-            ranks,
         },
     };
     if !(args.theta > 0.0 && args.theta.is_finite()) {

@@ -263,7 +263,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let common = Common { quiet: args.common.quiet || !ranks.is_root(), ..args.common.clone() };
     let quiet = common.quiet;
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
-    let (mut lanes, precision) = common.open_on(ranks)?;
+    let mut machine = common.open_on(ranks)?;
     let options = options(args);
     let waiting = Waiting::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
@@ -295,22 +295,22 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         Some(_) => None,
         None => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(super::lanes::predict(&common, &lanes, precision, together.max(1)))
+            Some(super::lanes::predict(&common, &machine, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
-        drop(lanes);
+        drop(machine);
         let specs = kolmo::lane::of_place(&common.device.0, ranks.place());
         let count = lanes_predicted.or(common.lanes.0).unwrap_or(1);
-        lanes = ranks.all_ok(common.open_lanes(&specs, count))?.0;
+        machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
     }
     let load = started.elapsed().as_secs_f64();
     if args.dry_run {
-        return super::dry_run::tridiagonal(&lanes, precision, &rows, &options, &name, load, report_file);
+        return super::dry_run::tridiagonal(&machine, &rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
     let waiting = Waiting::new(quiet, "solving");
-    let solution = solve_rows(&lanes, precision, &rows, &options).map_err(|e| file_of(e, args, &rows))?;
+    let solution = solve_rows(&machine, &rows, &options).map_err(|e| file_of(e, args, &rows))?;
     drop(waiting);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
@@ -343,8 +343,8 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         span,
         rhs: rows.b.len(),
         tolerance: args.tolerance,
-        devices: report::devices_of(&lanes, precision, ranks),
-        lanes: ranks.all_reduce_sum(lanes.len() as u64) as usize,
+        devices: report::devices_of(&machine),
+        lanes: ranks.all_reduce_sum(machine.lanes.len() as u64) as usize,
         lanes_predicted,
         solution: &solution,
         seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },

@@ -120,9 +120,10 @@ fn tune(
     counts: &[usize],
     used: &mut Vec<crate::report::DeviceReport>,
 ) -> Result<Tuned> {
-    let (lanes, precision) = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
-    let device = lanes[0].device().clone();
-    drop(lanes);
+    let machine = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let device = machine.lanes[0].device().clone();
+    let precision = machine.precision;
+    drop(machine);
     let key = Key::new(&device, precision);
     settings::replaceable(folder, &key)?;
     if let Found::Unusable(why) = settings::load(folder, &key)
@@ -132,11 +133,10 @@ fn tune(
     }
     // The lane before has loaded drivers and compiled kernels.
     let at = Instant::now();
-    let lanes = LaneSets::open(&args.common, spec, counts)?;
-    let sets = lanes.sets();
-    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / lanes.opened() as f64;
-    used.extend(devices(sets[sets.len() - 1], precision));
-    let largest = largest_system(lanes.first(), precision, wanted[wanted.len() - 1]);
+    let LaneSets { sets, opened } = LaneSets::open(&args.common, spec, counts)?;
+    let lane_opening = 1e3 * at.elapsed().as_secs_f64() / opened as f64;
+    used.extend(devices(&sets[sets.len() - 1]));
+    let largest = largest_system(&sets[0].lanes[0], precision, wanted[wanted.len() - 1]);
     let fitting: Vec<usize> = wanted.iter().copied().filter(|&n| n <= largest).collect();
     let what = format!("{} ({}, {precision})", device.name, device.backend);
     if fitting.len() < wanted.len() && !args.common.quiet {
@@ -156,7 +156,7 @@ fn tune(
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
     let mut done = 0;
-    let measured = lane_times(&sets, precision, &fitting, effort, &mut |n| {
+    let measured = lane_times(&sets, &fitting, effort, &mut |n| {
         super::interrupt::check()?;
         done += 1;
         if !args.common.quiet {
@@ -165,8 +165,8 @@ fn tune(
         Ok(())
     })?;
     let choice = Choice::fit(&measured).expect("enough sizes");
-    let steps = super::tuned::measure(sets[0], precision, args.repeat)?;
-    let walks = super::tuned::grids(sets[0], precision, args.repeat)?;
+    let steps = super::tuned::measure(&sets[0], args.repeat)?;
+    let walks = super::tuned::grids(&sets[0], args.repeat)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Ok(Tuned {
         schema: SCHEMA,

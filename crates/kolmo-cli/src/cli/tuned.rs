@@ -8,30 +8,29 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::{Outcome, say};
-use kolmo::Result;
 use kolmo::io::output::OutputFile;
 use kolmo::kernel::Precision;
-use kolmo::lane::{Device, Lane};
+use kolmo::lane::Device;
 use kolmo::models;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::Options;
 use kolmo::walk::Grid;
+use kolmo::{Machine, Result};
 use kolmo_bench as bench;
 
 /// The chain whose steps are measured: it fits every format, and its vectors most caches.
 const CHAIN: &str = "wlan:10,6";
 
 /// Measures what chains are decided by, on one lane.
-pub(super) fn measure(lanes: &[Lane], precision: Precision, repeat: usize) -> Result<Steps> {
+pub(super) fn measure(machine: &Machine, repeat: usize) -> Result<Steps> {
     let model = models::parse(CHAIN).expect("a built-in")?;
-    let copy = bench::bandwidth(lanes, repeat)?;
+    let copy = bench::bandwidth(&machine.lanes, repeat)?;
     let mut formats = Vec::new();
     for format in MatrixFormat::STORED {
         super::interrupt::check()?;
         let options = Options { format, ..Options::default() };
-        let records =
-            bench::spmv(lanes, precision, CHAIN, &*model.transitions, &options, repeat.max(10), copy)?;
+        let records = bench::spmv(machine, CHAIN, &*model.transitions, &options, repeat.max(10), copy)?;
         // The second has no accumulator, as most steps.
         let Some(record) = records.last() else { continue };
         formats.push(FormatTime { format: format.name().to_owned(), seconds: record.seconds.min });
@@ -43,10 +42,9 @@ pub(super) fn measure(lanes: &[Lane], precision: Precision, repeat: usize) -> Re
 const SYSTEM: &str = "random-dominant:10000,10,0.8,positive";
 
 /// Measures what `walk --group-size auto` is decided by, on one lane.
-pub(super) fn grids(lanes: &[Lane], precision: Precision, repeat: usize) -> Result<Walks> {
+pub(super) fn grids(machine: &Machine, repeat: usize) -> Result<Walks> {
     let system = models::system(SYSTEM, 0).expect("a built-in")?;
-    let (chains, times) =
-        bench::walk::shapes(lanes, precision, &system, repeat.min(5), &mut super::interrupt::check)?;
+    let (chains, times) = bench::walk::shapes(machine, &system, repeat.min(5), &mut super::interrupt::check)?;
     let grid = |(grid, seconds): (Grid, f64)| GridTime { groups: grid.groups, size: grid.size, seconds };
     Ok(Walks { system: SYSTEM.to_owned(), chains, grids: times.into_iter().map(grid).collect() })
 }
@@ -102,11 +100,13 @@ pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
 }
 
 /// Lets lanes take over what was measured of their devices.
-pub(super) fn recall(lanes: &[Lane], precision: Precision, quiet: bool) {
+pub(super) fn recall(machine: &Machine, quiet: bool) {
     let mut told = BTreeSet::new();
-    for lane in lanes {
+    for lane in &machine.lanes {
         let first = told.insert(lane.device().spec.clone());
-        if let Some(steps) = of(lane.device(), precision, quiet || !first).and_then(|tuned| tuned.steps) {
+        if let Some(steps) =
+            of(lane.device(), machine.precision, quiet || !first).and_then(|tuned| tuned.steps)
+        {
             lane.remember(steps.bytes_per_second, steps.slow().iter().map(|format| format.name()).collect());
         }
     }

@@ -1,12 +1,9 @@
 //! `--until PHI PSI`: the probability of reaching PSI through states of PHI, until a time or within an interval.
 
 use super::{interrupt, sets};
-use kolmo::kernel::Precision;
-use kolmo::lane::Lane;
-use kolmo::ranks::Ranks;
 use kolmo::transient::chain::{Chain, Initial, add_rates};
 use kolmo::transient::{Bound, Observer, Options, Problem, Solution, Status, solve};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 
 /// What is to be reached, and through what.
 #[derive(Debug)]
@@ -71,8 +68,8 @@ impl Until {
         chain: Chain,
         initial: &Initial,
         from: f64,
-        (lanes, precision, options): (&[Lane], Precision, &mut Options),
-        ranks: Ranks,
+        machine: &Machine,
+        options: &mut Options,
     ) -> Result<(Chain, Initial)> {
         let chain = chain.absorbing(&self.lost);
         let problem = Problem {
@@ -85,8 +82,8 @@ impl Until {
         let own = Options { epsilon: options.epsilon / 8.0, ..*options };
         options.epsilon *= 0.75;
         let mut keep = Keep(Vec::new());
-        let solution = solve(lanes, precision, &problem, &own, &mut keep)?;
-        let mut p = ranks.all_gather(&keep.0).concat();
+        let solution = solve(machine, &problem, &own, &mut keep)?;
+        let mut p = machine.ranks.all_gather(&keep.0).concat();
         let sum = compensated(p.iter().copied());
         p.iter_mut().for_each(|p| *p /= sum);
         let lost = |state: &&u32| self.lost.binary_search(state).is_ok();

@@ -221,7 +221,6 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
             }),
         },
         ahead: args.points_ahead,
-        ranks,
     };
     let quiet = args.common.quiet || !ranks.is_root();
     // Rank 0 writes.
@@ -238,9 +237,9 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
     };
     let (output, plot, report_file) = ranks.all_ok(outputs())?;
-    let (lanes, precision) = args.common.open_on(ranks)?;
+    let machine = args.common.open_on(ranks)?;
     if let Some(GroupSize(None)) = args.group_size {
-        let grid = tuned_grid(&lanes[0], precision, args.groups, quiet);
+        let grid = tuned_grid(&machine.lanes[0], machine.precision, args.groups, quiet);
         ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
         options.grid = Some(grid);
     }
@@ -255,10 +254,10 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
     if args.dry_run {
-        return dry_run::walk(&lanes, precision, &problem, &options, &system.name, load, report_file);
+        return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
     let mut progress = Progress::new(quiet, "steps");
-    let mut solution = solve(&lanes, precision, &problem, &options, &mut |done, all| {
+    let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
         interrupt::check()?;
         progress.at(done, all);
         Ok(())
@@ -275,7 +274,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let run = report::walk::Run {
         system: &system.name,
         confidence: args.confidence,
-        devices: report::devices_of(&lanes, precision, ranks),
+        devices: report::devices_of(&machine),
         solution: &solution,
     };
     if let Some(mut file) = report_file {

@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use kolmo::Machine;
 use kolmo::io::write::push_number;
-use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
-use kolmo::ranks::Ranks;
 use kolmo::transient::partitioning::ExchangeCost;
 
 pub mod page;
@@ -32,9 +31,9 @@ pub struct DeviceReport {
 }
 
 /// The devices of a run, each once.
-pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
+pub fn devices(machine: &Machine) -> Vec<DeviceReport> {
     let mut all: Vec<DeviceReport> = Vec::new();
-    for lane in lanes {
+    for lane in &machine.lanes {
         let device = lane.device();
         match all.iter_mut().find(|d| d.spec == device.spec) {
             Some(known) => known.lanes += 1,
@@ -43,7 +42,7 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
                 spec: device.spec.clone(),
                 backend: device.backend.into(),
                 lanes: 1,
-                precision: precision.to_string(),
+                precision: machine.precision.to_string(),
             }),
         }
     }
@@ -51,8 +50,8 @@ pub fn devices(lanes: &[Lane], precision: Precision) -> Vec<DeviceReport> {
 }
 
 /// The devices of a run on several ranks, those of each rank by themselves.
-pub fn devices_of(lanes: &[Lane], precision: Precision, ranks: Ranks) -> Vec<DeviceReport> {
-    let own = devices(lanes, precision);
+pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
+    let (own, ranks) = (devices(machine), machine.ranks);
     if !ranks.is_distributed() {
         return own;
     }
@@ -78,9 +77,9 @@ pub struct RankMemory {
 }
 
 /// The memory of every rank.
-pub fn memory_of(lanes: &[Lane], ranks: Ranks) -> Vec<RankMemory> {
-    let peak: u64 = lanes.iter().map(Lane::peak_bytes).sum();
-    let all = ranks.all_gather(&[peak, resident().unwrap_or(0)]);
+pub fn memory_of(machine: &Machine) -> Vec<RankMemory> {
+    let peak: u64 = machine.lanes.iter().map(Lane::peak_bytes).sum();
+    let all = machine.ranks.all_gather(&[peak, resident().unwrap_or(0)]);
     let one = |(rank, bytes): (usize, &Vec<u64>)| RankMemory {
         rank,
         device_bytes: bytes[0],
