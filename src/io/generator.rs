@@ -120,7 +120,7 @@ impl Sums {
         self.states.as_ref().map_or(position, |states| states[position] as usize)
     }
 
-    /// Whether every row of so many sums to 1.
+    /// True if every row of so many sums to 1.
     fn are_stochastic(&self, rows: usize) -> bool {
         self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
     }
@@ -215,7 +215,7 @@ fn check_generator(matrix: &Coo, sums: &Sums) -> Result<(), String> {
     })
 }
 
-/// Whether the rates of each of several states sum to 1, as the probabilities of a discrete-time chain do.
+/// True if the rates of each of several states sum to 1, as the probabilities of a discrete-time chain do.
 pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
     if states < 2 || states > list.rate.len() || !may_be_stochastic(states, list.rate.iter().sum()) {
@@ -226,7 +226,7 @@ pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     sums.iter().all(|&sum| is_one(sum))
 }
 
-/// Whether all rates may be those of states whose rates sum to 1.
+/// True if the sum of all rates is that of states whose rates sum to 1.
 pub(crate) fn may_be_stochastic(states: usize, sum: f64) -> bool {
     is_one(sum / states as f64)
 }

@@ -216,7 +216,7 @@ impl Header {
         Some(Self { descr: descr?, shape: shape?, fortran })
     }
 
-    /// Whether elements come in another order than that of their places in C.
+    /// True for elements in another order than that of their places in C.
     pub(crate) fn is_fortran(&self) -> bool {
         self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1
     }

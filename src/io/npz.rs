@@ -185,7 +185,8 @@ fn names_of(archive: &ZipArchive<impl Read + Seek>) -> Vec<String> {
 fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: &str) -> Result<(), String> {
     match names_of(archive).iter().find(|name| !known.contains(&&name[..])) {
         Some(name) => Err(format!(
-            "nobody reads the member '{name}'; {what} has {}: rename it or leave it out",
+            "nobody reads the member '{}'; {what} has {}: rename it or leave it out",
+            name.chars().take(60).collect::<String>().escape_debug(),
             known.join(", ")
         )),
         None => Ok(()),

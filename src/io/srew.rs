@@ -40,7 +40,7 @@ pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Rewar
     Ok(structures.into_iter().map(|(name, values)| Reward { name, values }).collect())
 }
 
-/// What earns rewards.
+/// Bearers of rewards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earner {
     States,
@@ -194,7 +194,7 @@ fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> 
     Ok(number)
 }
 
-/// What is said of a state that the chain has not.
+/// Message about a state that the chain has not.
 pub(super) fn out_of_range(number: u64, numbers: &Range<u64>) -> String {
     format!(
         "state {number} is out of range: the chain has {} states, {} to {}; are these another model's rewards?",

@@ -66,7 +66,7 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<StateNames> {
     Ok(names)
 }
 
-/// What stands in brackets, between commas.
+/// Fields in brackets, between commas.
 fn tuple(bytes: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let inside = bytes.strip_prefix(b"(")?.strip_suffix(b")")?;
     // Nothing is no value, not an empty one.

@@ -87,7 +87,7 @@ pub(crate) struct Lines {
     pub(crate) promised: Option<u64>,
     /// Number of the first state.
     pub(crate) first: u64,
-    /// Whether the file says that it is a continuous-time chain.
+    /// True where the file says that it is a continuous-time chain.
     pub(crate) says_ctmc: bool,
     pub(crate) warnings: Vec<String>,
 }

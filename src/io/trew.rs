@@ -93,7 +93,7 @@ fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u3
 }
 
 impl TransitionRewards {
-    /// What each state earns per unit of time by its transitions: Σ rate · reward, self-loops included.
+    /// Earnings of each state per unit of time by its transitions: Σ rate · reward, self-loops included.
     ///
     /// # Errors
     /// [`Error::File`] for a reward of a transition that the list lacks or that has a second one, and for a sum that is not

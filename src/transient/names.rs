@@ -9,7 +9,7 @@ pub struct StateNames {
     variables: Vec<String>,
     /// Values of all states, one state's after the other's.
     values: String,
-    /// Where those of each state end.
+    /// Ends of each state's values.
     ends: Vec<usize>,
 }
 

@@ -35,7 +35,7 @@ const OTHER_TYPES: &[&str] =
 pub(super) struct Head {
     /// Number of the first state.
     pub(super) base: u64,
-    /// Whether the file says that it is a continuous-time chain.
+    /// True where the file says that it is a continuous-time chain.
     pub(super) says_ctmc: bool,
     /// States promised.
     pub(super) states: Option<u64>,
@@ -50,7 +50,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// What a user should know of the numbers of states.
+    /// Warnings about the numbers of states.
     pub(super) fn warnings(&self, path: &Path) -> Vec<String> {
         let from_one = (self.base == 1).then(|| {
             format!(
@@ -233,7 +233,7 @@ fn check_states(states: u64, line: Line, path: &Path) -> Result<u64> {
     }
 }
 
-/// Whether PRISM's comment says that this is a continuous-time chain; refuses what it says to be something else.
+/// True for PRISM's comment that this is a continuous-time chain; refuses what it says to be something else.
 fn says_ctmc(line: Line, path: &Path) -> Result<bool> {
     let text = line.bytes[1..].trim_ascii();
     let other = if text == b"DECLARATION" || text == b"Labels" {

@@ -9,7 +9,7 @@ use crate::transient::names::StateNames;
 
 const FOLDER: &str = "valuations/states";
 
-/// What `index.json` says about valuations.
+/// Description of valuations in `index.json`.
 #[derive(Deserialize)]
 struct Description {
     classes: Vec<Class>,
@@ -92,8 +92,11 @@ impl Class {
             Variable::Padding { padding } => Ok(*padding),
             Variable::Named { kind, optional, .. } => bits(kind).map(|bits| bits + usize::from(*optional)),
         });
-        let bits = bits.sum::<Result<usize, String>>()?;
-        if bits % 8 == 0 { Ok(bits / 8) } else { Err(format!("a valuation of {bits} bits; they fill bytes")) }
+        let mut all = 0usize;
+        for bits in bits {
+            all = all.checked_add(bits?).ok_or("a valuation of more bits than can be counted")?;
+        }
+        if all % 8 == 0 { Ok(all / 8) } else { Err(format!("a valuation of {all} bits; they fill bytes")) }
     }
 
     /// The variables that a valuation has, with their values.

@@ -15,7 +15,7 @@ use kolmo::transient::names::StateNames;
 use kolmo::transient::{RewardValue, Solution};
 use kolmo::{Error, Result};
 
-/// How states and values are written.
+/// Form in which states and values are written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Style {
     /// Names of the states, where they have some.
@@ -136,8 +136,8 @@ pub(super) struct Sink {
     glance: Option<Table>,
     rewards: Option<OutputFile>,
     style: Style,
-    /// Taken off a table's values.
-    pub(super) correct: f64,
+    /// Taken off a table's values: what is in a set, but does not count.
+    pub(super) uncounted: f64,
 }
 
 /// Entries shown on a terminal in place of a vector.
@@ -164,7 +164,7 @@ impl Sink {
             glance: None,
             rewards: None,
             style,
-            correct: 0.0,
+            uncounted: 0.0,
         };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         // What goes to stdout is rank 0's to write, and its stdout decides for all.
@@ -214,7 +214,11 @@ impl Sink {
     pub(super) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
         let ranks = self.ranks;
         for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
-            table.rows[index] = table.selection.pick(p, &self.rows, ranks);
+            let mut picked = table.selection.pick(p, &self.rows, ranks);
+            if self.uncounted > 0.0 {
+                picked.iter_mut().for_each(|(_, value)| *value = (*value - self.uncounted).max(0.0));
+            }
+            table.rows[index] = picked;
         }
         match &mut self.vectors {
             None => {}
@@ -280,11 +284,7 @@ impl Sink {
             }
             Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
         }
-        if let Some(mut table) = self.table {
-            if self.correct > 0.0 {
-                let values = table.rows.iter_mut().flatten();
-                values.for_each(|(_, value)| *value = (*value - self.correct).max(0.0));
-            }
+        if let Some(table) = self.table {
             table.write(&self.times, "", style)?;
         }
         if let Some(table) = self.glance {

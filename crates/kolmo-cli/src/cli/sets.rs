@@ -42,7 +42,7 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     })
 }
 
-/// Whether an expression needs to know which states are never left.
+/// True for an expression that needs to know which states are never left.
 pub(super) fn asks_for_deadlocks(text: &str) -> bool {
     text.contains("deadlock")
 }

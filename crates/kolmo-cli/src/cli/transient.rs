@@ -275,9 +275,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors() || curves.is_some(),
     };
-    if let Some(before) = until.as_ref().and_then(Until::early) {
-        sink.correct = before;
-    }
+    sink.uncounted = until.as_ref().map_or(0.0, Until::early);
     let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
     let solved = match &mut checkpoint {
         None => solve(&machine, &problem, &options, &mut watch),
@@ -404,7 +402,7 @@ impl Transient {
         sets.chain(&self.initial).any(|text| sets::asks_for_deadlocks(text))
     }
 
-    /// How states and values are written.
+    /// Form in which states and values are written.
     fn style(&self, chain: &Chain) -> Style {
         Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
     }
@@ -623,7 +621,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
-/// Whether a file of rewards is one of transitions' rewards.
+/// True for a file of transitions' rewards, by its name.
 fn transition_rewards(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);

@@ -5,7 +5,7 @@ use kolmo::transient::chain::{Chain, Initial, add_rates};
 use kolmo::transient::{Bound, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Machine, Result};
 
-/// What is to be reached, and through what.
+/// States to be reached, and those on the way.
 #[derive(Debug)]
 pub(super) struct Until {
     /// As it is written.
@@ -14,11 +14,11 @@ pub(super) struct Until {
     lost: Vec<u32>,
     /// States in PSI.
     reached: Vec<u32>,
-    /// What the first of two sweeps leaves to add.
+    /// Results of the first of two sweeps.
     before: Option<Before>,
 }
 
-/// What a first sweep, up to the beginning of an interval, has found.
+/// Results of a sweep up to the beginning of an interval.
 #[derive(Debug)]
 struct Before {
     bound: Bound,
@@ -96,9 +96,9 @@ impl Until {
         Ok((self.bounded(chain), Initial::Distribution(p)))
     }
 
-    /// What is in the states to be reached, but came there through others.
-    pub(super) fn early(&self) -> Option<f64> {
-        self.before.as_ref().map(|before| before.early)
+    /// Probability in the states to be reached that came there through states it must not.
+    pub(super) fn early(&self) -> f64 {
+        self.before.as_ref().map_or(0.0, |before| before.early)
     }
 
     /// Adds the first sweep's bound to the second's, and gives times as they were asked for.
