@@ -2,10 +2,17 @@
 
 pub use crate::lane::window::Window;
 pub use crate::number::out_of_range;
+pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 pub use crate::transient::built::Built;
+pub use crate::transient::chain::add_rates;
+pub use crate::transient::csr::Csr;
 pub use crate::transient::halo::{HaloTransfer, WindowEnd, windows};
 pub use crate::transient::iteration::{Iteration, Target};
-pub use crate::transient::rewards::at_home;
+pub use crate::transient::kernels::SWEEP_ROWS;
+pub use crate::transient::partitioning::bandwidths;
+pub use crate::transient::parts::Parts;
+pub use crate::transient::rewards::kept;
 pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
+pub use crate::transient::timeline::{Moment, PHASES, Timeline};
 pub use crate::tridiagonal::plan::convert;

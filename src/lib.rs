@@ -71,50 +71,22 @@
 //! rate f and the repair rate g, it is down at time t with probability f/(f+g) · (1 − e^{−(f+g)t}).
 //!
 //! ```
-//! use kolmo::Machine;
-//! use kolmo::transient::chain::TransitionList;
-//! use kolmo::transient::csr::Csr;
-//! use kolmo::transient::{Initial, Observer, Options, Problem, Status, solve};
-//!
-//! /// Keeps the probability of state 1, "down", at each time.
-//! struct Down(Vec<f64>);
-//!
-//! impl Observer for Down {
-//!     fn progress(&mut self, _done: u64, _all: u64) -> kolmo::Result<()> {
-//!         Ok(()) // an error here would stop the run
-//!     }
-//!     fn result(&mut self, index: usize, probabilities: &[f64]) -> kolmo::Result<()> {
-//!         self.0[index] = probabilities[1];
-//!         Ok(())
-//!     }
-//! }
+//! use kolmo::transient::Chain;
 //!
 //! let (f, g) = (1.0 / 50.0, 1.0 / 4.0); // per hour
-//! let chain = Csr::from_list(2, &TransitionList { from: vec![0, 1], to: vec![1, 0], rate: vec![f, g] })?;
+//! let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[f, g])?;
 //! let times = [1.0, 8.0, f64::INFINITY]; // hours
+//! let solution = chain.transient(&times)?;
 //!
-//! let machine = Machine::best()?;
-//! let problem = Problem {
-//!     transitions: &chain,
-//!     initial: &Initial::State(0),
-//!     times: &times,
-//!     rewards: &[],
-//!     vectors: true,
-//! };
-//! let options = Options { epsilon: 1e-9, ..Options::default() };
-//! let mut down = Down(vec![0.0; times.len()]);
-//! let solution = solve(&machine, &problem, &options, &mut down)?;
-//!
-//! assert_eq!(solution.status, Status::Met);
-//! for (i, t) in times.iter().enumerate() {
+//! for (t, p) in times.iter().zip(&solution.probabilities) {
 //!     let exact = f / (f + g) * (1.0 - (-(f + g) * t).exp());
-//!     let bound = solution.times[i].bound.total();
-//!     assert!((down.0[i] - exact).abs() <= bound && bound <= 1e-9);
+//!     assert!((p[1] - exact).abs() <= solution.bound.total());
 //! }
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
-//! [`Machine::best`] is a GPU where there is one. [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
+//! It runs on a GPU where there is one; [`Chain::transient_on`](transient::Chain::transient_on) takes a [`Machine`] and
+//! [`Options`](transient::Options). [`io::read_chain`] and [`models::parse`] give chains that need not be listed by hand.
 //!
 //! # Sources
 //! The engines' pages have theirs. kolmo began with three papers: M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU
@@ -135,6 +107,7 @@ pub mod lane;
 mod machine;
 pub mod models;
 mod number;
+mod parallel;
 pub mod ranks;
 pub mod registry;
 pub mod settings;

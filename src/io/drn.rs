@@ -96,7 +96,7 @@ struct State {
     start: usize,
 }
 
-/// What the lines behind `@model` have said so far.
+/// The content of the lines behind `@model` so far.
 struct Model<'a> {
     header: &'a Header,
     path: &'a Path,
@@ -111,7 +111,7 @@ struct Model<'a> {
     positions: HashMap<Vec<u8>, usize>,
     /// One vector a reward, from the first state to the last one that earns something.
     rewards: Vec<Vec<f64>>,
-    /// Whether a list of rewards was empty before it was known how many there are.
+    /// True if a list of rewards was empty before it was known how many there are.
     unlisted: bool,
 }
 
@@ -407,7 +407,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// What a reader should know of a file that was read.
+/// Warnings about a file that was read.
 fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
     let differ = header.choices.filter(|&stated| stated != choices).map(|stated| {
         format!(

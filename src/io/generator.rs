@@ -131,7 +131,7 @@ impl Sums {
     }
 }
 
-/// What some whole rows of a chain's matrix say about it.
+/// Facts of some whole rows of a chain's matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowFacts {
     /// An entry is negative: the matrix is a generator.
@@ -148,7 +148,7 @@ pub(crate) struct RowSums {
     sums: Vec<f64>,
     diagonals: Vec<f64>,
     negative: bool,
-    /// Whether no entry is one that no chain has.
+    /// True if no entry is one that no chain has.
     fits: bool,
 }
 
@@ -170,7 +170,7 @@ impl RowSums {
         }
     }
 
-    /// What they say; none if they are no chain's.
+    /// The facts of these rows; none if they are no chain's.
     pub(crate) fn facts(&self) -> Option<RowFacts> {
         let mut pairs = self.sums.iter().zip(&self.diagonals);
         self.fits.then(|| RowFacts {
@@ -190,7 +190,7 @@ pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
     sums.facts()
 }
 
-/// What is said of a matrix that looks like that of another kind of chain.
+/// The warning about a matrix that looks like that of another kind of chain.
 pub(crate) fn looks_stochastic(path: &Path) -> String {
     format!(
         "{}: the rates of every state sum to 1: is this a discrete-time chain (a DTMC)? Its entries are read as rates",

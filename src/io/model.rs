@@ -221,7 +221,7 @@ pub(super) fn dressed(
     };
     let name = path.display().to_string();
     let names = names.map(Arc::new);
-    Ok(Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions, initial) })
+    Ok(Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) })
 }
 
 /// The error of a transition that is listed twice, with its lines where the format has some.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::generator::{self, MOST_STATES};
 use super::text::{self, Parted};
@@ -44,7 +44,7 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
 pub(super) struct Share {
     /// The entries that its lines list, and those mirrored.
     pub(super) matrix: Coo,
-    /// How many its lines list, and how many all are by the size line.
+    /// The number of entries that its lines list, and of all by the size line.
     pub(super) listed: u64,
     pub(super) promised: u64,
 }
@@ -216,7 +216,7 @@ pub fn write_matrix<W: Write + ?Sized>(writer: &mut W, matrix: &CsrMatrix) -> io
 /// Line, counted from 1, and what is wrong there.
 type Trouble = (u64, String);
 
-/// What the first line and the size line say about each entry.
+/// The kind of every entry, by the first line and the size line.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     pattern: bool,
@@ -224,7 +224,7 @@ struct Kind {
     columns: u64,
 }
 
-/// What stands before the entries.
+/// The lines before the entries.
 struct Head<'a> {
     kind: Kind,
     symmetric: bool,

@@ -153,13 +153,13 @@ enum Element {
     U8,
 }
 
-/// What an `.npy` file says before its data.
+/// The header of an `.npy` file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
     /// NumPy's name of the element type, or whatever stands in its place.
     pub(crate) descr: String,
     pub(crate) shape: Vec<u64>,
-    /// Whether the first dimension runs fastest.
+    /// True where the first dimension runs fastest.
     pub(crate) fortran: bool,
 }
 

@@ -115,7 +115,7 @@ impl OutputFile {
         }
     }
 
-    /// Whether the reader of stdout went away, so that writing more is of no use.
+    /// True if the reader of stdout went away, so that writing more is of no use.
     pub fn closed(&self) -> bool {
         matches!(self.target, Target::Stdout { closed: true, .. })
     }

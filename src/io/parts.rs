@@ -19,7 +19,7 @@ use crate::transient::csr::Duplicate;
 use crate::transient::rewards::{at_home, brought_home};
 use crate::transient::shared::Shared;
 
-/// What a rank found in its part.
+/// The content of a rank's part.
 #[derive(Default)]
 struct Part {
     /// States by the file; none where the highest index says how many they are.
@@ -37,11 +37,11 @@ struct Part {
     /// Number of the file's first state.
     counted_from: u64,
     warnings: Vec<String>,
-    /// What has to be brought together first.
+    /// Facts that have to be brought together first.
     blocks: Option<drn::Part>,
 }
 
-/// What tells a generator from rates.
+/// The signs that tell a generator from rates.
 #[derive(Default)]
 enum Facts {
     /// The file has no generators.
@@ -143,7 +143,7 @@ fn listed(entries: Coo) -> TransitionList {
     TransitionList { from: entries.row, to: entries.column, rate: entries.value }
 }
 
-/// What rows say whose entries are anywhere: each rank is brought those of its share of the rows. None if they are no
+/// Facts of rows whose entries are anywhere: each rank is brought those of its share of the rows. None if they are no
 /// chain's, on one rank at least.
 fn gathered(
     list: &TransitionList,

@@ -9,7 +9,7 @@ use sprs::{CsMatI, CsMatViewI, SpIndex};
 
 use super::generator::{self, MOST_STATES};
 use crate::sparse::{Coo, CsrMatrix};
-use crate::transient::chain::Transitions;
+use crate::transient::Chain;
 use crate::transient::csr::Csr;
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ impl<'a> From<&'a CsrMatrix> for CsMatViewI<'a, f64, u32, usize> {
     }
 }
 
-impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Csr {
+impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
     type Error = Error;
 
     /// Reads a matrix of sprs as a chain, entry (i, j) being the rate from state i to state j. A negative diagonal entry
@@ -65,19 +65,19 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Csr {
     /// a generator that are not zero.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
         let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
-        Self::from_list(file.states, &file.transitions)
+        Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, &file.transitions)?)))
     }
 }
 
-impl From<&Csr> for CsMatI<f64, u32, usize> {
+impl From<&Chain> for CsMatI<f64, u32, usize> {
     /// The rates R in compressed rows.
-    fn from(chain: &Csr) -> Self {
-        let n = chain.states();
+    fn from(chain: &Chain) -> Self {
+        let n = chain.transitions.states();
         let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
         let mut row = Vec::new();
         for state in 0..n {
             row.clear();
-            chain.outgoing(state, &mut row);
+            chain.transitions.outgoing(state, &mut row);
             columns.extend(row.iter().map(|&(target, _)| target));
             values.extend(row.iter().map(|&(_, rate)| rate));
             starts.push(columns.len());
@@ -112,19 +112,19 @@ mod tests {
     #[test]
     fn rates_and_generators_are_chains() {
         let rates = matrix();
-        let chain = Csr::try_from(rates.view()).expect("a chain");
+        let chain = Chain::try_from(rates.view()).expect("a chain");
         let back: CsMatI<f64, u32, usize> = (&chain).into();
         assert_eq!(back.to_dense(), rates.to_dense());
         let mut generator = TriMat::new((2, 2));
         for (i, j, x) in [(0, 0, -3.0), (0, 1, 3.0), (1, 0, 1.0), (1, 1, -1.0)] {
             generator.add_triplet(i, j, x);
         }
-        let chain = Csr::try_from(generator.to_csr::<usize>().view()).expect("a generator");
+        let chain = Chain::try_from(generator.to_csr::<usize>().view()).expect("a generator");
         let mut row = Vec::new();
-        chain.outgoing(0, &mut row);
+        chain.transitions.outgoing(0, &mut row);
         assert_eq!(row, [(1, 3.0)]);
         let wide = CsMat::<f64>::zero((2, 3));
-        let refused = Csr::try_from(wide.view()).expect_err("not square");
+        let refused = Chain::try_from(wide.view()).expect_err("not square");
         assert!(refused.to_string().contains("2 rows and 3 columns"), "{refused}");
     }
 }

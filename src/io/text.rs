@@ -7,23 +7,23 @@ use std::io::{ErrorKind, Read};
 use std::ops::Deref;
 use std::path::Path;
 
+use crate::parallel::*;
 use flate2::read::MultiGzDecoder;
-use rayon::prelude::*;
 
 pub(super) use self::part::Parted;
 use crate::lane::cpu::expect_memory;
 use crate::{Error, Result, number};
 
-/// What gzip files start with.
+/// The first bytes of gzip files.
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// What UTF-8 files may start with.
+/// The optional first bytes of UTF-8 files.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bytes that a chunk of parallel work has, about.
 const CHUNK: usize = 1 << 20;
 
-/// How binary files start, and what to do with them.
+/// The first bytes of binary files, and the remedy for each.
 const SIGNATURES: &[(&[u8], &str)] = &[
     (b"PK\x03\x04", "looks like a ZIP archive, as .npz files are: give it the extension .npz, or unpack it"),
     (b"\x93NUMPY", "looks like a NumPy array, not text: give it the extension .npy"),
@@ -164,7 +164,7 @@ pub fn name(bytes: &[u8], path: &Path, line: u64) -> Result<String> {
 pub struct Line<'a> {
     /// Line, counted from 1.
     pub number: u64,
-    /// What it says.
+    /// The text of the line.
     pub bytes: &'a [u8],
 }
 
@@ -260,7 +260,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// What is not read yet.
+    /// The part that is not read yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }

@@ -4,7 +4,7 @@ mod dialect;
 
 use std::path::Path;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use self::dialect::Head;
 use crate::io::generator;
@@ -233,7 +233,7 @@ fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Re
     Ok(())
 }
 
-/// What can be wrong with a line.
+/// An error in a line.
 #[derive(Clone, Copy)]
 enum Fault {
     From,

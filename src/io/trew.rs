@@ -138,6 +138,10 @@ impl TransitionRewards {
     /// # Errors
     /// As [`per_time`](Self::per_time).
     pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
+        if !chain.is_whole() {
+            let reason = "gives rewards of transitions, which ranks read beside the model: call it as the model, with the extension .trew";
+            return Err(Error::File { path: path.into(), reason: reason.to_owned() });
+        }
         let mut from: Vec<u32> = self.earned.iter().map(|&(from, ..)| from).collect();
         from.sort_unstable();
         from.dedup();

@@ -26,7 +26,7 @@ pub struct SystemFile {
     pub shape: Vec<usize>,
     /// The order of numbers in that shape.
     pub order: Order,
-    /// Whether the file has a right-hand side; else it is 1 in every row.
+    /// True if the file has a right-hand side; else it is 1 in every row.
     pub has_b: bool,
 }
 
@@ -56,7 +56,7 @@ impl Order {
     }
 }
 
-/// What unknowns are written as.
+/// The layout in which unknowns are written.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
     /// Rows of one system.

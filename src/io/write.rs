@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::transient::chain::Transitions;
 use crate::transient::names::StateNames;
@@ -221,7 +221,7 @@ pub fn count_transitions(chain: &dyn Transitions) -> u64 {
             }
             count
         })
-        .sum()
+        .reduce(|| 0, |a, b| a + b)
 }
 
 /// Writes each transition as `i j rate`, states counted from `first`, in ascending order.
@@ -277,7 +277,7 @@ impl Rows {
         Self(rows)
     }
 
-    /// What a reader of the file should return.
+    /// The list that a reader of the file should return.
     pub(crate) fn list(&self) -> crate::transient::chain::TransitionList {
         let mut list = crate::transient::chain::TransitionList::default();
         for (from, row) in self.0.iter().enumerate() {

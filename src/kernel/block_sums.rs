@@ -1,6 +1,6 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::{Real, kernel};
 use crate::lane::cpu::Call;
@@ -8,13 +8,13 @@ use crate::sparse::BLOCK;
 
 kernel! {
     /// Sums of a vector by blocks.
-    pub static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
+    pub(crate) static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
         x: &[T], out: &mut [T],
     );
     /// Scalar products by blocks.
-    pub static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
+    pub(crate) static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
     /// Distances of two vectors by blocks.
-    pub static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
+    pub(crate) static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
         x: &[T], y: &[T], out: &mut [T],
     );
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use crate::parallel::*;
 use bytemuck::Pod;
-use rayon::prelude::*;
 
 use super::cpu::simd::{Body, dispatch, fused};
 use super::cpu::{Call, blocks};

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::parallel::*;
 use bytemuck::Pod;
-use rayon::prelude::*;
 
 use super::cpu;
 

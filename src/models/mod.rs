@@ -14,17 +14,23 @@ use tandem::Tandem;
 pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};
 use wlan::Wlan;
 
-use crate::transient::chain::Transitions;
+use crate::transient::{Chain, Initial, Transitions};
 use crate::{Error, Result, number};
 
 /// A built-in chain, ready for the solver.
 pub struct Model {
-    /// Its specification with the numbers as they were understood, such as `wlan:40,6`.
+    /// The specification with the numbers as they were understood, such as `wlan:40,6`.
     pub name: String,
-    /// Its transitions; rates per ms for `wlan`, per unit of time for the others.
+    /// The transitions; rates per ms for `wlan`, per unit of time for the others.
     pub transitions: Box<dyn Transitions>,
     /// The state it starts in.
     pub initial: usize,
+}
+
+impl From<Model> for Chain {
+    fn from(model: Model) -> Self {
+        Self::new(model.name, model.transitions).starting(Initial::State(model.initial))
+    }
 }
 
 impl std::fmt::Debug for Model {
@@ -48,6 +54,7 @@ const MAX_STATES: u64 = u32::MAX as u64 - 1;
 /// ```
 /// let model = kolmo::models::parse("tandem:5").unwrap()?;
 /// assert_eq!(model.transitions.states(), 66);
+/// let chain = kolmo::transient::Chain::from(model);
 /// assert!(kolmo::models::parse("chains/tandem.tra").is_none());
 /// # Ok::<(), kolmo::Error>(())
 /// ```
@@ -131,7 +138,7 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
     })
 }
 
-/// What follows a built-in model's colon.
+/// The parameters behind a built-in model's colon.
 struct Parameters<'a> {
     spec: &'a str,
     values: Vec<&'a str>,
@@ -230,7 +237,7 @@ mod tests {
         assert!(row.iter().all(|&(other, rate)| other as usize != state && rate > 0.0), "{state}: {row:?}");
     }
 
-    /// Whether every state reaches every other: state 0 reaches all, along transitions and against them.
+    /// True if every state reaches every other: state 0 reaches all, along transitions and against them.
     pub(super) fn irreducible(chain: &dyn Transitions) -> bool {
         let n = chain.states();
         [false, true].into_iter().all(|forward| {

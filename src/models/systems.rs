@@ -10,7 +10,7 @@ use crate::walk::splitting::MOST_UNKNOWNS;
 /// A built-in system.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// Its specification with the numbers as they were understood, such as `poisson2d:316,0.9`.
+    /// The specification with the numbers as they were understood, such as `poisson2d:316,0.9`.
     pub name: String,
     /// A, square.
     pub matrix: CsrMatrix,
@@ -119,7 +119,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
     Ok(System { name: format!("random-dominant:{n},{per_row},{rho},{kind}"), matrix, rhs })
 }
 
-/// What random words are for: a word of their counter.
+/// The purpose of random words: a word of their counter.
 const MATRIX: u32 = 1;
 const RHS: u32 = 2;
 

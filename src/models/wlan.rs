@@ -79,7 +79,7 @@ pub(super) struct Wlan {
     local: Vec<Local>,
 }
 
-/// What a row needs to know of a local state.
+/// Facts of a local state that a row needs.
 #[derive(Debug, Clone, Copy)]
 struct Local {
     /// β of the stage, 0 when the queue is empty.

@@ -37,7 +37,7 @@ pub(crate) fn before_abort(clean: fn()) {
 pub struct Ranks {
     rank: usize,
     size: usize,
-    /// Its number among those of its host, and how many they are.
+    /// The number among the ranks of the host, and how many they are.
     place: (usize, usize),
 }
 
@@ -75,17 +75,17 @@ impl Ranks {
         self.size
     }
 
-    /// Whether there are others.
+    /// True if there are others.
     pub fn is_distributed(self) -> bool {
         self.size > 1
     }
 
-    /// Whether this is rank 0, which speaks for all.
+    /// True for rank 0, which speaks for all.
     pub fn is_root(self) -> bool {
         self.rank == 0
     }
 
-    /// Its number among the ranks of its host, and how many they are.
+    /// The number among the ranks of the host, and how many they are.
     pub fn place(self) -> (usize, usize) {
         self.place
     }
@@ -96,7 +96,7 @@ impl Ranks {
         cut(self.rank)..cut(self.rank + 1)
     }
 
-    /// What every rank has, in the order of ranks. Lists may differ in length.
+    /// The lists of all ranks, in the order of ranks. They may differ in length.
     pub fn all_gather<T: Pod>(self, mine: &[T]) -> Vec<Vec<T>> {
         if self.size == 1 {
             return vec![mine.to_vec()];
@@ -272,7 +272,7 @@ impl Ranks {
 pub struct Envelope {
     /// The other rank.
     pub rank: usize,
-    /// Its number.
+    /// The message's number between the two.
     pub tag: usize,
 }
 
@@ -281,7 +281,7 @@ pub struct Envelope {
 pub struct Wait<'a> {
     /// Set when there is nothing to wait for any more.
     pub stop: &'a AtomicBool,
-    /// Whether the thread may keep its core to itself.
+    /// True if the thread may keep its core to itself.
     pub spin: bool,
 }
 
@@ -289,7 +289,7 @@ pub struct Wait<'a> {
 const AT_ONCE: usize = 1 << 18;
 /// Rounds from which on these are more.
 const ROUNDS: usize = 256;
-/// How many they are at most: MPI counts words in `int`s.
+/// The largest number of words: MPI counts them in `int`s.
 const MOST_AT_ONCE: usize = 1 << 26;
 
 /// Items that a rank sends in a round, where none has more than `most`.
@@ -318,7 +318,7 @@ fn in_rounds<const W: usize>(
     assert!(items.next().is_none(), "a rank has more items than it said");
 }
 
-/// How long the others wait for rank 0 to say what is wrong.
+/// Time that the others wait for rank 0 to say what is wrong.
 const SAY_FIRST: std::time::Duration = std::time::Duration::from_millis(400);
 
 #[cfg(feature = "mpi")]
@@ -334,7 +334,7 @@ pub struct Session {
     _universe: Option<mpi::Universe>,
 }
 
-/// What launchers tell each process, and whether it is the number of all.
+/// Variables that launchers set for each process; true for those that are the number of all.
 const TOLD: [(&str, bool); 6] = [
     ("OMPI_COMM_WORLD_SIZE", true),
     ("PMI_SIZE", true),

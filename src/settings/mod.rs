@@ -22,7 +22,7 @@ const MOST_LANES: usize = 64;
 /// The environment variable that names the folder.
 pub const VARIABLE: &str = "KOLMO_CONFIG_DIR";
 
-/// What measurements hold for.
+/// The device, backend and precision that measurements hold for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// `cpu`, `cuda`, `vulkan`, ….
@@ -47,7 +47,7 @@ impl Key {
         }
     }
 
-    /// Its file's name: letters and digits of the key.
+    /// The name of the file: letters and digits of the key.
     fn file(&self) -> String {
         let all = format!("lanes {} {} {}", self.backend, self.device, self.precision).to_lowercase();
         let words: Vec<&str> =
@@ -65,13 +65,13 @@ pub struct Tuned {
     pub version: String,
     /// Seconds since 1970.
     pub measured_at: u64,
-    /// What it holds for.
+    /// The key that it holds for.
     pub key: Key,
     /// The driver, as its backend tells it.
     pub driver: String,
     /// Solutions measured of each size and lane count.
     pub repetitions: usize,
-    /// What opening one lane takes, once.
+    /// Milliseconds of opening one lane, once.
     pub lane_opening: f64,
     /// τ: what one lane costs in each solution, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
@@ -81,10 +81,10 @@ pub struct Tuned {
     pub overlap: Option<OverlapFit>,
     /// The choice that `--lanes auto` takes.
     pub choice: Choice,
-    /// What chains on several devices and formats of matrices are decided by.
+    /// Measurements that decide on chains on several devices and on formats of matrices.
     #[serde(default)]
     pub steps: Option<Steps>,
-    /// What `walk --group-size auto` is decided by.
+    /// Measurements that decide on `walk --group-size auto`.
     #[serde(default)]
     pub walks: Option<Walks>,
     /// Keys of the file that this version does not know.
@@ -120,7 +120,7 @@ impl Steps {
         slow.filter_map(|f| f.format.parse().ok()).collect()
     }
 
-    /// Whether each number could have been measured: shares of rows are made from them.
+    /// True if each number could have been measured: shares of rows are made from them.
     fn sound(&self) -> bool {
         let between = |x: f64, least: f64, most: f64| (least..=most).contains(&x);
         between(self.bytes_per_second, 1.0, 1e18)
@@ -174,7 +174,7 @@ impl Tuned {
     }
 }
 
-/// What the folder holds for a key.
+/// The content of the folder for a key.
 #[derive(Debug)]
 pub enum Found {
     /// Measurements of this device.
@@ -322,7 +322,7 @@ pub fn all(folder: &Path) -> Result<Vec<(PathBuf, std::result::Result<Tuned, Str
     Ok(files)
 }
 
-/// What predictions rely on and these numbers do not give, if there is such a thing.
+/// The first number that predictions rely on and that is missing or unusable, if there is one.
 fn unsound(tuned: &Tuned) -> Option<&'static str> {
     // What was measured, and what is made of it, is far from the ends of f64.
     let moderate = |x: &f64| x.abs() <= 1e15;

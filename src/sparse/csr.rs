@@ -1,6 +1,6 @@
 //! General sparse matrices in compressed rows.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::Coo;
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// How the entries of a matrix are stored.
+/// A format of a matrix's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatrixFormat {
     /// That which moves the fewest bytes.
@@ -25,7 +25,7 @@ impl MatrixFormat {
     /// All that a matrix can be stored in, the largest entries first.
     pub const STORED: [Self; 4] = [Self::Hyb, Self::Packed, Self::Pair, Self::Pattern];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::{BLOCK, Layout, SLICE};
 use crate::kernel::Real;

@@ -43,7 +43,7 @@ pub struct Patterns<T> {
     /// The exit rate of each pattern, or 0 if it lies apart, padded to whole slices; then the distinct values, 0 first,
     /// as many as an entry can name.
     pub values: Vec<T>,
-    /// Whether exit rates would make too many patterns, or more than they save.
+    /// True if exit rates would make too many patterns, or more than they save.
     pub exit_apart: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What repeats in the rows of a matrix: whole rows, pairs (column − row, value), values.
+//! Repetition in the rows of a matrix: whole rows, pairs (column − row, value), values.
 //!
 //! One pass over the rows, in parallel. A row whose list of pairs was seen before costs a comparison or a lookup;
 //! only new lists are looked into. Each kind is given up as soon as there is more of it than can be named.
@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::parallel::*;
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
-use rayon::prelude::*;
 
 use super::RowSource;
 use super::patterns::Patterns;
@@ -24,7 +24,7 @@ type Set<K> = IndexSet<K, FixedState>;
 /// Why a kind cannot be named, for people.
 pub type TooMany = String;
 
-/// What repeats in some rows.
+/// The repetition in some rows.
 #[derive(Debug)]
 pub struct Repetition<T> {
     /// Rows by their patterns.
@@ -49,7 +49,7 @@ pub struct Rows<'a, T> {
     pub row: RowSource<'a>,
 }
 
-/// What may be given up by all tasks once one has too many.
+/// Searches that all tasks may give up once one has found too many.
 #[derive(Default)]
 struct Over {
     patterns: AtomicBool,
@@ -58,7 +58,7 @@ struct Over {
     values: AtomicBool,
 }
 
-/// What one task found in its rows.
+/// The repetition that one task found in its rows.
 struct Found<'a> {
     over: &'a Over,
     most_values: usize,

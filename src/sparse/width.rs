@@ -1,9 +1,9 @@
-//! How many entries of a row lie in the ELL part.
+//! The number of a row's entries that lie in the ELL part.
 
 use std::fmt;
 use std::str::FromStr;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::SLICE;
 use crate::ranks::Ranks;
@@ -100,9 +100,9 @@ impl WidthRule {
     }
 }
 
-/// How many rows there are of each length.
+/// The number of rows of each length.
 fn rows_of(lengths: &[u32]) -> Vec<u64> {
-    let longest = lengths.par_iter().copied().max().unwrap_or(0);
+    let longest = lengths.par_iter().map(|&length| length).reduce(|| 0, u32::max);
     let mut rows = vec![0; longest as usize + 1];
     for &length in lengths {
         rows[length as usize] += 1;

@@ -1,4 +1,4 @@
-//! What rounding can do to a step, proved.
+//! The rounding of a step, bounded.
 //!
 //! Rates are multiplied by a power of two c that brings α into [1, 2), and times divided by it, which is exact; so
 //! neither sums of rates nor products of rates and probabilities leave the range of the numbers, in whatever unit
@@ -21,7 +21,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
@@ -29,7 +29,7 @@ use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result};
 
-/// What the solver must know of the transitions before it can build them: one pass over all of them.
+/// Facts of all transitions that the solver needs before it can build the matrix, from one pass over them.
 #[derive(Debug, Clone)]
 pub struct MatrixStatistics<T> {
     /// The rows that this rank knows, at first its own: whole blocks.
@@ -241,7 +241,7 @@ pub(super) fn statistics_of_rows<T: Real>(
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
     let lengths = lengths(transitions, rows.clone());
-    let abroad = match ranks.is_distributed() && !transitions.whole() {
+    let abroad = match ranks.is_distributed() && !transitions.is_whole() {
         true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };
@@ -267,7 +267,9 @@ pub(super) fn statistics_of_rows<T: Real>(
         false => found = look(scale),
     }
     let inverse_alpha = inverse_below::<T>(found.stored);
-    let nnz = ranks.all_reduce_sum(lengths.par_iter().map(|&l| u64::from(l)).sum::<u64>() + found.diagonal);
+    let nnz = ranks.all_reduce_sum(
+        lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b) + found.diagonal,
+    );
     let u = T::PRECISION.unit_roundoff();
     // Rates that vanish beside α in that unit are among what underflows.
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;
@@ -276,7 +278,7 @@ pub(super) fn statistics_of_rows<T: Real>(
     Ok(MatrixStatistics { rows, lengths, exit, shares: Vec::new(), nnz, alpha, scale, inverse_alpha, step })
 }
 
-/// What a look at all transitions finds.
+/// The findings of a look at all transitions.
 #[derive(Clone, Copy)]
 struct Look {
     /// Largest exit rate as stored, and exact.

@@ -14,7 +14,7 @@ use crate::{Machine, Result};
 pub struct Built<'a, T> {
     /// The lanes.
     pub machine: &'a Machine,
-    /// Its rewards are those of this rank's rows.
+    /// The problem; its rewards are those of this rank's rows.
     pub problem: &'a Problem<'a>,
     /// The options.
     pub options: &'a Options,
@@ -43,7 +43,7 @@ pub(super) fn surveyed<T: Real>(
     let counts = ranks.all_gather(&[lanes.len() as u64]).concat();
     let before = counts[..ranks.rank()].iter().sum::<u64>() as usize;
     let rows = rows_of(&shares, before, lanes.len());
-    transitions.settle(&rows);
+    transitions.acquire_rows(&rows);
     // Sums over ranks are made by the thread that asked, not in a lane's.
     Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, ranks)? })
 }

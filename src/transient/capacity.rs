@@ -1,4 +1,4 @@
-//! What a chain takes, and what its lanes have, before any work is done.
+//! The memory and time that a chain takes, and the memory that its lanes have, before any work is done.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
 use crate::{Error, Machine, Result};
 
-/// What a lane is to hold, in bytes.
+/// The bytes that a lane is to hold.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Need {
     /// The lane's device.
     pub device: String,
-    /// Its name.
+    /// The device's name.
     pub name: String,
     /// Rows.
     pub rows: usize,
@@ -36,7 +36,7 @@ pub struct Need {
     pub matrix: u64,
     /// Two iterates with their halos, and one accumulator.
     pub vectors: u64,
-    /// What is free, if that is known.
+    /// Free bytes, if they are known.
     pub free: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Need {
         self.matrix + self.vectors
     }
 
-    /// Whether it is there.
+    /// True if it is there.
     pub fn fits(&self) -> bool {
         self.free.is_none_or(|free| self.total() <= free)
     }
@@ -79,12 +79,12 @@ impl Need {
     }
 }
 
-/// What one of many ranks would have to do, with one lane as the first of these.
+/// The work of one of many ranks, with one lane as the first of these.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct RankPlan {
-    /// Its number.
+    /// The rank's number.
     pub rank: usize,
-    /// What it is to hold, its halo included.
+    /// The bytes that it is to hold, its halo included.
     pub need: Need,
     /// Values that it receives in an exchange after each step.
     pub halo: usize,
@@ -97,7 +97,7 @@ pub struct RankPlan {
 /// A run on many ranks.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct ManyRanks {
-    /// How many.
+    /// The number of ranks.
     pub count: usize,
     /// The first, one in the middle and the last.
     pub ranks: Vec<RankPlan>,
@@ -115,7 +115,7 @@ impl ManyRanks {
     }
 }
 
-/// What a run on `count` ranks would take, each with a lane like the first of these and an equal number of rows. An
+/// The plan of a run on `count` ranks, each with a lane like the first of these and an equal number of rows. An
 /// exchange is measured between the ranks, or else the lanes, that there are.
 ///
 /// # Errors
@@ -169,7 +169,7 @@ fn expect_somebody(machine: &Machine) -> Result<()> {
     ))
 }
 
-/// What a rank with some rows has to do.
+/// The work of a rank with some rows.
 #[derive(Debug, Clone)]
 struct Look {
     need: Need,
@@ -181,7 +181,7 @@ struct Look {
 }
 
 impl Look {
-    /// What that is to a lane.
+    /// The same work on a lane.
     fn work(&self, bandwidth: f64, real: u64) -> Work {
         let compute = self.bytes / bandwidth;
         let share = self.halo_width as f64 / self.need.rows.max(1) as f64;
@@ -232,7 +232,7 @@ fn predicted(
     ManyRanks { count, ranks: looked.into_iter().map(one).collect(), halo_depth, exchange_cost }
 }
 
-/// What a run would take.
+/// The plan of a run.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Plan {
     /// Number of states.
@@ -241,9 +241,9 @@ pub struct Plan {
     pub nnz: u64,
     /// Uniformization rate.
     pub alpha: f64,
-    /// What each lane is to hold.
+    /// The bytes that each lane is to hold.
     pub lanes: Vec<Need>,
-    /// How rows are shared out over lanes; empty for one lane.
+    /// The share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
     /// Steps between two exchanges.
     pub halo_depth: usize,
@@ -256,7 +256,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether every lane has room.
+    /// True if every lane has room.
     pub fn fits(&self) -> bool {
         self.lanes.iter().all(Need::fits)
     }

@@ -1,13 +1,12 @@
-//! What a chain is to the solver: a source of rows of the transposed rate matrix, and what its files say beside it.
+//! Chains: a source of rows of the transposed rate matrix, and the labels and rewards beside it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::csr::Csr;
 use super::names::StateNames;
+use super::shared::{Distributed, Take};
 use crate::{Error, Result};
-
-/// Takes a state and the transitions out of it.
-pub type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
 
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
 ///
@@ -22,29 +21,6 @@ pub trait Transitions: Send + Sync {
     /// Appends the transitions *out of* `state` to `row`, as (target, rate), targets ascending: row `state` of R.
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>);
 
-    /// Gives `take` each of some states, ascending, with the transitions out of it.
-    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
-        let mut row = Vec::new();
-        for state in states {
-            row.clear();
-            self.outgoing(state, &mut row);
-            take(state, &row);
-        }
-    }
-
-    /// Whether this process may ask for any state at once. If not, it is one of several ranks, which knows the blocks of
-    /// 256 states that [`Ranks::share`](crate::ranks::Ranks::share) gives it, until it [settles](Self::settle).
-    fn whole(&self) -> bool {
-        true
-    }
-
-    /// Gets to know `states`. Every rank calls this at once.
-    fn settle(&self, _states: &Range<usize>) {}
-
-    /// Says that nobody will ask for transitions out of states until it [settles](Self::settle) again: what is held for that
-    /// may go. Every rank calls this at once.
-    fn arrivals_suffice(&self) {}
-
     /// Writes the exit rates of `states` (their rates summed by [`exit_rate`] in ascending order of targets).
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
         let mut row = Vec::new();
@@ -53,6 +29,12 @@ pub trait Transitions: Send + Sync {
             self.outgoing(state, &mut row);
             *rate = exit_rate(row.iter().map(|&(_, r)| r));
         }
+    }
+
+    /// The part that the ranks of a run have in a chain that none of them knows as a whole.
+    #[doc(hidden)]
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        None
     }
 }
 
@@ -93,7 +75,7 @@ impl Labels {
 pub struct Reward {
     /// Name as in the file, or its stem.
     pub name: String,
-    /// One value a state; of a chain that is not [whole](Transitions::whole) one of each state in the rank's blocks will do.
+    /// One value a state; where each rank has read its part of a chain, one of each state in its blocks will do.
     pub values: Vec<f64>,
 }
 
@@ -155,7 +137,7 @@ pub struct ChainFile {
     pub states: usize,
     /// Number of the first state in the file, and in files beside it: 1 in MRMC's form.
     pub first: u64,
-    /// Its transitions.
+    /// The transitions.
     pub transitions: TransitionList,
     /// Labels, from the same file or a `.lab` beside it.
     pub labels: Labels,
@@ -245,7 +227,17 @@ impl Initial {
     }
 }
 
-/// A chain as the solver takes it, with what its files say beside it.
+/// A chain, with what its files say beside it.
+///
+/// ```
+/// use kolmo::transient::Chain;
+///
+/// // A machine fails once in 50 hours and is repaired in 4 hours on average.
+/// let chain = Chain::from_csr(2, &[0, 1, 2], &[1, 0], &[0.02, 0.25])?;
+/// let solution = chain.transient(&[8.0])?;
+/// assert!((solution.probabilities[0][1] - 0.0655).abs() < 1e-4);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
 pub struct Chain {
     /// Name for people: the path, or the built-in's.
     pub name: String,
@@ -272,11 +264,11 @@ impl std::fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// A chain of which nothing else is known.
-    pub fn new(name: impl Into<String>, transitions: Box<dyn Transitions>, initial: Initial) -> Self {
+    /// A chain that begins in state 0, without labels and rewards.
+    pub fn new(name: impl Into<String>, transitions: Box<dyn Transitions>) -> Self {
         Self {
             name: name.into(),
-            initial,
+            initial: Initial::State(0),
             numbers: 0..transitions.states() as u64,
             names: None,
             transitions,
@@ -286,6 +278,25 @@ impl Chain {
         }
     }
 
+    /// A chain of `n` states from its rates R in compressed rows: the transitions out of state i lead to the states
+    /// `indices[indptr[i]..indptr[i + 1]]`, in any order, at the rates in the same places of `rates`. Rates of 0 and those on
+    /// the diagonal have no effect. It begins in state 0.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for arrays that do not fit together, a pair of states that is there twice, and rates that are
+    /// negative or no numbers.
+    pub fn from_csr(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<Self> {
+        check_compressed(n, indptr, indices, rates)?;
+        let rows = indptr.windows(2).zip(0..).flat_map(|(ends, i)| std::iter::repeat_n(i, ends[1] - ends[0]));
+        let list = TransitionList { from: rows.collect(), to: indices.to_vec(), rate: rates.to_vec() };
+        Ok(Self::new("a chain", Box::new(Csr::from_list(n, &list)?)))
+    }
+
+    /// The same chain with another beginning.
+    pub fn starting(self, initial: Initial) -> Self {
+        Self { initial, ..self }
+    }
+
     /// The same chain with every transition out of `states` removed.
     pub fn absorbing(self, states: &[u32]) -> Self {
         let mut absorbing = vec![0u64; self.transitions.states().div_ceil(64)];
@@ -293,6 +304,37 @@ impl Chain {
             absorbing[s as usize / 64] |= 1 << (s % 64);
         }
         Self { transitions: Box::new(Absorbing { inner: self.transitions, absorbing }), ..self }
+    }
+}
+
+/// An error where arrays are not the rates of `n` states in compressed rows.
+fn check_compressed(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<()> {
+    let fail = |reason: String| Err(Error::Invalid(reason));
+    if n >= u32::MAX as usize {
+        return fail(format!("{n} states; at most {} are possible", u32::MAX - 1));
+    }
+    if indptr.len() != n + 1 || indptr[0] != 0 || indptr[n] != indices.len() || !indptr.is_sorted() {
+        return fail(format!(
+            "indptr has {} numbers for {n} states and {} transitions; give {} that ascend from 0 to {}",
+            indptr.len(),
+            indices.len(),
+            n + 1,
+            indices.len()
+        ));
+    }
+    if rates.len() != indices.len() {
+        return fail(format!("{} rates for {} transitions; give one for each", rates.len(), indices.len()));
+    }
+    if let Some(k) = indices.iter().position(|&to| to as usize >= n) {
+        return fail(format!(
+            "transition {k} leads to state {}: states are 0 to {}",
+            indices[k],
+            n.max(1) - 1
+        ));
+    }
+    match rates.iter().position(|rate| !(rate.is_finite() && *rate >= 0.0)) {
+        Some(k) => fail(format!("transition {k} has the rate {}; it must be 0 or more", rates[k])),
+        None => Ok(()),
     }
 }
 
@@ -327,23 +369,6 @@ impl Transitions for Absorbing {
         row.truncate(kept);
     }
 
-    fn whole(&self) -> bool {
-        self.inner.whole()
-    }
-
-    fn settle(&self, states: &Range<usize>) {
-        self.inner.settle(states);
-    }
-
-    fn arrivals_suffice(&self) {
-        self.inner.arrivals_suffice();
-    }
-
-    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
-        self.inner
-            .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
-    }
-
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         if !self.stays(state) {
             self.inner.outgoing(state, row);
@@ -357,5 +382,24 @@ impl Transitions for Absorbing {
                 *rate = 0.0;
             }
         }
+    }
+
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        self.inner.distributed().map(|_| self as &dyn Distributed)
+    }
+}
+
+impl Distributed for Absorbing {
+    fn acquire_rows(&self, states: &Range<usize>) {
+        self.inner.acquire_rows(states);
+    }
+
+    fn release_outgoing(&self) {
+        self.inner.release_outgoing();
+    }
+
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        self.inner
+            .each_outgoing(states, &mut |state, row| take(state, if self.stays(state) { &[] } else { row }));
     }
 }

@@ -57,7 +57,7 @@ enum Way {
     Against,
 }
 
-/// Whether a state is to be named before another: the more probable one, the first of equals.
+/// True if a state is to be named before another: the more probable one, the first of equals.
 fn ahead(one: (f64, usize), other: (f64, usize)) -> bool {
     one.0 > other.0 || (one.0 == other.0 && one.1 < other.1)
 }

@@ -44,11 +44,6 @@ impl Rows {
         row.extend(self.columns[e.clone()].iter().copied().zip(self.values[e].iter().copied()));
     }
 
-    /// Bytes that it takes.
-    pub(super) fn bytes(&self) -> u64 {
-        (8 * self.starts.len() + 12 * self.columns.len()) as u64
-    }
-
     /// Rows of these lengths, which stand behind a 0, without columns and values.
     pub(super) fn of_lengths(mut lengths: Vec<usize>) -> Self {
         for i in 1..lengths.len() {
@@ -95,7 +90,7 @@ impl Rows {
         self.starts.push(self.columns.len());
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.columns.len()
     }

@@ -17,7 +17,7 @@
 //! a relative error of at most 6u m(m + 2) for a class or a set of transient states of m. A rate that leaves the range of
 //! normal numbers ends the elimination without an answer.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::Transitions;
 use super::classes::Classes;

@@ -24,7 +24,7 @@ pub(super) enum Stage {
     Interior,
     /// The own rows alone: what the last of several steps is taken for.
     Own,
-    /// What needs all rows.
+    /// The work that needs all rows.
     Rest,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct LaneStep {
     pub(super) interior: Vec<Launch>,
     /// The interior of the last of several steps before an exchange.
     own: Option<Vec<Launch>>,
-    /// What needs all rows, and halos between parts of the lane.
+    /// Launches that need all rows, and halos between parts of the lane.
     pub(super) rest: Vec<Launch>,
 }
 

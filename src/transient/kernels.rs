@@ -1,9 +1,9 @@
 //! The kernels of uniformization and their CPU twins.
 
 use super::step::{Plain, Rows, Sliced, fma, terms};
-pub use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
-pub use crate::kernel::block_sums::{BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM};
+pub(crate) use crate::kernel::block_sums::{BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_distance, block_dot, block_sum};
 use crate::kernel::{Kernel, Real, kernel};
 use crate::lane::cpu::simd::{Body, dispatch};
@@ -11,24 +11,24 @@ use crate::lane::cpu::{Call, blocks};
 
 kernel! {
     /// Many steps of a small chain.
-    pub static SWEEP = sweep + slices + tail(first, count, end, window_first, window_end, rows)(
+    pub(crate) static SWEEP = sweep + slices + tail(first, count, end, window_first, window_end, rows)(
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
     );
     /// Terms of one more time point.
-    pub static ACCUMULATE = accumulate(window_first, window_end, weights, rows, own)(
+    pub(crate) static ACCUMULATE = accumulate(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
     );
     /// A vector added to another.
-    pub static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
+    pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
     /// A vector times a number.
-    pub static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
+    pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
     /// One part's halo from another part.
-    pub static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
+    pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
 }
 
 /// Every kernel of this engine.
-pub static ALL: [&Kernel; 12] = [
+pub(crate) static ALL: [&Kernel; 12] = [
     &STEP,
     &STEP_PACKED,
     &STEP_PAIR,

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) mass: f64,
-    /// Its smallest element, before it was made one of at least 0.
+    /// The smallest element, before it was made one of at least 0.
     pub(super) least: f64,
 }
 
@@ -43,8 +43,8 @@ impl Observer for LastLook<'_> {
     }
 }
 
-/// How probabilities contradict a bound on their l1 error, if they do: what they add up to is that of the beginning, and
-/// none is below 0.
+/// The way in which probabilities contradict a bound on their l1 error, if they do: they add up to what the beginning does,
+/// and none is below 0.
 pub(super) fn contradiction(mass: f64, initial: f64, least: f64, bound: f64) -> Option<String> {
     // What sums round by.
     let bound = bound + 4.0 * f64::EPSILON;

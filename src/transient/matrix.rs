@@ -8,7 +8,7 @@ use super::chain::Transitions;
 use super::chunk::{Chunk, SendRows, Stored};
 use super::partitioning::Partition;
 use super::region::{Piece, Region};
-pub use super::solution::MatrixInfo;
+pub(crate) use super::solution::MatrixInfo;
 use super::step::step_pattern;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane};
@@ -105,7 +105,7 @@ pub(super) struct Source<'a, T> {
     exit: &'a [T],
 }
 
-/// What a matrix may be stored in, and what that takes.
+/// The formats of a matrix, and the bytes that each takes.
 enum Choice<T> {
     Hyb,
     Packed(Dictionary<T>),
@@ -153,7 +153,7 @@ impl<'a, T: Real> Source<'a, T> {
         }
     }
 
-    /// What its part is going to take of the lane.
+    /// The bytes that its part is going to take of the lane.
     ///
     /// # Errors
     /// A format that the matrix does not fit, asked for by name.

@@ -1,9 +1,9 @@
-//! How long a chain takes to meet one of some states, at most, in expectation: the certificate of a steady state.
+//! The expected time until a chain meets one of some states, bounded: the certificate of a steady state.
 //!
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::Transitions;
 use super::classes::Known;
@@ -79,7 +79,7 @@ impl Beyond {
         let (ranks, own) = (known.ranks, known.rows.clone());
         let mut others: Vec<u32> =
             chain.to.iter().copied().filter(|&to| !own.contains(&(to as usize))).collect();
-        others.par_sort_unstable();
+        others.sort_unstable();
         others.dedup();
         // Ascending, so by ranks.
         let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); ranks.size()];

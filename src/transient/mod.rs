@@ -22,16 +22,16 @@
 //! | symbol | identifier | in Karwacki, Bylina, Bylina 2012 |
 //! |---|---|---|
 //! | α | `alpha` | (2) |
-//! | Pᵀ x = x + (Rᵀx − E x)/α | [`kernels::STEP`] | lines 2, 3, 9 of Algorithm 1 |
+//! | Pᵀ x = x + (Rᵀx − E x)/α | `shaders/step.wgsl` | lines 2, 3, 9 of Algorithm 1 |
 //! | p_k = e^{−αt}(αt)^k/k! | [`poisson::Weights`] | (5) |
 //! | left … right | [`poisson::Window`] | L of (6) |
 //! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
 //! # Shapes, units, cost
-//! A chain is a [`Transitions`](chain::Transitions): any row of Rᵀ or R when it is asked for, rates in 1 / unit of time;
-//! [`csr::Csr`] stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
-//! of time, `f64::INFINITY` is the steady state. Probabilities come to an [`Observer`], one time after the other, n values
-//! in the chain's own order.
+//! A chain is a [`Transitions`]: any row of Rᵀ or R when it is asked for, rates in 1 / unit of time. [`Chain::from_csr`]
+//! stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
+//! of time, `f64::INFINITY` is the steady state. Probabilities are n values a time, in the chain's own order; [`solve`] hands
+//! them to an [`Observer`], one time after the other, [`Chain::transient`] keeps them in the [`Solution`].
 //!
 //! A run has at most 2³² − 2 states and 2³² − 2 multiplications; rates, times and rewards may have any size that f64 holds,
 //! in either precision. It takes about αt + 5√(αt) multiplications, each of 12·nnz + 32·n
@@ -39,7 +39,7 @@
 //!
 //! # Bounds and errors
 //! Every answer comes with a [`Bound`] on its l1 error, a sum of proved terms: the Poisson mass left out, the price of a
-//! steady-state stop, and rounding ([`bound`]). The [`Status`] says whether it is at most [`Options::epsilon`].
+//! steady-state stop, and rounding. The [`Status`] says whether it is at most [`Options::epsilon`].
 //! A result that contradicts its bound (probabilities that are no numbers, or do not add up) has a
 //! [`contradiction`](TimeResult::contradiction), and its bound is not met.
 //! [`solve`] fails with [`Error::Invalid`](crate::Error::Invalid) for input without an answer (a distribution that does
@@ -52,43 +52,23 @@
 //!
 //! ```
 //! use kolmo::Machine;
-//! use kolmo::transient::chain::Reward;
-//! use kolmo::transient::{Initial, Observer, Options, Problem, Status, solve};
-//!
-//! struct Keep(Vec<f64>);
-//!
-//! impl Observer for Keep {
-//!     fn progress(&mut self, _done: u64, _all: u64) -> kolmo::Result<()> {
-//!         Ok(())
-//!     }
-//!     fn result(&mut self, _time: usize, probabilities: &[f64]) -> kolmo::Result<()> {
-//!         self.0 = probabilities.to_vec();
-//!         Ok(())
-//!     }
-//! }
+//! use kolmo::transient::{Chain, Options, Reward, Status};
 //!
 //! let queue = kolmo::models::parse("birth-death:3,1,2").expect("a built-in")?;
 //! let customers = Reward { name: "customers".to_owned(), values: vec![0.0, 1.0, 2.0] };
-//! let problem = Problem {
-//!     transitions: &*queue.transitions,
-//!     initial: &Initial::State(0),
-//!     times: &[0.5],
-//!     rewards: &[customers],
-//!     vectors: true,
-//! };
-//! let machine = Machine::best()?;
+//! let chain = Chain { rewards: vec![customers], ..queue.into() };
 //! let options = Options { epsilon: 1e-10, ..Options::default() };
-//! let mut keep = Keep(Vec::new());
-//! let solution = solve(&machine, &problem, &options, &mut keep)?;
+//! let solution = chain.transient_on(&Machine::best()?, &[0.5], &options)?;
+//! let p = &solution.probabilities[0];
 //!
 //! assert_eq!(solution.status, Status::Met);
 //! // Q has the eigenvalues 0, −3 − √2 and −3 + √2; its eigenvectors give π₀(t) in closed form.
 //! let r = 2f64.sqrt();
 //! let mode = |a: f64, rate: f64| a / 14.0 * (-rate * 0.5).exp();
 //! let exact = 4.0 / 7.0 + mode(3.0 + r, 3.0 - r) + mode(3.0 - r, 3.0 + r);
-//! assert!((keep.0[0] - exact).abs() <= solution.times[0].bound.total());
+//! assert!((p[0] - exact).abs() <= solution.times[0].bound.total());
 //! let customers = &solution.times[0].rewards[0];
-//! assert!((customers.instantaneous - (keep.0[1] + 2.0 * keep.0[2])).abs() < 1e-12);
+//! assert!((customers.instantaneous - (p[1] + 2.0 * p[2])).abs() < 1e-12);
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 //!
@@ -101,36 +81,36 @@
 //! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
 //!   models", FedCSIS 2012.
 
-pub mod bound;
+pub(crate) mod bound;
 pub(crate) mod built;
 pub mod capacity;
-pub mod chain;
+pub(crate) mod chain;
 pub mod checkpoint;
-pub mod chunk;
+mod chunk;
 mod classes;
-pub mod csr;
+pub(crate) mod csr;
 mod elimination;
 mod exchange;
 mod exchange_cost;
 pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
-pub mod kernels;
+pub(crate) mod kernels;
 mod last_look;
-pub mod matrix;
+pub(crate) mod matrix;
 mod meeting;
-pub mod names;
-pub mod order;
-pub mod partitioning;
-pub mod parts;
+pub(crate) mod names;
+pub(crate) mod order;
+pub(crate) mod partitioning;
+pub(crate) mod parts;
 mod pattern;
 #[cfg(feature = "cuda")]
 mod peer;
 pub mod poisson;
 mod problem;
-pub mod region;
+mod region;
 pub(crate) mod rewards;
-pub mod shared;
+pub(crate) mod shared;
 mod solution;
 mod solve;
 mod stationary;
@@ -139,12 +119,17 @@ mod step;
 pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
-pub mod timeline;
+pub(crate) mod timeline;
 mod worker;
 
-pub use chain::{Chain, Initial};
-pub use problem::{Method, Observer, Options, Problem};
-pub use solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
+pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
+pub use halo_depth::MAX_HALO_DEPTH;
+pub use names::StateNames;
+pub use names::StateNames;
+pub use problem::{Exchange, Method, Observer, Options, Order, Partitioning, Problem};
+pub use solution::{
+    Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
+};
 pub use solve::{solve, solve_resumable};
 
 pub use crate::Status;

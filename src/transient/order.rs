@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
-pub use super::problem::Order;
+pub(crate) use super::problem::Order;
 use super::problem::{Observer, Problem};
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
@@ -152,7 +152,7 @@ pub(super) fn reorder<'a>(
     };
     match wanted {
         Order::Natural => return Ok((None, Order::Natural)),
-        Order::Bfs | Order::Rcm if !transitions.whole() => {
+        Order::Bfs | Order::Rcm if !transitions.is_whole() => {
             let name = wanted.name();
             let why = "looks at all states at once, and each rank has read its part of the file";
             return Err(Error::Invalid(format!(

@@ -2,16 +2,15 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::bound::lengths;
 use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
-pub use super::halo_depth::MAX_HALO_DEPTH;
 use super::halo_depth::{self, Work};
-pub use super::problem::{Exchange, Partitioning};
+pub(crate) use super::problem::{Exchange, Partitioning};
 use super::region::Region;
-pub use super::solution::{ExchangeCost, LaneExchange, LanePlan};
+pub(crate) use super::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -163,7 +162,7 @@ fn deepen(
         return;
     }
     // Of a chain that is read by parts a rank knows its own rows.
-    let fixed = if transitions.whole() { options.halo_depth } else { Some(1) };
+    let fixed = if transitions.is_whole() { options.halo_depth } else { Some(1) };
     let depth = fixed.unwrap_or_else(|| {
         let of = |r: &Region| Work::of(r, regions, compute[r.lane], real);
         let mine: Vec<Work> = partition.own_regions().iter().map(of).collect();

@@ -27,9 +27,9 @@ use crate::{Machine, Result};
 /// Consecutive rows on a lane.
 #[derive(Debug)]
 pub struct Part<T> {
-    /// Its lane.
+    /// The lane's number.
     pub lane: usize,
-    /// Its own rows, global.
+    /// The own rows, global.
     pub rows: Range<usize>,
     /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
     pub computed: Range<usize>,
@@ -54,7 +54,7 @@ impl<T: Real> Part<T> {
         self.own - self.ghosts()
     }
 
-    /// Whether its boundary is stored for other lanes alone, and computed straight to where it leaves from.
+    /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
     fn packed_in_place(&self) -> bool {
         self.chunks.iter().any(|chunk| chunk.sends.is_some())
     }
@@ -152,7 +152,7 @@ impl<T: Real> Parts<T> {
         part.rows.start - self.rows.start..part.rows.end - self.rows.start
     }
 
-    /// Whether no other lane, of this rank or of another, reads anything of these.
+    /// True if no other lane, of this rank or of another, reads anything of these.
     pub(super) fn closed(&self) -> bool {
         self.between_lanes.is_empty()
     }

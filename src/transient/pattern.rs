@@ -53,10 +53,10 @@ impl Ids<'_> {
 #[derive(Clone, Copy)]
 struct Tile<T> {
     key: Key,
-    /// Its place in the offsets and values; where there the offsets of each sum end, unless it is computed row by row.
+    /// The place in the offsets and values; where there the offsets of each sum end, unless it is computed row by row.
     region: usize,
     ends: Option<[usize; SUMS]>,
-    /// Its least and greatest offset.
+    /// The least and the greatest offset.
     reach: (i32, i32),
     exit: [T; TILE],
 }

@@ -15,7 +15,7 @@ fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
     lanes.iter().map(Lane::cuda).collect()
 }
 
-/// Whether all lanes are streams, and each reaches the memory of every other.
+/// True if all lanes are streams, and each reaches the memory of every other.
 pub(super) fn all_reach(lanes: &[Lane]) -> bool {
     let Some(streams) = streams(lanes) else { return false };
     streams.iter().all(|one| streams.iter().all(|other| one.reaches(other)))

@@ -1,4 +1,4 @@
-//! What is asked of the solver: a chain, times, rewards, and options.
+//! A problem: a chain, times, rewards; and options.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct Problem<'a> {
     pub times: &'a [f64],
     /// Rewards whose expectations are wanted at each time.
     pub rewards: &'a [Reward],
-    /// Whether the probabilities themselves are wanted.
+    /// True if the probabilities themselves are wanted.
     pub vectors: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -134,13 +134,29 @@ impl Default for Options {
 }
 
 /// Progress and results, told while the solver works.
+///
+/// `()` lets everything pass; a `Vec<Vec<f64>>` keeps the probabilities of each time.
 pub trait Observer: Send {
     /// Multiplications done, and an upper bound of all. An error stops the work.
-    fn progress(&mut self, done: u64, all: u64) -> Result<()>;
+    fn progress(&mut self, _done: u64, _all: u64) -> Result<()> {
+        Ok(())
+    }
     /// The states whose probabilities this rank will be given; not called where there is one rank, which has all.
     fn rows(&mut self, _rows: Range<usize>) {}
     /// The probabilities at time number `index`, one a state. Times arrive in the order of their windows.
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()>;
+    fn result(&mut self, _index: usize, _probabilities: &[f64]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Observer for () {}
+
+impl Observer for Vec<Vec<f64>> {
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        self.resize_with(self.len().max(index + 1), Vec::new);
+        self[index] = probabilities.to_vec();
+        Ok(())
+    }
 }
 
 /// An error where a problem or its options are none.
@@ -168,7 +184,7 @@ pub(super) fn check(ranks: Ranks, problem: &Problem<'_>, options: &Options) -> R
     }
     for reward in problem.rewards {
         let home = || rewards::home(n, ranks).len();
-        if reward.values.len() != n && (problem.transitions.whole() || reward.values.len() != home()) {
+        if reward.values.len() != n && (problem.transitions.is_whole() || reward.values.len() != home()) {
             let (name, got) = (&reward.name, reward.values.len());
             return Err(Error::Invalid(format!("reward '{name}' has {got} values, the chain {n} states")));
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::chain::Transitions;
 use crate::sparse::BLOCK;
@@ -12,14 +12,14 @@ use crate::sparse::BLOCK;
 #[derive(Debug, Clone)]
 pub(super) struct Region {
     pub(super) lane: usize,
-    /// Its own rows.
+    /// The own rows.
     pub(super) rows: Range<usize>,
     /// Rows that it computes: its own, and with several steps between two exchanges those around them that its own
     /// come to depend on. They hold what the owner has, bit for bit, for as long as it takes.
     pub(super) computed: Range<usize>,
-    /// What the computed rows read of others: global rows, ascending.
+    /// The halo: rows of others that the computed rows read, global, ascending.
     pub(super) halo: Vec<u32>,
-    /// How many of the halo lie before the computed rows.
+    /// The number of halo rows before the computed rows.
     pub(super) left: usize,
     /// Entries of its own rows, and those whose columns are not its own.
     pub(super) entries: u64,
@@ -58,7 +58,7 @@ impl Region {
         Self { lane, rows, computed, halo: Vec::new(), left: 0, entries: 0, remote: 0 }
     }
 
-    /// Its lane, rows and computed rows, for other ranks.
+    /// The lane, rows and computed rows, for other ranks.
     pub(super) fn to_remote(&self) -> [u64; 5] {
         let (rows, computed) = (&self.rows, &self.computed);
         [self.lane, rows.start, rows.end, computed.start, computed.end].map(|number| number as u64)
@@ -193,7 +193,7 @@ impl Region {
     /// The longest run of whole blocks of own rows that no other region reads.
     fn interior(&self, read: &[(usize, Vec<u32>)]) -> Range<usize> {
         let mut read: Vec<u32> = read.iter().flat_map(|(_, rows)| rows).copied().collect();
-        read.par_sort_unstable();
+        read.sort_unstable();
         let mut interior = self.rows.start..self.rows.start;
         let mut next = self.rows.start;
         for end in read.iter().map(|&row| row as usize).chain([self.rows.end]) {

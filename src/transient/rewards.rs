@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::chain::Reward;
+use super::chain::{Reward, Transitions};
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 
@@ -17,8 +17,16 @@ pub(crate) fn home(n: usize, ranks: Ranks) -> Range<usize> {
     (mine.start as usize * BLOCK).min(n)..(mine.end as usize * BLOCK).min(n)
 }
 
+/// The part of a reward of all states that a rank keeps: of a chain that each has read a part of, the values at home.
+pub fn kept(reward: Reward, transitions: &dyn Transitions, ranks: Ranks) -> Reward {
+    match transitions.is_whole() {
+        true => reward,
+        false => at_home(reward, transitions.states(), ranks),
+    }
+}
+
 /// The rewards at home, of those of all states.
-pub fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
+pub(crate) fn at_home(reward: Reward, n: usize, ranks: Ranks) -> Reward {
     let mut values = reward.values;
     assert_eq!(values.len(), n, "a value for each state");
     let home = home(n, ranks);
@@ -85,7 +93,7 @@ fn moved(values: &[f64], from: Range<usize>, to: Range<usize>, ranks: Ranks) -> 
     arrived
 }
 
-/// What two ranges share.
+/// The intersection of two ranges.
 fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }

@@ -2,12 +2,12 @@
 //!
 //! Whatever part of a file a rank has read, the transitions go to those who keep them: one into and out of a state to
 //! the rank whose share of blocks the state lies in, its home. When rows are shared out by what devices can do, ranks
-//! settle: they get from the homes what they lack of their rows.
+//! acquire them: they get from the homes what they lack of their rows.
 
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::chain::{Take, TransitionList, Transitions};
+use super::chain::{TransitionList, Transitions};
 use super::csr::{Duplicate, Rows};
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -16,9 +16,58 @@ use crate::sparse::BLOCK;
 const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
 
+/// Receives a state and the transitions out of it.
+pub(crate) type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
+
+/// Transitions of which a rank knows those of the blocks of 256 states that [`Ranks::share`] gives it, and those that it
+/// acquired.
+pub trait Distributed {
+    /// Gets to know `states`. Every rank calls this at once.
+    fn acquire_rows(&self, states: &Range<usize>);
+
+    /// Lets go of what is held for transitions out of states, until the next [`acquire_rows`](Self::acquire_rows). Every
+    /// rank calls this at once.
+    fn release_outgoing(&self);
+
+    /// Gives `take` each of some states, ascending, with the transitions out of it.
+    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>);
+}
+
+/// The same for every chain: one that a process knows as a whole has nothing to acquire or release.
+impl dyn Transitions + '_ {
+    /// True if this process may ask for any state at once.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.distributed().is_none()
+    }
+
+    pub(super) fn acquire_rows(&self, states: &Range<usize>) {
+        if let Some(distributed) = self.distributed() {
+            distributed.acquire_rows(states);
+        }
+    }
+
+    pub(super) fn release_outgoing(&self) {
+        if let Some(distributed) = self.distributed() {
+            distributed.release_outgoing();
+        }
+    }
+
+    pub(super) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
+        if let Some(distributed) = self.distributed() {
+            return distributed.each_outgoing(states, take);
+        }
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            self.outgoing(state, &mut row);
+            take(state, &row);
+        }
+    }
+}
+
 /// A chain whose transitions lie on several ranks.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     n: usize,
     ranks: Ranks,
     homes: Vec<Range<usize>>,
@@ -28,7 +77,7 @@ pub struct Shared {
     beyond: RwLock<Beyond>,
 }
 
-/// What a rank has of states that are not at home: those of its rows.
+/// The rows of a rank that are not at home.
 #[derive(Debug, Default)]
 struct Beyond {
     /// Ascending.
@@ -43,7 +92,7 @@ impl Shared {
     ///
     /// Beside the list a rank holds the columns of what comes to it, without the list's sources the values too, and then,
     /// without the list, the second order: never more than the two orders together, and pieces under way.
-    pub fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
+    pub(crate) fn new(n: usize, mut list: TransitionList, ranks: Ranks) -> (Self, Option<Duplicate>) {
         let blocks = n.div_ceil(BLOCK) as u64;
         let mine = ranks.share(blocks);
         let cuts = ranks.all_gather(&[mine.start, mine.end]);
@@ -64,13 +113,6 @@ impl Shared {
         (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
     }
 
-    /// Bytes of the transitions that this rank holds.
-    pub fn bytes(&self) -> u64 {
-        let (out, beyond) = (read(&self.out), read(&self.beyond));
-        let others = beyond.into.bytes() + beyond.out.bytes() + 4 * beyond.states.len() as u64;
-        self.into.bytes() + out.as_ref().map_or(0, Rows::bytes) + others
-    }
-
     fn home(&self) -> &Range<usize> {
         &self.homes[self.ranks.rank()]
     }
@@ -83,7 +125,7 @@ impl Shared {
 
     fn append_out(&self, out: &Option<Rows>, state: usize, row: &mut Vec<(u32, f64)>) {
         if self.home().contains(&state) {
-            let out = out.as_ref().expect("transitions out of states are asked for after they settle");
+            let out = out.as_ref().expect("transitions out of states are asked for after rows are acquired");
             return out.append(state - self.home().start, row);
         }
         let beyond = read(&self.beyond);
@@ -226,6 +268,12 @@ impl Transitions for Shared {
         self.append_out(&read(&self.out), state, row);
     }
 
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        Some(self)
+    }
+}
+
+impl Distributed for Shared {
     fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
         let (out, mut row) = (read(&self.out), Vec::new());
         for state in states {
@@ -235,16 +283,12 @@ impl Transitions for Shared {
         }
     }
 
-    fn whole(&self) -> bool {
-        false
-    }
-
-    fn arrivals_suffice(&self) {
+    fn release_outgoing(&self) {
         *write(&self.out) = None;
         write(&self.beyond).out = Rows::default();
     }
 
-    fn settle(&self, states: &Range<usize>) {
+    fn acquire_rows(&self, states: &Range<usize>) {
         // All ranks have it or none.
         if read(&self.out).is_none() {
             let out = turned(&self.homes, self.ranks, &self.into);
@@ -274,8 +318,8 @@ mod tests {
 
         assert_eq!(duplicate, Some(Duplicate { from: 2, to: 0 }));
         // Given up and made again.
-        chain.arrivals_suffice();
-        chain.settle(&(0..3));
+        chain.release_outgoing();
+        chain.acquire_rows(&(0..3));
         let (mut into, mut out) = (Vec::new(), Vec::new());
         chain.incoming(1, &mut into);
         chain.outgoing(1, &mut out);

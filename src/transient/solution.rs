@@ -43,6 +43,7 @@ pub struct RewardValue {
 
 /// The bound and the rewards at one time.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct TimeResult {
     /// The time; `null` in JSON where it is infinite.
     pub time: f64,
@@ -54,7 +55,7 @@ pub struct TimeResult {
     pub bound: Bound,
     /// Sum of the probabilities, if they were computed.
     pub mass: Option<f64>,
-    /// How the probabilities contradict the bound, if they do; it is then not met.
+    /// The way in which the probabilities contradict the bound, if they do; it is then not met.
     pub contradiction: Option<String>,
     /// Expectations of rewards.
     pub rewards: Vec<RewardValue>,
@@ -62,6 +63,7 @@ pub struct TimeResult {
 
 /// Facts of a matrix as it was stored.
 #[derive(Debug, Clone, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct MatrixInfo {
     /// `hyb`, `packed`, `pair` or `pattern`; several joined by `+` where parts differ.
     pub format: String,
@@ -83,12 +85,13 @@ pub struct MatrixInfo {
     pub halo_depth: usize,
     /// The way of values from lane to lane.
     pub exchange: LaneExchange,
-    /// How rows were shared out over lanes; empty for one lane.
+    /// The share of each lane; empty for one lane.
     pub plan: Vec<LanePlan>,
 }
 
 /// A lane's share of a chain, and what its steps are expected to cost.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct LanePlan {
     /// The lane's device.
     pub device: String,
@@ -151,10 +154,14 @@ pub struct Seconds {
     pub total: f64,
 }
 
-/// The answer, the probabilities themselves having gone to the [`Observer`](super::Observer).
+/// The answer.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Solution {
-    /// Whether the requested bound is met at every time.
+    /// The probabilities at each time, one a state (on ranks, one a state of this rank's rows); empty where they went to an
+    /// [`Observer`](super::Observer).
+    pub probabilities: Vec<Vec<f64>>,
+    /// Met where the requested bound is met at every time.
     pub status: Status,
     /// Termwise worst bound over times.
     pub bound: Bound,

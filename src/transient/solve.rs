@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::bound::expect_room;
 use super::built::{Built, surveyed, total};
-use super::chain::{Initial, Reward};
+use super::chain::{Chain, Initial, Reward};
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
 use super::matrix::MatrixInfo;
@@ -34,6 +34,32 @@ pub fn solve(
     solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
+impl Chain {
+    /// The probabilities at some times, 0 … ∞, and the expectations of the chain's rewards, on the best device that there is.
+    ///
+    /// # Errors
+    /// As [`solve`]; and if the device does not open.
+    pub fn transient(&self, times: &[f64]) -> Result<Solution> {
+        self.transient_on(&Machine::best()?, times, &Options::default())
+    }
+
+    /// The same on a given machine.
+    ///
+    /// # Errors
+    /// As [`solve`].
+    pub fn transient_on(&self, machine: &Machine, times: &[f64], options: &Options) -> Result<Solution> {
+        let mut probabilities = Vec::new();
+        let solution = solve(machine, &self.at(times), options, &mut probabilities)?;
+        Ok(Solution { probabilities, ..solution })
+    }
+
+    /// The problem of the probabilities at some times, and of the chain's rewards.
+    pub fn at<'a>(&'a self, times: &'a [f64]) -> Problem<'a> {
+        let (transitions, initial, rewards) = (&*self.transitions, &self.initial, &self.rewards[..]);
+        Problem { transitions, initial, times, rewards, vectors: true }
+    }
+}
+
 /// As [`solve`], with the state of the run in a file from which another process can go on, see
 /// [`checkpoint`](super::checkpoint). When the observer's [`progress`](Observer::progress) gives
 /// [`Error::Interrupted`](crate::Error::Interrupted), the state is kept before that error is returned. Results that a
@@ -51,7 +77,7 @@ pub fn solve_resumable(
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
     // Of a chain that was solved before.
-    problem.transitions.settle(&rewards::home(problem.transitions.states(), ranks));
+    problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
     let options = Options { order: checkpointer.order().unwrap_or(options.order), ..*options };
     let solution = solve_kept(machine, problem, &options, observer, &mut checkpointer)?;
@@ -105,6 +131,7 @@ fn solve_in<T: Real>(
     let problem = &Problem { rewards: &rewards, ..*problem };
     let mut seconds = Seconds::default();
     let mut solution = Solution {
+        probabilities: Vec::new(),
         status: Status::Met,
         bound: Bound::default(),
         n,
@@ -145,7 +172,7 @@ fn solve_in<T: Real>(
     if times.iter().any(Option::is_none) {
         // Classes of states are looked for along transitions.
         if problem.times.iter().all(|t| t.is_finite()) {
-            problem.transitions.arrivals_suffice();
+            problem.transitions.release_outgoing();
         }
         let (width, format, how) = (options.width, options.format, options.partitioning());
         let parts = Parts::build(machine, problem.transitions, &statistics, width, format, how)?;

@@ -134,12 +134,12 @@ fn eliminate<T: Real>(
 ) -> Result<Option<(Vec<f64>, Bound)>> {
     let (transitions, ranks, rows) = (built.problem.transitions, built.parts.ranks, &built.parts.rows);
     let n = transitions.states();
-    transitions.settle(&(0..n));
+    transitions.acquire_rows(&(0..n));
     let initial: Vec<f64> = ranks.all_gather(&built.initial).concat();
     let classes = Classes::new(transitions, &initial, &initial);
     let mut check = || ranks.all_ok(observer.progress(0, 0));
     let found = elimination::limit(transitions, built.statistics.scale, &initial, &classes, &mut check)?;
-    transitions.settle(rows);
+    transitions.acquire_rows(rows);
     Ok(found.map(|(limit, rounding)| {
         let rounding = rounding + built.initial_error;
         (limit[rows.clone()].to_vec(), Bound { rounding, ..Bound::default() })

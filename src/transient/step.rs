@@ -11,7 +11,7 @@
 //! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
 //! wait for each of them.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::pattern::step_pattern;
 use crate::kernel::{Kernel, Real, kernel};
@@ -27,7 +27,7 @@ macro_rules! steps {
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
-            pub static $constant = $name + step $(+ $library)* + tail(
+            pub(crate) static $constant = $name + step $(+ $library)* + tail(
                 window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
             )(
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
@@ -35,7 +35,7 @@ macro_rules! steps {
         )+}
 
         $(impl<'a, T> $name::Bindings<'a, T> {
-            /// What a step has besides its matrix.
+            /// The arrays of a step besides its matrix.
             pub(super) fn shared(self, p: &$name::Params) -> Shared<'a, T> {
                 let $name::Params { step, window_first, window_end, weights, rows, .. } = *p;
                 let $name::Params { first_row, own, begin, listed, .. } = *p;
@@ -68,7 +68,7 @@ steps! {
     )(ids: &[u8], patterns: &[u32], values: &[T]).with_cuda_groups(6);
 }
 
-/// What steps of every format are given besides a matrix.
+/// Arguments that steps of every format are given besides a matrix.
 pub(super) struct Shared<'a, T> {
     pub(super) p: step::Params,
     exit: &'a [T],
@@ -207,7 +207,7 @@ pub(super) struct Rows<'a, T> {
 }
 
 impl<T: Real> Rows<'_, T> {
-    /// What follows the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
+    /// The part of a step behind the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
     ///
     /// Probabilities below [`Real::NEGLIGIBLE`] become 0. A processor takes a hundred times as long for numbers
     /// below its normal range, and a front that runs through a large chain has millions of them; GPUs do not, and

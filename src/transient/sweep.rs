@@ -18,7 +18,7 @@ const CHECK_STEPS: u64 = 64;
 /// A time point with its weights.
 #[derive(Debug)]
 pub(super) struct Planned {
-    /// Its place among the times asked for.
+    /// The place among the times asked for.
     pub(super) index: usize,
     /// αt.
     pub(super) lambda: f64,
@@ -26,7 +26,7 @@ pub(super) struct Planned {
     pub(super) weights: Weights,
     /// P(N > k) from one step before the window on; empty where no reward asks for it.
     pub(super) tails: Vec<f64>,
-    /// What a steady-state stop may cost here.
+    /// The price that a steady-state stop may have here.
     pub(super) steady_allowance: f64,
     /// Bound of the steady-state stop, if one happened.
     pub(super) steady_state: f64,
@@ -52,7 +52,7 @@ impl Planned {
 
 /// A time point whose window is open.
 struct Open<T> {
-    /// Its place among the planned.
+    /// The place among the planned.
     place: usize,
     target: Target<T>,
     /// Step of the first weight held, and what the weights were divided by.
@@ -61,7 +61,7 @@ struct Open<T> {
 }
 
 impl SweepState {
-    /// Whether it is one of these times.
+    /// True if it is one of these times.
     pub(super) fn fits(
         &self,
         planned: &[Planned],
@@ -106,7 +106,7 @@ pub(super) struct Sweep<'a, 'p, T> {
     until: Option<u64>,
     /// Multiplications of sweeps before.
     before: u64,
-    /// Whether the probabilities themselves are wanted.
+    /// True if the probabilities themselves are wanted.
     vectors: bool,
     /// Places that found no accumulator.
     left_over: Vec<usize>,
@@ -172,7 +172,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         Ok(sweep)
     }
 
-    /// What [`resume`](Self::resume) takes; `until` is where the present steps end.
+    /// The state that [`resume`](Self::resume) takes; `until` is where the present steps end.
     fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
         let mut values = vec![self.iteration.newest()?];
         if self.vectors {

@@ -1,9 +1,9 @@
-//! What each lane's thread does when, in steps with an exchange through the host.
+//! The phases of each lane's thread, in steps with an exchange through the host.
 
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What a thread does in a step.
+/// A phase of a thread in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -26,7 +26,7 @@ pub const PHASES: [Phase; 6] =
     [Phase::Boundary, Phase::Interior, Phase::Fetch, Phase::Send, Phase::Wait, Phase::Fill];
 
 impl Phase {
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Boundary => "boundary",
@@ -46,7 +46,7 @@ pub struct Moment {
     pub lane: usize,
     /// First step since the exchange before.
     pub step: u64,
-    /// What it does.
+    /// The phase.
     pub phase: Phase,
     /// Seconds since the timeline began.
     pub from: f64,

@@ -17,7 +17,7 @@ use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
 use crate::{Error, Result};
 
-/// How often the thread that waits for the lanes looks at the watch, unless one of them is done.
+/// The interval at which the thread that waits for the lanes looks at the watch, unless one of them is done.
 const LOOK: Duration = Duration::from_millis(20);
 /// Longest that a thread looks for a neighbour's values before it goes to sleep.
 const SPIN: Duration = Duration::from_millis(3);
@@ -87,7 +87,7 @@ enum Reader<'a, T> {
         direct: bool,
         full: Receiver<Vec<T>>,
         empty: SyncSender<Vec<T>>,
-        /// What goes back once the buffer is given to be emptied.
+        /// The vectors that go back once the buffer is given to be emptied.
         word: Option<Vec<T>>,
     },
     Rank {

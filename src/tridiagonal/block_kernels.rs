@@ -1,6 +1,6 @@
 //! The kernels of the partition method with a block a thread, and their CPU twins.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::arithmetic::Number;
 use super::kernels::{NOT_DOMINANT, both, small};

@@ -1,6 +1,6 @@
 //! The kernels of the partition method and their CPU twins.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::arithmetic::{Number, fma};
 use super::place::Place;

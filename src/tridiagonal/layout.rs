@@ -1,6 +1,6 @@
 //! Layouts: the order in which many systems lie in arrays.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::system::System;
 use crate::{Error, Result};

@@ -3,7 +3,7 @@
 //! 1999): a row is exchanged with the one below where that has the larger element, which adds one upper diagonal.
 //! Corrections by the residual make the componentwise error small (Skeel 1980, doi:10.1090/S0025-5718-1980-0572859-4).
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::range;
 use super::residual::Residual;
@@ -245,9 +245,9 @@ pub(super) fn improve(
             system.b.iter().zip(given).map(|(b, x)| system.residual(b, &x[here.clone()], &mut [])).collect();
         residuals.iter().any(|&r| asked(r)).then(|| (s, residuals, best(&system)))
     };
-    let solved: Vec<_> = (0..batch).into_par_iter().filter_map(one).collect();
+    let solved: Vec<_> = (0..batch).into_par_iter().map(one).collect();
     let mut all = Improved::default();
-    for (s, residuals, answers) in solved {
+    for (s, residuals, answers) in solved.into_iter().flatten() {
         let here = s * n..(s + 1) * n;
         match answers {
             Err(row) => {

@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::Serialize;
 
 use super::arithmetic::Number;

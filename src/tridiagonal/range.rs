@@ -1,6 +1,6 @@
 //! Right-hand sides in the range of a precision.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::arithmetic::Number;
 use crate::kernel::Precision;

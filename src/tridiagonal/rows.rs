@@ -187,7 +187,7 @@ impl<'a> View<'a> {
 
     /// An error that names the first number here that is NaN or infinite and is used.
     pub(crate) fn check(&self) -> Result<()> {
-        use rayon::prelude::*;
+        use crate::parallel::*;
         let Span { n, batch, cyclic, first, .. } = self.span;
         let find = |name: &str, values: &[f64], unused: Option<usize>| {
             let bad = values.par_iter().enumerate().position_first(|(i, v)| {

@@ -99,6 +99,7 @@ pub enum Method {
 
 /// Unknowns, and proof of how well they solve the systems.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Solution {
     /// Unknowns, for each right-hand side as many as rows.
     pub x: Vec<Vec<f64>>,

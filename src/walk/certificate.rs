@@ -4,7 +4,7 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::splitting::{Split, Splitting, up};
 use crate::{Error, Result};
@@ -174,7 +174,7 @@ pub fn bounds(
     for round in 0..SOLVES {
         let (v, used) = solve(&product, &right, SOLVE_PRODUCTS + EDGES * n.isqrt());
         products += used;
-        let top = v.par_iter().copied().reduce(|| 0.0, f64::max);
+        let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
             break;
         }
@@ -217,7 +217,7 @@ pub fn bounds(
         product(&v, &mut image);
         // Shifted by the identity, so that bipartite graphs do not oscillate.
         v.par_iter_mut().zip(&image).for_each(|(v, y)| *v += y);
-        let top = v.par_iter().copied().reduce(|| 0.0, f64::max);
+        let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         v.par_iter_mut().for_each(|v| *v = (*v / top).max(f64::MIN_POSITIVE));
     }
     best.products = products;
@@ -247,7 +247,7 @@ fn solve(product: &(impl Fn(&[f64], &mut [f64]) + Sync), b: &[f64], most: usize)
         y.par_iter_mut().zip(x).for_each(|(y, x)| *y = x - *y);
     };
     // A quarter of the least entry of b: then (Mv)_i < v_i for a positive v whatever the rest does.
-    let enough = 0.25 * b.par_iter().copied().reduce(|| f64::INFINITY, f64::min);
+    let enough = 0.25 * b.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
     let worst = |r: &[f64]| r.par_iter().map(|r| r.abs()).reduce(|| 0.0, f64::max);
     let mut v = b.to_vec();
     let mut r = vec![0.0; n];

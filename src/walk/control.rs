@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};

@@ -1,7 +1,7 @@
 //! The grid of S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations",
 //! ISCC 2015: a number of groups of a number of threads, group sums, then a second reduction.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use super::sequence::Stream;
@@ -86,10 +86,10 @@ fn walk_grid<T: Real>(call: &Call<'_>, p: walk::Params, b: walk_grid::Bindings<'
         });
         return;
     }
-    out[..groups as usize].par_iter_mut().zip(0..groups).for_each(|(out, group)| {
+    out[..groups as usize].par_iter_mut().enumerate().for_each(|(group, out)| {
         let mut sums = vec![[T::ZERO; 1]; size as usize];
         let mut theta = [[T::ZERO; 1]; BLOCK];
-        let mut first = u64::from(begin) + u64::from(group) * u64::from(size);
+        let mut first = u64::from(begin) + group as u64 * u64::from(size);
         while first < u64::from(stop) {
             for (piece, sums) in sums.chunks_mut(BLOCK).enumerate() {
                 let at = first + (piece * BLOCK) as u64;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::sequence::{Points, Stream};
 use super::table::{HEAD, UNIT};

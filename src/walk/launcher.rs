@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::kernels::{BLOCK, BUFFER, walk};
 use super::sequence::{PointBuffer, PointSource, Points, on_cpu};

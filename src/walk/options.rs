@@ -1,6 +1,6 @@
 //! What is asked for, and what of it can be answered.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::certificate::Certificate;
 use super::control::Sweeps;

@@ -29,6 +29,7 @@ impl Bound {
 
 /// One component of one solution.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Component {
     /// Its number, from 0.
     pub component: u32,
@@ -115,6 +116,7 @@ impl Jacobi {
 
 /// Components and all that is known of them.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Solution {
     /// Whether every half-width is at most ε.
     pub status: Status,

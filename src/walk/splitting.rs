@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::lane::HostArray;
 use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};

@@ -14,7 +14,7 @@
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::certificate::Certificate;
 use super::kernels::COLUMNS;

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use kolmo::Error;
-use kolmo::transient::chain::ChainFile;
+use kolmo::transient::ChainFile;
 
 /// A function that is called with bytes of any kind, and panics where something does not hold.
 pub(crate) type Target = fn(&[u8]);
@@ -95,7 +95,7 @@ fn sound(chain: &ChainFile) {
     }
     // Rows by columns, where that is a matter of microseconds.
     if n <= 10_000 {
-        let _ = kolmo::transient::csr::Csr::from_list(n, t);
+        let _ = kolmo::internals::Csr::from_list(n, t);
     }
 }
 
@@ -107,7 +107,7 @@ fn tra(bytes: &[u8]) {
         if chain.states > 1000 {
             return;
         }
-        let Ok(matrix) = kolmo::transient::csr::Csr::from_list(chain.states, &chain.transitions) else {
+        let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, &chain.transitions) else {
             // The error names both lines of the transition that is listed twice.
             assert!(kolmo::io::read_chain(path, None).is_err());
             return;
@@ -115,8 +115,7 @@ fn tra(bytes: &[u8]) {
         let mut written = Vec::new();
         kolmo::io::write::write_tra(&mut written, &matrix).expect("memory takes it");
         let again = kolmo::io::tra::parse(&written, path).expect("what is written is read");
-        let again =
-            kolmo::transient::csr::Csr::from_list(again.states, &again.transitions).expect("as before");
+        let again = kolmo::internals::Csr::from_list(again.states, &again.transitions).expect("as before");
         let mut twice = Vec::new();
         kolmo::io::write::write_tra(&mut twice, &again).expect("memory takes it");
         assert!(written == twice, "a chain does not survive its file");

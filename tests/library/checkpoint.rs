@@ -9,10 +9,10 @@ use kolmo::Result;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::chain::{Reward, Transitions};
 use kolmo::transient::checkpoint::{Checkpoint, inspect};
-use kolmo::transient::order::Order;
-use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, solve, solve_resumable};
+use kolmo::transient::{
+    Initial, Method, Observer, Options, Order, Problem, Reward, Solution, Transitions, solve, solve_resumable,
+};
 use kolmo::{Error, Machine};
 
 /// A run as it is asked for.

@@ -5,9 +5,7 @@ use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::capacity::plan;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Initial, Options, Problem, solve};
+use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, solve};
 use kolmo::{Error, Machine};
 
 fn cpu(memory_limit: Option<u64>) -> Lane {

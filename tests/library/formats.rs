@@ -1,13 +1,10 @@
 //! Every format of the matrix gives the bits of HYB on the same lanes, or says why it cannot store the chain.
 
 use crate::support::{Keep, chain, machine, model, ragged};
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::chain::Transitions;
-use kolmo::transient::csr::Csr;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Initial, Options, Problem, Solution, solve};
+use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, Solution, Transitions, solve};
 use kolmo::{Error, Machine, Result};
 use proptest::prelude::*;
 

@@ -2,10 +2,7 @@
 
 use crate::support::{chain, machine, model, ragged, run};
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::transient::chain::Transitions;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Initial, Options, Solution};
+use kolmo::transient::{Initial, Options, Order, Partitioning, Solution, Transitions};
 
 /// Chains that are split in different ways: banded in two sizes; with ranges of one block and less; unconnected, with
 /// rows that nothing leads to; with a row and a column that are dense.

@@ -1,10 +1,9 @@
 //! What the tests of the library share: devices to test on, chains, oracles that know nothing of uniformization.
 
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
-use kolmo::transient::chain::{TransitionList, Transitions};
-use kolmo::transient::csr::Csr;
-use kolmo::transient::{Initial, Observer, Options, Problem, Solution, solve};
+use kolmo::transient::{Initial, Observer, Options, Problem, Solution, TransitionList, Transitions, solve};
 use kolmo::{Machine, Result};
 
 use crate::devices::skip;
@@ -28,10 +27,6 @@ pub(crate) fn machine(spec: &str, precision: Precision, checked: bool) -> Option
 pub(crate) struct Keep(pub(crate) Vec<Vec<f64>>);
 
 impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         if self.0.len() <= index {
             self.0.resize(index + 1, Vec::new());

@@ -3,10 +3,10 @@
 use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
 use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::transient::chain::{Chain, Reward, Transitions};
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, Partitioning};
-use kolmo::transient::{Initial, Method, Options, Problem, Status, solve};
+use kolmo::transient::{
+    Chain, Exchange, Initial, Method, Options, Order, Partitioning, Problem, Reward, Status, Transitions,
+    solve,
+};
 use kolmo::{Error, sparse::WidthRule};
 
 /// π of the chain 0 → 1 at rate a, 1 → 0 at rate b, from state 0.
@@ -359,7 +359,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
 #[test]
 fn making_a_set_absorbing_gives_the_first_passage_probability() {
     // From 0, leaving to 1 at rate 3 and coming back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
-    let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])), Initial::State(0));
+    let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])));
 
     let passage = two.absorbing(&[1]);
     let (got, solution) = run(&cpu(), &*passage.transitions, &passage.initial, &[0.7], &Options::default());
@@ -616,4 +616,31 @@ fn an_epsilon_that_cannot_be_proved_is_not_met_and_computed_all_the_same() {
 
     assert_eq!(solution.status, Status::NotMet);
     assert!(l1(&got[0], &two_states(3.0, 2.0, 2.0)) <= solution.bound.total() + 4e-16);
+}
+
+#[test]
+fn a_chain_from_arrays_gives_its_probabilities_in_one_call() {
+    // Columns in any order; a rate of 0 and one on the diagonal have no effect.
+    let (indptr, indices, rates) = ([0, 2, 4], [1, 0, 1, 0], [0.5, 9.0, 0.0, 2.0]);
+    let chain = Chain::from_csr(2, &indptr, &indices, &rates).unwrap().starting(Initial::State(1));
+
+    let solution = chain.transient_on(&cpu(), &[0.0, 0.3], &Options::default()).unwrap();
+
+    assert_eq!(solution.probabilities[0], [0.0, 1.0]);
+    let exact = 0.8 * (1.0 - (-2.5f64 * 0.3).exp());
+    assert!((solution.probabilities[1][0] - exact).abs() <= solution.bound.total());
+}
+
+#[test]
+fn arrays_that_are_no_chain_are_refused_by_what_is_wrong() {
+    let refused = |indptr: &[usize], indices: &[u32], rates: &[f64]| {
+        Chain::from_csr(2, indptr, indices, rates).expect_err("no chain").to_string()
+    };
+
+    assert!(refused(&[0, 1], &[1], &[1.0]).contains("give 3 that ascend from 0 to 1"));
+    assert!(refused(&[0, 2, 1], &[1], &[1.0]).contains("ascend"));
+    assert!(refused(&[0, 1, 2], &[1, 0], &[1.0]).contains("1 rates for 2 transitions"));
+    assert!(refused(&[0, 1, 2], &[1, 2], &[1.0, 1.0]).contains("leads to state 2: states are 0 to 1"));
+    assert!(refused(&[0, 1, 2], &[1, 0], &[1.0, -1.0]).contains("transition 1 has the rate -1"));
+    assert!(refused(&[0, 2, 2], &[1, 1], &[1.0, 1.0]).contains("0 -> 1 is listed twice"));
 }

@@ -102,7 +102,7 @@ pub struct HostTimes {
     pub runs: Vec<LaneTime>,
     /// Relative residual of what came out, the largest of all.
     pub residual: f64,
-    /// Whether the rows lie in memory that is page-locked.
+    /// True where the rows lie in memory that is page-locked.
     pub locked: bool,
     /// Bytes on the devices beside the rows, as a share of these, on one lane.
     pub extra_memory: f64,

@@ -86,7 +86,7 @@ pub struct Record {
     pub format: String,
     /// Lanes.
     pub lanes: usize,
-    /// Whether the step serves a time point.
+    /// True where the step serves a time point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accumulate: Option<bool>,
     /// Useful bytes: f64 12·nnz + 32·n with the accumulator, f32 8·nnz + 16·n; 16 and 8 less a row without.
@@ -97,7 +97,7 @@ pub struct Record {
     pub seconds: Spread,
     /// Useful bytes a second, from the median.
     pub gb_per_s: f64,
-    /// What a copy (on the CPU a triad) reaches on the same lane in the same run.
+    /// The rate of a copy (on the CPU a triad) on the same lane in the same run.
     pub copy_gb_per_s: f64,
     /// Largest error of the result, relative to its largest element, against a plain evaluation in f64.
     pub relative_error: f64,
@@ -109,10 +109,10 @@ pub struct Record {
     /// Steps of walks a second, from the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,
-    /// What else was measured.
+    /// Further measurements.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub more: Option<serde_json::Value>,
-    /// What several lanes spend on each other.
+    /// Time that several lanes spend on each other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
 }

@@ -1,4 +1,4 @@
-//! What moves between ranks, as it does when neighbours exchange halos: in messages, and within a host in memory that both
+//! Transfers between ranks, as of neighbours that exchange halos: in messages, and within a host in memory that both
 //! map.
 
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use kolmo::internals::{Window, WindowEnd, windows};
 use kolmo::ranks::{Envelope, Ranks, Wait, with_messages};
 use kolmo::{Error, Result};
 
-/// What is measured, by its name in a report.
+/// Measured transfers, by their names in a report.
 pub const CASES: [&str; 2] = ["between ranks, messages", "between ranks, windows"];
 
 /// Bytes moved in a measurement of messages that are short, so that its clock has something to measure.
@@ -22,7 +22,7 @@ struct Neighbour {
     out: Vec<u32>,
     back: Vec<u32>,
     windows: Option<[Window; 2]>,
-    /// What says that a window is full.
+    /// The word that says that a window is full.
     news: [[u32; 1]; 2],
 }
 

@@ -9,19 +9,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use kolmo::internals::Built;
-use kolmo::internals::subdivided;
-use kolmo::internals::sweep;
+use kolmo::internals::{Built, MatrixStatistics, Parts, expect_room, statistics, subdivided, sweep};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::bound::{MatrixStatistics, expect_room, statistics};
-use kolmo::transient::chain::Transitions;
 use kolmo::transient::checkpoint::Checkpointer;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, Partitioning};
-use kolmo::transient::parts::Parts;
-use kolmo::transient::{Initial, Observer, Options, Problem};
+use kolmo::transient::{Exchange, Initial, Observer, Options, Order, Partitioning, Problem, Transitions};
 use kolmo::{Machine, Result};
 
 /// K of `wlan:K,6` for each row of the table.
@@ -91,7 +84,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its head in the table.
+    /// The head in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "CPU, seed",
@@ -149,7 +142,7 @@ pub struct Cell {
     pub published: Option<f64>,
 }
 
-/// What the table is of.
+/// The times and bounds of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Times.
@@ -166,9 +159,9 @@ pub struct Wanted<'a> {
 pub struct Row<'a> {
     /// The chain.
     pub case: String,
-    /// Its K.
+    /// K.
     pub k: usize,
-    /// Its transitions.
+    /// The transitions.
     pub transitions: &'a dyn Transitions,
     statistics: MatrixStatistics<f64>,
 }

@@ -6,13 +6,10 @@ use rayon::prelude::*;
 
 use super::together::together;
 use super::{Record, Silent, Spread};
-use kolmo::internals::Iteration;
+use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_room, scale_rates, statistics};
 use kolmo::kernel::{Precision, Real};
 use kolmo::lane::Lane;
-use kolmo::transient::Options;
-use kolmo::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
-use kolmo::transient::chain::Transitions;
-use kolmo::transient::parts::Parts;
+use kolmo::transient::{Options, Transitions};
 use kolmo::{Machine, Result};
 
 /// Measures the step with and without its accumulator, on lanes that share the rows: two records. `copy` is their

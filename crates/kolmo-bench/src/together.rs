@@ -1,4 +1,4 @@
-//! What lanes that share one chain spend on each other.
+//! Time that lanes which share one chain spend on each other.
 
 use std::time::Instant;
 
@@ -6,12 +6,9 @@ use serde::Serialize;
 
 use super::{Silent, Spread};
 use kolmo::Result;
-use kolmo::internals::Iteration;
+use kolmo::internals::{Iteration, MatrixStatistics, Moment, PHASES, Parts, Timeline};
 use kolmo::kernel::Real;
 use kolmo::lane::Lane;
-use kolmo::transient::bound::MatrixStatistics;
-use kolmo::transient::parts::Parts;
-use kolmo::transient::timeline::{Moment, PHASES, Timeline};
 
 /// Lanes that share one chain.
 #[derive(Debug, Clone, Serialize)]
@@ -22,7 +19,7 @@ pub struct Together {
     pub alone: f64,
     /// Share of a step that the exchange costs: what the step takes longer than that.
     pub communication_share: f64,
-    /// What each lane's thread does between two exchanges, where they go through the host.
+    /// Phases of each lane's thread between two exchanges through the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseTime>,
 }

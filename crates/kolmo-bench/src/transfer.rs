@@ -1,4 +1,4 @@
-//! What moves between host and device, on one lane or several of one device.
+//! Transfers between host and device, on one lane or several of one device.
 
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use kolmo::lane::bandwidth::bind_copy;
 use kolmo::lane::{Buffer, HostArray, Lane, Launch, Program};
 use kolmo::{Error, Machine, Result};
 
-/// What is measured, by its name in a report.
+/// Measured transfers, by their names in a report.
 pub const CASES: [&str; 4] = ["host to device", "device to host", "round trip", "copy on the device"];
 
 /// Bytes that a round trip sends before it takes them back.
@@ -79,7 +79,7 @@ fn counted(case: &str, bytes: u64) -> u64 {
     }
 }
 
-/// Whether memory of the host is page-locked: the kinds of it that a lane can move to its device.
+/// The kinds of host memory that a lane can move to its device: page-locked (true) or not.
 pub fn kinds_of_memory(lane: &Lane) -> &'static [bool] {
     if lane.device().queued_copies { &[false, true] } else { &[false] }
 }

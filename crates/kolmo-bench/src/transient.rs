@@ -1,21 +1,8 @@
 //! Whole runs.
 
 use super::{Record, Spread};
-use kolmo::transient::{Chain, Observer, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, Problem, solve};
 use kolmo::{Machine, Result};
-
-struct Keep(Vec<f64>);
-
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.0 = probabilities.to_vec();
-        Ok(())
-    }
-}
 
 /// A chain at a time.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +13,7 @@ pub struct Case<'a> {
     pub chain: &'a Chain,
     /// The time.
     pub time: f64,
-    /// Its probabilities as somebody else computed them.
+    /// Another solver's probabilities.
     pub reference: &'a [f64],
 }
 
@@ -40,20 +27,15 @@ pub fn transient(
     copy: f64,
 ) -> Result<Record> {
     let (chain, t) = (case.chain, case.time);
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times: &[t],
-        rewards: &[],
-        vectors: true,
-    };
+    let times = [t];
+    let problem = Problem { rewards: &[], ..chain.at(&times) };
     let mut seconds = Vec::new();
     let mut last = None;
     for _ in 0..repeat {
-        let mut keep = Keep(Vec::new());
-        let solution = solve(machine, &problem, options, &mut keep)?;
+        let mut probabilities = Vec::new();
+        let solution = solve(machine, &problem, options, &mut probabilities)?;
         seconds.push(solution.seconds.solve);
-        last = Some((solution, keep.0));
+        last = Some((solution, probabilities.swap_remove(0)));
     }
     let Some((solution, result)) = last else { unreachable!("at least one repetition") };
     let l1: f64 = result.iter().zip(case.reference).map(|(a, b)| (a - b).abs()).sum();

@@ -7,7 +7,7 @@ use crate::io::text::{self, Line, Lines, error, quote};
 use crate::io::tra::MOST_STATES;
 use crate::{Error, Result};
 
-/// What stands before `@model`.
+/// The header: everything before `@model`.
 pub(super) struct Header {
     pub(super) states: u64,
     pub(super) choices: Option<u64>,

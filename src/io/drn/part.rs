@@ -17,7 +17,7 @@ const AT_ONCE: usize = 1 << 26;
 /// Bytes of a transition's line, about.
 const LINE: u64 = 16;
 
-/// What a rank's blocks say.
+/// The content of a rank's blocks.
 pub(in crate::io) struct Part {
     pub(in crate::io) transitions: TransitionList,
     header: Header,
@@ -28,14 +28,14 @@ pub(in crate::io) struct Part {
     told: Told,
 }
 
-/// What all ranks have to know of a part.
+/// Facts of a part that all ranks have to know.
 #[derive(Clone, Copy, Default)]
 struct Told {
     /// Number of its first state, and how many it has.
     first: u64,
     states: u64,
     choices: u64,
-    /// How many rewards its lists have; whether one has none before this was known; whether all are finite.
+    /// The number of rewards in its lists; true if one has none before this was known; true if all are finite.
     rewards: u64,
     unlisted: bool,
     finite: bool,
@@ -54,7 +54,7 @@ impl Told {
         Self { first, states, choices, rewards, unlisted: flags & 1 == 1, finite: flags & 2 == 2 }
     }
 
-    /// What all parts are together, if they are a file with that many states.
+    /// The file that all parts are together, if it has that many states.
     fn together(parts: &[Self], states: u64) -> Option<Self> {
         let mut all = Self { finite: true, ..Self::default() };
         for part in parts {
@@ -114,13 +114,13 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     Ok(Some(Part { transitions, header, labels, rewards, told }))
 }
 
-/// Whether a state's lines begin with this one.
+/// True if a state's lines begin with this one.
 fn begins(line: &[u8]) -> bool {
     let line = Line { number: 1, bytes: line.trim_ascii() };
     line.fields().next() == Some(b"state")
 }
 
-/// What a file says beside its transitions.
+/// The content of a file beside its transitions.
 pub(in crate::io) struct Beside {
     /// The same on every rank.
     pub(in crate::io) labels: Labels,

@@ -140,7 +140,7 @@ impl<'a> Parted<'a> {
 pub(in crate::io) struct Pieces<'a> {
     path: &'a Path,
     begins: fn(&[u8]) -> bool,
-    /// What is not read yet; none at the end.
+    /// The part that is not read yet; none at the end.
     text: Option<Box<dyn BufRead>>,
     /// The next piece's first line, if it is read.
     before: Vec<u8>,
@@ -151,7 +151,7 @@ pub(in crate::io) struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// How many lines of so many bytes are left, about.
+    /// The number of lines left, about, if each has so many bytes.
     pub(in crate::io) fn about(&self, line: u64) -> usize {
         (self.left / line) as usize
     }

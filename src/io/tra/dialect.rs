@@ -12,7 +12,7 @@ pub(super) const EXPORT_ROWS: &str =
 
 const EXPORT: &str = "export it with `prism MODEL -exportmodel out.tra,lab` and read out.tra";
 
-/// What PRISM's modelling language can start with.
+/// Words that PRISM's modelling language can start with.
 const LANGUAGE: &[&str] = &[
     "module",
     "const",
@@ -31,7 +31,7 @@ const LANGUAGE: &[&str] = &[
 const OTHER_TYPES: &[&str] =
     &["dtmc", "mdp", "ma", "pomdp", "pta", "popta", "smg", "idtmc", "imdp", "ctmdp", "lts"];
 
-/// What stands in front of the transitions.
+/// The header: everything in front of the transitions.
 pub(super) struct Head {
     /// Number of the first state.
     pub(super) base: u64,

@@ -20,9 +20,9 @@ pub struct RowsFile {
     pub shape: Vec<usize>,
     /// The order of numbers in that shape.
     pub order: Order,
-    /// Whether the file has a right-hand side; else it is 1 in every row.
+    /// True if the file has a right-hand side; else it is 1 in every row.
     pub has_b: bool,
-    /// What had to be read from its beginning to its end, of which these rows are a part.
+    /// The file that had to be read from its beginning to its end, of which these rows are a part.
     pub through: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What `index.json` says about a model.
+//! The model's description in `index.json`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -100,7 +100,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
     }
 }
 
-/// What a model is, by its time and its number of players.
+/// The kind of a model, by its time and its number of players.
 pub(super) fn kind(system: &System) -> String {
     let what = match (&system.time[..], system.players, system.probability.is_some()) {
         ("discrete", 0, _) => "a discrete-time Markov chain",

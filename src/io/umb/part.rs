@@ -137,7 +137,7 @@ impl Members {
         members.map(|(name, place)| Ok((name.clone(), self.bytes(place.clone())?))).collect()
     }
 
-    /// What the arrays say of some states, as if there were no others.
+    /// The content of the arrays for some states, as if there were no others.
     fn of(&self, index: &Index, states: Range<u64>) -> Result<(Files, System), String> {
         let system = &index.system;
         let mut files = Files::new();

@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
 /// Applies `work` to blocks of at least 4096 elements of `out` (start of the block, block), on all threads if
 /// the launch is large.
 pub(crate) fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
-    use rayon::prelude::*;
+    use crate::parallel::*;
     const BLOCK: usize = 1024;
     if call.parallel() {
         out.par_chunks_mut(BLOCK).enumerate().for_each(|(i, block)| work(i * BLOCK, block));

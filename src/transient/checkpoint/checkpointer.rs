@@ -18,7 +18,7 @@ const LEG: Duration = Duration::from_millis(200);
 /// Longest that an interruption waits for such a moment.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What a rank wants at the end of a leg.
+/// A rank's wish at the end of a leg.
 const GO_ON: u8 = 0;
 const KEEP: u8 = 1;
 const STOP: u8 = 2;
@@ -42,7 +42,7 @@ struct Active<'a> {
     identity: Identity,
     state: State,
     delivered: Vec<(usize, Vec<f64>)>,
-    /// What to go on from, until the rows are known.
+    /// The state to go on from, until the rows are known.
     held: Option<Held>,
     /// The phase to go on with, until it is taken over.
     resumed: Option<Resumed<Phase>>,

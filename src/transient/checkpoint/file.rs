@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -29,7 +29,7 @@ const SEGMENT: usize = 1 << 20;
 /// Numbers that are turned into bytes together.
 const PIECE: usize = 1 << 14;
 
-/// What this rank's part of a checkpoint holds.
+/// The content of this rank's part of a checkpoint.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) identity: Identity,
@@ -43,7 +43,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What it holds of some of its states.
+    /// The content for some of its states.
     pub(super) fn of(mut self, rows: Range<usize>) -> Self {
         if self.rows != rows {
             let some = rows.start - self.rows.start..rows.end - self.rows.start;

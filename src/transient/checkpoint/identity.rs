@@ -1,6 +1,6 @@
-//! What a checkpoint belongs to.
+//! The run that a checkpoint belongs to.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
@@ -64,7 +64,7 @@ impl Identity {
         })
     }
 
-    /// What differs in a run that wants to go on: of the checkpoint, and of the run.
+    /// The differences between this, a checkpoint's, and a run that wants to go on.
     pub(super) fn differences(&self, run: &Self) -> Vec<String> {
         let mut all = Vec::new();
         let mut differ = |what: &str, one: String, other: String| {

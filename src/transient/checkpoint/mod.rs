@@ -57,7 +57,7 @@ const SHARE: f64 = 0.01;
 pub struct Checkpoint {
     path: PathBuf,
     every: Option<Duration>,
-    /// What the file held, until the run takes it over.
+    /// The content of the file, until the run takes it over.
     held: Option<Held>,
     /// When the last write ended, or the run began.
     last: Instant,
@@ -113,7 +113,7 @@ impl Held {
 /// Threads that keep a state now.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a state is being kept at this moment: a process that is asked to stop should wait for it.
+/// True while a state is being kept: a process that is asked to stop should wait for it.
 pub fn busy() -> bool {
     BUSY.load(Ordering::Acquire) > 0
 }
@@ -232,7 +232,7 @@ impl Checkpoint {
         self.spent.as_secs_f64()
     }
 
-    /// What should be known about the run that went on.
+    /// A note about the run that went on, for people.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -242,7 +242,7 @@ impl Checkpoint {
         self.trouble.as_ref()
     }
 
-    /// Whether it is time to write.
+    /// True if it is time to write.
     fn due(&self) -> bool {
         let pause = self.every.unwrap_or_else(|| LEAST.max(self.longest.div_f64(SHARE)));
         self.last.elapsed() >= pause
@@ -269,7 +269,7 @@ impl Checkpoint {
     }
 }
 
-/// How far a checkpoint is, for tools and tests.
+/// The progress of a checkpoint, for tools and tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// `f64` or `f32`.
@@ -278,7 +278,7 @@ pub struct Summary {
     pub states: u64,
     /// Multiplications done.
     pub terms: u64,
-    /// Whether nothing is left to do.
+    /// True if nothing is left to do.
     pub complete: bool,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::transient::problem::Order;
 use crate::transient::solution::TimeResult;
 
-/// What is kept of a run beside its vectors.
+/// The state of a run beside its vectors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
     /// Order of the states in use.
@@ -32,7 +32,7 @@ impl State {
     }
 }
 
-/// What is being computed, and how far it is.
+/// The phase of a run, and its progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::transient) enum Phase {
     /// One of the sweeps for finite times.
@@ -45,7 +45,7 @@ pub(in crate::transient) enum Phase {
     Done,
 }
 
-/// What is kept of a sweep, beside x_k and the sums of open windows.
+/// The state of a sweep, beside x_k and the sums of open windows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::transient) struct SweepState {
     /// Multiplications of sweeps before.
@@ -64,7 +64,7 @@ pub(in crate::transient) struct SweepState {
     pub(in crate::transient) planned: Vec<Changed>,
 }
 
-/// What a sweep changes of a planned time.
+/// The part of a planned time that a sweep changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::transient) struct Changed {
     pub(in crate::transient) index: usize,
@@ -75,7 +75,7 @@ pub(in crate::transient) struct Changed {
     pub(in crate::transient) rewards: Vec<(f64, f64)>,
 }
 
-/// What is kept of the iteration, beside x_k.
+/// The state of the iteration, beside x_k.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::transient) struct StationaryState {
     /// k, and where the steps before the next look at the distance end, if not at k.
@@ -88,7 +88,7 @@ pub(in crate::transient) struct StationaryState {
     pub(in crate::transient) certificate: Option<Certificate>,
 }
 
-/// What the first sweep and the iteration backwards found.
+/// The findings of the first sweep and of the iteration backwards.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(in crate::transient) struct Certificate {
     /// H, if it has a bound.
@@ -97,7 +97,7 @@ pub(in crate::transient) struct Certificate {
     pub(in crate::transient) classes: usize,
 }
 
-/// What is kept at the end of an interval, beside the sum.
+/// The state at the end of an interval, beside the sum.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::transient) struct SubdividedState {
     /// The time, by its place among those of the problem, and its intervals done.

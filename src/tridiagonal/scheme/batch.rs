@@ -1,6 +1,6 @@
 //! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::super::arithmetic::{Number, fma};
 use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};

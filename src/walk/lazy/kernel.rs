@@ -1,6 +1,6 @@
 //! Walks straight from A in compressed rows: their kernel, and what it walks on.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::view::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
 use crate::kernel::block_sums::tree;

@@ -1,6 +1,6 @@
 //! The system of lazy walks, and what walks observe of its size.
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::kernel::Real;
 use crate::number::exponent;
@@ -200,7 +200,8 @@ pub(super) fn pilot_norms(view: &SystemView<'_>, rows: &[u32], seed: u64) -> Res
 /// [`Error::Invalid`] for one that f32 does not hold to its 24 bits.
 pub(super) fn least_in_f32(matrix: &CsrMatrix) -> Result<f64> {
     let normal = |a: f64| a == 0.0 || (a.abs() as f32).is_normal();
-    if let Some(a) = matrix.value().par_iter().find_first(|&&a| !normal(a)) {
+    if let Some(entry) = matrix.value().par_iter().position_first(|&a| !normal(a)) {
+        let a = matrix.value()[entry];
         return Err(Error::Invalid(format!(
             "the matrix has an entry {a:e}, which is none of f32's numbers; use --precision f64, or leave out --lazy"
         )));

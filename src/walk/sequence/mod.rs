@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::cpu::Call;
@@ -562,7 +562,8 @@ fn sequence<T: Real>(call: &Call<'_>, p: sequence::Params, b: sequence::Bindings
     const PIECE: usize = 1 << 14;
     let table_end = points.tabled.clamp(first, first + dimensions);
     let (quasi, random) = out.split_at_mut((table_end - first) as usize * count);
-    quasi.par_chunks_mut(count).zip(first..table_end).for_each(|(row, dimension)| {
+    quasi.par_chunks_mut(count).enumerate().for_each(|(dimension, row)| {
+        let dimension = first + dimension as u32;
         row.par_chunks_mut(PIECE).enumerate().for_each(|(i, piece)| {
             here(dimension, first_point + (i * PIECE) as u32, piece, 1);
         });

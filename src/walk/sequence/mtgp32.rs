@@ -16,7 +16,7 @@
 
 use std::sync::OnceLock;
 
-use rayon::prelude::*;
+use crate::parallel::*;
 
 use super::{Stream, dimension_key};
 use crate::kernel::{Precision, Real, kernel};

@@ -1,12 +1,12 @@
 //! Chains: probabilities against scaling and squaring, and limits against elimination, in double words.
 
 use fastrand::Rng;
+use kolmo::internals::Csr;
 use kolmo::kernel::Precision;
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::chain::{Reward, TransitionList};
-use kolmo::transient::csr::Csr;
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Initial, Method, Observer, Options, Problem, Solution, Status, solve};
+use kolmo::transient::{
+    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, TransitionList, solve,
+};
 use kolmo::{Error, Machine, Result};
 
 use super::double_word::DoubleWord;
@@ -299,20 +299,6 @@ fn chain(rates: &Rates) -> Csr {
     Csr::from_list(rates.len(), &list).expect("a chain")
 }
 
-/// Keeps every result.
-struct Keep(Vec<Vec<f64>>);
-
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
-        self.0[index] = probabilities.to_vec();
-        Ok(())
-    }
-}
-
 fn run(
     machine: &Machine,
     chain: &Csr,
@@ -320,10 +306,10 @@ fn run(
     times: &[f64],
     options: &Options,
 ) -> Result<(Vec<Vec<f64>>, Solution)> {
-    let mut keep = Keep(vec![Vec::new(); times.len()]);
+    let mut results = Vec::new();
     let problem = Problem { transitions: chain, initial, times, rewards: &[], vectors: true };
-    let solution = solve(machine, &problem, options, &mut keep)?;
-    Ok((keep.0, solution))
+    let solution = solve(machine, &problem, options, &mut results)?;
+    Ok((results, solution))
 }
 
 /// Where it begins, and the exact probabilities as far as doubles tell them.
@@ -596,7 +582,7 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
             vectors: false,
         };
         let options = Options { epsilon: 1e-4, ..Options::default() };
-        let solution = solve(&machine, &problem, &options, &mut Keep(Vec::new())).expect("an answer");
+        let solution = solve(&machine, &problem, &options, &mut ()).expect("an answer");
         let found = &solution.times[0].rewards[0];
         let exact = 0.5 * (1.0 + (-1f64).exp());
         assert!((found.instantaneous / size - exact).abs() <= solution.bound.total(), "{size:e}: {found:?}");
@@ -610,7 +596,7 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
         rewards: &[Reward { name: "r".to_owned(), values: vec![1e308; 2] }],
         vectors: false,
     };
-    let refused = solve(&machine, &problem, &Options::default(), &mut Keep(Vec::new()))
+    let refused = solve(&machine, &problem, &Options::default(), &mut ())
         .expect_err("no double holds the accumulated reward");
     assert!(refused.to_string().contains("the accumulated reward 'r' at time 1e2"), "{refused}");
 }

@@ -100,8 +100,8 @@ fn what_lies_in_the_library_is_shared() {
 /// What a text of a kernel says of a number that the host computes with, too.
 #[test]
 fn numbers_that_host_and_kernel_share_are_equal() {
+    use kolmo::internals::SWEEP_ROWS;
     use kolmo::sparse::patterns::MOST_VALUES;
-    use kolmo::transient::kernels::SWEEP_ROWS;
     use kolmo::tridiagonal::kernels::{TILE, UNIT};
 
     let (rows, threads) = (TILE / Kernel::GROUP as usize, UNIT * Kernel::GROUP as usize / TILE);

@@ -20,8 +20,7 @@ use kolmo::Machine;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::Options;
-use kolmo::transient::chain::Transitions;
+use kolmo::transient::{Options, Transitions};
 use kolmo_bench::{Record, Spread, bandwidth, spmv};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -101,7 +100,7 @@ struct Peer {
     acc: CudaSlice<f64>,
     scale: CudaFunction,
     add: CudaFunction,
-    /// What the descriptions point to.
+    /// Arrays that the descriptions point to.
     _held: (CudaSlice<i32>, CudaSlice<i32>, CudaSlice<f64>, CudaSlice<f64>),
 }
 

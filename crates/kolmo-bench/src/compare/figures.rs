@@ -1,4 +1,4 @@
-//! What the papers' tables and figures are drawn from.
+//! Measurements for the papers' tables and figures.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,9 @@ use super::{Jobs, Known, Open, Watch, bands, built_in, known, line, reference};
 use crate::seed_table::{Cell, Column, Row, Wanted};
 use crate::walk::{Rate, Sharing, accuracy, rate, sharing};
 use crate::{HostTimes, Record, Spread, lane_times, largest_system, system_lane_times};
+use kolmo::internals::statistics;
 use kolmo::kernel::Precision;
-use kolmo::transient::Chain;
-use kolmo::transient::Observer;
-use kolmo::transient::bound::statistics;
+use kolmo::transient::{Chain, Observer};
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
@@ -36,7 +35,7 @@ struct Seed {
     reference: Vec<Vec<f64>>,
 }
 
-/// What the figures' jobs are held against.
+/// References of the figures' jobs.
 pub(super) struct Prepared {
     jobs: Jobs,
     seeds: Vec<Seed>,

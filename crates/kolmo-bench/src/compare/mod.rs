@@ -16,12 +16,11 @@ use serde_json::Value;
 use super::{Record, bandwidth};
 use kolmo::models::{self, System};
 use kolmo::sparse::WidthRule;
-
-use kolmo::transient::{Chain, Initial, Observer, Options, Problem, solve};
+use kolmo::transient::{Chain, Options, Problem, solve};
 use kolmo::tridiagonal;
 use kolmo::{Error, Machine, Result};
 
-/// What is measured.
+/// A part of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// One step of uniformization, in HYB and in the smallest format.
@@ -34,7 +33,7 @@ pub enum Part {
     Tridiagonal,
     /// Host to device and back.
     Transfer,
-    /// What the papers' figures and tables show.
+    /// The papers' figures and tables.
     Figures,
 }
 
@@ -43,7 +42,7 @@ impl Part {
     pub const ALL: [Self; 6] =
         [Self::Step, Self::Transient, Self::Walk, Self::Tridiagonal, Self::Transfer, Self::Figures];
 
-    /// Its name in a report.
+    /// The name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -158,7 +157,7 @@ fn line(record: &Record, more: Value) -> Value {
 fn built_in(name: &str) -> Result<Chain> {
     let model = models::parse(name)
         .unwrap_or_else(|| Err(Error::Invalid(format!("'{name}' is no built-in chain"))))?;
-    Ok(Chain::new(model.name, model.transitions, Initial::State(model.initial)))
+    Ok(model.into())
 }
 
 fn bands(name: &str) -> Result<(String, tridiagonal::System)> {
@@ -175,32 +174,11 @@ fn known(name: &str, tolerance: f64) -> Result<Known> {
     Ok(Known { system, x })
 }
 
-/// Keeps the vectors of all times.
-struct Keep(Vec<Vec<f64>>);
-
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn result(&mut self, time: usize, probabilities: &[f64]) -> Result<()> {
-        self.0[time] = probabilities.to_vec();
-        Ok(())
-    }
-}
-
 /// Probabilities on the CPU, in f64 and in another width of the ELL part than is measured, within 1e-9 of the truth where
 /// rounding lets them.
 fn reference(cpu: &Machine, chain: &Chain, times: &[f64]) -> Result<Vec<Vec<f64>>> {
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times,
-        rewards: &[],
-        vectors: true,
-    };
     let options = Options { epsilon: 1e-9, width: WidthRule::Mean, ..Options::default() };
-    let mut keep = Keep(vec![Vec::new(); times.len()]);
-    solve(cpu, &problem, &options, &mut keep)?;
-    Ok(keep.0)
+    let mut probabilities = Vec::new();
+    solve(cpu, &Problem { rewards: &[], ..chain.at(times) }, &options, &mut probabilities)?;
+    Ok(probabilities)
 }

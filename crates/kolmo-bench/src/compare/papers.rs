@@ -6,7 +6,7 @@
 pub struct Paper {
     /// Authors, title, where, year, DOI or what there is in its place.
     pub citation: &'static str,
-    /// Its machine.
+    /// The machine.
     pub machine: &'static str,
 }
 

@@ -1,10 +1,10 @@
-//! How large the jobs are.
+//! Sizes of the jobs.
 
 use std::str::FromStr;
 
 use kolmo::{Error, Result};
 
-/// How large the jobs are.
+/// A size of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Seconds: to see that everything works.
@@ -31,7 +31,7 @@ impl FromStr for Size {
     }
 }
 
-/// What is run.
+/// The jobs of a size.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs {
     /// Chain of the step.

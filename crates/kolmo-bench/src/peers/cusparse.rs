@@ -27,7 +27,7 @@ pub enum Routine {
 }
 
 impl Routine {
-    /// Its name without the prefix of types.
+    /// The name without the prefix of types.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pivot => "gtsv2",

@@ -7,7 +7,7 @@ pub mod lapack;
 use super::Spread;
 use kolmo::tridiagonal::System;
 
-/// What a peer did.
+/// A peer's times.
 #[derive(Debug, Clone)]
 pub struct PeerTimes {
     /// The routine.

@@ -21,9 +21,9 @@ struct Method {
     name: &'static str,
     sequence: Sequence,
     scramble: Scramble,
-    /// Whether rows are in value order.
+    /// True where rows are in value order.
     ordered: bool,
-    /// Whether walks are on what sweeps leave.
+    /// True where walks tally the residual of sweeps.
     sweeps: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What comes before the first step, against reads of the matrix.
+//! The preparation of walks, against reads of the matrix.
 
 use std::time::Instant;
 

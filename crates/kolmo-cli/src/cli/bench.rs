@@ -14,8 +14,7 @@ use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::partitioning::Partitioning;
-use kolmo::transient::{Method, Observer, Options, Problem, solve};
+use kolmo::transient::{Method, Observer, Options, Partitioning, Problem, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
@@ -141,13 +140,8 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             let memory_limit = job.common.memory_limit.map(|size| size.0);
             let options = OpenOptions { memory_limit, ..OpenOptions::default() };
             let cpu = Machine::open(&[DeviceSpec::Cpu], &options)?;
-            let problem = Problem {
-                transitions: &*chain.transitions,
-                initial: &chain.initial,
-                times: &[t.time],
-                rewards: &[],
-                vectors: true,
-            };
+            let times = [t.time];
+            let problem = Problem { rewards: &[], ..chain.at(&times) };
             let options = Options { epsilon: t.epsilon * 1e-2, width: WidthRule::Mean, ..Options::default() };
             let mut keep = Keep(Vec::new());
             solve(&cpu, &problem, &options, &mut keep)?;
@@ -248,7 +242,7 @@ fn table(records: &[Record]) -> comfy_table::Table {
     table
 }
 
-/// What the lanes of each record spend on each other.
+/// Time that the lanes of each record spend on each other.
 fn timeline(records: &[Record]) -> String {
     let mut text = String::new();
     for (record, together) in records.iter().filter_map(|r| r.together.as_ref().map(|t| (r, t))) {

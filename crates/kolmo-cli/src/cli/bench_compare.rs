@@ -132,7 +132,7 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
-/// What was measured, where, and what did not fit.
+/// Measurements, where they were made, and the jobs that did not fit.
 struct Run {
     lines: Vec<Value>,
     facts: Vec<(String, String)>,

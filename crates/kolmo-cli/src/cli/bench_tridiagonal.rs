@@ -40,7 +40,7 @@ pub(super) struct Tridiagonal {
     common: Common,
 }
 
-/// What is measured.
+/// Measured parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// On the device.
@@ -108,9 +108,9 @@ struct SystemRecord {
     #[serde(flatten)]
     record: Record,
     rows_per_s: f64,
-    /// Whether rows and unknowns stay on the device.
+    /// True where rows and unknowns stay on the device.
     resident: bool,
-    /// Whether they lie in page-locked memory of the host.
+    /// True where they lie in page-locked memory of the host.
     locked: bool,
     /// Bytes on the device beside dl, d, du, b and x, as a share of these.
     extra_memory: f64,
@@ -124,7 +124,7 @@ struct SystemRecord {
     lanes: Option<OfLanes>,
 }
 
-/// What the number of lanes does to a solution from host to host.
+/// The effect of the number of lanes on a solution from host to host.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct OfLanes {
     /// Time over that of one lane, inverted.
@@ -133,11 +133,11 @@ struct OfLanes {
     lanes_best: usize,
     /// The number that `--lanes auto` takes.
     lanes_predicted: usize,
-    /// What `kolmo tune` predicts for this number, if it was run.
+    /// The prediction of `kolmo tune` for this number, if it was run.
     predicted_seconds: Option<f64>,
 }
 
-/// What all records of a device have in common.
+/// Common facts of a device's records.
 struct Case<'a> {
     name: &'a str,
     system: &'a System,
@@ -145,7 +145,7 @@ struct Case<'a> {
     precision: kolmo::kernel::Precision,
     copy: f64,
     repeat: usize,
-    /// What `kolmo tune` stored of the device.
+    /// Stored measurements of the device.
     tuned: Option<&'a Tuned>,
 }
 

@@ -20,7 +20,7 @@ const CHAINS: u64 = 256;
 /// Rows of a pilot.
 const ROWS: usize = 1 << 20;
 
-/// What a lane is to hold, and what it has.
+/// The memory that a lane is to hold, and that it has.
 #[derive(Clone)]
 struct Room {
     device: String,

@@ -9,9 +9,9 @@ use kolmo::transient::checkpoint;
 use kolmo::{Error, Result};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// How long work has to stop by itself.
+/// Time for work to stop by itself.
 const GRACE: Duration = Duration::from_millis(700);
-/// How long a rank keeps its outputs: once one has died `mpirun` kills the others a second after it asked them to end.
+/// Time for which a rank keeps its outputs: once one has died `mpirun` kills the others a second after it asked them to end.
 const GRACE_OF_OUTPUTS: Duration = Duration::from_millis(200);
 
 /// Begins to listen. Where that is impossible the system's default, to end at once, stays. Of one of several ranks the

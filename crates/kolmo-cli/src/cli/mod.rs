@@ -191,7 +191,7 @@ fn say(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// How a command that did its work ended.
+/// The end of a command that did its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The requested bound is met.

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::shared_file::SharedFile;
+use kolmo::internals::add_rates;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write;
 use kolmo::ranks::Ranks;
-use kolmo::transient::chain::add_rates;
-use kolmo::transient::names::StateNames;
-use kolmo::transient::{RewardValue, Solution};
+use kolmo::transient::{RewardValue, Solution, StateNames};
 use kolmo::{Error, Result};
 
 /// Form in which states and values are written.
@@ -39,7 +38,7 @@ impl Style {
     }
 }
 
-/// What is wanted of each vector.
+/// A selection of each vector.
 #[derive(Debug, Clone)]
 pub(super) enum Selection {
     /// All of it.
@@ -201,7 +200,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Whether any probability is wanted.
+    /// True where any probability is wanted.
     pub(super) fn wants_vectors(&self) -> bool {
         self.vectors.is_some() || self.table.is_some() || self.glance.is_some()
     }
@@ -318,7 +317,7 @@ impl Vectors {
 }
 
 impl Selection {
-    /// What is wanted of the probabilities, of which this rank has those of `rows`. All ranks are told all of it.
+    /// The selected probabilities, of which this rank has those of `rows`. All ranks are told all of it.
     pub(super) fn pick(&self, p: &[f64], rows: &Range<usize>, ranks: Ranks) -> Vec<(String, f64)> {
         let here = |s: &u32| rows.contains(&(*s as usize));
         let of = |s: u32| p[s as usize - rows.start];

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(super) struct Progress {
     started: Instant,
     shown: bool,
-    /// What is counted.
+    /// The name of the units that are counted.
     unit: &'static str,
     bar: Option<ProgressBar>,
 }

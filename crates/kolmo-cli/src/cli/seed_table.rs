@@ -212,7 +212,7 @@ fn published_table() -> comfy_table::Table {
     table
 }
 
-/// What fits one of the GPUs of 2012, and what does here. There a row of six entries took 8n elements on one GPU and 5n
+/// The sizes that fit one of the GPUs of 2012, and a GPU here. There a row of six entries took 8n elements on one GPU and 5n
 /// on each of two, the entries' column numbers (of 4 bytes) aside: the matrix and two vectors.
 fn capacity(args: &SeedTable, cells: &[Cell]) -> comfy_table::Table {
     let mut table = table(&[

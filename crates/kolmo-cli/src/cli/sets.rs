@@ -1,6 +1,6 @@
 //! Sets of states as options name them: labels, and what is made of them.
 
-use kolmo::transient::chain::{Chain, Initial, Labels};
+use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
 /// The states of an expression of labels: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
@@ -134,7 +134,7 @@ mod tests {
     /// Of five states the last is never left.
     fn chain() -> Chain {
         let model = kolmo::models::parse("birth-death:5,1,2").expect("a built-in").expect("a model");
-        let chain = Chain::new("m", model.transitions, Initial::Uniform(vec![1, 2]));
+        let chain = Chain::new("m", model.transitions).starting(Initial::Uniform(vec![1, 2]));
         let labels = [("a", vec![0, 1]), ("b", vec![1, 2]), ("a b", vec![3]), ("x,y", vec![4])];
         let labels = Labels { sets: labels.map(|(n, s)| (n.to_owned(), s)).to_vec() };
         Chain { labels, ..chain }.absorbing(&[4])

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use kolmo::io::read_chain;
-use kolmo::transient::chain::Chain;
+use kolmo::transient::Chain;
 use kolmo::{Error, Result};
 
 /// Its name in messages.

@@ -14,20 +14,18 @@ use super::progress::Progress;
 use super::until::{self, Until};
 use super::{Common, Outcome, interrupt, say, sets};
 use crate::report;
-use kolmo::internals::at_home;
-use kolmo::internals::out_of_range;
+use kolmo::internals::{bandwidths, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::capacity;
-use kolmo::transient::chain::{Chain, Initial, Labels, Reward};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::{Exchange, MAX_HALO_DEPTH, Partitioning, bandwidths};
-use kolmo::transient::{Method, Observer, Options, Problem, Status, solve, solve_resumable};
+use kolmo::transient::{
+    Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
+    Problem, Reward, Status, capacity, solve, solve_resumable,
+};
 use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
@@ -173,7 +171,7 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
                 Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
                 None => Labels::default(),
             };
-            Ok(Chain { labels, ..Chain::new(model.name, model.transitions, Initial::State(model.initial)) })
+            Ok(Chain { labels, ..model.into() })
         }
         None if spec == "-" => super::stdin::read(labels),
         None => read_chain(Path::new(spec), labels),
@@ -369,7 +367,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
             None => selection(args, &chain, n)?,
         };
         let initial = initial(args, &chain)?;
-        let rewards = rewards(args, &mut chain, n, ranks)?;
+        let rewards = rewards(args, &mut chain, ranks)?;
         let mut absorbing = Vec::new();
         for set in &args.absorbing {
             absorbing.extend(sets::states(set, &chain)?);
@@ -628,10 +626,9 @@ fn transition_rewards(path: &Path) -> bool {
     [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
 }
 
-/// What is asked for; what else the chain has is let go.
-fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
+/// The rewards that are asked for; the chain's others are let go.
+fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
-    let whole = chain.transitions.whole();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
             Some(own) => all.push(own.clone()),
@@ -646,19 +643,13 @@ fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Resul
                 )));
             }
             None if transition_rewards(Path::new(name)) => {
-                if !whole {
-                    return Err(Error::Invalid(format!(
-                        "--rewards {name}: ranks read transition rewards beside the model; call the file as the model, \
-                         with the extension .trew"
-                    )));
-                }
                 for structure in trew::read(Path::new(name), chain.numbers.clone())? {
                     all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
                 }
             }
             None => {
-                let read = srew::read(Path::new(name), chain.numbers.clone())?;
-                all.extend(read.into_iter().map(|r| if whole { r } else { at_home(r, n, ranks) }));
+                let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
+                all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
             }
         }
     }

@@ -149,7 +149,7 @@ struct Loaded {
     shape: Vec<usize>,
     order: Order,
     has_b: bool,
-    /// What every rank had to read from its beginning to its end.
+    /// The file that every rank had to read from its beginning to its end.
     through: Option<String>,
 }
 

@@ -186,7 +186,7 @@ fn tune(
     })
 }
 
-/// How many sizes the choice misses by more than 5 % and 20 µs, and its largest regret.
+/// The number of sizes that the choice misses by more than 5 % and 20 µs, and its largest regret.
 fn worst_regret(tuned: &Tuned) -> (usize, f64) {
     let (mut misses, mut worst) = (0, 0.0f64);
     for size in &tuned.sizes {

@@ -1,4 +1,4 @@
-//! What `kolmo tune` stored: shown, and taken over by lanes.
+//! Stored measurements: shown, and taken over by lanes.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -78,7 +78,7 @@ pub(super) fn speeds(steps: &Steps) -> String {
     )
 }
 
-/// What is stored of a device; what is wrong with its file is said.
+/// The stored measurements of a device; a damaged file is named on stderr.
 pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<Box<Tuned>> {
     let folder = settings::folder()?;
     match settings::load(&folder, &Key::new(device, precision)) {

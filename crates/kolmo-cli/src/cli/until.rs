@@ -1,8 +1,8 @@
 //! `--until PHI PSI`: the probability of reaching PSI through states of PHI, until a time or within an interval.
 
 use super::{interrupt, sets};
-use kolmo::transient::chain::{Chain, Initial, add_rates};
-use kolmo::transient::{Bound, Observer, Options, Problem, Solution, Status, solve};
+use kolmo::internals::add_rates;
+use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
 use kolmo::{Error, Machine, Result};
 
 /// States to be reached, and those on the way.

@@ -10,11 +10,11 @@ use super::short;
 /// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// Whether it is logarithmic; values of 0 and below are then left out.
+    /// True for a logarithmic axis, which leaves out values of 0 and below.
     pub log: bool,
-    /// Whether its ticks are powers of two.
+    /// True where ticks are powers of two.
     pub doubling: bool,
 }
 

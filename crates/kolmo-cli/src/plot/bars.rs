@@ -9,15 +9,15 @@ use super::{Form, TEXT, WIDTH, bold, draw, fine, palette, text_style, title, wid
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// What is compared; bars of one group follow each other.
+    /// The group: the compared thing; bars of one group follow each other.
     pub group: String,
     /// The bar's own name.
     pub name: String,
-    /// Its length, 0 or more.
+    /// The length, 0 or more.
     pub value: f64,
-    /// What is written behind it.
+    /// The text behind the bar.
     pub text: String,
-    /// Its colour, a number in [`palette::SERIES`].
+    /// The colour, a number in [`palette::SERIES`].
     pub color: usize,
 }
 

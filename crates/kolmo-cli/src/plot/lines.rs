@@ -10,7 +10,7 @@ use plotters::style::{Color, FontTransform, RGBColor};
 use super::axis::Axis;
 use super::{FINE, Form, TEXT, draw, fine, legend_places, palette, swatch, text_style, title};
 
-/// How the points of a line are joined.
+/// A way to join the points of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
     /// By a line.
@@ -26,13 +26,13 @@ pub enum Stroke {
 /// One line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Its name in the legend.
+    /// The name in the legend.
     pub name: String,
-    /// Its colour, a number in [`palette::SERIES`].
+    /// The colour, a number in [`palette::SERIES`].
     pub color: usize,
-    /// How its points are joined.
+    /// The way its points are joined.
     pub stroke: Stroke,
-    /// Its points, in the order they are joined in.
+    /// The points, in the order they are joined in.
     pub points: Vec<(f64, f64)>,
 }
 

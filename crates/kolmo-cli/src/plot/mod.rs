@@ -20,7 +20,7 @@ use plotters::prelude::{IntoDrawingArea, IntoFont, Rectangle, Text, TextStyle};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, RGBColor};
 
-/// What a chart is drawn for.
+/// The place that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A file of its own.

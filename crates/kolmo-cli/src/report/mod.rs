@@ -1,4 +1,4 @@
-//! What people and programs read after a run.
+//! Reports after a run, for people and for programs.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use kolmo::Machine;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
-use kolmo::transient::partitioning::ExchangeCost;
+use kolmo::transient::ExchangeCost;
 
 pub mod page;
 pub mod plan;
@@ -65,10 +65,10 @@ pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
     all.iter().enumerate().flat_map(one).collect()
 }
 
-/// What one rank's memory took at its fullest.
+/// The largest memory of one rank.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RankMemory {
-    /// Its number.
+    /// The rank's number.
     pub rank: usize,
     /// Bytes that its lanes were asked for, all of them together.
     pub device_bytes: u64,

@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
+use kolmo::transient::LaneExchange;
 use kolmo::transient::capacity::{ManyRanks, Plan};
-use kolmo::transient::partitioning::LaneExchange;
 
-/// What a run would take.
+/// The report of a dry run.
 #[derive(Debug)]
 pub struct Run<'a> {
     /// The chain's name.
     pub model: &'a str,
     /// Precision.
     pub precision: Precision,
-    /// What it would take.
+    /// The plan.
     pub plan: &'a Plan,
-    /// What many ranks would, if that was asked for.
+    /// The plan of many ranks, if that was asked for.
     pub many: Option<&'a ManyRanks>,
 }
 
@@ -113,7 +113,7 @@ impl Run<'_> {
     }
 }
 
-/// What ranks would have to do, for people.
+/// The work of ranks, for people.
 fn ranks(out: &mut String, many: &ManyRanks, terms: Option<u64>) {
     let (latency, rate) = (seconds(many.exchange_cost.latency), many.exchange_cost.rate / 1e9);
     let _ = writeln!(

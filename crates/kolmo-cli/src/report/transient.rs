@@ -6,9 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::order::Order;
-use kolmo::transient::partitioning::LaneExchange;
-use kolmo::transient::{Solution, Status, TimeResult};
+use kolmo::transient::{LaneExchange, Order, Solution, Status, TimeResult};
 
 /// A run and its answer.
 #[derive(Debug)]

@@ -153,7 +153,7 @@ fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
     }
 }
 
-/// What a point of a roofline is called, and its colour.
+/// The name of a roofline's point, and its colour.
 fn engine(m: &Measured) -> Option<(String, usize)> {
     Some(match m.text("part") {
         "step" if m.get("accumulate") == true && m.text("case").contains("hyb") => {

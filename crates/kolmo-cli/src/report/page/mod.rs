@@ -48,7 +48,7 @@ impl Measured {
         self.get(key).as_str().unwrap_or("")
     }
 
-    /// Whether it belongs to an engine's part (and to none of the figures).
+    /// True for measurements of an engine's part (and of none of the figures).
     fn part(&self, name: &str) -> bool {
         self.text("part") == name
     }
@@ -70,7 +70,7 @@ pub struct Page<'a> {
     pub measured: &'a [Measured],
     /// Where they were made.
     pub environment: &'a Environment,
-    /// What did not fit and was left out.
+    /// Measurements that did not fit and were left out.
     pub notes: &'a [String],
 }
 

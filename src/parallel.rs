@@ -1,0 +1,506 @@
+//! Loops over all threads of the pool at hand, with the methods' names of rayon.
+//!
+//! Rayon compiles its splitting, stealing and panics anew for every loop, some 5000 lines of intermediate code each. Here
+//! one instance serves all loops: it hands out ranges of item numbers, and what is done with a range is behind one call of a
+//! function pointer.
+
+#![expect(unsafe_code, reason = "threads write to different parts of a slice")]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Ranges a thread, where there are enough items: what one thread is late with stays small.
+const RANGES: usize = 32;
+
+/// Calls `work` with ranges that make up `0..len`, of `size` items but for the last.
+#[inline(never)]
+fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
+    use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+    match len.div_ceil(size) {
+        0 => {}
+        1 => work(0..len),
+        count => {
+            let each = |k: usize| work(k * size..len.min((k + 1) * size));
+            ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
+        }
+    }
+}
+
+/// Numbered items, each of which one thread takes.
+///
+/// # Safety
+/// Items of ranges that do not overlap may be taken and used by different threads at once.
+pub(crate) unsafe trait Parallel: Sized + Sync {
+    /// An item.
+    type Item;
+
+    /// Number of items.
+    fn items(&self) -> usize;
+
+    /// The items of a range of numbers.
+    ///
+    /// # Safety
+    /// The range ends at [`items`](Self::items) at the latest, and no number of it is in another range that was asked for.
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = Self::Item>;
+
+    /// Items that are worth a range of their own.
+    fn min_len(&self) -> usize {
+        1
+    }
+
+    /// Ranges of at least `min` items.
+    fn with_min_len(self, min: usize) -> MinLen<Self> {
+        MinLen { inner: self, min }
+    }
+
+    /// Pairs of items of the same number, as many as both have.
+    fn zip<Z: IntoParallel>(self, other: Z) -> Zip<Self, Z::Iter> {
+        Zip(self, other.into_par_iter())
+    }
+
+    /// Pairs of number and item.
+    fn enumerate(self) -> Zip<Numbers, Self> {
+        Zip(Numbers(0..self.items()), self)
+    }
+
+    /// Results of `f`.
+    fn map<R, F: Fn(Self::Item) -> R + Sync>(self, f: F) -> Map<Self, F> {
+        Map { inner: self, f }
+    }
+
+    /// Results of `f` with a state that the items of a range share.
+    fn map_init<S, R, I, F>(self, init: I, f: F) -> MapInit<Self, I, F>
+    where
+        I: Fn() -> S + Sync,
+        F: Fn(&mut S, Self::Item) -> R + Sync,
+    {
+        MapInit { inner: self, init, f }
+    }
+
+    /// Calls `f` with each item.
+    fn for_each(self, f: impl Fn(Self::Item) + Sync) {
+        for_ranges(self.items(), range_size(&self), &|range| {
+            // SAFETY: ranges do not overlap and end at `items`.
+            unsafe { self.range(range) }.for_each(&f);
+        });
+    }
+
+    /// Calls `f` with each item and a state that the items of a range share.
+    fn for_each_init<S>(self, init: impl Fn() -> S + Sync, f: impl Fn(&mut S, Self::Item) + Sync) {
+        self.map_init(init, f).for_each(drop);
+    }
+
+    /// All items, in their order.
+    fn collect<C: From<Vec<Self::Item>>>(self) -> C
+    where
+        Self::Item: Send,
+    {
+        let count = self.items();
+        let mut items = Vec::with_capacity(count);
+        let slots = SliceMut::new(&mut items.spare_capacity_mut()[..count]);
+        Zip(slots, self).for_each(|(slot, item)| {
+            slot.write(item);
+        });
+        // SAFETY: each slot below `count` was written; a panic would not have come here.
+        unsafe { items.set_len(count) };
+        items.into()
+    }
+
+    /// The items joined by an associative `join`, from `identity` on.
+    fn reduce(
+        self,
+        identity: impl Fn() -> Self::Item + Sync,
+        join: impl Fn(Self::Item, Self::Item) -> Self::Item + Sync,
+    ) -> Self::Item
+    where
+        Self::Item: Send,
+    {
+        let size = range_size(&self);
+        let mut parts: Vec<Option<Self::Item>> = Vec::new();
+        parts.resize_with(self.items().div_ceil(size), || None);
+        let slots = SliceMut::new(&mut parts);
+        for_ranges(self.items(), size, &|range| {
+            let k = range.start / size;
+            // SAFETY: ranges do not overlap and end at `items`; each has a slot.
+            let (items, slot) = unsafe { (self.range(range), slots.part(k..k + 1)) };
+            slot[0] = Some(items.fold(identity(), &join));
+        });
+        parts.into_iter().flatten().fold(identity(), join)
+    }
+
+    /// The least number whose item `is` accepts.
+    fn position_first(self, is: impl Fn(Self::Item) -> bool + Sync) -> Option<usize> {
+        let first = self.enumerate().map(|(i, item)| if is(item) { i } else { usize::MAX });
+        Some(first.reduce(|| usize::MAX, usize::min)).filter(|&i| i < usize::MAX)
+    }
+
+    /// `is` accepts every item.
+    fn all(self, is: impl Fn(Self::Item) -> bool + Sync) -> bool {
+        self.map(is).reduce(|| true, |a, b| a && b)
+    }
+}
+
+/// Items of a range: as many as leave some ranges to every thread.
+fn range_size(items: &impl Parallel) -> usize {
+    items.items().div_ceil(RANGES * rayon::current_num_threads()).max(items.min_len()).max(1)
+}
+
+/// A source of items.
+pub(crate) trait IntoParallel {
+    /// Its items.
+    type Iter: Parallel;
+
+    /// The items, each as it is.
+    fn into_par_iter(self) -> Self::Iter;
+}
+
+impl<P: Parallel> IntoParallel for P {
+    type Iter = P;
+
+    fn into_par_iter(self) -> P {
+        self
+    }
+}
+
+impl IntoParallel for Range<usize> {
+    type Iter = Numbers;
+
+    fn into_par_iter(self) -> Numbers {
+        Numbers(self)
+    }
+}
+
+impl<'a, T: Sync> IntoParallel for &'a [T] {
+    type Iter = Slice<'a, T>;
+
+    fn into_par_iter(self) -> Slice<'a, T> {
+        Slice(self)
+    }
+}
+
+impl<'a, T: Sync> IntoParallel for &'a Vec<T> {
+    type Iter = Slice<'a, T>;
+
+    fn into_par_iter(self) -> Slice<'a, T> {
+        Slice(self)
+    }
+}
+
+impl<'a, T: Send> IntoParallel for &'a mut [T] {
+    type Iter = SliceMut<'a, T>;
+
+    fn into_par_iter(self) -> SliceMut<'a, T> {
+        SliceMut::new(self)
+    }
+}
+
+impl<T: Send> IntoParallel for Vec<T> {
+    type Iter = Owned<T>;
+
+    fn into_par_iter(self) -> Owned<T> {
+        Owned(self.into_iter().map(|item| Mutex::new(Some(item))).collect())
+    }
+}
+
+/// Loops over slices.
+pub(crate) trait ParallelSlice<T> {
+    /// Items by reference.
+    fn par_iter(&self) -> Slice<'_, T>;
+
+    /// Runs of `size` items; the last may be shorter.
+    fn par_chunks(&self, size: usize) -> Chunks<'_, T>;
+
+    /// Items to be changed.
+    fn par_iter_mut(&mut self) -> SliceMut<'_, T>;
+
+    /// Runs of `size` items to be changed; the last may be shorter.
+    fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T>;
+}
+
+impl<T> ParallelSlice<T> for [T] {
+    fn par_iter(&self) -> Slice<'_, T> {
+        Slice(self)
+    }
+
+    fn par_chunks(&self, size: usize) -> Chunks<'_, T> {
+        Chunks { all: self, size }
+    }
+
+    fn par_iter_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut::new(self)
+    }
+
+    fn par_chunks_mut(&mut self, size: usize) -> ChunksMut<'_, T> {
+        ChunksMut { all: SliceMut::new(self), size }
+    }
+}
+
+/// Numbers of a range.
+pub(crate) struct Numbers(Range<usize>);
+
+// SAFETY: numbers are copies.
+unsafe impl Parallel for Numbers {
+    type Item = usize;
+
+    fn items(&self) -> usize {
+        self.0.len()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        self.0.start + range.start..self.0.start + range.end
+    }
+}
+
+/// Items of a slice.
+pub(crate) struct Slice<'a, T>(&'a [T]);
+
+// SAFETY: shared references may be used by any thread.
+unsafe impl<'a, T: Sync> Parallel for Slice<'a, T> {
+    type Item = &'a T;
+
+    fn items(&self) -> usize {
+        self.0.len()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a T> {
+        self.0[range].iter()
+    }
+}
+
+/// Runs of a slice.
+pub(crate) struct Chunks<'a, T> {
+    all: &'a [T],
+    size: usize,
+}
+
+// SAFETY: shared references may be used by any thread.
+unsafe impl<'a, T: Sync> Parallel for Chunks<'a, T> {
+    type Item = &'a [T];
+
+    fn items(&self) -> usize {
+        self.all.len().div_ceil(self.size)
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a [T]> {
+        self.all[range.start * self.size..self.all.len().min(range.end * self.size)].chunks(self.size)
+    }
+}
+
+/// Items of a slice, to be changed.
+pub(crate) struct SliceMut<'a, T> {
+    start: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: through it threads get references to different items, which may be sent.
+unsafe impl<T: Send> Sync for SliceMut<'_, T> {}
+
+impl<'a, T> SliceMut<'a, T> {
+    fn new(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+    }
+
+    /// Some of the items.
+    ///
+    /// # Safety
+    /// Nobody else asked for any of them.
+    unsafe fn part(&self, range: Range<usize>) -> &'a mut [T] {
+        assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} items", self.len);
+        // SAFETY: the part is inside a slice that is borrowed for 'a, and nobody else has any of it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
+
+// SAFETY: ranges that do not overlap are different parts of the slice.
+unsafe impl<'a, T: Send> Parallel for SliceMut<'a, T> {
+    type Item = &'a mut T;
+
+    fn items(&self) -> usize {
+        self.len
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a mut T> {
+        // SAFETY: handed on.
+        unsafe { self.part(range) }.iter_mut()
+    }
+}
+
+/// Runs of a slice, to be changed.
+pub(crate) struct ChunksMut<'a, T> {
+    all: SliceMut<'a, T>,
+    size: usize,
+}
+
+// SAFETY: ranges of runs that do not overlap are different parts of the slice.
+unsafe impl<'a, T: Send> Parallel for ChunksMut<'a, T> {
+    type Item = &'a mut [T];
+
+    fn items(&self) -> usize {
+        self.all.len.div_ceil(self.size)
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = &'a mut [T]> {
+        let (first, end) = (range.start * self.size, self.all.len.min(range.end * self.size));
+        // SAFETY: handed on.
+        unsafe { self.all.part(first..end) }.chunks_mut(self.size)
+    }
+}
+
+/// Items given away.
+pub(crate) struct Owned<T>(Vec<Mutex<Option<T>>>);
+
+// SAFETY: a lock guards each item.
+unsafe impl<T: Send> Parallel for Owned<T> {
+    type Item = T;
+
+    fn items(&self) -> usize {
+        self.0.len()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = T> {
+        let take = |item: &Mutex<Option<T>>| item.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.0[range].iter().map(move |item| take(item).expect("an item is taken once"))
+    }
+}
+
+/// Pairs, see [`Parallel::zip`].
+pub(crate) struct Zip<A, B>(A, B);
+
+// SAFETY: each part has different items for different numbers.
+unsafe impl<A: Parallel, B: Parallel> Parallel for Zip<A, B> {
+    type Item = (A::Item, B::Item);
+
+    fn items(&self) -> usize {
+        self.0.items().min(self.1.items())
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = (A::Item, B::Item)> {
+        // SAFETY: the range ends at the last item of both at the latest.
+        unsafe { self.0.range(range.clone()).zip(self.1.range(range)) }
+    }
+
+    fn min_len(&self) -> usize {
+        self.0.min_len().max(self.1.min_len())
+    }
+}
+
+/// Results, see [`Parallel::map`].
+pub(crate) struct Map<P, F> {
+    inner: P,
+    f: F,
+}
+
+// SAFETY: results of different items.
+unsafe impl<P: Parallel, R, F: Fn(P::Item) -> R + Sync> Parallel for Map<P, F> {
+    type Item = R;
+
+    fn items(&self) -> usize {
+        self.inner.items()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = R> {
+        // SAFETY: handed on.
+        unsafe { self.inner.range(range) }.map(&self.f)
+    }
+
+    fn min_len(&self) -> usize {
+        self.inner.min_len()
+    }
+}
+
+/// Results with a state, see [`Parallel::map_init`].
+pub(crate) struct MapInit<P, I, F> {
+    inner: P,
+    init: I,
+    f: F,
+}
+
+// SAFETY: results of different items.
+unsafe impl<P: Parallel, S, R, I, F> Parallel for MapInit<P, I, F>
+where
+    I: Fn() -> S + Sync,
+    F: Fn(&mut S, P::Item) -> R + Sync,
+{
+    type Item = R;
+
+    fn items(&self) -> usize {
+        self.inner.items()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = R> {
+        let mut state = (self.init)();
+        // SAFETY: handed on.
+        unsafe { self.inner.range(range) }.map(move |item| (self.f)(&mut state, item))
+    }
+
+    fn min_len(&self) -> usize {
+        self.inner.min_len()
+    }
+}
+
+/// Items in longer ranges, see [`Parallel::with_min_len`].
+pub(crate) struct MinLen<P> {
+    inner: P,
+    min: usize,
+}
+
+// SAFETY: the items of another.
+unsafe impl<P: Parallel> Parallel for MinLen<P> {
+    type Item = P::Item;
+
+    fn items(&self) -> usize {
+        self.inner.items()
+    }
+
+    unsafe fn range(&self, range: Range<usize>) -> impl Iterator<Item = P::Item> {
+        // SAFETY: handed on.
+        unsafe { self.inner.range(range) }
+    }
+
+    fn min_len(&self) -> usize {
+        self.min.max(self.inner.min_len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [usize; 7] = [0, 1, 2, 255, 256, 10_000, 123_457];
+
+    #[test]
+    fn every_item_is_taken_once_and_stays_in_its_place() {
+        for n in SIZES {
+            let numbers: Vec<usize> = (0..n).into_par_iter().collect();
+            assert!(numbers.iter().copied().eq(0..n), "{n}");
+            let mut values = vec![0u32; n];
+            values.par_chunks_mut(7).zip(numbers.par_chunks(7)).enumerate().for_each(|(k, (to, from))| {
+                to.iter_mut().zip(from).for_each(|(to, &from)| *to += (from + k) as u32);
+            });
+            assert!(values.iter().enumerate().all(|(i, &v)| v as usize == i + i / 7), "{n}");
+            let texts: Vec<String> = numbers.into_par_iter().map(|i| i.to_string()).collect();
+            assert_eq!(
+                texts.into_par_iter().map(|text| text.len()).reduce(|| 0, |a, b| a + b),
+                digits(n),
+                "{n}"
+            );
+        }
+    }
+
+    fn digits(n: usize) -> usize {
+        (0..n).map(|i| i.to_string().len()).sum()
+    }
+
+    #[test]
+    fn the_first_position_is_found() {
+        for n in SIZES {
+            let values: Vec<usize> = (0..n).collect();
+            assert_eq!(values.par_iter().position_first(|&v| v >= n / 3), (n > 0).then_some(n / 3));
+            assert_eq!(values.par_iter().position_first(|&v| v >= n), None);
+            assert!(values.par_iter().all(|&v| v < n));
+        }
+    }
+}
