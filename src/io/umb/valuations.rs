@@ -116,9 +116,9 @@ impl Class {
                     take(1);
                 }),
                 Variable::Named { name, optional, kind, offset } => {
-                    let some = !optional || take(1) == 1;
                     let raw = take(bits(kind)?);
-                    if some {
+                    // The bit in front of a value, as numbers are written, is the one above it.
+                    if !optional || take(1) == 1 {
                         values.push((&name[..], text(kind, raw, *offset, strings)?));
                     }
                 }
