@@ -12,6 +12,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
+use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
 use crate::sparse::Coo;
 use crate::sparse::CsrMatrix;
@@ -104,6 +105,17 @@ fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
         return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
+    // What headers promise is compared before anything is unpacked.
+    let listed = if format == "coo" { "row" } else { "indices" };
+    if let (Ok(entries), Ok(data)) = (length(&mut archive, listed), length(&mut archive, "data")) {
+        if entries != data {
+            return Err(format!("data: {data} numbers, but {listed} has {entries}"));
+        }
+        expect_memory(data.saturating_mul(20).saturating_add(8 * rows as u64), || {
+            format!("a matrix of {rows} rows and {data} entries")
+        })
+        .map_err(|e| e.to_string())?;
+    }
     let (row, column) = match &format[..] {
         "csr" => compressed(&mut archive, ["row", "column"], [rows, columns])?,
         "csc" => {
@@ -344,6 +356,11 @@ fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<
         header.floats(member, |value| values.push(value))?;
         Ok(values)
     })
+}
+
+/// How many numbers a 1-D member's header promises.
+fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64, String> {
+    read_member(archive, name, |_, header, _| Ok(header.shape[0]))
 }
 
 /// Opens a 1-D member and gives `read` the number of elements to reserve.
@@ -700,6 +717,16 @@ mod tests {
         let header = Header { descr: "<f8".into(), shape: vec![2, 3, 4], fortran: true };
         let array = Array::read(&header, &mut &npy::data(&stored)[..]).unwrap();
         assert_eq!((array.shape, array.values), (vec![a, b, c], (0..24).map(f64::from).collect()));
+    }
+
+    #[test]
+    fn headers_that_contradict_each_other_are_refused_before_anything_is_unpacked() {
+        let mut all = members();
+        let data = all.iter_mut().find(|(name, ..)| *name == "data").expect("a member");
+        // A header without its numbers, which nobody gets to.
+        (data.2, data.3) = (&[400_000_000], Vec::new());
+        let reason = matrix(Cursor::new(archive(&all, CompressionMethod::Stored))).expect_err("they differ");
+        assert!(reason.contains("data: 400000000 numbers, but indices has"), "{reason}");
     }
 
     #[test]

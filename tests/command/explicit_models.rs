@@ -366,6 +366,8 @@ fn states_have_names_wherever_their_files_have_variables() {
     );
     let top = place.transient("server.tra --time 0 --top 1").stdout;
     assert_eq!(top, "time,what,value,name\n0,1,1,\"(q=0, up=true)\"\n");
+    place.transient("server.tra --time 0 --top 1 --report r.json");
+    assert_eq!(place.json("r.json")["per_time"][0]["values"][0]["name"], "(q=0, up=true)");
     assert_eq!(place.transient("server.tra --time 0 --label down").stdout, "time,what,value\n0,down,0\n");
     place.transient("server.tra --times 0:1:3 --states 1,5 --plot p.svg -o t.csv");
     assert!(place.text("p.svg").contains("state 5 (q=2, up=true)"));

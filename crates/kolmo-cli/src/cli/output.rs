@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::shared_file::SharedFile;
 use kolmo::internals::add_rates;
 use kolmo::io::npy::NpyWriter;
@@ -106,6 +108,7 @@ impl Named {
         }
         let file = match ranks.is_root() {
             true if stdout => Some(OutputFile::stdout()),
+            true if ranks.is_distributed() => Some(OutputFile::create_shared(path)?),
             true => Some(OutputFile::create(path)?),
             false => None,
         };
@@ -233,6 +236,19 @@ impl Sink {
             }
         }
         Ok(())
+    }
+
+    /// What was selected at each time, for a report: the value of each label or state.
+    pub(super) fn values(&self) -> Option<Vec<Value>> {
+        let table = self.table.as_ref()?;
+        let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
+            (Selection::States(_) | Selection::Top(_), Ok(state)) => match self.style.name(what) {
+                Some(name) => json!({ "state": state, "name": name, "value": value }),
+                None => json!({ "state": state, "value": value }),
+            },
+            _ => json!({ "label": what, "value": value }),
+        };
+        Some(table.rows.iter().map(|rows| rows.iter().map(one).collect()).collect())
     }
 
     /// Writes what waits for the end, and gives files their names.

@@ -1,5 +1,6 @@
 //! Sets of states as options name them: labels, and what is made of them.
 
+use super::meant;
 use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
@@ -124,7 +125,9 @@ fn unknown(name: &str, labels: &Labels) -> Error {
     } else {
         format!("there are: {}", known.join(", "))
     };
-    Error::Invalid(format!("no label '{name}': {known}"))
+    let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
+    let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
+    Error::Invalid(format!("no label '{name}': {meant}{known}"))
 }
 
 #[cfg(test)]

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
+use super::files::Files;
 use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
 use super::until::{self, Until};
-use super::{Common, Outcome, interrupt, say, sets};
+use super::{Common, Outcome, conclude, interrupt, meant, say, sets, whole};
 use crate::report;
-use kolmo::internals::{bandwidths, kept, out_of_range};
+use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
@@ -24,7 +25,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, Status, capacity, solve, solve_resumable,
+    Problem, Reward, capacity, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 
@@ -32,14 +33,14 @@ use kolmo::{Error, Machine, Result};
 pub(super) struct Transient {
     /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
-    /// Times, comma-separated; inf is the steady state
+    /// Times, comma-separated, answered in this order; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
     time: Option<String>,
-    /// Times from START in steps of STEP up to STOP
+    /// Times from START in steps of STEP up to STOP; with --time the times of both, ascending, each once
     #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
     times: Option<String>,
     /// Bound on the total l1 error at each time
-    #[arg(long, value_name = "E", default_value_t = 1e-6, allow_hyphen_values = true)]
+    #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
     /// Where the chain begins: a state, a file of probabilities, or label:NAME
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
@@ -60,12 +61,50 @@ pub(super) struct Transient {
     /// With --until: reaching them within this interval of time
     #[arg(long, value_name = "T1,T2", requires = "until", conflicts_with_all = ["time", "times"], allow_hyphen_values = true)]
     within: Option<String>,
+    /// Only these states: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    states: Option<String>,
+    /// Only the probability of this label, or of states named as for --absorbing; repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Only the K largest probabilities
+    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
+    top: Option<usize>,
+    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Output file; its extension is the format: .npy, .csv or .txt; - is stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// prism: values as PRISM prints them, whatever the file's extension
+    #[arg(long, value_name = "F")]
+    format: Option<FormatArg>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
+    pub(super) ranks: Option<usize>,
+    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
-    /// Largest alpha t of an interval of --method subdivided
-    #[arg(long, value_name = "THETA", default_value_t = 100.0)]
-    theta: f64,
+    /// Largest alpha t of an interval of --method subdivided [default: 100]
+    #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
+    theta: Option<f64>,
     /// Width of the ELL part: auto, cusp, mean, max or a number
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
@@ -82,43 +121,8 @@ pub(super) struct Transient {
     #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
     halo_depth: HaloDepth,
     /// Least number of parts that each lane splits its rows into
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
-    /// Only these states: I,J,K-L
-    #[arg(long, value_name = "I,J,K-L", group = "selection")]
-    states: Option<String>,
-    /// Only the probability of this label, or of states named as for --absorbing; repeatable
-    #[arg(long, value_name = "NAME", group = "selection")]
-    label: Vec<String>,
-    /// Only the K largest probabilities
-    #[arg(long, value_name = "K", group = "selection")]
-    top: Option<usize>,
-    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
-    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
-    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
-    checkpoint_every: Option<f64>,
-    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
-    #[arg(long, requires = "checkpoint")]
-    resume: bool,
-    /// Draw the labels or states that were named, else the most likely states, over all finite times
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Say what it would take, memory, time and where, and do nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// With --dry-run: predict a run on N ranks, from an exchange measured here
-    #[arg(long, value_name = "N", requires = "dry_run")]
-    pub(super) ranks: Option<usize>,
-    /// Output file; its extension is the format: .npy, .csv or .txt; - is stdout
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// prism: values as PRISM prints them, whatever the file's extension
-    #[arg(long, value_name = "F")]
-    format: Option<FormatArg>,
-    #[command(flatten)]
-    pub(super) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -152,13 +156,28 @@ pub(super) struct HaloDepth(pub(super) Option<usize>);
 impl FromStr for HaloDepth {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto", _) => Ok(Self(None)),
-            (_, Ok(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            (_, Some(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
             _ => Err(Error::Invalid(format!(
                 "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
             ))),
         }
+    }
+}
+
+impl Transient {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MODEL", [Path::new(&self.model)])
+            .read("--labels", self.labels.as_deref())
+            .read("--rewards", self.rewards.iter().map(Path::new))
+            .read("--initial", self.initial.as_deref().map(Path::new))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+            .written("--plot", self.plot.as_deref())
+            .written("--checkpoint", self.checkpoint.as_deref())
     }
 }
 
@@ -174,7 +193,10 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
             Ok(Chain { labels, ..model.into() })
         }
         None if spec == "-" => super::stdin::read(labels),
-        None => read_chain(Path::new(spec), labels),
+        None => {
+            meant::expect_file(spec, &meant::CHAINS)?;
+            read_chain(Path::new(spec), labels)
+        }
     }
 }
 
@@ -191,6 +213,7 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
             Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
         }
         None if own && args.model != "-" => {
+            ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
                 bandwidths(machine)?;
@@ -227,9 +250,12 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             rewards: &rewards,
             vectors: true,
         };
-        let plan = capacity::plan(&machine, &problem, &options)?;
+        let looking = Progress::new(quiet, "looking at the rows");
+        let look = if args.verbose { capacity::plan } else { capacity::estimate };
+        let plan = look(&machine, &problem, &options)?;
         let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
+        drop(looking);
         let run = report::plan::Run {
             model: &chain.name,
             precision: machine.precision,
@@ -274,7 +300,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         vectors: sink.wants_vectors() || curves.is_some(),
     };
     sink.uncounted = until.as_ref().map_or(0.0, Until::early);
-    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
+    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
     let solved = match &mut checkpoint {
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
@@ -291,6 +317,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     }
     let Watch { sink, curves, progress } = watch;
     drop(progress);
+    let values = sink.values();
     sink.finish(&solution)?;
     curves.map(Curves::finish).transpose()?;
     solution.seconds.load = load;
@@ -303,18 +330,13 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         memory: report::memory_of(&machine),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
+        values,
     };
     if let Some(mut file) = report_file {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// A problem, and where it is solved.
@@ -353,7 +375,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let machine = args.common.open_on(ranks)?;
     super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
+    let reading = Progress::new(args.common.quiet || !ranks.is_root(), "reading the model");
     let chain = model_on(args, &options, &machine)?;
+    drop(reading);
     let read = || {
         let mut chain = chain;
         interrupt::check()?;
@@ -415,7 +439,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         format: args.matrix_format,
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
-            MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
             OrderArg::Auto => Order::Auto,
@@ -432,8 +456,16 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
             halo_depth: args.halo_depth.0,
         },
     };
-    if !(args.theta > 0.0 && args.theta.is_finite()) {
-        return Err(Error::Invalid(format!("--theta {} must be a finite number above 0", args.theta)));
+    match (args.theta, args.method) {
+        (Some(theta), MethodArg::Sweep) => {
+            return Err(Error::Invalid(format!(
+                "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
+            )));
+        }
+        (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
+            return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
+        }
+        _ => {}
     }
     if args.top == Some(0) || args.parts == 0 {
         let what = if args.parts == 0 { "--parts" } else { "--top" };
@@ -452,22 +484,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let report = args.common.report.as_deref();
-    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
-        && output == report
-    {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            output.display()
-        )));
-    }
-    if let Some(checkpoint) = &args.checkpoint
-        && [args.output.as_ref(), args.common.report.as_ref()].contains(&Some(checkpoint))
-    {
-        return Err(Error::Invalid(format!(
-            "--checkpoint names {}, and so does -o or --report; give them two files",
-            checkpoint.display()
-        )));
-    }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
@@ -510,7 +526,7 @@ struct Watch {
 impl Observer for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         interrupt::check()?;
-        self.progress.at(done, all);
+        self.progress.at(done, all, "multiplications");
         Ok(())
     }
 
@@ -564,15 +580,32 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         if count > 1e7 {
             return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
         }
-        times.extend((0..=count as u64).map(|i| start + i as f64 * step));
+        // As many decimals as were given: 3 · 0.1 is 0.3.
+        let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
+        let time = |i: u64| {
+            let time = start + i as f64 * step;
+            format!("{time:.places$}").parse().unwrap_or(time)
+        };
+        times.extend((0..=count as u64).map(time));
+        if args.time.is_some() {
+            times.sort_by(f64::total_cmp);
+            times.dedup();
+        }
     }
     Ok(times)
 }
 
+/// The decimal places of a number's text.
+fn decimals(text: &str) -> usize {
+    let (mantissa, exponent) = text.trim().split_once(['e', 'E']).unwrap_or((text.trim(), "0"));
+    let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as i64);
+    (places - exponent.parse::<i64>().unwrap_or(0)).clamp(0, 400) as usize
+}
+
 fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
-        let state = |s: &str| match s.trim().parse::<u32>() {
-            Ok(i) if (i as usize) < n => Ok(i),
+        let state = |s: &str| match count::<u32>(s.trim()) {
+            Some(i) if (i as usize) < n => Ok(i),
             _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
         };
         let mut states = Vec::new();
@@ -602,7 +635,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     if let Some(name) = text.strip_prefix("label:") {
         return Ok(Initial::Uniform(sets::states(name, chain)?));
     }
-    if let Ok(state) = text.parse::<usize>() {
+    if let Some(state) = count(text) {
         return Ok(Initial::State(state));
     }
     let path = Path::new(text);
