@@ -14,9 +14,8 @@ use super::npy::{self, Header};
 use super::write::write_in_blocks;
 use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
-use crate::sparse::Coo;
-use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions, returned};
+use crate::sparse::{Coo, CsrMatrix, returned};
+use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
 /// Elements reserved before they are read; beyond that vectors grow with what is really there.
