@@ -173,7 +173,7 @@ impl<T: Number> Strip<'_, T> {
                 }
             }
         }
-        std::array::from_fn(|j| u32::from(!(pivots[j] == T::ZERO && dominance[j] >= T::ZERO)))
+        std::array::from_fn(|j| u32::from(pivots[j] != T::ZERO || dominance[j] < T::ZERO))
     }
 
     /// Upwards: the unknowns of tiles.
