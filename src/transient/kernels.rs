@@ -46,7 +46,7 @@ pub(crate) static ALL: [&Kernel; 12] = [
 /// Steps for some rows.
 pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAIR_SOME, &STEP_PATTERN_SOME];
 
-/// Largest chain that [`SWEEP`] holds.
+/// Largest chain that the kernel `sweep` holds.
 pub const SWEEP_ROWS: usize = 1024;
 
 fn sweep<T: Real>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
