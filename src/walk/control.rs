@@ -11,8 +11,8 @@ use crate::parallel::*;
 
 use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::{Body, dispatch};
 use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
