@@ -62,7 +62,7 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
     /// A device's memory, or a limit of one of its allocations, does not suffice.
-    #[error("{device}: {asked} bytes were asked for {what}; {limit}")]
+    #[error("{device}: {} were asked for {what}; {limit}", crate::number::Size(*asked))]
     OutOfMemory {
         /// The device's name.
         device: String,

@@ -1,7 +1,7 @@
 //! What measurements of this crate reach of its inside. No part of the public API: it changes without notice.
 
 pub use crate::lane::window::Window;
-pub use crate::number::out_of_range;
+pub use crate::number::{Size, count, out_of_range};
 pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 pub use crate::transient::built::Built;
 pub use crate::transient::chain::add_rates;

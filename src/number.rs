@@ -1,4 +1,35 @@
-//! Doubles: texts of numbers that none is near, and powers of two, which keep numbers in range without rounding them.
+//! Counts and sizes as people write them. Doubles: texts of numbers that none is near, and powers of two, which keep numbers in range without rounding them.
+
+/// A count as people write it: digits, in groups if they like (`1_000_000`), or with an exponent (`1e6`, `2.5e6`).
+pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {
+    let bare = text.replace('_', "");
+    if text.starts_with('_') || text.ends_with('_') {
+        return None;
+    }
+    let whole = match bare.parse::<u64>() {
+        Ok(whole) => whole,
+        // Beyond 2^53 doubles leave whole numbers out.
+        Err(_) => match bare.parse::<f64>() {
+            Ok(value) if value.fract() == 0.0 && (0.0..=9007199254740992.0).contains(&value) => value as u64,
+            _ => return None,
+        },
+    };
+    whole.try_into().ok()
+}
+
+/// A number of bytes, shown with a unit.
+#[derive(Debug, Clone, Copy)]
+pub struct Size(pub u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match units.into_iter().find(|(_, bytes)| self.0 >= *bytes) {
+            Some((unit, bytes)) => write!(f, "{:.1} {unit}", self.0 as f64 / bytes as f64),
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
 
 /// Whether the text of a number that was read as 0 names another: one below the smallest double.
 pub(crate) fn is_not_zero(text: &[u8]) -> bool {
@@ -53,6 +84,21 @@ pub(crate) fn times_power_of_two(v: f64, k: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_read_as_people_write_them() {
+        for (text, read) in
+            [("7", 7), ("1e5", 100_000), ("2.5E3", 2500), ("1_000_000", 1_000_000), ("3.0", 3)]
+        {
+            assert_eq!(count(text), Some(read), "{text}");
+        }
+        assert_eq!(count(&u64::MAX.to_string()), Some(u64::MAX));
+        for text in ["", "_", "_1", "1_", "1.5", "1e-1", "-1", "1e300", "inf", "nan", "1e19", "0x10", "1 000"]
+        {
+            assert_eq!(count::<u64>(text), None, "{text}");
+        }
+        assert_eq!(count::<u8>("256"), None);
+    }
 
     #[test]
     fn powers_of_two_are_exact_as_long_as_the_range_allows() {

@@ -9,9 +9,8 @@ use super::generator::{self, MOST_STATES};
 use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
 use crate::ranks::Ranks;
-use crate::sparse::Coo;
-use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions, returned};
+use crate::sparse::{Coo, CsrMatrix, returned};
+use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result, number};
 
 /// Bytes that one thread parses at a time.

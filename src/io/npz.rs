@@ -12,10 +12,10 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
+use crate::lane::cpu::expect_memory;
 use crate::ranks::Ranks;
-use crate::sparse::Coo;
-use crate::sparse::CsrMatrix;
-use crate::transient::chain::{ChainFile, Transitions, returned};
+use crate::sparse::{Coo, CsrMatrix, returned};
+use crate::transient::chain::{ChainFile, Transitions};
 use crate::{Error, Result};
 
 /// Elements reserved before they are read; beyond that vectors grow with what is really there.
@@ -68,6 +68,16 @@ fn matrix(reader: impl Read + Seek) -> Result<Coo, String> {
         return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
 
+    // What headers promise is compared before anything is unpacked.
+    if let (Ok(indices), Ok(data)) = (length(&mut archive, "indices"), length(&mut archive, "data")) {
+        if indices != data {
+            return Err(format!("data: {data} numbers, but indices has {indices}"));
+        }
+        expect_memory(data.saturating_mul(20).saturating_add(8 * rows as u64), || {
+            format!("a matrix of {rows} rows and {data} entries")
+        })
+        .map_err(|e| e.to_string())?;
+    }
     let indptr = integers(&mut archive, "indptr", |_, _| None)?;
     if indptr.len() != rows + 1 {
         return Err(format!("indptr: {} numbers; {rows} rows need {}", indptr.len(), rows + 1));
@@ -249,6 +259,11 @@ fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<
         header.floats(member, |value| values.push(value))?;
         Ok(values)
     })
+}
+
+/// How many numbers a 1-D member's header promises.
+fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64, String> {
+    read_member(archive, name, |_, header, _| Ok(header.shape[0]))
 }
 
 /// Opens a 1-D member and gives `read` the number of elements to reserve.
@@ -557,6 +572,16 @@ mod tests {
             m.remove(2);
         });
         assert!(reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"), "{reason}");
+    }
+
+    #[test]
+    fn headers_that_contradict_each_other_are_refused_before_anything_is_unpacked() {
+        let mut all = members();
+        let data = all.iter_mut().find(|(name, ..)| *name == "data").expect("a member");
+        // A header without its numbers, which nobody gets to.
+        (data.2, data.3) = (&[400_000_000], Vec::new());
+        let reason = matrix(Cursor::new(archive(&all, CompressionMethod::Stored))).expect_err("they differ");
+        assert!(reason.contains("data: 400000000 numbers, but indices has"), "{reason}");
     }
 
     #[test]

@@ -28,9 +28,11 @@ pub fn abandon() {
 
 /// A file being written, or stdout.
 ///
-/// A file is written under a temporary name (`.NAME.….partial`) in its own directory, so that the directory is known
-/// to be writable before the work starts; [`commit`](Self::commit) gives it its name. Dropped without that, it
-/// leaves nothing behind and whatever had the name before keeps it.
+/// A file is written in its own directory, so that the directory is known to be writable before the work starts, and
+/// [`commit`](Self::commit) gives it its name. Until then it has none where Linux and the file system can do that
+/// (`O_TMPFILE`), and elsewhere a temporary one (`.NAME.….partial`). Dropped without a commit, it leaves nothing behind
+/// and whatever had the name before keeps it. A process that is killed leaves nothing either, or a temporary name that
+/// the next output of the name removes.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -39,10 +41,10 @@ pub struct OutputFile {
 
 #[derive(Debug)]
 enum Target {
-    /// Under its temporary name.
     Renamed {
         writer: BufWriter<File>,
-        temporary: TempPath,
+        /// None of a file without a name.
+        temporary: Option<TempPath>,
         name: PathBuf,
     },
     /// A device or a pipe, which has no content to protect and must not be replaced by a file.
@@ -60,7 +62,18 @@ impl OutputFile {
     /// [`Error::File`] if the directory does not exist or `path` is a directory or a read-only file, [`Error::Io`]
     /// if the directory cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open(path.as_ref(), unnamed::create)
+    }
+
+    /// As [`create`](Self::create), with a [`temporary`](Self::temporary) name by which other processes open the file.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_shared(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open(path.as_ref(), |_| None)
+    }
+
+    fn open(path: &Path, unnamed: impl FnOnce(&Path) -> Option<File>) -> Result<Self> {
         let fail = |reason: &str| Error::File { path: path.into(), reason: reason.into() };
         let failed = |source| Error::Io { path: path.into(), source };
         // A symbolic link stays one: what it points at is replaced.
@@ -85,13 +98,20 @@ impl OutputFile {
                 directory.display()
             )));
         }
-        let (file, temporary) =
-            temporary_file(directory, &file_name.to_string_lossy()).map_err(failed)?.into_parts();
-        crate::ranks::before_abort(abandon);
-        partial().push(temporary.to_path_buf());
+        let file_name = file_name.to_string_lossy();
+        let (file, temporary) = match unnamed(directory) {
+            Some(file) => (file, None),
+            None => {
+                let (file, temporary) =
+                    builder(&file_name, |b| b.tempfile_in(directory)).map_err(failed)?.into_parts();
+                crate::ranks::before_abort(abandon);
+                partial().push(temporary.to_path_buf());
+                (file, Some(temporary))
+            }
+        };
         // Held for as long as somebody writes here.
         let _ = file.try_lock();
-        abandoned(directory, &file_name.to_string_lossy());
+        abandoned(directory, &file_name);
         let writer = BufWriter::with_capacity(BUFFER, file);
         Ok(Self { path: path.into(), target: Target::Renamed { writer, temporary, name } })
     }
@@ -107,10 +127,10 @@ impl OutputFile {
         &self.path
     }
 
-    /// The name that the file has until it is complete; none of stdout, devices and pipes.
+    /// The name that a shared file has until it is complete; none of stdout, devices and pipes.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
-            Target::Renamed { temporary, .. } => Some(temporary),
+            Target::Renamed { temporary, .. } => temporary.as_deref(),
             Target::Direct(_) | Target::Stdout { .. } => None,
         }
     }
@@ -149,10 +169,15 @@ impl OutputFile {
             if durably {
                 writer.get_ref().sync_all().map_err(failed)?;
             }
-            // Closed before the renaming: some systems do not rename open files.
-            drop(writer);
-            partial().retain(|p| *p != *temporary);
-            temporary.persist(&name).map_err(|e| failed(e.error))?;
+            match temporary {
+                Some(temporary) => {
+                    // Closed before the renaming: some systems do not rename open files.
+                    drop(writer);
+                    partial().retain(|p| *p != *temporary);
+                    temporary.persist(&name).map_err(|e| failed(e.error))?;
+                }
+                None => unnamed::link(writer.get_ref(), &name).map_err(failed)?,
+            }
             // The name itself; a system that does not sync directories keeps it in another way.
             if durably && let Ok(directory) = File::open(directory(&name)) {
                 let _ = directory.sync_all();
@@ -243,8 +268,11 @@ fn abandoned(directory: &Path, name: &str) {
     }
 }
 
-/// A temporary file beside its final name, with the permissions that an ordinary new file gets.
-fn temporary_file(directory: &Path, name: &str) -> io::Result<NamedTempFile> {
+/// What `make` makes under a temporary name for `name`, with the permissions that an ordinary new file gets.
+fn builder<T>(
+    name: &str,
+    make: impl FnOnce(&tempfile::Builder<'_, '_>) -> io::Result<NamedTempFile<T>>,
+) -> io::Result<NamedTempFile<T>> {
     let prefix = format!(".{name}.");
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix).suffix(".partial");
@@ -254,7 +282,57 @@ fn temporary_file(directory: &Path, name: &str) -> io::Result<NamedTempFile> {
         // The process's umask is applied to this.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(directory)
+    make(&builder)
+}
+
+/// Files without a name, which vanish with the process that writes them.
+#[cfg(target_os = "linux")]
+mod unnamed {
+    use super::{File, Path, builder, directory, io};
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
+    use std::os::fd::AsRawFd;
+
+    /// A file in `directory`, where the file system has such, and where a name can be given to it.
+    pub(super) fn create(directory: &Path) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file: File = openat(CWD, directory, flags, Mode::from_raw_mode(0o666)).ok()?.into();
+        own(&file).exists().then_some(file)
+    }
+
+    /// The way to give a name without privileges.
+    fn own(file: &File) -> std::path::PathBuf {
+        format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+    }
+
+    /// Gives the file its name, in place of a file that has it.
+    pub(super) fn link(file: &File, name: &Path) -> io::Result<()> {
+        let link =
+            |to: &Path| linkat(CWD, own(file), CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
+        match link(name) {
+            // A link replaces nothing, and a renaming does.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let file_name = name.file_name().unwrap_or_default().to_string_lossy();
+                builder(&file_name, |b| b.make_in(directory(name), link))?
+                    .into_temp_path()
+                    .persist(name)
+                    .map_err(|e| e.error)
+            }
+            linked => linked,
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod unnamed {
+    use super::{ErrorKind, File, Path, io};
+
+    pub(super) fn create(_: &Path) -> Option<File> {
+        None
+    }
+
+    pub(super) fn link(_: &File, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
 #[cfg(test)]
@@ -279,12 +357,36 @@ mod tests {
         output.write_all(b"new").unwrap();
         output.flush().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        let names = names(directory.path());
-        assert_eq!(names.len(), 2);
-        assert!(names[0].starts_with(".p.csv."), "{names:?}");
         output.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(names(directory.path()), ["p.csv"]);
+    }
+
+    #[test]
+    fn a_shared_file_has_a_name_that_others_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.csv");
+        let output = OutputFile::create_shared(&path).unwrap();
+        fs::write(output.temporary().unwrap(), "theirs").unwrap();
+        assert!(names(directory.path())[0].starts_with(".p.csv."), "{:?}", names(directory.path()));
+        output.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"theirs");
+        assert_eq!(names(directory.path()), ["p.csv"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_killed_process_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p.csv");
+        let mut output = OutputFile::create(&path).unwrap();
+        if output.temporary().is_some() {
+            println!("left out: {} has no files without a name", directory.path().display());
+            return;
+        }
+        output.write_all(&[0; 1 << 20]).unwrap();
+        // Nobody would remove what is there now.
+        assert!(names(directory.path()).is_empty());
     }
 
     #[test]

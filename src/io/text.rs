@@ -86,7 +86,8 @@ fn load(path: &Path) -> Result<Vec<u8>> {
     // Pipes and pseudo-files say length 0.
     let length = if metadata.is_file() { metadata.len() } else { 0 };
     expect_memory(length, || path.display().to_string())?;
-    let mut bytes = Vec::with_capacity(length as usize);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length as usize).map_err(|e| io(e.into()))?;
     file.read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }

@@ -56,6 +56,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytemuck::Pod;
 
+use crate::number::Size;
 use crate::{Error, Result};
 use backend::{AnyLane, AnyMemory, Backend, In, on, own};
 use buffer::{Budget, Timed};
@@ -174,7 +175,10 @@ impl Lane {
                 device: self.device().name.clone(),
                 what: what.to_owned(),
                 asked: bytes,
-                limit: format!("{used} of the {limit} bytes of --memory-limit are in use"),
+                limit: match used {
+                    0 => format!("--memory-limit is {}", Size(limit)),
+                    used => format!("--memory-limit is {}, of which {} are in use", Size(limit), Size(used)),
+                },
             }),
             _ => Ok(()),
         }

@@ -163,8 +163,8 @@ impl Parameters<'_> {
     }
 
     fn whole(&self, place: usize, what: &str, largest: u64, example: &str) -> Result<u64> {
-        match self.values[place].parse() {
-            Ok(value) if (1..=largest).contains(&value) => Ok(value),
+        match number::count(self.values[place]) {
+            Some(value) if (1..=largest).contains(&value) => Ok(value),
             _ if largest == u64::MAX => Err(self.refuse(what, "a whole number from 1", example)),
             _ => Err(self.refuse(what, &format!("a whole number from 1 to {largest}"), example)),
         }

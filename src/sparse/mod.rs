@@ -14,6 +14,7 @@ mod width;
 pub use crate::kernel::twin::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
 pub use coo::Coo;
+pub(crate) use coo::returned;
 pub use csr::CsrMatrix;
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::parallel::*;
 
 use super::SLICE;
+use crate::number::count;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 
@@ -39,7 +40,7 @@ impl FromStr for WidthRule {
             "cusp" => Self::Cusp,
             "mean" => Self::Mean,
             "max" => Self::Max,
-            n => Self::Fixed(n.parse().map_err(|_| {
+            n => Self::Fixed(count(n).ok_or_else(|| {
                 Error::Invalid(format!(
                     "'{n}' is no ELL width; give auto, cusp, mean, max or a number of entries"
                 ))

@@ -15,6 +15,7 @@ use super::solution::ExchangeCost;
 use super::subdivided;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
+use crate::number::Size;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
 use crate::{Error, Machine, Result};
@@ -66,14 +67,16 @@ impl Need {
         Err(Error::OutOfMemory {
             device: format!("{} ({})", self.device, self.name),
             what: format!(
-                "{} rows of the chain (matrix {} bytes, vectors {} bytes)",
-                self.rows, self.matrix, self.vectors
+                "{} rows of the chain (matrix {}, vectors {})",
+                self.rows,
+                Size(self.matrix),
+                Size(self.vectors)
             ),
             asked: self.total(),
             limit: format!(
-                "{} bytes are free; share the rows over more devices (--device LIST), use --precision f32 where that \
+                "{} are free; share the rows over more devices (--device LIST), use --precision f32 where that \
                  is enough, or --device cpu",
-                self.free.unwrap_or(0)
+                Size(self.free.unwrap_or(0))
             ),
         })
     }
@@ -150,7 +153,7 @@ fn many_in<T: Real>(
     sample.dedup();
     let mut looked = Vec::new();
     for rank in sample {
-        let look = look::<T>(lane, transitions, rows(rank), options)?;
+        let (look, _) = look::<T>(lane, transitions, rows(rank), options)?;
         let work = look.work(bandwidth, real);
         looked.push((rank, look, work));
     }
@@ -196,13 +199,13 @@ impl Look {
     }
 }
 
-/// Looks at the rows of one of many ranks.
+/// Looks at some rows, as if they were one of many ranks'.
 fn look<T: Real>(
     lane: &Lane,
     transitions: &dyn Transitions,
     rows: Range<usize>,
     options: &Options,
-) -> Result<Look> {
+) -> Result<(Look, MatrixStatistics<T>)> {
     let real = T::PRECISION.bytes();
     let region = lane.host(|| Region::new(transitions, 0, rows));
     let statistics = lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
@@ -211,7 +214,8 @@ fn look<T: Real>(
     let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
     let need = source.plan(options.format)?;
     let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, real)).sum();
-    Ok(Look { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 })
+    let look = Look { need, halo: region.halo.len(), halo_width: region.halo_width(), bytes: bytes as f64 };
+    Ok((look, statistics))
 }
 
 /// The run of `count` ranks of which some were looked at.
@@ -237,6 +241,8 @@ fn predicted(
 pub struct Plan {
     /// Number of states.
     pub n: usize,
+    /// Rows that were looked at; what the others add is taken from these.
+    pub looked_at: usize,
     /// Entries of the generator, its diagonal included.
     pub nnz: u64,
     /// Uniformization rate.
@@ -274,6 +280,61 @@ pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resu
     }
 }
 
+/// Runs of rows that [`estimate`] looks at, and rows of each.
+const RUNS: usize = 4;
+const RUN: usize = 1 << 18;
+
+/// As [`plan`], from a share of the rows where the chain has many and one lane is to hold all of them.
+///
+/// # Errors
+/// As [`plan`].
+pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let few = problem.transitions.states() <= 2 * RUNS * RUN;
+    match &machine.lanes[..] {
+        [lane] if !few && !machine.ranks.is_distributed() => {
+            check(machine.ranks, problem, options)?;
+            match machine.precision {
+                Precision::F32 => estimate_in::<f32>(lane, problem, options),
+                Precision::F64 => estimate_in::<f64>(lane, problem, options),
+            }
+        }
+        _ => plan(machine, problem, options),
+    }
+}
+
+fn estimate_in<T: Real>(lane: &Lane, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+    let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
+    let n = transitions.states();
+    let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
+    let looked = runs.map(|first| look::<T>(lane, transitions, first..first + RUN, options));
+    let looked: Vec<_> = looked.collect::<Result<_>>()?;
+    let share = n as f64 / (RUNS * RUN) as f64;
+    let sum = |of: fn(&Look) -> f64| share * looked.iter().map(|(look, _)| of(look)).sum::<f64>();
+    let need = Need {
+        rows: n,
+        entries: sum(|look| look.need.entries as f64) as u64,
+        matrix: sum(|look| look.need.matrix as f64) as u64,
+        vectors: 3 * n as u64 * real,
+        ..looked[0].0.need.clone()
+    };
+    let step = sum(|look| look.bytes) / lane.bandwidth()?;
+    let nnz = (share * looked.iter().map(|(_, of)| of.nnz as f64).sum::<f64>()) as u64;
+    let fastest = looked.into_iter().map(|(_, of)| of).max_by(|a, b| a.alpha.total_cmp(&b.alpha));
+    let statistics = MatrixStatistics { nnz, ..fastest.expect("rows were looked at") };
+    Ok(Plan {
+        n,
+        looked_at: RUNS * RUN,
+        nnz,
+        alpha: statistics.alpha,
+        lanes: vec![need],
+        plan: Vec::new(),
+        halo_depth: 1,
+        exchange: LaneExchange::None,
+        terms: terms(&statistics, problem, options)?,
+        step,
+    })
+}
+
 fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
@@ -307,6 +368,7 @@ fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options)
     };
     Ok(Plan {
         n: transitions.states(),
+        looked_at: transitions.states(),
         nnz: statistics.nnz,
         alpha: statistics.alpha,
         lanes: needs,

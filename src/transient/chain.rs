@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::csr::Csr;
 use super::shared::{Distributed, Take};
+use crate::sparse::{CsrMatrix, returned};
 use crate::{Error, Result};
 
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
@@ -87,17 +88,6 @@ pub struct TransitionList {
     pub to: Vec<u32>,
     /// Rate of each transition, finite and ≥ 0.
     pub rate: Vec<f64>,
-}
-
-/// From how many bytes on an array goes back to the system when it is dropped, whatever was dropped before: glibc keeps
-/// smaller ones once it has seen one go.
-const RETURNED: usize = (32 << 20) + 1;
-
-/// An empty array for about `count` values, of which nothing stays in memory when it is dropped; room beyond them is none
-/// until it is written.
-pub(crate) fn returned<V>(count: usize) -> Vec<V> {
-    let least = if count * size_of::<V>() < 1 << 20 { 0 } else { RETURNED.div_ceil(size_of::<V>()) };
-    Vec::with_capacity(count.max(least))
 }
 
 impl TransitionList {
@@ -267,17 +257,18 @@ impl Chain {
     }
 
     /// A chain of `n` states from its rates R in compressed rows: the transitions out of state i lead to the states
-    /// `indices[indptr[i]..indptr[i + 1]]`, in any order, at the rates in the same places of `rates`. Rates of 0 and those on
-    /// the diagonal have no effect. It begins in state 0.
+    /// `indices[indptr[i]..indptr[i + 1]]`, in any order, at the rates in the same places of `rates`. Rates at one place
+    /// are added, those on the diagonal have no effect. It begins in state 0.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for arrays that do not fit together, a pair of states that is there twice, and rates that are
-    /// negative or no numbers.
+    /// [`Error::Invalid`] for arrays that do not fit together, and rates that are negative or not finite.
     pub fn from_csr(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<Self> {
-        check_compressed(n, indptr, indices, rates)?;
-        let rows = indptr.windows(2).zip(0..).flat_map(|(ends, i)| std::iter::repeat_n(i, ends[1] - ends[0]));
-        let list = TransitionList { from: rows.collect(), to: indices.to_vec(), rate: rates.to_vec() };
-        Ok(Self::new("a chain", Box::new(Csr::from_list(n, &list)?)))
+        let rates = CsrMatrix::from_csr(n, n, indptr, indices, rates)?;
+        if let Some((from, to, rate)) = rates.entries().find(|&(_, _, r)| !(r.is_finite() && r >= 0.0)) {
+            let what = format!("the transition {from} -> {to} has the rate {rate}");
+            return Err(Error::Invalid(format!("{what}; it must be 0 or more")));
+        }
+        Ok(Self::new("a chain", Box::new(Csr::from_rates(&rates))))
     }
 
     /// The same chain with another beginning.
@@ -292,37 +283,6 @@ impl Chain {
             absorbing[s as usize / 64] |= 1 << (s % 64);
         }
         Self { transitions: Box::new(Absorbing { inner: self.transitions, absorbing }), ..self }
-    }
-}
-
-/// An error where arrays are not the rates of `n` states in compressed rows.
-fn check_compressed(n: usize, indptr: &[usize], indices: &[u32], rates: &[f64]) -> Result<()> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
-    if n >= u32::MAX as usize {
-        return fail(format!("{n} states; at most {} are possible", u32::MAX - 1));
-    }
-    if indptr.len() != n + 1 || indptr[0] != 0 || indptr[n] != indices.len() || !indptr.is_sorted() {
-        return fail(format!(
-            "indptr has {} numbers for {n} states and {} transitions; give {} that ascend from 0 to {}",
-            indptr.len(),
-            indices.len(),
-            n + 1,
-            indices.len()
-        ));
-    }
-    if rates.len() != indices.len() {
-        return fail(format!("{} rates for {} transitions; give one for each", rates.len(), indices.len()));
-    }
-    if let Some(k) = indices.iter().position(|&to| to as usize >= n) {
-        return fail(format!(
-            "transition {k} leads to state {}: states are 0 to {}",
-            indices[k],
-            n.max(1) - 1
-        ));
-    }
-    match rates.iter().position(|rate| !(rate.is_finite() && *rate >= 0.0)) {
-        Some(k) => fail(format!("transition {k} has the rate {}; it must be 0 or more", rates[k])),
-        None => Ok(()),
     }
 }
 

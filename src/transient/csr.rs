@@ -3,25 +3,18 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::chain::{TransitionList, Transitions, returned};
+use super::chain::{TransitionList, Transitions};
+use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
 /// Transitions sorted by target, and by source when somebody asks.
 #[derive(Debug)]
 pub struct Csr {
     /// Row i: the transitions into state i.
-    into: Rows,
+    into: CsrMatrix,
     /// Row i: the transitions out of state i. Solving needs it for bounds alone, so it is made on demand.
-    out: OnceLock<Rows>,
+    out: OnceLock<CsrMatrix>,
     exit: Vec<f64>,
-}
-
-/// Entries by rows.
-#[derive(Debug, Default)]
-pub(super) struct Rows {
-    starts: Vec<usize>,
-    columns: Vec<u32>,
-    values: Vec<f64>,
 }
 
 /// The first pair of states that a list has twice.
@@ -33,125 +26,6 @@ pub struct Duplicate {
     pub to: u32,
 }
 
-impl Rows {
-    fn row(&self, i: usize) -> Range<usize> {
-        self.starts[i]..self.starts[i + 1]
-    }
-
-    /// Appends a row's entries.
-    pub(super) fn append(&self, i: usize, row: &mut Vec<(u32, f64)>) {
-        let e = self.row(i);
-        row.extend(self.columns[e.clone()].iter().copied().zip(self.values[e].iter().copied()));
-    }
-
-    /// Rows of these lengths, which stand behind a 0, without columns and values.
-    pub(super) fn of_lengths(mut lengths: Vec<usize>) -> Self {
-        for i in 1..lengths.len() {
-            lengths[i] += lengths[i - 1];
-        }
-        Self { starts: lengths, columns: Vec::new(), values: Vec::new() }
-    }
-
-    /// Has `entries` call what it is given with a row and a column for each entry, in any order.
-    pub(super) fn fill_columns(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, u32))) {
-        let count = self.starts[self.starts.len() - 1];
-        self.columns = returned(count);
-        self.columns.resize(count, 0);
-        let (starts, columns) = (&mut self.starts, &mut self.columns);
-        entries(&mut |row, column| columns[next(starts, row)] = column);
-        self.rewind();
-    }
-
-    /// The same with values, in the order that the columns had.
-    pub(super) fn fill_values(&mut self, entries: impl FnOnce(&mut dyn FnMut(usize, f64))) {
-        self.values = returned(self.columns.len());
-        self.values.resize(self.columns.len(), 0.0);
-        let (starts, values) = (&mut self.starts, &mut self.values);
-        entries(&mut |row, value| values[next(starts, row)] = value);
-        self.rewind();
-    }
-
-    /// Where each row ended the next one starts.
-    fn rewind(&mut self) {
-        let n = self.starts.len() - 1;
-        self.starts.copy_within(..n, 1);
-        self.starts[0] = 0;
-    }
-
-    /// Adds a row behind the others.
-    pub(super) fn push(&mut self, row: impl Iterator<Item = (u32, f64)>) {
-        if self.starts.is_empty() {
-            self.starts.push(0);
-        }
-        row.for_each(|(column, value)| {
-            self.columns.push(column);
-            self.values.push(value);
-        });
-        self.starts.push(self.columns.len());
-    }
-
-    /// The number of entries.
-    pub(super) fn count(&self) -> usize {
-        self.columns.len()
-    }
-
-    /// All entries: row, column, value.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u32, f64)> + Clone {
-        let rows = 0..self.starts.len().saturating_sub(1);
-        rows.flat_map(move |i| self.row(i).map(move |e| (i as u32, self.columns[e], self.values[e])))
-    }
-
-    /// Sorts entries by `row`, keeping their order within one.
-    fn sorted(n: usize, entries: impl Iterator<Item = (u32, u32, f64)> + Clone) -> Self {
-        let mut lengths = vec![0usize; n + 1];
-        for (row, _, _) in entries.clone() {
-            lengths[row as usize + 1] += 1;
-        }
-        let mut rows = Self::of_lengths(lengths);
-        (rows.columns, rows.values) = (vec![0; rows.starts[n]], vec![0.0; rows.starts[n]]);
-        for (row, column, value) in entries {
-            let at = next(&mut rows.starts, row as usize);
-            rows.columns[at] = column;
-            rows.values[at] = value;
-        }
-        rows.rewind();
-        rows
-    }
-
-    fn transposed(&self) -> Self {
-        Self::sorted(self.starts.len() - 1, self.entries().map(|(i, column, value)| (column, i, value)))
-    }
-
-    /// Sorts each row by column and returns the first column that a row has twice.
-    pub(super) fn ascend(&mut self) -> Option<(usize, u32)> {
-        let mut pairs = Vec::new();
-        for i in 0..self.starts.len() - 1 {
-            let row = self.row(i);
-            if !self.columns[row.clone()].is_sorted() {
-                pairs.clear();
-                pairs.extend(
-                    self.columns[row.clone()].iter().copied().zip(self.values[row.clone()].iter().copied()),
-                );
-                pairs.sort_by_key(|&(column, _)| column);
-                for (e, &(column, value)) in row.clone().zip(&pairs) {
-                    self.columns[e] = column;
-                    self.values[e] = value;
-                }
-            }
-            if let Some(pair) = self.columns[row].windows(2).find(|pair| pair[0] == pair[1]) {
-                return Some((i, pair[0]));
-            }
-        }
-        None
-    }
-}
-
-/// The place of a row's next entry, which its start keeps until all are there.
-fn next(starts: &mut [usize], row: usize) -> usize {
-    starts[row] += 1;
-    starts[row] - 1
-}
-
 impl Csr {
     /// Sorts a list of transitions between `n` states; self-loops and zero rates are dropped.
     ///
@@ -160,13 +34,26 @@ impl Csr {
         let entries = (list.from.iter().zip(&list.to).zip(&list.rate))
             .map(|((&from, &to), &rate)| (to, from, rate))
             .filter(|&(to, from, rate)| to != from && rate != 0.0);
-        let mut into = Rows::sorted(n, entries);
-        if let Some((to, from)) = into.ascend() {
+        let mut into = CsrMatrix::grouped(n, n, entries);
+        if let Some((to, from)) = into.sort_rows() {
             return Err(Duplicate { from, to: to as u32 });
         }
+        Ok(Self::of_arrivals(into))
+    }
+
+    /// The chain with these rates, row i out of state i; those of 0 and on the diagonal are dropped.
+    pub fn from_rates(rates: &CsrMatrix) -> Self {
+        let n = rates.rows();
+        let moves = rates.entries().filter(|&(from, to, rate)| from != to && rate != 0.0);
+        Self::of_arrivals(CsrMatrix::grouped(n, n, moves.map(|(from, to, rate)| (to, from, rate))))
+    }
+
+    /// The chain whose transitions into state i are row i.
+    fn of_arrivals(into: CsrMatrix) -> Self {
+        let n = into.rows();
         // Neumaier's sum of each source's rates in ascending order of targets, all sources side by side.
         let (mut exit, mut lost) = (vec![0.0f64; n], vec![0.0f64; n]);
-        for (&from, &rate) in into.columns.iter().zip(&into.values) {
+        for (&from, &rate) in into.column().iter().zip(into.value()) {
             let (sum, lost) = (&mut exit[from as usize], &mut lost[from as usize]);
             let next = *sum + rate;
             *lost += if *sum >= rate { (*sum - next) + rate } else { (rate - next) + *sum };
@@ -175,7 +62,7 @@ impl Csr {
         for (sum, lost) in exit.iter_mut().zip(lost) {
             *sum += lost;
         }
-        Ok(Self { into, out: OnceLock::new(), exit })
+        Self { into, out: OnceLock::new(), exit }
     }
 
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
@@ -185,7 +72,7 @@ impl Csr {
         })
     }
 
-    fn out(&self) -> &Rows {
+    fn out(&self) -> &CsrMatrix {
         self.out.get_or_init(|| self.into.transposed())
     }
 }

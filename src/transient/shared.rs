@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::chain::{TransitionList, Transitions};
-use super::csr::{Duplicate, Rows};
+use super::csr::Duplicate;
 use crate::ranks::Ranks;
-use crate::sparse::BLOCK;
+use crate::sparse::{BLOCK, CsrMatrix};
 
 /// States whose rows a rank asks for at once, if all do; more where there are that many times as many.
 const AT_ONCE: usize = 1 << 14;
@@ -71,9 +71,9 @@ pub(crate) struct Shared {
     n: usize,
     ranks: Ranks,
     homes: Vec<Range<usize>>,
-    into: Rows,
+    into: CsrMatrix,
     /// None while nobody needs it.
-    out: RwLock<Option<Rows>>,
+    out: RwLock<Option<CsrMatrix>>,
     beyond: RwLock<Beyond>,
 }
 
@@ -82,8 +82,8 @@ pub(crate) struct Shared {
 struct Beyond {
     /// Ascending.
     states: Vec<u32>,
-    into: Rows,
-    out: Rows,
+    into: CsrMatrix,
+    out: CsrMatrix,
 }
 
 impl Shared {
@@ -108,7 +108,7 @@ impl Shared {
         into.values(to.iter().copied().zip(rate.iter().copied()));
         drop((to, rate));
         let mut into = into.rows;
-        let duplicate = into.ascend().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
+        let duplicate = into.sort_rows().map(|(to, from)| Duplicate { from, to: (home.start + to) as u32 });
         let out = RwLock::new(Some(turned(&homes, ranks, &into)));
         (Self { n, ranks, homes, into, out, beyond: RwLock::default() }, duplicate)
     }
@@ -123,7 +123,7 @@ impl Shared {
         place.unwrap_or_else(|_| panic!("rank {} does not know state {state}", self.ranks.rank()))
     }
 
-    fn append_out(&self, out: &Option<Rows>, state: usize, row: &mut Vec<(u32, f64)>) {
+    fn append_out(&self, out: &Option<CsrMatrix>, state: usize, row: &mut Vec<(u32, f64)>) {
         if self.home().contains(&state) {
             let out = out.as_ref().expect("transitions out of states are asked for after rows are acquired");
             return out.append(state - self.home().start, row);
@@ -133,11 +133,11 @@ impl Shared {
     }
 
     /// Gets the rows of some states, ascending, from their homes.
-    fn fetched(&self, states: &[u32], into: bool) -> Rows {
+    fn fetched(&self, states: &[u32], into: bool) -> CsrMatrix {
         let size = self.ranks.size();
         let most = self.ranks.all_reduce_max(states.len() as f64) as usize;
         let piece = (AT_ONCE / size).max(most / ROUNDS).max(1);
-        let mut rows = Rows::default();
+        let mut rows = CsrMatrix::default();
         for round in 0..most.div_ceil(piece) {
             let mut wanted: Vec<Vec<u32>> = vec![Vec::new(); size];
             let states = &states[(round * piece).min(states.len())..((round + 1) * piece).min(states.len())];
@@ -182,14 +182,14 @@ fn write<V>(lock: &RwLock<V>) -> RwLockWriteGuard<'_, V> {
 }
 
 /// The transitions out of the states at home, of those into the states at everybody's.
-fn turned(homes: &[Range<usize>], ranks: Ranks, into: &Rows) -> Rows {
-    let (first, count) = (homes[ranks.rank()].start as u32, into.count());
+fn turned(homes: &[Range<usize>], ranks: Ranks, into: &CsrMatrix) -> CsrMatrix {
+    let (first, count) = (homes[ranks.rank()].start as u32, into.nnz());
     let mut out = Arriving::new(homes, ranks, count, into.entries().map(|(_, from, _)| from));
     out.columns(into.entries().map(|(to, from, _)| (from, first + to)));
     out.values(into.entries().map(|(_, from, rate)| (from, rate)));
     let mut out = out.rows;
     // Pairs that occur twice were found from their other end.
-    let _ = out.ascend();
+    let _ = out.sort_rows();
     out
 }
 
@@ -206,13 +206,13 @@ fn owner(homes: &[Range<usize>], state: u32) -> usize {
     homes.partition_point(|home| home.end <= state as usize)
 }
 
-/// Rows at home, and what all ranks bring to them, piece by piece.
+/// CsrMatrix at home, and what all ranks bring to them, piece by piece.
 struct Arriving<'a> {
     homes: &'a [Range<usize>],
     ranks: Ranks,
     /// Entries that this rank sends.
     count: usize,
-    rows: Rows,
+    rows: CsrMatrix,
 }
 
 impl<'a> Arriving<'a> {
@@ -222,7 +222,7 @@ impl<'a> Arriving<'a> {
         let mut lengths = vec![0; home.len() + 1];
         let rows = rows.map(|row| (owner(homes, row), [row]));
         ranks.all_to_all_in_rounds(count, rows, |&[row]| lengths[row as usize - home.start + 1] += 1);
-        Self { homes, ranks, count, rows: Rows::of_lengths(lengths) }
+        Self { homes, ranks, count, rows: CsrMatrix::of_lengths(homes[homes.len() - 1].end, lengths) }
     }
 
     /// Takes the columns of all entries, (row, column).
@@ -285,7 +285,7 @@ impl Distributed for Shared {
 
     fn release_outgoing(&self) {
         *write(&self.out) = None;
-        write(&self.beyond).out = Rows::default();
+        write(&self.beyond).out = CsrMatrix::default();
     }
 
     fn acquire_rows(&self, states: &Range<usize>) {

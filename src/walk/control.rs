@@ -13,6 +13,7 @@ use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
+use crate::number::count;
 use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line
@@ -37,9 +38,9 @@ impl FromStr for Sweeps {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto", _) => Ok(Self::Auto),
-            (_, Ok(k @ 0..=MOST)) => Ok(Self::Fixed(k)),
+            (_, Some(k @ 0..=MOST)) => Ok(Self::Fixed(k)),
             _ => Err(Error::Invalid(format!("'{s}' is no number of sweeps; give auto or 0 to {MOST}"))),
         }
     }

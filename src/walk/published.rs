@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::number::count;
 use crate::{Error, Result};
 
 /// Steps of a chain.
@@ -39,10 +40,10 @@ impl FromStr for Length {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto" | "corrected", _) => Ok(Self::Bound),
             ("printed", _) => Ok(Self::Printed),
-            (_, Ok(steps)) => Ok(Self::Steps(steps)),
+            (_, Some(steps)) => Ok(Self::Steps(steps)),
             _ => Err(Error::Invalid(format!(
                 "'{s}' is no length; give a number of steps, corrected or printed"
             ))),
@@ -54,11 +55,11 @@ impl FromStr for Count {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto", _) => Ok(Self::Grow),
             ("norm", _) => Ok(Self::Norm),
             ("row-norm", _) => Ok(Self::RowNorm),
-            (_, Ok(number)) => Ok(Self::Number(number)),
+            (_, Some(number)) => Ok(Self::Number(number)),
             _ => {
                 Err(Error::Invalid(format!("'{s}' is no number of chains; give a number, norm or row-norm")))
             }

@@ -56,7 +56,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes() {
         assert!(place.get("p.npy") == place.get("whole.npy"), "{line}: killed {kills} times");
         let resumed = &place.json("r.json")["checkpoint"]["resumed"];
         println!("{line}: killed {kills} times, at last resumed at {resumed}");
-        // What killed processes left behind is removed by the next that writes there, once it is a second old.
+        // What was killed between its two names is removed by the next that writes there, once it is a second old.
         for left in place.names().iter().filter(|name| name.ends_with(".partial")) {
             let file = std::fs::File::options().write(true).open(place.path().join(left)).unwrap();
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(2)).unwrap();
@@ -79,7 +79,7 @@ fn ctrl_c_keeps_the_run_and_says_so() {
     let line = "transient wlan:6,4 --time 300 --device cpu -o p.npy --checkpoint c";
     let mut child = place.start(line);
     let started = Instant::now();
-    while !place.names().iter().any(|name| name.ends_with(".partial")) {
+    while !place.is_written_by(&child) {
         assert!(started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -120,6 +120,7 @@ fn what_the_options_of_checkpoints_refuse() {
         ("tandem:5 --time 1 --checkpoint folder", "is a directory"),
         ("tandem:5 --time 1 --checkpoint no/where", "does not exist"),
         ("tandem:5 --time 1 --checkpoint text --resume", "not a checkpoint"),
+        ("tandem:5 --time 1 --checkpoint text", "text: is not a checkpoint, and one would replace it"),
         ("tandem:6 --time 1 --checkpoint c --resume", "the chain (there 66 states, here 91 states)"),
         ("tandem:5 --time 2 --checkpoint c --resume", "the times (there 1, here 2)"),
         ("tandem:5 --time 1 --precision f32 --checkpoint c --resume", "the precision (there f64, here f32)"),
@@ -131,6 +132,7 @@ fn what_the_options_of_checkpoints_refuse() {
         assert!(run.stdout.is_empty(), "{line}");
     }
     assert_eq!(place.names(), ["c", "folder", "p.npy", "text"]);
+    assert_eq!(place.text("text"), "0.5\n");
     let afresh = place.kolmo("transient tandem:6 --time 1 --device cpu -o p.npy --checkpoint c");
     assert_eq!(afresh.code, 0, "{}", afresh.stderr);
     assert!(afresh.stderr.contains("starts afresh and replaces c"), "{}", afresh.stderr);

@@ -62,7 +62,10 @@ fn a_range_of_times_holds_its_stop_where_the_step_meets_it() {
     assert_eq!(header("--times 0:0.5:2").unwrap(), "state,t=0,t=0.5,t=1,t=1.5,t=2");
     assert_eq!(header("--times 1:2:4").unwrap(), "state,t=1,t=3");
     // 3 · 0.1 is above 0.3 in floating point.
-    assert_eq!(header("--times 0:0.1:0.3").unwrap().split(',').count(), 5);
+    assert_eq!(header("--times 0:0.1:0.3").unwrap(), "state,t=0,t=0.1,t=0.2,t=0.3");
+    assert_eq!(header("--times 1e-1:2.5e-2:0.2").unwrap(), "state,t=0.1,t=0.125,t=0.15,t=0.175,t=0.2");
+    // Both options: every time once, ascending.
+    assert_eq!(header("--time inf,0.5,3 --times 0:0.5:1").unwrap(), "state,t=0,t=0.5,t=1,t=3,t=inf");
     assert_eq!(header("--times 2:1:2").unwrap(), "state,probability");
 }
 
@@ -144,9 +147,32 @@ fn quiet_leaves_stderr_empty_and_otherwise_it_has_the_summary() {
 
     let said = place.transient("tandem:5 --time 1").stderr;
     let quiet = place.transient("tandem:5 --time 1 --quiet").stderr;
+    let all = place.transient("tandem:5 --time 1 --verbose").stderr;
 
-    assert!(said.contains("n = 66") && said.contains("alpha = 26") && said.contains("bound"), "{said}");
+    let words: Vec<&str> = said.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(words, ["model", "device", "bound", "time"], "{said}");
+    assert!(said.contains("66 states") && said.contains(": met"), "{said}");
+    // No colours but for a terminal.
+    assert!(!said.contains('\u{1b}'), "{said:?}");
     assert_eq!(quiet, "");
+    assert!(all.contains("alpha = 26") && all.contains("terms 1 to"), "{all}");
+}
+
+#[test]
+fn a_bound_that_is_not_met_is_one_line_also_when_quiet() {
+    let place = Place::new();
+    place.put("s.csv", "dl,d,du,b\n,0,1,1\n1,0,1,1\n1,0,,1\n");
+    for (line, reason) in [
+        ("transient tandem:5 --time 1 --epsilon 1e-30", "rounding alone is bounded by"),
+        ("walk poisson2d:6,0.8 --component 0 --epsilon 1e-6 --sweeps 0 --chains 4096", "give more --chains"),
+        ("tridiagonal s.csv -o x.npy", "the matrix is singular"),
+    ] {
+        let run = place.kolmo(&format!("{line} --device cpu --quiet"));
+
+        assert_eq!(run.code, 1, "{line}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{line}: {}", run.stderr);
+        assert!(run.stderr.contains("NOT met: ") && run.stderr.contains(reason), "{line}: {}", run.stderr);
+    }
 }
 
 // Files and reports.
@@ -218,6 +244,28 @@ fn the_report_has_every_key_of_the_contract() {
 }
 
 #[test]
+fn a_report_has_what_was_selected() {
+    let place = Place::new();
+    place.put("m.tra", THREE).put("m.lab", "0=\"init\" 1=\"busy\"\n0: 0\n1: 1\n2: 1\n");
+    for (options, key) in
+        [("--label busy --label init", "label"), ("--states 2,0", "state"), ("--top 2", "state")]
+    {
+        let run = place.transient(&format!("m.tra --time 1,2 {options} --report r.json"));
+        let report = place.json("r.json");
+        let times = report["per_time"].as_array().unwrap();
+        let mut values = times.iter().flat_map(|time| time["values"].as_array().unwrap());
+        for row in &run.rows()[1..] {
+            let value = values.next().unwrap();
+            assert_eq!(value[key].to_string().trim_matches('"'), row[1], "{options}");
+            assert_eq!(value["value"].as_f64().unwrap(), number(row[2]), "{options}");
+        }
+        assert!(values.next().is_none(), "{options}");
+    }
+    place.transient("m.tra --time 1 --report r.json -o p.npy");
+    assert!(place.json("r.json")["per_time"][0].get("values").is_none());
+}
+
+#[test]
 fn a_bound_that_cannot_be_met_exits_1_with_all_its_output() {
     let place = Place::new();
 
@@ -250,7 +298,7 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(first, "state,probability\n");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(!stderr.contains("error"), "{stderr}");
+    assert!(!stderr.contains("error:"), "{stderr}");
 }
 
 #[test]
@@ -529,4 +577,27 @@ fn help_and_version_go_to_stdout() {
         assert_eq!((run.code, &run.stderr[..]), (0, ""), "{line}");
         assert!(run.stdout.contains("Usage: kolmo"), "{}", run.stdout);
     }
+}
+
+#[test]
+fn help_is_short_grouped_or_whole() {
+    let place = Place::new();
+    let options = |text: &str| {
+        text.lines().filter(|line| line.trim_start().starts_with('-') && line.contains("--")).count()
+    };
+    for command in ["transient", "walk", "tridiagonal"] {
+        let [short, long, all] =
+            ["-h", "--help", "--help-all"].map(|help| place.kolmo(&format!("{command} {help}")).stdout);
+
+        assert!(options(&short) <= 16, "{short}");
+        assert!(options(&short) < options(&long) && options(&long) < options(&all), "{long}");
+        for part in ["Question:", "Output:", "Device:", "Long runs:", "Expert:", "Examples:", "Exit codes:"] {
+            assert!(long.contains(part), "{command} --help has no {part}:\n{long}");
+        }
+        let examples = long.lines().filter(|line| line.starts_with(&format!("  kolmo {command} "))).count();
+        assert_eq!(examples, 4, "{long}");
+        assert!(!short.contains("Examples:"), "{short}");
+    }
+    let tolerance = place.kolmo("tridiagonal --help").stdout;
+    assert!(tolerance.contains("[default: 1e-12]"), "{tolerance}");
 }

@@ -165,6 +165,50 @@ fn shell(place: &Place, before: &str, line: &str, stdout: Stdio) -> Run {
     run
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_that_does_not_suffice_is_exit_2() {
+    let lines = [
+        "transient wlan:60,6 --time 1 -o p.npy",
+        "transient wlan:60,6 --time inf --precision f32 -o p.npy",
+        "tridiagonal random:20000000 -o p.npy",
+        "walk random-dominant:2000000,10,0.8,positive --component 0 --chains 4096 -o p.csv",
+        "generate random-dominant:2000000,10,0.8,positive -o p.npz",
+    ];
+    let mut refused = 0;
+    for line in lines {
+        for kibibytes in [100_000, 200_000] {
+            let place = Place::new();
+            let run = shell(&place, &format!("ulimit -v {kibibytes}"), &on_cpu(line), Stdio::piped());
+
+            assert!(
+                [0, 2].contains(&run.code),
+                "{kibibytes} KiB: {line} ends with {}\n{}",
+                run.code,
+                run.stderr
+            );
+            if run.code == 2 {
+                let said = run.stderr.contains("error: ") || run.stderr.contains("memory allocation of");
+                assert!(said, "{kibibytes} KiB: {line}\n{}", run.stderr);
+                assert_eq!(place.names(), Vec::<String>::new(), "{kibibytes} KiB: {line}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused >= 8, "{refused} of 10 runs had too little memory");
+}
+
+#[test]
+fn a_file_beyond_its_limit_is_an_error() {
+    let place = Place::new();
+
+    let run = shell(&place, "ulimit -f 4", "generate tandem:25 -o m.tra", Stdio::piped());
+
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("error: m.tra: ") && run.stderr.contains("too large"), "{}", run.stderr);
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
 /// Lines with one output each, so that each is the one that fails.
 const OUTPUTS: [(&str, &str); 22] = [
     ("transient tandem:25 --time 1", "-o p.npy"),

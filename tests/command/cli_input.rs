@@ -119,7 +119,7 @@ fn built_ins_that_no_memory_holds_are_refused_with_the_number() {
     ] {
         for command in ["transient --time 1", "bench spmv --repeat 1", "bench transient --repeat 1"] {
             // The limit is for machines that would have the memory.
-            let line = format!("{command} {model} --device cpu --memory-limit 8GiB --report r.json");
+            let line = format!("{command} {model} --device cpu --memory-limit 8GiB --report r.json --quiet");
             refuses(&place, &line, &[states]);
         }
     }
@@ -275,7 +275,7 @@ fn devices_that_are_not_there_are_refused_with_those_that_are() {
 fn a_matrix_that_does_not_fit_is_refused_with_the_numbers() {
     let place = Place::new();
     let line = "transient wlan:4,3 --time 1 --device cpu --memory-limit 64KiB -o out.npy --report out.json";
-    refuses(&place, line, &["65536", "3748 states", "--memory-limit"]);
+    refuses(&place, line, &["64.0 KiB", "3748 states", "--memory-limit"]);
     for size in ["", "0", "-1", "3XB", "NaN", "lots"] {
         refuses_options(&format!("--time 1 --memory-limit={size}"), &["--memory-limit"]);
     }

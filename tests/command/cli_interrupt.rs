@@ -14,7 +14,7 @@ const END: Duration = Duration::from_secs(20);
 /// Waits until the run has opened its output, which it does before all work.
 fn begun(place: &Place, child: &mut Child) {
     let started = Instant::now();
-    while !place.names().iter().any(|name| name.ends_with(".partial")) {
+    while !place.is_written_by(child) {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
         assert!(started.elapsed() < START, "no output was opened: {:?}", place.names());
         std::thread::sleep(Duration::from_millis(5));

@@ -63,7 +63,10 @@ fn refused(line: &str, said: &str) {
 
 /// The options of a command that take a value, as its help lists them.
 fn options(command: &str) -> Vec<String> {
-    let help = Place::new().kolmo(&format!("{command} --help"));
+    let help = Place::new().kolmo(&format!(
+        "{command} {}",
+        if matches!(command, "transient" | "walk" | "tridiagonal") { "--help-all" } else { "--help" }
+    ));
     assert_eq!(help.code, 0, "{command}");
     let option = |line: &str| {
         let line = line.trim_start();
@@ -127,12 +130,13 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--rewards b.txt", "b.txt"),
         (run, "--absorbing x", "no label 'x': there are: init, up"),
         (run, "--method jensen", "[possible values: sweep, subdivided]"),
-        (run, "--theta 0", "--theta 0 must be a finite number above 0"),
-        (run, "--theta -3", "--theta -3 must be a finite number above 0"),
-        (run, "--theta nan", "--theta NaN must be a finite number above 0"),
+        (run, "--theta 5", "--theta 5 divides --method subdivided, and this is a sweep"),
+        (run, "--method subdivided --theta 0", "--theta 0 must be a finite number above 0"),
+        (run, "--method subdivided --theta -3", "--theta -3 must be a finite number above 0"),
+        (run, "--method subdivided --theta nan", "--theta NaN must be a finite number above 0"),
         (run, "--method subdivided --theta 1e9", "in f64 it can be at most 700"),
         (run, "--ell-width -1", "'-1' is no ELL width"),
-        (run, "--ell-width 1e3", "'1e3' is no ELL width"),
+        (run, "--ell-width 1.5", "'1.5' is no ELL width"),
         (run, "--matrix-format csr", "auto, hyb, packed, pair, pattern"),
         (run, "--order random", "[possible values: auto, natural, bfs, rcm]"),
         (run, "--exchange none", "[possible values: halo, full]"),
@@ -146,6 +150,18 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--states ,", "'' is no state"),
         (run, "--states 0 --top 1", "cannot be used with"),
         (run, "--label x", "no label 'x': there are: init, up"),
+        (run, "--label inti", "no label 'inti': did you mean 'init'? there are: init, up"),
+        (
+            "transient wlam:12,6",
+            "--time 1",
+            "wlam:12,6 is neither a file nor built in; did you mean wlan, as in wlan:12,6?",
+        ),
+        ("transient WLAN:12,6", "--time 1", "did you mean wlan"),
+        ("transient tandem", "--time 1", "tandem lacks its parameters; give them as in tandem:15"),
+        ("transient random:1e6", "--time 1", "random:1e6 is built in for `kolmo tridiagonal`"),
+        ("walk poison2d:5,0.8", "--component 3", "did you mean poisson2d"),
+        ("tridiagonal laplce:5", "", "did you mean laplace"),
+        ("generate tandm:5", "-o m.tra", "did you mean tandem"),
         (run, "--top 0", "--top 0 asks for nothing"),
         (run, "--top -1", "invalid value '-1' for '--top"),
         (run, "-o p.xyz", "'.xyz' is no format of probabilities"),
@@ -161,7 +177,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--memory-limit 0", "'0' is no size"),
         (run, "--memory-limit -1", "'-1' is no size"),
         (run, "--memory-limit 3Gi", "'3Gi' is no size"),
-        (run, "--memory-limit 1", "0 of the 1 bytes of --memory-limit are in use"),
+        (run, "--memory-limit 1", "were asked for the self-test; --memory-limit is 1 B"),
         (run, "--device cpu", "cannot be used multiple times"),
         (run, "--no-such-option", "unexpected argument '--no-such-option'"),
         (run, "more", "unexpected argument 'more'"),
@@ -176,7 +192,13 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (walk, "--confidence nan", "--confidence NaN must lie between 0 and 1"),
         (walk, "--sequence random", "there are sobol, halton, faure, philox, mtgp32"),
         (walk, "--scramble all", "there are none, owen, shift"),
-        (walk, "--max-chains 0", "--max-chains 0 must lie between 1 and"),
+        (walk, "--max-chains 64", "--max-chains has nothing to limit where --chains 4096 is given"),
+        (walk, "--length 30 --delta 1e-3", "--delta has nothing to limit where --length 30 is given"),
+        (
+            "walk poisson2d:5,0.8 --device cpu --component 3",
+            "--max-chains 0",
+            "--max-chains 0 must lie between 1 and",
+        ),
         (walk, "--max-chains -1", "invalid value '-1' for '--max-chains"),
         (walk, "--replicates 0", "--replicates 0 must lie between 1 and 65536"),
         (walk, "--length -1", "'-1' is no length"),

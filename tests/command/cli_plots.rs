@@ -1,5 +1,6 @@
 //! `--plot`, `--dry-run`, `completions` and `manual`.
 
+use crate::devices::skip;
 use crate::support::{Place, TWO};
 use roxmltree::Document;
 
@@ -200,7 +201,24 @@ fn every_command_has_a_manual_page() {
         ["kolmo", "kolmo-transient", "kolmo-walk", "kolmo-tridiagonal", "kolmo-bench", "kolmo-bench-compare"]
     {
         let text = place.text(&format!("man/{page}.1"));
-        assert!(text.contains(&format!(".TH {page} 1")) && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+        assert!(text.contains(&format!(".TH {} 1 ", page.to_uppercase())), "{page}: {text}");
+        for section in ["SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"] {
+            assert!(text.contains(section), "{page} has no {section}: {text}");
+        }
+    }
+    let pages: Vec<String> = std::fs::read_dir(place.path().join("man"))
+        .expect("pages")
+        .map(|page| page.expect("a page").path().to_string_lossy().into_owned())
+        .collect();
+    match std::process::Command::new("mandoc").arg("-Tlint").args(&pages).output() {
+        Ok(lint) => {
+            // Other pages are not installed where this is tested.
+            let said = String::from_utf8_lossy(&lint.stdout);
+            let wrong: Vec<&str> =
+                said.lines().filter(|line| !line.contains("referenced manual not found")).collect();
+            assert!(wrong.is_empty(), "{wrong:#?}");
+        }
+        Err(e) => skip("mandoc", e),
     }
     let missing = place.kolmo("manual nowhere");
     assert_eq!(missing.code, 2);

@@ -170,7 +170,10 @@ fn tuned(device: &str) {
     let columns: Vec<&str> = line.split_whitespace().collect();
     // Two words of rows, three times, the best count, the choice.
     let auto: u64 = columns[6].parse().unwrap_or_else(|_| panic!("{line}"));
-    let run = kolmo(&place, &format!("tridiagonal random:5000 --device {device} -o x.npy --report t.json"));
+    let run = kolmo(
+        &place,
+        &format!("tridiagonal random:5000 --device {device} -o x.npy --report t.json --verbose"),
+    );
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("as `kolmo tune` measured"), "{}", run.stderr);
     let report = place.json("t.json");
@@ -208,7 +211,9 @@ fn solved(place: &Place, options: &str) -> (Run, Vec<f64>, Value) {
 #[test]
 fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
     let place = Place::new();
-    let (run, alone, report) = solved(&place, "");
+    let (quiet, _, _) = solved(&place, "");
+    assert!(!quiet.stderr.contains("tune"), "it cannot matter here: {}", quiet.stderr);
+    let (run, alone, report) = solved(&place, "--verbose");
     assert!(run.stderr.contains("by default; `kolmo tune --device cpu` measures it"), "{}", run.stderr);
     assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&1.into(), &1.into()));
 
@@ -224,7 +229,7 @@ fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
     file["choice"]["form"] = "nearest".into();
     std::fs::write(&path, file.to_string()).expect("the file can be changed");
 
-    let (run, together, report) = solved(&place, "");
+    let (run, together, report) = solved(&place, "--verbose");
 
     assert!(run.stderr.contains("4 lanes for 3 000 rows on cpu, as `kolmo tune` measured"), "{}", run.stderr);
     assert_eq!((&report["lanes"], &report["lanes_predicted"]), (&4.into(), &4.into()));
@@ -243,7 +248,7 @@ fn measurements_in_the_folder_decide_and_the_user_overrules_them() {
 
 /// Every command that looks at what is stored.
 const READERS: [&str; 4] = [
-    "tridiagonal random:3000 --device cpu -o x.npy",
+    "tridiagonal random:3000 --device cpu -o x.npy --verbose",
     "transient tandem:3 --time 1 --device cpu --top 1",
     "walk poisson2d:6,0.8 --component 0 --chains 4096 --group-size auto --device cpu",
     "bench tridiagonal random:300 --device cpu --repeat 1 --max-lanes 1 --measure host --memory-limit 64MiB",

@@ -9,6 +9,7 @@ mod support;
 mod checkpoint;
 mod cli;
 mod cli_faults;
+mod cli_files;
 mod cli_input;
 mod cli_interrupt;
 mod cli_options;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -55,8 +56,20 @@ impl Place {
         String::from_utf8(self.get(name)).expect("text")
     }
 
+    /// A JSON file; a report has to be as documented.
     pub(crate) fn json(&self, name: &str) -> Value {
-        serde_json::from_slice(&self.get(name)).expect("JSON")
+        static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
+        let value: Value = serde_json::from_slice(&self.get(name)).expect("JSON");
+        if let Some(command) = value.get("command").and_then(Value::as_str) {
+            let schema = SCHEMA.get_or_init(|| {
+                let text = include_str!("../../docs/report.schema.json");
+                let schema = serde_json::from_str(text).expect("the schema is JSON");
+                jsonschema::validator_for(&schema).expect("a schema")
+            });
+            let wrong: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+            assert!(wrong.is_empty(), "{name} of kolmo {command}: {wrong:#?}\n{value:#}");
+        }
+        value
     }
 
     /// Everything in the directory, hidden files included.
@@ -66,6 +79,17 @@ impl Place {
             entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    /// Whether the process has opened an output here, under a temporary name or without one.
+    #[cfg(unix)]
+    pub(crate) fn is_written_by(&self, child: &Child) -> bool {
+        let here = self.path().canonicalize().expect("the directory is there");
+        let opened = fs::read_dir(format!("/proc/{}/fd", child.id())).into_iter().flatten().flatten();
+        let unnamed =
+            |link: PathBuf| link.starts_with(&here) && link.to_string_lossy().ends_with(" (deleted)");
+        self.names().iter().any(|name| name.ends_with(".partial"))
+            || opened.filter_map(|entry| fs::read_link(entry.path()).ok()).any(unnamed)
     }
 
     /// Runs `kolmo` with the words of `line` in this directory.

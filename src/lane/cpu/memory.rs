@@ -3,11 +3,13 @@
 #![expect(unsafe_code, reason = "memory that launches share, as on any device")]
 
 use std::cell::UnsafeCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapMut;
 
 use crate::kernel::twin;
+use crate::number::Size;
 use crate::{Error, Result};
 
 /// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
@@ -94,12 +96,52 @@ pub(super) fn new_contents() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Memory that the system says is available to new work, in bytes.
+/// Memory that is available to new work, in bytes: of the system, of the control group that this process is in, and of
+/// the addresses that it may use.
 pub fn available_memory() -> u64 {
     // A system that does not tell is taken to have enough: the allocation itself will say.
-    sysinfo::System::new().map_or(u64::MAX, |mut system| {
+    let system = sysinfo::System::new().map_or(u64::MAX, |mut system| {
         system.refresh_memory();
         system.available_memory()
+    });
+    let [addresses, resident] = taken();
+    let left = |limit: Option<u64>, taken: u64| limit.map_or(u64::MAX, |limit| limit.saturating_sub(taken));
+    system.min(left(address_limit(), addresses)).min(left(*group_limit(), resident))
+}
+
+/// Addresses and memory that this process has taken, in bytes, as Linux tells.
+fn taken() -> [u64; 2] {
+    #[cfg(target_os = "linux")]
+    {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let mut pages = pages.split_whitespace().map_while(|pages| pages.parse::<u64>().ok());
+        [(); 2].map(|()| pages.next().unwrap_or(0) * rustix::param::page_size() as u64)
+    }
+    #[cfg(not(target_os = "linux"))]
+    [0; 2]
+}
+
+/// The limit of `ulimit -v`.
+fn address_limit() -> Option<u64> {
+    #[cfg(target_os = "linux")]
+    {
+        rustix::process::getrlimit(rustix::process::Resource::As).current
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// What this process may take of its control group, which others had a part of when it began.
+fn group_limit() -> &'static Option<u64> {
+    static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
+    LIMIT.get_or_init(|| {
+        let pid = sysinfo::get_current_pid().ok()?;
+        let mut system = sysinfo::System::new().ok()?;
+        let kind = sysinfo::ProcessRefreshKind::nothing();
+        system.refresh_processes_specifics(sysinfo::ProcessesToUpdate::Some(&[pid]), false, kind);
+        let limits = system.process(pid)?.cgroup_limits()?;
+        // What others keep as cached files is given back when somebody needs it.
+        Some(limits.total_memory.saturating_sub(limits.rss.saturating_sub(taken()[1])))
     })
 }
 
@@ -117,6 +159,6 @@ pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
         device: "the host".to_owned(),
         what: what(),
         asked: bytes,
-        limit: format!("{available} bytes of memory are available"),
+        limit: format!("{} are available", Size(available)),
     })
 }

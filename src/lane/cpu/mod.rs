@@ -15,6 +15,7 @@ use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, HostArray, Launch, Limits, PIECE, Program, Window};
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
+use crate::number::Size;
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -97,7 +98,7 @@ impl Backend for CpuLane {
         };
         let available = available_memory();
         if bytes > available {
-            return Err(out_of_memory(format!("{available} bytes of memory are available")));
+            return Err(out_of_memory(format!("{} are available", Size(available))));
         }
         Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
     }

@@ -21,6 +21,7 @@ use super::launch::grid;
 use super::pieces::pieces;
 use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
+use crate::number::Size;
 use crate::{Error, Result};
 
 /// A stream and what it needs.
@@ -291,7 +292,7 @@ impl Backend for CudaLane {
                 device: self.device.label(),
                 what: "an array".to_owned(),
                 asked: bytes,
-                limit: format!("{} bytes of its memory are free", self.free_bytes(0).unwrap_or(0)),
+                limit: format!("{} of its memory are free", Size(self.free_bytes(0).unwrap_or(0))),
             }),
             Err(e) => Err(self.error("an allocation", e)),
         }

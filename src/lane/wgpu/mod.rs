@@ -23,6 +23,7 @@ use super::launch::grid;
 use super::pieces::pieces;
 use super::{Arg, Batch, Device, Program};
 use crate::kernel::{Kernel, Precision};
+use crate::number::Size;
 use crate::spin::Spin;
 use crate::{Error, Result};
 use pipeline::{Pipeline, WgpuLaunch};
@@ -171,7 +172,7 @@ impl WgpuLane {
         if self.device.software {
             let available = super::cpu::available_memory();
             if bytes > available {
-                return Err(out_of_memory(format!("{available} bytes of memory are available")));
+                return Err(out_of_memory(format!("{} are available", Size(available))));
             }
         }
         let memory = self.wgpu.push_error_scope(wgpu::ErrorFilter::OutOfMemory);

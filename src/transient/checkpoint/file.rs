@@ -157,7 +157,7 @@ pub(super) fn write(path: &Path, kept: &Kept, ranks: Ranks) -> Result<()> {
     };
     let file = match ranks.is_root() {
         true => head.and_then(|head| {
-            let mut file = OutputFile::create(path)?;
+            let mut file = OutputFile::create_shared(path)?;
             file.write_all(&head).and_then(|()| file.flush()).map_err(io)?;
             Ok(Some((file, head.len() as u64)))
         }),
@@ -221,6 +221,24 @@ pub(super) struct Stored<I> {
     data: u64,
     /// Hash of the head, and so of all the file.
     pub(super) hash: u128,
+}
+
+/// An error for a file that is there and holds something other than a checkpoint.
+pub(super) fn replaceable(path: &Path) -> Result<()> {
+    let failed = |source| Error::Io { path: path.into(), source };
+    if !path.is_file() {
+        return Ok(());
+    }
+    let mut start = Vec::new();
+    File::open(path).map_err(failed)?.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
+    if start.is_empty() || start == MAGIC {
+        return Ok(());
+    }
+    Err(Error::File {
+        path: path.into(),
+        reason: "is not a checkpoint, and one would replace it; name another file, or delete this one"
+            .to_owned(),
+    })
 }
 
 /// Opens the file; none if there is none.

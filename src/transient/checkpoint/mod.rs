@@ -135,12 +135,17 @@ impl Drop for Busy {
 }
 
 impl Checkpoint {
-    /// A run that starts afresh and keeps its state in the file `path`, in place of what it holds now.
+    /// A run that starts afresh and keeps its state in the file `path`, in place of the checkpoint that it holds now.
     ///
     /// # Errors
-    /// If nothing can be written there.
+    /// If nothing can be written there, or the file holds something else.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
+        file::replaceable(&path)?;
+        Self::writable(path)
+    }
+
+    fn writable(path: PathBuf) -> Result<Self> {
         // Said now and not after the first minute's work.
         drop(OutputFile::create(&path)?);
         Ok(Self::at(path))
@@ -165,9 +170,9 @@ impl Checkpoint {
     /// A run that goes on from the file `path`, or starts afresh where there is none.
     ///
     /// # Errors
-    /// As [`create`](Self::create); and if the file is no checkpoint, is damaged, or another version made it.
+    /// If nothing can be written there; and if the file is no checkpoint, is damaged, or another version made it.
     pub fn resume(path: impl Into<PathBuf>) -> Result<Self> {
-        let mut checkpoint = Self::create(path)?;
+        let mut checkpoint = Self::writable(path.into())?;
         if let Some(stored) = file::open(&checkpoint.path)? {
             let n = stored.identity().states as usize;
             checkpoint.held = Some(Held::Whole(Box::new(stored.rows(0..n)?)));
@@ -185,7 +190,11 @@ impl Checkpoint {
             return if resume { Self::resume(path) } else { Self::create(path) };
         }
         // Rank 0 makes the file that all write.
-        let made = if ranks.is_root() { Self::create(path) } else { Ok(Self::at(path)) };
+        let made = match (ranks.is_root(), resume) {
+            (true, true) => Self::writable(path),
+            (true, false) => Self::create(path),
+            (false, _) => Ok(Self::at(path)),
+        };
         let mut checkpoint = ranks.all_ok(made)?;
         if resume {
             let stored = ranks.all_ok(file::open(&checkpoint.path))?;

@@ -2,19 +2,21 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 
-use super::progress::Waiting;
+use super::files::Files;
+use super::progress::Progress;
 use super::seed_table::SeedTable;
 use super::transient::HaloDepth;
-use super::{Common, Outcome, transient};
+use super::{Common, Outcome, transient, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Method, Observer, Options, Partitioning, Problem, solve};
+use kolmo::transient::{Chain, Method, Observer, Options, Partitioning, Problem, capacity, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
@@ -54,10 +56,10 @@ pub(super) struct Transient {
     #[command(flatten)]
     job: Job,
     /// Time of the solution
-    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    #[arg(long, value_name = "T", default_value = "10")]
     time: f64,
     /// Bound on the l1 error
-    #[arg(long, value_name = "E", default_value_t = 1e-6)]
+    #[arg(long, value_name = "E", default_value = "1e-6")]
     epsilon: f64,
     /// Measure the subdivided method, with intervals of this alpha t, instead of the sweep
     #[arg(long, value_name = "THETA")]
@@ -73,7 +75,7 @@ struct Job {
     #[arg(long)]
     together: bool,
     /// Measurements of each case
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     /// Width of the ELL part
     #[arg(long, value_name = "W", default_value = "auto")]
@@ -83,6 +85,24 @@ struct Job {
     matrix_format: Formats,
     #[command(flatten)]
     common: Common,
+}
+
+impl Bench {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        let (read, common): (Vec<&str>, &Common) = match self {
+            Self::Spmv(Spmv { job, .. }) | Self::Transient(Transient { job, .. }) => {
+                (vec![&job.model], &job.common)
+            }
+            Self::Walk(args) => (args.matrix.iter().map(|m| &m[..]).collect(), &args.common),
+            Self::Transfer(args) => (Vec::new(), &args.common),
+            Self::Tridiagonal(args) => (vec![&args.system], &args.common),
+            Self::SeedTable(args) => (Vec::new(), &args.common),
+            Self::Compare(args) => return args.files(files),
+        };
+        let read = read.into_iter().map(Path::new);
+        files.read("what is measured", read).written("--report", common.report.as_deref())
+    }
 }
 
 /// Formats to measure.
@@ -158,7 +178,8 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     for specs in each {
         let machine = job.common.open_all(specs)?;
         super::interrupt::check()?;
-        let _waiting = Waiting::new(job.common.quiet, "measuring");
+        announce(command, job, &chain, &machine)?;
+        let _progress = Progress::new(job.common.quiet, "measuring");
         let copy = bench::bandwidth(&machine.lanes, job.repeat)?;
         match command {
             Bench::Spmv(spmv) => {
@@ -202,6 +223,43 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     }
     out.commit()?;
     Ok(Outcome::Met)
+}
+
+/// Says how long the measurement of a chain is to take, and how much memory.
+fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Result<()> {
+    if job.common.quiet {
+        return Ok(());
+    }
+    let (time, epsilon) = match command {
+        Bench::Transient(t) => (Some(t.time), t.epsilon),
+        _ => (None, 1e-6),
+    };
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &chain.initial,
+        times: &[time.unwrap_or(1.0)],
+        rewards: &[],
+        vectors: false,
+    };
+    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
+    // What lacks memory says so itself.
+    if !plan.fits() {
+        return Ok(());
+    }
+    let each = match (time, plan.terms) {
+        (Some(_), Some(terms)) => terms as f64 * plan.step,
+        // A tenth of a second or four steps, with the accumulator and without.
+        _ => 2.0 * (4.0 * plan.step).max(0.1),
+    };
+    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
+    super::say(format_args!(
+        "{} on {}: about {} of measuring once it is built, and {}",
+        chain.name,
+        machine.lanes[0].device().spec,
+        seconds((job.repeat * job.matrix_format.0.len()) as f64 * each),
+        crate::report::bytes(bytes)
+    ));
+    Ok(())
 }
 
 fn table(records: &[Record]) -> comfy_table::Table {

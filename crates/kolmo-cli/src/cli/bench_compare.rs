@@ -7,7 +7,8 @@ use std::time::{Instant, SystemTime};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::{Common, Outcome, interrupt, say};
+use super::files::Files;
+use super::{Common, Outcome, interrupt, say, whole};
 use crate::plot::short;
 use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds};
@@ -25,7 +26,7 @@ pub(super) struct Compare {
     #[arg(long, value_name = "PART[,…]", value_delimiter = ',')]
     only: Vec<PartArg>,
     /// Measurements of each case, in place of the size's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     repeat: Option<usize>,
     /// Write one page with charts, tables and the environment
     #[arg(long, value_name = "FILE")]
@@ -56,6 +57,17 @@ enum PartArg {
     Figures,
 }
 
+impl Compare {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("--from", self.from.iter().map(PathBuf::as_path))
+            .read("--with", self.with.iter().map(PathBuf::as_path))
+            .written("--html", self.html.as_deref())
+            .written("--report", self.common.report.as_deref())
+    }
+}
+
 impl PartArg {
     fn part(self) -> Part {
         match self {
@@ -78,14 +90,6 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
         return Err(Error::Invalid(
             "--lanes N: the lanes of this comparison are 1, 2, 4, …; leave --lanes out".to_owned(),
         ));
-    }
-    if let (Some(html), Some(report)) = (&args.html, &common.report)
-        && html == report
-    {
-        return Err(Error::Invalid(format!(
-            "--html and --report both name {}; give them two files",
-            html.display()
-        )));
     }
     for (k, device) in common.device.0.iter().enumerate() {
         if common.device.0[..k].contains(device) {

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::lanes::LaneSets;
-use super::{Common, Outcome, Size};
+use super::{Common, Outcome, Size, whole};
 use crate::report::{bytes, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::ranks::Ranks;
@@ -19,10 +19,10 @@ pub(super) struct Transfer {
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     size: Size,
     /// Measurements of each case
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {

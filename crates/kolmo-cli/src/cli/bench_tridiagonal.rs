@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::lanes::LaneSets;
-use super::{Common, Outcome, say, tridiagonal};
+use super::{Common, Outcome, say, tridiagonal, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{Device, DeviceSpec};
@@ -23,21 +23,21 @@ use kolmo_bench::{HostTimes, Record, Spread, bandwidth, kinds_of_memory, residen
 pub(super) struct Tridiagonal {
     /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
     #[arg(default_value = "random:1000000")]
-    system: String,
+    pub(super) system: String,
     /// Seed of a built-in's random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Measurements of each case
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     /// Largest number of lanes to measure
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
     /// What to measure: resident, host, pageable, peers, or some of them
     #[arg(long, value_name = "LIST", default_value = "resident,host,pageable,peers")]
     measure: Parts,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Measured parts.

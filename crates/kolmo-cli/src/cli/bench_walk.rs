@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, Outcome, interrupt};
+use super::{Common, Outcome, interrupt, whole};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -18,21 +18,21 @@ use kolmo_bench::{self as bench, Record};
 pub(super) struct Walk {
     /// Systems, as in `kolmo walk`
     #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
-    matrix: Vec<String>,
+    pub(super) matrix: Vec<String>,
     /// What to measure
     #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
     case: Vec<Case>,
     /// Chains of a component; of all replicates in the case of the rate
-    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = whole::<u32>)]
     chains: u32,
     /// Steps of a chain
-    #[arg(long, value_name = "T", default_value_t = 73)]
+    #[arg(long, value_name = "T", default_value_t = 73, value_parser = whole::<u32>)]
     length: u32,
     /// Where the points come from
     #[arg(long, value_name = "S", value_delimiter = ',', default_value = "sobol")]
     sequence: Vec<Sequence>,
     /// Measurements of each case
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
     /// Numbers of chains of the accuracy, as powers of 2
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
@@ -41,13 +41,13 @@ pub(super) struct Walk {
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "auto")]
     sweeps: Vec<Sweeps>,
     /// Components that share points
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
     components: u32,
     /// Also measure one core of the CPU
     #[arg(long)]
     one_core: bool,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

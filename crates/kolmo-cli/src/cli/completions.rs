@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
 
-use super::{Cli, Outcome};
+use super::{Outcome, help};
 use kolmo::io::output::OutputFile;
 use kolmo::{Error, Result};
 
@@ -32,7 +33,7 @@ pub(super) fn completions(args: &Completions) -> Result<Outcome> {
         None => OutputFile::stdout(),
     };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "kolmo", &mut script);
+    clap_complete::generate(args.shell, &mut super::command(), "kolmo", &mut script);
     out.write_all(&script).map_err(|e| out.error(e))?;
     out.commit()?;
     Ok(Outcome::Met)
@@ -45,7 +46,7 @@ pub(super) fn manual(args: &Manual) -> Result<Outcome> {
             reason: "there is no such folder for the pages; create it first".to_owned(),
         });
     }
-    let mut command = Cli::command().disable_help_subcommand(true);
+    let mut command = super::command().disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     page(&args.folder, &command, "kolmo", &mut pages)?;
@@ -60,10 +61,110 @@ pub(super) fn manual(args: &Manual) -> Result<Outcome> {
 /// Writes the page of a command and those of its own commands.
 fn page(folder: &Path, command: &clap::Command, name: &str, pages: &mut Vec<OutputFile>) -> Result<()> {
     let mut file = OutputFile::create(folder.join(format!("{name}.1")))?;
-    Man::new(command.clone()).render(&mut file).map_err(|e| file.error(e))?;
+    file.write_all(text(command, name).as_bytes()).map_err(|e| file.error(e))?;
     pages.push(file);
     for inner in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
         page(folder, inner, &format!("{name}-{}", inner.get_name()), pages)?;
     }
     Ok(())
+}
+
+/// A page in the language of man.
+fn text(command: &clap::Command, name: &str) -> String {
+    let words =
+        name.strip_prefix("kolmo-").map_or("kolmo".to_owned(), |rest| match rest.strip_prefix("bench-") {
+            Some(inner) => format!("bench {inner}"),
+            None => rest.to_owned(),
+        });
+    // A page describes every option that has not been hidden.
+    let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    let operands: String = command.get_positionals().map(|arg| format!(" {arg}")).collect();
+    let rest = if command.has_subcommands() { " COMMAND" } else { &operands };
+    let called = command.get_bin_name().unwrap_or("kolmo");
+    let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+    let date: Vec<&str> = date.split_whitespace().collect();
+    let months = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    let month = months.into_iter().find(|month| month.starts_with(date[2])).unwrap_or(date[2]);
+    let date = format!("{month} {}, {}", date[1].trim_start_matches('0'), date[3]);
+    let man = Man::new(whole.override_usage(format!("{called} [OPTIONS]{rest}")))
+        .title(name.to_uppercase())
+        .date(&date)
+        .source(concat!("kolmo ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands");
+    let mut page = Vec::new();
+    let mut sections = || -> std::io::Result<()> {
+        man.render_title(&mut page)?;
+        man.render_name_section(&mut page)?;
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+        if command.has_subcommands() {
+            man.render_subcommands_section(&mut page)?;
+        }
+        Ok(())
+    };
+    sections().expect("memory takes it");
+    tidy(&String::from_utf8_lossy(&page)) + &appendix(&words, name)
+}
+
+/// The sections behind options.
+fn appendix(words: &str, name: &str) -> String {
+    let mut roff = Roff::new();
+    let entry = |roff: &mut Roff, term: &str, text: &str| {
+        roff.control("TP", []).text([bold(term)]).text([roman(text)]);
+    };
+    roff.control("SH", ["EXIT STATUS"]);
+    help::codes(words).for_each(|(code, text)| entry(&mut roff, code, text));
+    roff.control("SH", ["ENVIRONMENT"]);
+    help::ENVIRONMENT.iter().for_each(|(variable, text)| entry(&mut roff, variable, text));
+    roff.control("SH", ["FILES"]);
+    help::FILES.iter().for_each(|(file, text)| entry(&mut roff, file, text));
+    if !help::examples(words).is_empty() {
+        roff.control("SH", ["EXAMPLES"]);
+    }
+    help::examples(words).iter().for_each(|(line, text)| entry(&mut roff, line, text));
+    roff.control("SH", ["SEE ALSO"]);
+    let also = if name == "kolmo" { "kolmo\\-transient" } else { "kolmo" };
+    roff.control("BR", [also, "(1)"]);
+    tidy(&roff.render())
+}
+
+/// Bytes of a line. A letter that is not ASCII counts for several, 80 of which are too many.
+const LINE: usize = 70;
+
+/// The text without what man's own checker finds fault with: blanks at the end of lines, lines of more than 80 bytes,
+/// and breaks beside space.
+fn tidy(page: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in page.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        let space = |line: &str| line == ".sp";
+        match lines.last() {
+            Some(last) if line == ".br" && (space(last) || last == ".br") => continue,
+            Some(last) if space(line) && last == ".br" => drop(lines.pop()),
+            _ => {}
+        }
+        let mut rest = line;
+        while rest.len() > LINE && !line.starts_with('.') {
+            // What begins a line with a dot or an apostrophe would be a command.
+            let fits = |at: &usize| *at <= LINE && !rest[at + 1..].starts_with(['.', '\'']);
+            let Some(at) = rest.match_indices(' ').map(|(at, _)| at).filter(fits).last() else { break };
+            lines.push(rest[..at].trim_end().to_owned());
+            rest = &rest[at + 1..];
+        }
+        lines.push(rest.to_owned());
+    }
+    lines.join("\n") + "\n"
 }

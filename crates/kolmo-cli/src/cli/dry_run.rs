@@ -45,7 +45,8 @@ impl Room {
                 what: what.to_owned(),
                 asked: self.needed,
                 limit: format!(
-                    "{free} bytes are free; use --precision f32 where that is enough, or --device cpu"
+                    "{} are free; use --precision f32 where that is enough, or --device cpu",
+                    bytes(free)
                 ),
             }),
             _ => Ok(()),
@@ -126,7 +127,7 @@ pub(super) fn walk(
         file.commit()?;
     }
     say(format_args!(
-        "system   {system}  n = {}  nnz = {}  norm {:.6}  {}",
+        "system   {system}  {} unknowns, {} entries, norm {:.6}, {}",
         grouped(solution.n as u64),
         grouped(solution.nnz as u64),
         solution.norm,
@@ -137,7 +138,7 @@ pub(super) fn walk(
     }
     say(host.line("matrix, vectors and table"));
     say(format_args!(
-        "pilot    {} components, {} chains each: half-width {:.1e}, {:.1} Msteps/s",
+        "pilot    {} of the components, {} chains each: half-width {:.1e}, {:.1} million steps/s",
         few.len(),
         grouped(chains),
         solution.bound.total(),
@@ -214,7 +215,7 @@ pub(super) fn tridiagonal(
     }
     if ranks.is_root() {
         say(format_args!(
-            "system   {name_}  {} rows in {batch} of {}, {} right-hand sides, {}",
+            "system   {name_}  {} rows in {batch} of {}, right-hand sides: {}, {}",
             grouped(rows.span.all() as u64),
             grouped(n as u64),
             rows.b.len(),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::Outcome;
+use super::files::Files;
+use super::meant;
+use super::{Outcome, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
@@ -23,7 +25,7 @@ pub(super) struct Generate {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Seed of random systems and right-hand sides
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
     /// Also write a system's right-hand side: .npy or .txt
     #[arg(long, value_name = "FILE")]
@@ -31,6 +33,13 @@ pub(super) struct Generate {
     /// No summary
     #[arg(long, short)]
     quiet: bool,
+}
+
+impl Generate {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files.written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Generate) -> Result<Outcome> {
@@ -47,6 +56,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         return tridiagonal(args, &system?);
     }
     let Some(model) = models::parse(&args.spec) else {
+        let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::TRIDIAGONAL].concat();
+        meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
              systems {} and the tridiagonal systems {}",
@@ -98,12 +109,6 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
         && !["npy", "txt"].contains(&&extension(rhs)[..])
     {
         return refuse(rhs, "right-hand sides", ".npy or .txt");
-    }
-    if args.rhs.as_ref() == Some(&args.output) {
-        return Err(Error::Invalid(format!(
-            "-o and --rhs both name {}; give them two files",
-            args.output.display()
-        )));
     }
     let mut out = OutputFile::create(&args.output)?;
     let rhs = args.rhs.as_deref().map(OutputFile::create).transpose()?;

@@ -36,6 +36,19 @@ pub(super) fn listen(ranks: Ranks) {
     });
 }
 
+/// Has an allocation that fails where nobody can answer for it end with the exit code of all other lack of memory (the
+/// runtime says how much was asked for, and aborts), and a file beyond `ulimit -f` be an error of writing.
+pub(super) fn answer_for_limits() {
+    #[cfg(unix)]
+    {
+        let always = std::sync::Arc::new(AtomicBool::new(true));
+        // Where that is impossible the system's default stays.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGABRT, 2, always);
+        let noted = std::sync::Arc::new(AtomicBool::new(false));
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noted);
+    }
+}
+
 /// Ends the process. Reading, building and single long launches have no watch.
 fn end(ranks: Ranks) -> ! {
     kolmo::io::output::abandon();

@@ -6,21 +6,27 @@ use kolmo::lane::{DeviceSpec, Lane};
 use kolmo::tridiagonal::lane_count::untuned;
 use kolmo::{Machine, Result};
 
+/// Rows from which on the number of a device's lanes shows.
+const MATTERS: usize = 1_000_000;
+
 /// Lanes for each of the devices of `machine`, one lane each, that share `rows` rows solved together: the largest number
-/// that any of them asks for.
-pub(super) fn predict(common: &Common, machine: &Machine, rows: usize) -> usize {
+/// that any of them asks for. Says why to those who want to know all, and that measuring may help where it may.
+pub(super) fn predict(common: &Common, verbose: bool, machine: &Machine, rows: usize) -> usize {
     let share = rows.div_ceil(machine.lanes.len());
     let one = |lane: &Lane| {
         let device = lane.device();
         let what = format!("{} rows on {}", grouped(share as u64), device.spec);
-        let (count, why) = match super::tuned::of(device, machine.precision, common.quiet) {
+        let tuned = super::tuned::of(device, machine.precision, common.quiet);
+        // A second lane neither widens the cores' memory nor helps systems that are solved in a moment.
+        let matters = tuned.is_none() && !device.on_host_cores() && share >= MATTERS;
+        let (count, why) = match tuned {
             Some(tuned) => (tuned.lanes(share), "as `kolmo tune` measured".to_owned()),
             None => {
                 let default = untuned(device.on_host_cores(), device.queued_copies, share);
                 (default, format!("by default; `kolmo tune --device {}` measures it", device.spec))
             }
         };
-        if !common.quiet {
+        if verbose || (matters && !common.quiet) {
             let lanes = if count == 1 { "lane" } else { "lanes" };
             say(format_args!("{count} {lanes} for {what}, {why}"));
         }

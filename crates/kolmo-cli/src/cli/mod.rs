@@ -9,9 +9,12 @@ mod completions;
 mod curves;
 mod devices;
 mod dry_run;
+mod files;
 mod generate;
+mod help;
 mod interrupt;
 mod lanes;
+mod meant;
 mod output;
 mod progress;
 mod seed_table;
@@ -22,6 +25,7 @@ mod tune;
 mod tuned;
 mod walk;
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,10 +34,15 @@ use std::str::FromStr;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use kolmo::internals::count;
 use kolmo::kernel::Precision;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::{Ranks, Session};
-use kolmo::{Error, Machine, Result};
+use kolmo::{Error, Machine, Result, Status};
+
+use crate::report::Summary;
+
+use files::Files;
 
 /// Markov chains over time, components of large linear systems by random walks, and tridiagonal systems, on any GPU and on
 /// the CPU where there is none.
@@ -118,8 +127,8 @@ impl FromStr for Lanes {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(None)),
-            s => match s.parse() {
-                Ok(n @ 1..=64) => Ok(Self(Some(n))),
+            s => match count(s) {
+                Some(n @ 1..=64) => Ok(Self(Some(n))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of lanes; give auto or 1 to 64"))),
             },
         }
@@ -150,6 +159,11 @@ impl FromStr for Size {
             _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
         }
     }
+}
+
+/// A count on the command line.
+fn whole<T: TryFrom<u64>>(s: &str) -> std::result::Result<T, &'static str> {
+    count(s).ok_or("give a whole number in range, such as 200000 or 2e5")
 }
 
 impl Common {
@@ -197,6 +211,20 @@ enum Outcome {
     NotMet,
 }
 
+/// Says how a run ended, a bound that is not met also to those who asked for no summary.
+fn conclude(run: &dyn Summary, status: Status, common: &Common, verbose: bool, ranks: Ranks) -> Outcome {
+    match (status, common.quiet) {
+        _ if !ranks.is_root() => {}
+        (_, false) => say(run.text(verbose).trim_end()),
+        (Status::NotMet, true) => say(run.bound()),
+        (Status::Met, true) => {}
+    }
+    match status {
+        Status::Met => Outcome::Met,
+        Status::NotMet => Outcome::NotMet,
+    }
+}
+
 /// Takes a negative number for an option's value, nonsense as it may be: the option's own message says more than that
 /// there is no option `-1`.
 fn lenient(command: clap::Command) -> clap::Command {
@@ -207,8 +235,14 @@ fn lenient(command: clap::Command) -> clap::Command {
     command.mut_args(number).mut_subcommands(lenient)
 }
 
+/// The command line.
+fn command() -> clap::Command {
+    help::lay_out(lenient(Cli::command()))
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    interrupt::answer_for_limits();
     kolmo::lane::quiet_drivers();
     let session = match Session::begin() {
         Ok(session) => session,
@@ -219,7 +253,13 @@ pub fn main() -> ExitCode {
     };
     let ranks = session.ranks();
     interrupt::listen(ranks);
-    let parse = || lenient(Cli::command()).try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let parse = || {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let all = words.iter().any(|word| word == help::ALL);
+        let command = if all { help::show_all(command()) } else { command() };
+        let words = words.into_iter().map(|word| if word == help::ALL { "--help".into() } else { word });
+        command.try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found))
+    };
     let done = alike(ranks).and_then(|()| match parse() {
         Ok(cli) => run(cli.command, ranks).map(ended),
         Err(e) => {
@@ -278,6 +318,21 @@ fn alike(ranks: Ranks) -> Result<()> {
     ranks.expect_same("command line", &shared.join(" "))
 }
 
+/// The files that a command names.
+fn files(command: &Command) -> Files<'_> {
+    let files = Files::default();
+    match command {
+        Command::Transient(args) => args.files(files),
+        Command::Walk(args) => args.files(files),
+        Command::Tridiagonal(args) => args.files(files),
+        Command::Tune(args) => args.files(files),
+        Command::Bench(args) => args.files(files),
+        Command::Generate(args) => args.files(files),
+        // They write one file and read none.
+        Command::Devices(_) | Command::Completions(_) | Command::Manual(_) => files,
+    }
+}
+
 fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     let alone = match command {
         Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
@@ -294,6 +349,7 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
             "kolmo {name} is the work of one process; start it without mpirun"
         ))));
     }
+    ranks.all_ok(files(&command).check())?;
     match command {
         Command::Transient(args) => transient::run(&args, ranks),
         Command::Walk(args) => walk::run(&args, ranks),

@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::shared_file::SharedFile;
 use kolmo::internals::add_rates;
 use kolmo::io::npy::NpyWriter;
@@ -76,7 +78,8 @@ impl Named {
                 return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
             }
         }
-        let file = if ranks.is_root() { Some(OutputFile::create(path)?) } else { None };
+        let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
+        let file = if ranks.is_root() { Some(create(path)?) } else { None };
         Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }
@@ -186,6 +189,18 @@ impl Sink {
             }
         }
         Ok(())
+    }
+
+    /// What was selected at each time, for a report: the value of each label or state.
+    pub(super) fn values(&self) -> Option<Vec<Value>> {
+        let table = self.table.as_ref()?;
+        let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
+            (Selection::States(_) | Selection::Top(_), Ok(state)) => {
+                json!({ "state": state, "value": value })
+            }
+            _ => json!({ "label": what, "value": value }),
+        };
+        Some(table.rows.iter().map(|rows| rows.iter().map(one).collect()).collect())
     }
 
     /// Writes what waits for the end, and gives files their names.

@@ -1,98 +1,161 @@
-//! A bar on stderr, on a terminal and for work longer than a second.
+//! What a command is doing, on stderr: a bar on a terminal once it takes longer than a second, elsewhere a line a minute.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress of one piece of work.
+use super::say;
+use crate::report::{grouped, seconds};
+
+/// Progress of one piece of work, shown by a thread of its own, since much of the work reports nothing.
 #[derive(Debug)]
-pub(super) struct Progress {
-    started: Instant,
-    shown: bool,
-    /// The name of the units that are counted.
-    unit: &'static str,
-    bar: Option<ProgressBar>,
+pub(super) struct Progress(Option<(Arc<Shared>, JoinHandle<()>)>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    ended: bool,
+    /// What is being done, or counted where `all` is known.
+    what: &'static str,
+    done: u64,
+    /// 0 where nobody knows.
+    all: u64,
+    /// When this began, and from which number on: what was done before says nothing of the rate.
+    since: Instant,
+    first: u64,
+}
+
+impl State {
+    fn new(what: &'static str, done: u64, all: u64) -> Self {
+        Self { ended: false, what, done, all, since: Instant::now(), first: done }
+    }
+
+    fn text(&self) -> String {
+        let left = self.all.saturating_sub(self.done) as f64;
+        let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
+        let left = match rate > 0.0 {
+            true => format!(", about {} left", seconds(left / rate)),
+            false => String::new(),
+        };
+        match self.all {
+            0 => self.what.to_owned(),
+            all => format!("{} of {} {}{left}", grouped(self.done), grouped(all), self.what),
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 impl Progress {
-    pub(super) fn new(quiet: bool, unit: &'static str) -> Self {
-        Self { started: Instant::now(), shown: !quiet && std::io::stderr().is_terminal(), unit, bar: None }
-    }
-
-    /// `done` of `all`; an `all` of 0 is not known.
-    pub(super) fn at(&mut self, done: u64, all: u64) {
-        if !self.shown || self.started.elapsed() < Duration::from_secs(1) {
-            return;
-        }
-        let unit = self.unit;
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style =
-                format!("{{elapsed_precise}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
-            if let Ok(style) = ProgressStyle::with_template(&style) {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            // What was done before the bar appeared, or before this process began, says nothing of the rate.
-            bar.set_position(done);
-            bar.reset_eta();
-            bar
-        });
-        if all > 0 {
-            bar.set_length(all);
-        }
-        bar.set_position(done);
-    }
-}
-
-/// Shows on a terminal that work goes on whose length nobody knows, once it takes longer than a second.
-#[derive(Debug)]
-pub(super) struct Waiting(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
-
-impl Waiting {
+    /// Begins to show `what`, unless people want it quiet.
     pub(super) fn new(quiet: bool, what: &'static str) -> Self {
-        if quiet || !std::io::stderr().is_terminal() {
+        if quiet {
             return Self(None);
         }
-        let done = Arc::new(AtomicBool::new(false));
-        let told = done.clone();
-        let show = move || {
-            std::thread::park_timeout(Duration::from_secs(1));
-            if told.load(Ordering::Acquire) {
-                return;
-            }
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_message(what);
-            if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {spinner} {msg}") {
-                bar.set_style(style);
-            }
-            bar.set_elapsed(Duration::from_secs(1));
-            bar.enable_steady_tick(Duration::from_millis(100));
-            while !told.load(Ordering::Acquire) {
-                std::thread::park();
-            }
-            bar.finish_and_clear();
-        };
-        Self(Some((done, std::thread::spawn(show))))
+        let shared = Arc::new(Shared { state: Mutex::new(State::new(what, 0, 0)), ended: Condvar::new() });
+        let told = shared.clone();
+        let show = move || if std::io::stderr().is_terminal() { bar(&told) } else { lines(&told) };
+        // A machine that has no thread left shows nothing.
+        Self(std::thread::Builder::new().spawn(show).ok().map(|thread| (shared, thread)))
     }
-}
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some((done, thread)) = self.0.take() {
-            done.store(true, Ordering::Release);
-            thread.thread().unpark();
-            let _ = thread.join();
+    /// `done` of `all` of what is counted; an `all` of 0 is not known, and changes nothing.
+    pub(super) fn at(&self, done: u64, all: u64, what: &'static str) {
+        let Some((shared, _)) = self.0.as_ref().filter(|_| all > 0) else { return };
+        let mut state = shared.state();
+        if (state.all, state.what) != (all, what) || done < state.done {
+            // The first report comes after a piece of the work, or, of a run that goes on, after much of it.
+            *state = State::new(what, done, all);
         }
+        state.done = done.min(all);
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if let Some((shared, thread)) = self.0.take() {
+            shared.state().ended = true;
+            shared.ended.notify_all();
+            let _ = thread.join();
         }
+    }
+}
+
+/// The state after some time, or none if the work has ended by then.
+fn wait(shared: &Shared, time: Duration) -> Option<State> {
+    let waited = shared.ended.wait_timeout_while(shared.state(), time, |state| !state.ended);
+    let state = *waited.unwrap_or_else(|e| e.into_inner()).0;
+    (!state.ended).then_some(state)
+}
+
+fn lines(shared: &Shared) {
+    let begun = Instant::now();
+    while let Some(state) = wait(shared, Duration::from_secs(60)) {
+        say(format_args!("after {}: {}", seconds(begun.elapsed().as_secs_f64().round()), state.text()));
+    }
+}
+
+fn bar(shared: &Shared) {
+    let begun = Instant::now();
+    let Some(mut state) = wait(shared, Duration::from_secs(1)) else { return };
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_elapsed(begun.elapsed());
+    let style = |template: &str| {
+        ProgressStyle::with_template(template).expect("a template of this file").progress_chars("=> ")
+    };
+    // The bar takes what the terminal's width leaves.
+    let (known, unknown) = (
+        style("{elapsed_precise} [{wide_bar}] {percent:>3} %  {msg}"),
+        style("{elapsed_precise} {spinner} {msg}"),
+    );
+    loop {
+        bar.set_style(if state.all > 0 { known.clone() } else { unknown.clone() });
+        if state.all > 0 {
+            bar.set_length(state.all);
+            bar.set_position(state.done);
+        }
+        bar.set_message(state.text());
+        bar.tick();
+        match wait(shared, Duration::from_millis(100)) {
+            Some(next) => state = next,
+            None => return bar.finish_and_clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_begin_anew_with_what_is_counted() {
+        let shared =
+            Arc::new(Shared { state: Mutex::new(State::new("reading", 0, 0)), ended: Condvar::new() });
+        let progress = Progress(Some((shared.clone(), std::thread::spawn(|| {}))));
+        assert_eq!(shared.state().text(), "reading");
+        progress.at(5, 0, "steps");
+        assert_eq!(shared.state().text(), "reading");
+        progress.at(2_000, 541_533, "steps");
+        // What was done before the first report has no rate.
+        assert_eq!(shared.state().text(), "2 000 of 541 533 steps");
+        progress.at(3_000, 541_533, "steps");
+        assert!(
+            shared.state().text().starts_with("3 000 of 541 533 steps, about "),
+            "{}",
+            shared.state().text()
+        );
+        progress.at(1, 10, "steps");
+        assert_eq!(shared.state().text(), "1 of 10 steps");
     }
 }

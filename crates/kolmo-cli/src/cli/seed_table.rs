@@ -21,7 +21,7 @@ pub(super) struct SeedTable {
     #[arg(long, value_name = "T[,T…]", value_delimiter = ',', default_values_t = [10.0, 40.0])]
     times: Vec<f64>,
     /// Bound on the l1 error
-    #[arg(long, value_name = "E", default_value_t = 1e-5)]
+    #[arg(long, value_name = "E", default_value = "1e-5")]
     epsilon: f64,
     /// Largest alpha t of an interval of the subdivided method
     #[arg(long, value_name = "THETA", default_value_t = 100.0)]
@@ -30,7 +30,7 @@ pub(super) struct SeedTable {
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 struct Silent;

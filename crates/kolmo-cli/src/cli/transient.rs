@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
+use super::files::Files;
+use super::meant;
 use super::output::{Named, Selection, Sink};
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
-use kolmo::internals::{bandwidths, kept, out_of_range};
+use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
 use kolmo::kernel::Precision;
@@ -23,7 +25,7 @@ use kolmo::sparse::{MatrixFormat, WidthRule};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Chain, Exchange, Initial, Labels, MAX_HALO_DEPTH, Method, Observer, Options, Order, Partitioning,
-    Problem, Reward, Status, capacity, solve, solve_resumable,
+    Problem, Reward, capacity, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
 
@@ -31,14 +33,14 @@ use kolmo::{Error, Machine, Result};
 pub(super) struct Transient {
     /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
-    /// Times, comma-separated; inf is the steady state
+    /// Times, comma-separated, answered in this order; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
     time: Option<String>,
-    /// Times from START in steps of STEP up to STOP
+    /// Times from START in steps of STEP up to STOP; with --time the times of both, ascending, each once
     #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
     times: Option<String>,
     /// Bound on the total l1 error at each time
-    #[arg(long, value_name = "E", default_value_t = 1e-6, allow_hyphen_values = true)]
+    #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
     /// Where the chain begins: a state, a file of probabilities, or label:NAME
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
@@ -52,12 +54,47 @@ pub(super) struct Transient {
     /// Make the states with this label absorbing
     #[arg(long, value_name = "LABEL")]
     absorbing: Option<String>,
+    /// Only these states: I,J,K-L
+    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    states: Option<String>,
+    /// Only the probability of this label; repeatable
+    #[arg(long, value_name = "NAME", group = "selection")]
+    label: Vec<String>,
+    /// Only the K largest probabilities
+    #[arg(long, value_name = "K", group = "selection", value_parser = whole::<usize>)]
+    top: Option<usize>,
+    /// Draw the labels or states that were named, else the most likely states, over all finite times
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory, time and where, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: predict a run on N ranks, from an exchange measured here
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
+    pub(super) ranks: Option<usize>,
+    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
+    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
+    checkpoint_every: Option<f64>,
+    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
+    #[arg(long, requires = "checkpoint")]
+    resume: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
     /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
-    /// Largest alpha t of an interval of --method subdivided
-    #[arg(long, value_name = "THETA", default_value_t = 100.0)]
-    theta: f64,
+    /// Largest alpha t of an interval of --method subdivided [default: 100]
+    #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
+    theta: Option<f64>,
     /// Width of the ELL part: auto, cusp, mean, max or a number
     #[arg(long, value_name = "W", default_value = "auto")]
     ell_width: WidthRule,
@@ -74,40 +111,8 @@ pub(super) struct Transient {
     #[arg(long, alias = "hops", value_name = "N", default_value = "auto")]
     halo_depth: HaloDepth,
     /// Least number of parts that each lane splits its rows into
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
-    /// Only these states: I,J,K-L
-    #[arg(long, value_name = "I,J,K-L", group = "selection")]
-    states: Option<String>,
-    /// Only the probability of this label; repeatable
-    #[arg(long, value_name = "NAME", group = "selection")]
-    label: Vec<String>,
-    /// Only the K largest probabilities
-    #[arg(long, value_name = "K", group = "selection")]
-    top: Option<usize>,
-    /// Keep the state of the run in a file, about 1 % of the time, from which --resume goes on
-    #[arg(long, value_name = "FILE")]
-    checkpoint: Option<PathBuf>,
-    /// Seconds between two checkpoints; the default is a hundred times what writing one takes, at least 5
-    #[arg(long, value_name = "SECONDS", requires = "checkpoint", allow_hyphen_values = true)]
-    checkpoint_every: Option<f64>,
-    /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
-    #[arg(long, requires = "checkpoint")]
-    resume: bool,
-    /// Draw the labels or states that were named, else the most likely states, over all finite times
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Say what it would take, memory, time and where, and do nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// With --dry-run: predict a run on N ranks, from an exchange measured here
-    #[arg(long, value_name = "N", requires = "dry_run")]
-    pub(super) ranks: Option<usize>,
-    /// Output file; its extension is the format: .npy, .csv or .txt
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -136,13 +141,28 @@ pub(super) struct HaloDepth(pub(super) Option<usize>);
 impl FromStr for HaloDepth {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
-        match (s, s.parse()) {
+        match (s, count(s)) {
             ("auto", _) => Ok(Self(None)),
-            (_, Ok(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
+            (_, Some(n @ 1..=MAX_HALO_DEPTH)) => Ok(Self(Some(n))),
             _ => Err(Error::Invalid(format!(
                 "'{s}' is no number of steps; give auto or 1 to {MAX_HALO_DEPTH}"
             ))),
         }
+    }
+}
+
+impl Transient {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MODEL", [Path::new(&self.model)])
+            .read("--labels", self.labels.as_deref())
+            .read("--rewards", self.rewards.iter().map(Path::new))
+            .read("--initial", self.initial.as_deref().map(Path::new))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+            .written("--plot", self.plot.as_deref())
+            .written("--checkpoint", self.checkpoint.as_deref())
     }
 }
 
@@ -157,7 +177,10 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
             };
             Ok(Chain { labels, ..model.into() })
         }
-        None => read_chain(Path::new(spec), labels),
+        None => {
+            meant::expect_file(spec, &meant::CHAINS)?;
+            read_chain(Path::new(spec), labels)
+        }
     }
 }
 
@@ -169,6 +192,7 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
         && args.ranks.is_none();
     match models::parse(&args.model) {
         None if own => {
+            ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
                 bandwidths(machine)?;
@@ -195,9 +219,12 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             rewards: &rewards,
             vectors: true,
         };
-        let plan = capacity::plan(&machine, &problem, &options)?;
+        let looking = Progress::new(quiet, "looking at the rows");
+        let look = if args.verbose { capacity::plan } else { capacity::estimate };
+        let plan = look(&machine, &problem, &options)?;
         let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
+        drop(looking);
         let run = report::plan::Run {
             model: &chain.name,
             precision: machine.precision,
@@ -239,7 +266,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors() || curves.is_some(),
     };
-    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "multiplications") };
+    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
     let solved = match &mut checkpoint {
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
@@ -253,6 +280,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let mut solution = solved?;
     let Watch { sink, curves, progress } = watch;
     drop(progress);
+    let values = sink.values();
     sink.finish(&solution)?;
     curves.map(Curves::finish).transpose()?;
     solution.seconds.load = load;
@@ -265,18 +293,13 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         memory: report::memory_of(&machine),
         solution: &solution,
         checkpoint: checkpoint.as_ref(),
+        values,
     };
     if let Some(mut file) = report_file {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// A problem, and where it is solved.
@@ -314,7 +337,9 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let machine = args.common.open_on(ranks)?;
     super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
+    let reading = Progress::new(args.common.quiet || !ranks.is_root(), "reading the model");
     let chain = model_on(args, &options, &machine)?;
+    drop(reading);
     let read = || {
         let mut chain = chain;
         interrupt::check()?;
@@ -341,7 +366,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         format: args.matrix_format,
         method: match args.method {
             MethodArg::Sweep => Method::Sweep,
-            MethodArg::Subdivided => Method::Subdivided { theta: args.theta },
+            MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
             OrderArg::Auto => Order::Auto,
@@ -358,8 +383,16 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
             halo_depth: args.halo_depth.0,
         },
     };
-    if !(args.theta > 0.0 && args.theta.is_finite()) {
-        return Err(Error::Invalid(format!("--theta {} must be a finite number above 0", args.theta)));
+    match (args.theta, args.method) {
+        (Some(theta), MethodArg::Sweep) => {
+            return Err(Error::Invalid(format!(
+                "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
+            )));
+        }
+        (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
+            return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
+        }
+        _ => {}
     }
     if args.top == Some(0) || args.parts == 0 {
         let what = if args.parts == 0 { "--parts" } else { "--top" };
@@ -378,22 +411,6 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let report = args.common.report.as_deref();
-    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
-        && output == report
-    {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            output.display()
-        )));
-    }
-    if let Some(checkpoint) = &args.checkpoint
-        && [args.output.as_ref(), args.common.report.as_ref()].contains(&Some(checkpoint))
-    {
-        return Err(Error::Invalid(format!(
-            "--checkpoint names {}, and so does -o or --report; give them two files",
-            checkpoint.display()
-        )));
-    }
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
@@ -435,7 +452,7 @@ struct Watch {
 impl Observer for Watch {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
         interrupt::check()?;
-        self.progress.at(done, all);
+        self.progress.at(done, all, "multiplications");
         Ok(())
     }
 
@@ -486,9 +503,26 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         if count > 1e7 {
             return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
         }
-        times.extend((0..=count as u64).map(|i| start + i as f64 * step));
+        // As many decimals as were given: 3 · 0.1 is 0.3.
+        let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
+        let time = |i: u64| {
+            let time = start + i as f64 * step;
+            format!("{time:.places$}").parse().unwrap_or(time)
+        };
+        times.extend((0..=count as u64).map(time));
+        if args.time.is_some() {
+            times.sort_by(f64::total_cmp);
+            times.dedup();
+        }
     }
     Ok(times)
+}
+
+/// The decimal places of a number's text.
+fn decimals(text: &str) -> usize {
+    let (mantissa, exponent) = text.trim().split_once(['e', 'E']).unwrap_or((text.trim(), "0"));
+    let places = mantissa.split_once('.').map_or(0, |(_, places)| places.len() as i64);
+    (places - exponent.parse::<i64>().unwrap_or(0)).clamp(0, 400) as usize
 }
 
 fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
@@ -499,14 +533,16 @@ fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
         } else {
             format!("there are: {}", known.join(", "))
         };
-        Error::Invalid(format!("no label '{name}': {known}"))
+        let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
+        let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
+        Error::Invalid(format!("no label '{name}': {meant}{known}"))
     })
 }
 
 fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
-        let state = |s: &str| match s.trim().parse::<u32>() {
-            Ok(i) if (i as usize) < n => Ok(i),
+        let state = |s: &str| match count::<u32>(s.trim()) {
+            Some(i) if (i as usize) < n => Ok(i),
             _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),
         };
         let mut states = Vec::new();
@@ -536,7 +572,7 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     if let Some(name) = text.strip_prefix("label:") {
         return Ok(Initial::Uniform(label(&chain.labels, name)?.to_vec()));
     }
-    if let Ok(state) = text.parse::<usize>() {
+    if let Some(state) = count(text) {
         return Ok(Initial::State(state));
     }
     let path = Path::new(text);

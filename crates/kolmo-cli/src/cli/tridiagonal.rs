@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
-use super::progress::Waiting;
+use super::files::Files;
+use super::progress::Progress;
 use super::shared_file::SharedFile;
-use super::{Common, Outcome, interrupt, say};
+use super::{Common, Outcome, conclude, interrupt, say, whole};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
+use kolmo::internals::count;
 use kolmo::io::output::OutputFile;
 use kolmo::io::tridiagonal::{
     Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
@@ -19,7 +21,7 @@ use kolmo::io::tridiagonal::{
 };
 use kolmo::models;
 use kolmo::ranks::Ranks;
-use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, Status, System, solve_rows};
+use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, System, solve_rows};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -29,6 +31,32 @@ pub(super) struct Tridiagonal {
     /// Right-hand sides: .npy, .mtx, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
     b: Option<PathBuf>,
+    /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
+    #[arg(long, value_name = "E", default_value = "1e-12", allow_hyphen_values = true)]
+    tolerance: f64,
+    /// The first and the last unknown are neighbours: dl[0] and du[n-1] count
+    #[arg(long)]
+    cyclic: bool,
+    /// Solve with the transposed matrix
+    #[arg(long)]
+    transpose: bool,
+    /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
+    #[arg(long, value_name = "L", default_value = "strided")]
+    layout: LayoutArg,
+    /// Seed of a built-in's random numbers
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
+    seed: u64,
+    /// Output file; its extension is the format: .npy, .csv or .txt
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory and time, by a pilot of some rows
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
     /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
     #[arg(long, value_name = "M", default_value = "auto")]
     block: Block,
@@ -41,29 +69,17 @@ pub(super) struct Tridiagonal {
     /// Corrections by the residual: auto or a number
     #[arg(long, value_name = "K", default_value = "auto")]
     refine: RefineArg,
-    /// Relative residual that counts as met; row by row E, or 1e-8 where that is more
-    #[arg(long, value_name = "E", default_value_t = 1e-12, allow_hyphen_values = true)]
-    tolerance: f64,
-    /// The first and the last unknown are neighbours: dl[0] and du[n-1] count
-    #[arg(long)]
-    cyclic: bool,
-    /// Solve with the transposed matrix
-    #[arg(long)]
-    transpose: bool,
-    /// How several systems lie in arrays of two dimensions: a system a row, or a system a column
-    #[arg(long, value_name = "L", default_value = "strided")]
-    layout: LayoutArg,
-    /// Say what it would take, memory and time, by a pilot of some rows
-    #[arg(long)]
-    dry_run: bool,
-    /// Seed of a built-in's random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
-    /// Output file; its extension is the format: .npy, .csv or .txt
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    common: Common,
+}
+
+impl Tridiagonal {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("SYSTEM", [Path::new(&self.system)])
+            .read("-b", self.b.as_deref())
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,8 +90,8 @@ impl FromStr for Block {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(None)),
-            s => match s.parse() {
-                Ok(m @ 3..=1024) => Ok(Self(Some(m))),
+            s => match count(s) {
+                Some(m @ 3..=1024) => Ok(Self(Some(m))),
                 _ => Err(Error::Invalid(format!(
                     "'{s}' is no block: a block has 3 to 1024 rows, so that something lies between its ends; or auto"
                 ))),
@@ -112,8 +128,8 @@ impl FromStr for RefineArg {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(Refine::Auto)),
-            s => match s.parse() {
-                Ok(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
+            s => match count(s) {
+                Some(k @ 0..=100) => Ok(Self(Refine::Steps(k))),
                 _ => Err(Error::Invalid(format!("'{s}' is no number of corrections; give auto or 0 to 100"))),
             },
         }
@@ -130,6 +146,7 @@ pub(super) fn system(
 ) -> Result<(String, SystemFile)> {
     let b = b.map(read_array).transpose()?;
     let Some(made) = models::tridiagonal(spec, seed) else {
+        super::meant::expect_file(spec, &super::meant::TRIDIAGONAL)?;
         return Ok((spec.to_owned(), read(Path::new(spec), cyclic, interleaved, b)?));
     };
     let models::Tridiagonal { name, mut system } = made?;
@@ -200,14 +217,6 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         )));
     }
     let report = args.common.report.as_deref();
-    if let (Some(output), Some(report)) = (args.output.as_deref(), report)
-        && output == report
-    {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            output.display()
-        )));
-    }
     let format = match &args.output {
         None => "csv".to_owned(),
         Some(path) => match path.extension().and_then(|e| e.to_str()) {
@@ -224,7 +233,8 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         },
     };
     let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());
-    let output = output.map(OutputFile::create).transpose()?;
+    let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
+    let output = output.map(create).transpose()?;
     let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     Ok(Outputs { format, output, report })
 }
@@ -255,7 +265,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let mut machine = common.open_on(ranks)?;
     let options = options(args);
-    let waiting = Waiting::new(quiet, "reading the system");
+    let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;
         match loaded.rows.b.len() {
@@ -266,7 +276,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         }
     });
     let Loaded { name, mut rows, shape, order, has_b, through } = ranks.all_ok(loaded)?;
-    drop(waiting);
+    drop(progress);
     if args.transpose {
         rows = rows.transposed();
     }
@@ -285,7 +295,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         Some(_) => None,
         None => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(super::lanes::predict(&common, &machine, together.max(1)))
+            Some(super::lanes::predict(&common, args.verbose && !quiet, &machine, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
@@ -299,9 +309,9 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         return super::dry_run::tridiagonal(&machine, &rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
-    let waiting = Waiting::new(quiet, "solving");
+    let progress = Progress::new(quiet, "solving");
     let solution = solve_rows(&machine, &rows, &options)?;
-    drop(waiting);
+    drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
     let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
@@ -343,13 +353,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
         file.commit()?;
     }
-    if !quiet {
-        say(run.text().trim_end());
-    }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// Writes this rank's unknowns at their place.

@@ -6,9 +6,10 @@ use std::time::{Instant, SystemTime};
 use clap::Args;
 use serde_json::json;
 
+use super::files::Files;
 use super::lanes::LaneSets;
-use super::{Common, Outcome, say};
-use crate::report::{devices, grouped};
+use super::{Common, Outcome, say, whole};
+use crate::report::{bytes, devices, grouped, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
@@ -17,28 +18,35 @@ use kolmo::tridiagonal::lane_count::overlap::{self, gomez_luna};
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::regression::Quality;
 use kolmo::tridiagonal::lane_count::{FEWEST_SIZES, LANE_COUNTS, sizes};
-use kolmo::{Error, Result};
+use kolmo::{Error, Machine, Result};
 use kolmo_bench::{lane_times, largest_system};
 
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Show what is stored and whether it still holds, and measure nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["max_size", "max_lanes", "repeat", "plot"])]
     show: bool,
     /// Largest system to measure, in rows; memory may end before
-    #[arg(long, value_name = "ROWS", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "ROWS", default_value = "1e8", value_parser = whole::<usize>)]
     max_size: usize,
     /// Largest number of lanes to measure
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<usize>)]
     max_lanes: usize,
     /// Solutions of each size on each number of lanes, at least
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<usize>)]
     repeat: usize,
     /// Draw the time of a row over all sizes and numbers of lanes
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<std::path::PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+impl Tune {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files.written("--report", self.common.report.as_deref()).written("--plot", self.plot.as_deref())
+    }
 }
 
 pub(super) fn run(args: &Tune) -> Result<Outcome> {
@@ -155,6 +163,9 @@ fn tune(
     }
     let effort =
         Effort { least: args.repeat, most: args.repeat.max(Effort::default().most), ..Effort::default() };
+    if !args.common.quiet {
+        say(format_args!("{what}: {}", predicted(&sets, &fitting, effort)?));
+    }
     let mut done = 0;
     let measured = lane_times(&sets, &fitting, effort, &mut |n| {
         super::interrupt::check()?;
@@ -184,6 +195,38 @@ fn tune(
         unknown: Vec::new(),
         sizes: measured,
     })
+}
+
+/// Rows of the system that is solved to predict how long all of them take.
+const PILOT: usize = 250_000;
+
+/// How long the measurement of these sizes is to take, by the time of one of them, and how much memory.
+fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
+    let largest = sizes[sizes.len() - 1];
+    let rows = PILOT.min(largest);
+    let once = Effort { least: 1, most: 1, seconds: 0.0 };
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| super::interrupt::check())?;
+    let row = 1e-3 * pilot[0].one_lane() / rows as f64;
+    // A visit begins with a solution that does not count, and each size with six by stages.
+    let solutions = sets.len() * (effort.least + 2);
+    let size = |&n: &usize| {
+        let solution = n as f64 * row;
+        effort
+            .seconds
+            .max(solutions as f64 * solution)
+            .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
+            + 6.0 * solution
+    };
+    let arrays = 5 * sets[0].precision.bytes() * largest as u64;
+    let copies = if sets[0].lanes[0].device().limits.unified { 2 } else { 1 };
+    Ok(format!(
+        "{} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
+        sizes.len(),
+        grouped(largest as u64),
+        sets[sets.len() - 1].lanes.len(),
+        seconds(sizes.iter().map(size).sum()),
+        bytes(copies * arrays)
+    ))
 }
 
 /// The number of sizes that the choice misses by more than 5 % and 20 µs, and its largest regret.

@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use super::files::Files;
 use super::progress::Progress;
-use super::{Common, Outcome, curves, dry_run, interrupt, say};
+use super::{Common, Outcome, conclude, curves, dry_run, interrupt, say, whole};
 use crate::report;
-use kolmo::Status;
+use kolmo::internals::count;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_number;
 use kolmo::io::{read_matrix, read_rhs};
@@ -40,6 +41,23 @@ pub(super) struct Walk {
     /// Probability that an interval is to hold its component
     #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
     confidence: f64,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
+    seed: u64,
+    /// Output file, .csv
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Draw the half-widths over the chains
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory and time, by a pilot of a few chains
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
     /// Where the points come from: sobol, halton, faure, philox or mtgp32
     #[arg(long, value_name = "S", default_value = "sobol")]
     sequence: Sequence,
@@ -50,11 +68,11 @@ pub(super) struct Walk {
     /// the a-priori estimates
     #[arg(long, value_name = "N", default_value = "auto")]
     chains: Count,
-    /// Chains of a component at most, over all replicates
-    #[arg(long, value_name = "N", default_value_t = 1 << 26)]
-    max_chains: u64,
+    /// Chains of a component at most, over all replicates, where their number grows [default: 67108864]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    max_chains: Option<u64>,
     /// Independent replicates
-    #[arg(long, value_name = "R", default_value_t = 16)]
+    #[arg(long, value_name = "R", default_value_t = 16, value_parser = whole::<u32>)]
     replicates: u32,
     /// Steps of a chain; auto or corrected: as many as delta asks for; printed: the estimate without the factor 1 - norm
     #[arg(long, value_name = "T", default_value = "auto")]
@@ -75,7 +93,7 @@ pub(super) struct Walk {
     #[arg(long)]
     lazy: bool,
     /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
-    #[arg(long, value_name = "G")]
+    #[arg(long, value_name = "G", value_parser = whole::<u32>)]
     groups: Option<u32>,
     /// Walk on a grid with groups of that many threads: 32, 64, 128, 256, 512 or 1024; auto: what `kolmo tune` found
     /// fastest, --groups with it unless given
@@ -90,20 +108,18 @@ pub(super) struct Walk {
     /// Walk although nothing proves that walks converge
     #[arg(long)]
     force: bool,
-    /// Draw the half-widths over the chains
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Say what it would take, memory and time, by a pilot of a few chains
-    #[arg(long)]
-    dry_run: bool,
-    /// Seed of all random numbers
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
-    /// Output file, .csv
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    #[command(flatten)]
-    common: Common,
+}
+
+impl Walk {
+    /// The files that are named.
+    pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
+        files
+            .read("MATRIX", [Path::new(&self.matrix)])
+            .read("-b", self.rhs.iter().map(PathBuf::as_path))
+            .written("-o", self.output.as_deref())
+            .written("--report", self.common.report.as_deref())
+            .written("--plot", self.plot.as_deref())
+    }
 }
 
 /// Threads of a group; none for what is tuned.
@@ -115,7 +131,7 @@ impl FromStr for GroupSize {
     fn from_str(s: &str) -> Result<Self> {
         match s {
             "auto" => Ok(Self(None)),
-            s => s.parse().map(|size| Self(Some(size))).map_err(|_| {
+            s => count(s).map(|size| Self(Some(size))).ok_or_else(|| {
                 Error::Invalid(format!(
                     "'{s}' is no size of a group; give auto, 32, 64, 128, 256, 512 or 1024"
                 ))
@@ -136,6 +152,7 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Ve
         Some(built) => built?,
         None => {
             let path = Path::new(spec);
+            super::meant::expect_file(spec, &super::meant::SYSTEMS)?;
             if !path.exists() {
                 return Err(Error::File {
                     path: path.into(),
@@ -162,9 +179,9 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Ve
 
 /// The components that a list names, in its order.
 pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
-    let component = |s: &str| match s.trim().parse::<u32>() {
-        Ok(i) if (i as usize) < n => Ok(i),
-        Ok(i) => Err(Error::Invalid(format!(
+    let component = |s: &str| match count::<u32>(s.trim()) {
+        Some(i) if (i as usize) < n => Ok(i),
+        Some(i) => Err(Error::Invalid(format!(
             "--component: {i} is none of a system of {n} unknowns; they are 0 to {}",
             n.max(1) - 1
         ))),
@@ -186,8 +203,23 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
     Ok(all)
 }
 
+/// An error for options that others make idle.
+fn ignored(args: &Walk) -> Result<()> {
+    let fail = |idle: &str, by: String| {
+        Err(Error::Invalid(format!("{idle} has nothing to limit where {by} is given; leave one of them out")))
+    };
+    match (args.chains, args.length) {
+        (Count::Number(chains), _) if args.max_chains.is_some() => {
+            fail("--max-chains", format!("--chains {chains}"))
+        }
+        (_, Length::Steps(steps)) if args.delta.is_some() => fail("--delta", format!("--length {steps}")),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
+    ranks.all_ok(ignored(args))?;
     let mut options = Options {
         epsilon: args.epsilon,
         confidence: args.confidence,
@@ -196,7 +228,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         seed: args.seed,
         replicates: args.replicates,
         chains: args.chains,
-        max_chains: args.max_chains,
+        max_chains: args.max_chains.unwrap_or(Options::default().max_chains),
         length: args.length,
         delta: args.delta,
         splitting: args.splitting,
@@ -231,7 +263,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         }
         let report = args.common.report.as_deref();
         let output = args.output.as_deref().filter(|_| !args.dry_run);
-        let output = ranks.is_root().then(|| open(output, report)).transpose()?;
+        let output = ranks.is_root().then(|| open(output)).transpose()?;
         let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
         Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
     };
@@ -248,17 +280,19 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         let components = components(&args.component, system.matrix.rows())?;
         Ok((system, rhs, components))
     };
+    let reading = Progress::new(quiet, "reading the system");
     let (system, rhs, components) = ranks.all_ok(input())?;
+    drop(reading);
     let load = started.elapsed().as_secs_f64();
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
     if args.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
-    let mut progress = Progress::new(quiet, "steps");
+    let progress = Progress::new(quiet, "preparing the walks");
     let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
         interrupt::check()?;
-        progress.at(done, all);
+        progress.at(done, all, "steps");
         Ok(())
     })?;
     drop(progress);
@@ -284,12 +318,8 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         for warning in &solution.warnings {
             say(format_args!("warning: {warning}"));
         }
-        say(run.text().trim_end());
     }
-    Ok(match solution.status {
-        Status::Met => Outcome::Met,
-        Status::NotMet => Outcome::NotMet,
-    })
+    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
 }
 
 /// The grid that was the fastest on the first lane's device, else the published one.
@@ -310,14 +340,8 @@ fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: boo
     grid
 }
 
-fn open(output: Option<&Path>, report: Option<&Path>) -> Result<OutputFile> {
+fn open(output: Option<&Path>) -> Result<OutputFile> {
     let Some(path) = output else { return Ok(OutputFile::stdout()) };
-    if report == Some(path) {
-        return Err(Error::Invalid(format!(
-            "-o and --report both name {}; give them two files",
-            path.display()
-        )));
-    }
     match path.extension().and_then(|e| e.to_str()) {
         Some("csv") => OutputFile::create(path),
         other => Err(Error::File {

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use clap::builder::styling::{AnsiColor, Style};
 use serde::{Deserialize, Serialize};
 
 use kolmo::Machine;
+use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
 use kolmo::transient::ExchangeCost;
@@ -14,6 +16,14 @@ pub mod plan;
 pub mod transient;
 pub mod tridiagonal;
 pub mod walk;
+
+/// What people read of a run.
+pub trait Summary {
+    /// Four lines, or all that is known.
+    fn text(&self, verbose: bool) -> String;
+    /// The line on the bound.
+    fn bound(&self) -> String;
+}
 
 /// A device in a report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,6 +73,39 @@ pub fn devices_of(machine: &Machine) -> Vec<DeviceReport> {
         devices
     };
     all.iter().enumerate().flat_map(one).collect()
+}
+
+/// The line of a summary on where the work was done.
+fn device_line(devices: &[DeviceReport]) -> String {
+    let one = |d: &DeviceReport| match d.lanes {
+        1 => format!("{} {} ({})", d.spec, d.name, d.precision),
+        lanes => format!("{} {} ({}, {lanes} lanes)", d.spec, d.name, d.precision),
+    };
+    match devices {
+        [] => String::new(),
+        [only] => format!("device   {}\n", one(only)),
+        [first, rest @ ..] => format!("device   {} and {} more\n", one(first), rest.len()),
+    }
+}
+
+/// The lines of a detailed summary on every device, where there are several.
+fn device_lines(devices: &[DeviceReport]) -> String {
+    let devices = if devices.len() > 1 { devices } else { &[] };
+    devices
+        .iter()
+        .map(|d| format!("         {} {} ({}, {})\n", d.spec, d.name, d.backend, d.precision))
+        .collect()
+}
+
+/// The line of a summary on the bound: what it is beside what was asked for, and the reason where it is missed. Colours
+/// are for terminals.
+fn bound_line(bound: &str, missed: Option<&str>) -> String {
+    let style = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
+    let (green, red) = (style(AnsiColor::Green), style(AnsiColor::Red));
+    match missed {
+        None => format!("bound    {bound}: {green}met{green:#}"),
+        Some(reason) => format!("bound    {bound}: {red}NOT met{red:#}: {reason}"),
+    }
 }
 
 /// The largest memory of one rank.
@@ -136,20 +179,25 @@ pub fn seconds(s: f64) -> String {
         format!("{:.0} µs", s * 1e6)
     } else if s < 1.0 {
         format!("{:.1} ms", s * 1e3)
-    } else {
+    } else if s < 100.0 {
         format!("{s:.2} s")
+    } else {
+        // Two units, as clocks and calendars have them.
+        let whole = s.round() as u64;
+        let [day, hour, minute] = [86_400, 3_600, 60];
+        match whole {
+            _ if s > 1e9 => format!("{:.0} years", s / (365.25 * day as f64)),
+            _ if whole >= 3 * day => format!("{} days", (whole + day / 2) / day),
+            _ if whole >= 10 * hour => format!("{} h", (whole + hour / 2) / hour),
+            _ if whole >= hour => format!("{} h {} min", whole / hour, whole % hour / minute),
+            _ => format!("{} min {} s", whole / minute, whole % minute),
+        }
     }
 }
 
 /// Bytes for people.
 pub fn bytes(b: u64) -> String {
-    let b = b as f64;
-    for (unit, size) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if b >= size as f64 {
-            return format!("{:.1} {unit}", b / size as f64);
-        }
-    }
-    format!("{b} B")
+    Size(b).to_string()
 }
 
 #[cfg(test)]
@@ -169,5 +217,9 @@ mod tests {
         assert_eq!(bytes(3 << 30), "3.0 GiB");
         assert_eq!(seconds(0.0000042), "4 µs");
         assert_eq!(seconds(12.345), "12.35 s");
+        assert_eq!(seconds(100.2), "1 min 40 s");
+        assert_eq!(seconds(4_000.0), "1 h 6 min");
+        assert_eq!(seconds(109_576.0), "30 h");
+        assert_eq!(seconds(1e6), "12 days");
     }
 }

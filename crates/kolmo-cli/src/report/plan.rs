@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{bytes, grouped, number, seconds};
 use kolmo::kernel::Precision;
 use kolmo::transient::LaneExchange;
-use kolmo::transient::capacity::{ManyRanks, Plan};
+use kolmo::transient::capacity::{ManyRanks, Need, Plan};
 
 /// The report of a dry run.
 #[derive(Debug)]
@@ -44,34 +44,24 @@ impl Run<'_> {
     pub fn text(&self) -> String {
         let p = self.plan;
         let mut out = String::new();
+        let about = if p.looked_at < p.n { "about " } else { "" };
         let _ = writeln!(
             out,
-            "model    {}  n = {}  nnz = {}  alpha = {}  {}",
+            "model    {}  {} states, {about}{} entries, alpha = {about}{}, {}",
             self.model,
             grouped(p.n as u64),
             grouped(p.nnz),
             number(p.alpha),
             self.precision
         );
-        for need in &p.lanes {
-            let there = match need.free {
-                Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
-                Some(free) => format!("{} free", bytes(free)),
-                None => "what is free is not known".to_owned(),
-            };
+        if p.looked_at < p.n {
             let _ = writeln!(
                 out,
-                "memory   {} {}  {} rows, {} entries: {} = matrix {} ({}) + vectors {}; {there}",
-                need.device,
-                need.name,
-                grouped(need.rows as u64),
-                grouped(need.entries),
-                bytes(need.total()),
-                bytes(need.matrix),
-                need.format,
-                bytes(need.vectors),
+                "         from {} of the rows; --verbose looks at all of them",
+                grouped(p.looked_at as u64)
             );
         }
+        p.lanes.iter().for_each(|need| memory(&mut out, need));
         for lane in &p.plan {
             let _ = writeln!(
                 out,
@@ -95,10 +85,10 @@ impl Run<'_> {
         let _ = match p.terms {
             Some(terms) => writeln!(
                 out,
-                "time     at most {} multiplications of {} each: {}",
+                "time     {} for at most {} multiplications of {} each",
+                seconds(terms as f64 * p.step),
                 grouped(terms),
-                seconds(p.step),
-                seconds(terms as f64 * p.step)
+                seconds(p.step)
             ),
             None => writeln!(
                 out,
@@ -111,6 +101,31 @@ impl Run<'_> {
         }
         out
     }
+}
+
+/// What a lane is to hold, and what it has, for people.
+fn memory(out: &mut String, need: &Need) {
+    let there = match need.free {
+        Some(free) if free < need.total() => format!("{} free: does NOT fit", bytes(free)),
+        Some(free) => format!("{} free", bytes(free)),
+        None => "what is free is not known".to_owned(),
+    };
+    // A lane with all rows has all entries.
+    let entries = match need.entries {
+        0 => String::new(),
+        entries => format!(", {} entries", grouped(entries)),
+    };
+    let _ = writeln!(
+        out,
+        "memory   {} {}  {} rows{entries}: {} = matrix {} ({}) + vectors {}; {there}",
+        need.device,
+        need.name,
+        grouped(need.rows as u64),
+        bytes(need.total()),
+        bytes(need.matrix),
+        need.format,
+        bytes(need.vectors),
+    );
 }
 
 /// The work of ranks, for people.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, RankMemory, bytes, grouped, number, seconds};
+use super::{DeviceReport, RankMemory, Summary, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{LaneExchange, Order, Solution, Status, TimeResult};
 
@@ -23,6 +23,8 @@ pub struct Run<'a> {
     pub solution: &'a Solution,
     /// Where the run's state was kept.
     pub checkpoint: Option<&'a Checkpoint>,
+    /// What was selected at each time: the values of labels or states.
+    pub values: Option<Vec<Value>>,
 }
 
 impl Run<'_> {
@@ -59,7 +61,7 @@ impl Run<'_> {
             "exchange": s.matrix.exchange,
             "halo_depth": s.matrix.halo_depth,
             "order": s.order.name(),
-            "per_time": s.times.iter().map(per_time).collect::<Vec<_>>(),
+            "per_time": (0..s.times.len()).map(|i| self.per_time(i)).collect::<Vec<_>>(),
             "checkpoint": self.checkpoint.map(|c| json!({
                 "file": c.path(),
                 "written": c.written(),
@@ -70,21 +72,20 @@ impl Run<'_> {
         })
     }
 
-    /// The summary for people.
-    pub fn text(&self) -> String {
-        let s = self.solution;
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "model    {}  n = {}  nnz = {}  alpha = {}",
-            self.model,
-            grouped(s.n as u64),
-            grouped(s.nnz),
-            number(s.alpha)
-        );
-        for d in &self.devices {
-            let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
+    fn per_time(&self, place: usize) -> Value {
+        let t = &self.solution.times[place];
+        let mut value = json!(t);
+        value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
+        if let Some(values) = &self.values {
+            value["values"] = values[place].clone();
         }
+        value
+    }
+
+    /// What only those who look closer want to know.
+    fn details(&self) -> String {
+        let s = self.solution;
+        let mut out = super::device_lines(&self.devices);
         let parts = match s.matrix.parts {
             0 | 1 => String::new(),
             n => format!(", {n} parts, halo {}", grouped(s.matrix.halo)),
@@ -126,11 +127,18 @@ impl Run<'_> {
             );
         }
         out.push_str(&self.exchange());
+        out.push_str(&self.windows());
+        out
+    }
+
+    /// The lines on uniformization and each time's window.
+    fn windows(&self) -> String {
+        let s = self.solution;
         let eliminated = match s.eliminated {
             0 => String::new(),
             n => format!(", {} states eliminated for the steady state", grouped(n as u64)),
         };
-        let _ = writeln!(out, "terms    {} multiplications{eliminated}", grouped(s.terms));
+        let mut out = format!("rate     alpha = {}{eliminated}\n", number(s.alpha));
         for t in worst(&s.times) {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
             let _ = writeln!(
@@ -150,39 +158,6 @@ impl Run<'_> {
                 t.bound.steady_state,
                 t.bound.rounding
             );
-        }
-        let x = &s.seconds;
-        let _ = writeln!(
-            out,
-            "time     load {}, build {}, solve {}, total {}",
-            seconds(x.load),
-            seconds(x.build),
-            seconds(x.solve),
-            seconds(x.total)
-        );
-        if let Some(c) = self.checkpoint {
-            let before = match c.resumed() {
-                Some(terms) => format!("went on after {} multiplications, ", grouped(terms)),
-                None => String::new(),
-            };
-            let _ = writeln!(
-                out,
-                "kept     {}: {before}{} written in {}",
-                c.path().display(),
-                c.written(),
-                seconds(c.seconds())
-            );
-            for note in c.note().into_iter() {
-                let _ = writeln!(out, "         {note}");
-            }
-        }
-        match s.status {
-            Status::Met => {
-                let _ = writeln!(out, "status   bound {:e} met", self.epsilon);
-            }
-            Status::NotMet => {
-                let _ = writeln!(out, "status   bound {:e} NOT met: {}", self.epsilon, self.reason());
-            }
         }
         out
     }
@@ -228,8 +203,54 @@ impl Run<'_> {
                 b.steady_state
             )
         } else {
-            format!("the bound is {:.1e}", b.total())
+            "use a larger --epsilon".to_owned()
         }
+    }
+}
+
+impl Summary for Run<'_> {
+    fn text(&self, verbose: bool) -> String {
+        let s = self.solution;
+        let (states, entries) = (grouped(s.n as u64), grouped(s.nnz));
+        let mut out = format!("model    {}  {states} states, {entries} entries\n", self.model);
+        out.push_str(&super::device_line(&self.devices));
+        if verbose {
+            out.push_str(&self.details());
+        }
+        out.push_str(&self.bound());
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "\ntime     {}: load {}, build {}, {} multiplications {}",
+            seconds(x.total),
+            seconds(x.load),
+            seconds(x.build),
+            grouped(s.terms),
+            seconds(x.solve)
+        );
+        if let Some(c) = self.checkpoint {
+            let before = match c.resumed() {
+                Some(terms) => format!("went on after {} multiplications, ", grouped(terms)),
+                None => String::new(),
+            };
+            let _ = writeln!(
+                out,
+                "kept     {}: {before}{} written in {}",
+                c.path().display(),
+                c.written(),
+                seconds(c.seconds())
+            );
+            for note in c.note().into_iter() {
+                let _ = writeln!(out, "         {note}");
+            }
+        }
+        out
+    }
+
+    fn bound(&self) -> String {
+        let missed = (self.solution.status == Status::NotMet).then(|| self.reason());
+        let bound = format!("error at most {:.1e} of {:e}", self.solution.bound.total(), self.epsilon);
+        super::bound_line(&bound, missed.as_deref())
     }
 }
 
@@ -239,10 +260,4 @@ fn worst(times: &[TimeResult]) -> Vec<&TimeResult> {
         return times.iter().collect();
     }
     times.iter().max_by(|a, b| a.bound.total().total_cmp(&b.bound.total())).into_iter().collect()
-}
-
-fn per_time(t: &TimeResult) -> Value {
-    let mut value = json!(t);
-    value["deficit"] = t.mass.map_or(Value::Null, |m| json!(1.0 - m));
-    value
 }

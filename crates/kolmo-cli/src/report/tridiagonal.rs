@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, bytes, grouped, seconds};
+use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::tridiagonal::{Method, Residual, Solution, Span, Status};
 
 /// Seconds of a run's phases.
@@ -86,27 +86,10 @@ impl Run<'_> {
         })
     }
 
-    /// The summary for people.
-    pub fn text(&self) -> String {
-        let (s, span) = (self.solution, &self.span);
-        let mut out = String::new();
-        let many = |count: usize, what: &str| match count {
-            1 => String::new(),
-            count => format!("  {} {what}", grouped(count as u64)),
-        };
-        let _ = writeln!(
-            out,
-            "system   {}  n = {}{}{}{}",
-            self.name,
-            grouped(span.n as u64),
-            many(span.batch, "systems"),
-            many(self.rhs, "right-hand sides"),
-            if span.cyclic { "  cyclic" } else { "" }
-        );
-        for d in &self.devices {
-            let lanes = if d.lanes == 1 { String::new() } else { format!(", {} lanes", d.lanes) };
-            let _ = writeln!(out, "device   {} {} ({}, {}{lanes})", d.spec, d.name, d.backend, d.precision);
-        }
+    /// What only those who look closer want to know.
+    fn details(&self) -> String {
+        let s = self.solution;
+        let mut out = super::device_lines(&self.devices);
         let method = match s.method {
             Method::Partition => "partition method, no pivoting",
             Method::Pivoted => "partition method, scaled partial pivoting",
@@ -122,80 +105,98 @@ impl Run<'_> {
             1 => ", 1 correction".to_owned(),
             count => format!(", {count} corrections"),
         };
-        let _ = writeln!(out, "method   {method}{corrections}; {dominant}{small}");
+        let _ = writeln!(
+            out,
+            "method   {method}{corrections}; {dominant}{small}; {} on the device",
+            bytes(s.device_bytes)
+        );
         let _ = writeln!(
             out,
             "residual {:.1e} normwise, {:.1e} componentwise; largest |x| / largest |b| {:.1e}",
             s.residual.normwise, s.residual.componentwise, s.growth
         );
-        let rate = (span.all() * self.rhs) as f64 / s.solve_seconds;
-        let _ = writeln!(
-            out,
-            "time     load {}, solve {} ({:.3} ns a row), total {}; {} on the device",
-            seconds(self.seconds.load),
-            seconds(s.solve_seconds),
-            1e9 / rate,
-            seconds(self.seconds.total),
-            bytes(s.device_bytes)
-        );
-        match (s.status, s.singular) {
-            (Status::Met, _) => {
-                let _ = writeln!(out, "status   residual {:e} met", self.tolerance);
-            }
-            (Status::NotMet, Some((number, row))) => {
-                let of = if span.batch > 1 { format!(" of system {number}") } else { String::new() };
-                let whose = if span.batch > 1 { "unknowns of singular systems" } else { "its unknowns" };
-                let _ = writeln!(
-                    out,
-                    "status   the matrix is singular: elimination with pivoting meets a pivot of 0 in row {row}{of}; \
-                     {whose} are written as NaN"
-                );
-            }
-            (Status::NotMet, None) if s.unproved => {
-                let _ = writeln!(
-                    out,
-                    "status   {}; what is left, elimination with pivoting, takes all rows at rank 0, whose host lacks the \
-                     memory: start rank 0 where there is more",
-                    match s.residual.within(self.tolerance) {
-                        true => format!(
-                            "residual {:e} met, but pivots were next to nothing: whether the matrix is singular is not known",
-                            self.tolerance
-                        ),
-                        false => self.missed(),
-                    }
-                );
-            }
-            (Status::NotMet, None) => {
-                let _ = writeln!(
-                    out,
-                    "status   {}; {}",
-                    self.missed(),
-                    if s.growth.is_infinite() {
-                        "an unknown is larger than 1.8e308, the largest double: divide the right-hand side by a power of two"
-                    } else if s.residual.underflows() {
-                        "unknowns are smaller than 2.2e-308, where doubles have fewer digits: multiply the right-hand \
-                         side by a power of two"
-                    } else {
-                        match s.method {
-                            Method::Host => "the matrix is singular, or as close to it as rounding can tell",
-                            _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
-                        }
-                    }
-                );
-            }
-        }
         out
     }
 
-    /// Which of the two residuals is too large.
-    fn missed(&self) -> String {
-        let Residual { normwise, componentwise } = self.solution.residual;
-        match normwise <= self.tolerance {
+    /// Why the residual is not met, and the remedy.
+    fn reason(&self) -> String {
+        let (s, span) = (self.solution, &self.span);
+        if let Some((number, row)) = s.singular {
+            let of = if span.batch > 1 { format!(" of system {number}") } else { String::new() };
+            let whose = if span.batch > 1 { "unknowns of singular systems" } else { "its unknowns" };
+            return format!(
+                "the matrix is singular: elimination with pivoting meets a pivot of 0 in row {row}{of}; \
+                 {whose} are written as NaN"
+            );
+        }
+        if s.unproved {
+            let known = match s.residual.within(self.tolerance) {
+                true => "pivots were next to nothing, so that whether the matrix is singular is not known; ",
+                false => "",
+            };
+            return format!(
+                "{known}what is left, elimination with pivoting, takes all rows at rank 0, whose host lacks the memory: \
+                 start rank 0 where there is more"
+            );
+        }
+        let remedy = if s.growth.is_infinite() {
+            "an unknown is larger than 1.8e308, the largest double: divide the right-hand side by a power of two"
+        } else if s.residual.underflows() {
+            "unknowns are smaller than 2.2e-308, where doubles have fewer digits: multiply the right-hand side by a \
+             power of two"
+        } else {
+            match s.method {
+                Method::Host => "the matrix is singular, or as close to it as rounding can tell",
+                _ => "use --pivot auto or scaled, more --refine, or a larger --tolerance",
+            }
+        };
+        remedy.to_owned()
+    }
+}
+
+impl Summary for Run<'_> {
+    fn text(&self, verbose: bool) -> String {
+        let (s, span) = (self.solution, &self.span);
+        let many = |count: usize, what: &str| match count {
+            1 => String::new(),
+            count => format!(", {} {what}", grouped(count as u64)),
+        };
+        let mut out = format!(
+            "system   {}  {} rows{}{}{}\n",
+            self.name,
+            grouped(span.n as u64),
+            many(span.batch, "systems"),
+            many(self.rhs, "right-hand sides"),
+            if span.cyclic { ", cyclic" } else { "" }
+        );
+        out.push_str(&super::device_line(&self.devices));
+        if verbose {
+            out.push_str(&self.details());
+        }
+        out.push_str(&self.bound());
+        let rate = (span.all() * self.rhs) as f64 / s.solve_seconds;
+        let _ = writeln!(
+            out,
+            "\ntime     {}: load {}, solve {} ({:.3} ns a row)",
+            seconds(self.seconds.total),
+            seconds(self.seconds.load),
+            seconds(s.solve_seconds),
+            1e9 / rate,
+        );
+        out
+    }
+
+    fn bound(&self) -> String {
+        let s = self.solution;
+        let missed = (s.status == Status::NotMet).then(|| self.reason());
+        let Residual { normwise, componentwise } = s.residual;
+        let bound = match normwise <= self.tolerance && missed.is_some() {
             true => format!(
-                "componentwise residual {:e} NOT met: {componentwise:.1e}",
+                "residual row by row {componentwise:.1e} of at most {:e}",
                 Residual::componentwise_limit(self.tolerance)
             ),
-            false => format!("residual {:e} NOT met: {normwise:.1e}", self.tolerance),
-        }
+            false => format!("residual {normwise:.1e} of at most {:e}", self.tolerance),
+        };
+        super::bound_line(&bound, missed.as_deref())
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{DeviceReport, bytes, grouped, seconds};
+use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::Status;
 use kolmo::walk::{Component, Solution};
 
@@ -59,20 +59,10 @@ impl Run<'_> {
         })
     }
 
-    /// The summary for people.
-    pub fn text(&self) -> String {
+    /// What only those who look closer want to know.
+    fn details(&self) -> String {
         let s = self.solution;
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "system   {}  n = {}  nnz = {}",
-            self.system,
-            grouped(s.n as u64),
-            grouped(s.nnz as u64)
-        );
-        for d in &self.devices {
-            let _ = writeln!(out, "device   {} {} ({}, {})", d.spec, d.name, d.backend, d.precision);
-        }
+        let mut out = super::device_lines(&self.devices);
         let certificate = match s.products {
             0 => String::new(),
             k => format!(", proved with {k} products; row {} has the sum {:.6}", s.row_norm.1, s.row_norm.0),
@@ -99,13 +89,12 @@ impl Run<'_> {
             let rhs = if c.rhs > 0 { format!(" of right-hand side {}", c.rhs) } else { String::new() };
             let _ = writeln!(
                 out,
-                "x_{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} ({} %) + truncation {:.1e} + rounding {:.1e}",
+                "x_{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
                 c.component,
                 c.estimate,
                 c.half_width,
                 grouped(c.chains),
                 c.bound.statistical,
-                100.0 * self.confidence,
                 c.bound.truncation,
                 c.bound.rounding
             );
@@ -116,38 +105,6 @@ impl Run<'_> {
                 "         and {} more, of which these have the largest half-widths",
                 s.components.len() - SHOWN
             );
-        }
-        let x = &s.seconds;
-        let _ = writeln!(
-            out,
-            "time     load {}, build {}, certificate {}, walks {} ({:.1} Msteps/s at most), total {}",
-            seconds(x.load),
-            seconds(x.build),
-            seconds(x.certificate),
-            seconds(x.solve),
-            s.steps as f64 / x.solve.max(1e-9) / 1e6,
-            seconds(x.total)
-        );
-        if let Some(j) = s.jacobi
-            && j.seconds < x.solve
-        {
-            let _ = writeln!(
-                out,
-                "faster   about {} Jacobi sweeps would bound the error of every component by {:.1e} in {} on this host; \
-                 the walks took {}",
-                grouped(j.sweeps as u64),
-                s.epsilon,
-                seconds(j.seconds),
-                seconds(x.solve)
-            );
-        }
-        match s.status {
-            Status::Met => {
-                let _ = writeln!(out, "status   half-width {:.3e} met", s.epsilon);
-            }
-            Status::NotMet => {
-                let _ = writeln!(out, "status   half-width {:.3e} NOT met: {}", s.epsilon, self.reason());
-            }
         }
         out
     }
@@ -169,11 +126,59 @@ impl Run<'_> {
             let remedy = if f32 { "use --precision f64" } else { "use a larger --epsilon or more --sweeps" };
             format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
         } else {
-            format!(
-                "the largest is {:.1e}; give more --chains or --max-chains, more --sweeps or a larger --epsilon",
-                b.total()
-            )
+            "give more --chains or --max-chains, more --sweeps or a larger --epsilon".to_owned()
         }
+    }
+}
+
+impl Summary for Run<'_> {
+    fn text(&self, verbose: bool) -> String {
+        let s = self.solution;
+        let (unknowns, entries) = (grouped(s.n as u64), grouped(s.nnz as u64));
+        let mut out = format!("system   {}  {unknowns} unknowns, {entries} entries\n", self.system);
+        out.push_str(&super::device_line(&self.devices));
+        if verbose {
+            out.push_str(&self.details());
+        }
+        out.push_str(&self.bound());
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "\ntime     {}: load {}, build {}, certificate {}, walks {} ({:.1} million steps/s)",
+            seconds(x.total),
+            seconds(x.load),
+            seconds(x.build),
+            seconds(x.certificate),
+            seconds(x.solve),
+            s.steps as f64 / x.solve.max(1e-9) / 1e6,
+        );
+        if let Some(j) = s.jacobi
+            && j.seconds < x.solve
+            && x.solve > 1.0
+        {
+            let _ = writeln!(
+                out,
+                "faster   about {} Jacobi sweeps would bound the error of every component by {:.1e} in {} on this host; \
+                 the walks took {}",
+                grouped(j.sweeps as u64),
+                s.epsilon,
+                seconds(j.seconds),
+                seconds(x.solve)
+            );
+        }
+        out
+    }
+
+    fn bound(&self) -> String {
+        let s = self.solution;
+        let missed = (s.status == Status::NotMet).then(|| self.reason());
+        let percent = 100.0 * self.confidence;
+        let bound = format!(
+            "half-width at most {:.1e} of {:.1e}, {percent} % confidence",
+            s.bound.total(),
+            s.epsilon
+        );
+        super::bound_line(&bound, missed.as_deref())
     }
 }
 

@@ -1,0 +1,97 @@
+//! The files that a command reads and writes, of which none may be two.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kolmo::{Error, Result};
+
+/// Files by what names them on the command line.
+#[derive(Debug, Default)]
+pub(super) struct Files<'a> {
+    read: Vec<(&'static str, &'a Path)>,
+    written: Vec<(&'static str, &'a Path)>,
+}
+
+/// Endings of what is read with a model of the same stem.
+const BESIDE: [&str; 4] = [".lab", ".srew", ".trew", ".sta"];
+
+impl<'a> Files<'a> {
+    /// Adds files that are read; what is no file, such as the name of a built-in, stands in nobody's way.
+    pub(super) fn read(mut self, what: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
+        self.read.extend(paths.into_iter().map(|path| (what, path)));
+        self
+    }
+
+    /// Adds a file that is written.
+    pub(super) fn written(mut self, what: &'static str, path: Option<&'a Path>) -> Self {
+        self.written.extend(path.map(|path| (what, path)));
+        self
+    }
+
+    /// Checks that what is written is neither read nor written under another option, whatever its names and links.
+    pub(super) fn check(&self) -> Result<()> {
+        let written: Vec<(&str, &Path, File)> =
+            self.written.iter().filter_map(|&(what, path)| Some((what, path, File::of(path)?))).collect();
+        for (k, (what, path, file)) in written.iter().enumerate() {
+            let same = |other: &Path| File::of(other).is_some_and(|other| other == *file);
+            let before = written[..k].iter().find(|(_, _, other)| other == file).map(|(other, ..)| *other);
+            let read = || self.read.iter().find(|(_, other)| same(other)).map(|(other, _)| *other);
+            let beside = || {
+                let model = self.read.iter().find(|(_, model)| beside(model).iter().any(|other| same(other)));
+                model.map(|_| "a file that is read with the model")
+            };
+            if let Some(other) = before.or_else(read).or_else(beside) {
+                return Err(Error::Invalid(format!(
+                    "{other} and {what} both name {}; give them two files",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What tells a file from others, whatever it is called.
+#[derive(Debug, PartialEq)]
+enum File {
+    #[cfg(unix)]
+    Device(u64, u64),
+    Path(PathBuf),
+}
+
+impl File {
+    /// None of devices, pipes and folders, of which nothing is lost.
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(there) if !there.is_file() => None,
+            #[cfg(unix)]
+            Ok(there) => {
+                use std::os::unix::fs::MetadataExt;
+                Some(Self::Device(there.dev(), there.ino()))
+            }
+            #[cfg(not(unix))]
+            Ok(_) => fs::canonicalize(path).ok().map(Self::Path),
+            Err(_) => {
+                let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+                Some(Self::Path(folder.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+/// Labels, rewards and names of states that lie beside a model's file.
+fn beside(model: &Path) -> Vec<PathBuf> {
+    let name = model.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split('.').next().unwrap_or_default();
+    let folder = model.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !model.is_file() || stem.is_empty() {
+        return Vec::new();
+    }
+    let known = |name: &str| {
+        let bare = name.strip_suffix(".gz").unwrap_or(name);
+        bare.starts_with(stem) && BESIDE.iter().any(|ending| bare.ends_with(ending))
+    };
+    let all = fs::read_dir(folder).into_iter().flatten().flatten();
+    all.filter(|entry| known(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
+}

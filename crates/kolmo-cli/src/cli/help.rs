@@ -1,0 +1,277 @@
+//! How help is laid out: groups of options, which of them a short help shows, examples and exit codes.
+
+use clap::{Arg, ArgAction, Command};
+
+/// Options of the commands that solve, by what they are about; the others are for experts.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Question",
+        &[
+            "time",
+            "times",
+            "epsilon",
+            "initial",
+            "labels",
+            "rewards",
+            "absorbing",
+            "rhs",
+            "component",
+            "confidence",
+            "b",
+            "tolerance",
+            "cyclic",
+            "transpose",
+            "layout",
+            "seed",
+        ],
+    ),
+    ("Output", &["output", "states", "label", "top", "plot", "report", "quiet", "verbose"]),
+    ("Long runs", &["dry_run", "ranks", "checkpoint", "checkpoint_every", "resume"]),
+    ("Device", &["device", "precision", "lanes", "memory_limit"]),
+];
+
+/// What `-h` shows of them.
+const SHORT: [&str; 18] = [
+    "time",
+    "times",
+    "epsilon",
+    "initial",
+    "rewards",
+    "absorbing",
+    "states",
+    "label",
+    "top",
+    "rhs",
+    "b",
+    "component",
+    "tolerance",
+    "output",
+    "plot",
+    "dry_run",
+    "checkpoint",
+    "device",
+];
+
+/// Options that reproduce what papers did.
+const PUBLISHED: [&str; 11] = [
+    "method",
+    "theta",
+    "ell_width",
+    "exchange",
+    "row_order",
+    "groups",
+    "group_size",
+    "points_ahead",
+    "shared_sequence",
+    "block",
+    "interface",
+];
+
+/// The option that shows them.
+pub(super) const ALL: &str = "--help-all";
+
+/// Commands that solve, and so have a bound to meet.
+const SOLVING: [&str; 3] = ["transient", "walk", "tridiagonal"];
+
+/// Exit codes and what they mean.
+const CODES: [(&str, &str); 4] = [
+    ("0", "done, and the bound is met"),
+    ("1", "done, but the bound is not met; the line `bound` says why"),
+    ("2", "bad usage, bad input, no such device, out of memory, or a file that cannot be written"),
+    ("130", "interrupted; nothing half-written is left"),
+];
+
+/// Environment variables.
+pub(super) const ENVIRONMENT: [(&str, &str); 3] = [
+    ("KOLMO_CONFIG_DIR", "The folder of what kolmo tune stores."),
+    ("KOLMO_CACHE_DIR", "The folder of kernels compiled for CUDA."),
+    ("NO_COLOR", "No colours, whatever its value."),
+];
+
+/// Files that are read and written without being named.
+pub(super) const FILES: [(&str, &str); 2] = [
+    (
+        "~/.config/kolmo/lanes-*.json",
+        "What kolmo tune measured, one file a device, on Linux; kolmo tune --show says where it lies.",
+    ),
+    (".lab, .srew", "Labels and rewards beside a .tra file of the same name."),
+];
+
+/// Command lines with what they do, by the command's name.
+const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
+    (
+        "kolmo",
+        &[
+            ("kolmo transient tandem:15 --time 10 --top 5", "the five most likely states at time 10"),
+            ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
+            ("kolmo tridiagonal random:1e6 -o x.npy", "a million rows, into a file"),
+            ("kolmo devices", "what there is to run on"),
+        ],
+    ),
+    (
+        "transient",
+        &[
+            ("kolmo transient tandem:15 --time 10 --top 5", "the five most likely states at time 10"),
+            (
+                "kolmo transient m.tra --times 0:0.5:10 --label down --plot down.svg",
+                "the probability of a label over time, as a table and as a chart",
+            ),
+            ("kolmo transient m.tra --time inf --rewards power", "what a reward is in the long run"),
+            (
+                "kolmo transient m.tra --time 1e4 -o p.npy --checkpoint run.kept --resume",
+                "all probabilities of a long run, which goes on where it was interrupted",
+            ),
+        ],
+    ),
+    (
+        "walk",
+        &[
+            ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
+            ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "some unknowns of one's own system"),
+            ("kolmo walk a.mtx --component 3 --epsilon 1e-6 --sweeps 100", "a narrow interval"),
+            ("kolmo walk a.npz --component 0 --epsilon 1e-4 --dry-run", "what that would take"),
+        ],
+    ),
+    (
+        "tridiagonal",
+        &[
+            ("kolmo tridiagonal random:1e6 -o x.npy", "a million rows, into a file"),
+            ("kolmo tridiagonal s.npz -b b.npy -o x.npy", "arrays dl, d, du of NumPy, and right-hand sides"),
+            ("kolmo tridiagonal laplace:1000,5000 -o x.npy", "5000 systems of 1000 rows each"),
+            ("kolmo tridiagonal s.npz --dry-run", "what that would take"),
+        ],
+    ),
+    ("devices", &[("kolmo devices", "a table"), ("kolmo devices --format json", "the same for programs")]),
+    (
+        "tune",
+        &[
+            ("kolmo tune --device cpu --max-size 1e6", "a minute"),
+            ("kolmo tune --device cuda:0", "some minutes"),
+            ("kolmo tune --show", "what is stored, and whether it still holds"),
+            ("kolmo tune --device cpu --plot lanes.svg", "a chart of the times"),
+        ],
+    ),
+    (
+        "generate",
+        &[
+            ("kolmo generate tandem:15 -o tandem.tra", "a chain"),
+            ("kolmo generate poisson2d:30,0.9 -o a.npz --rhs b.npy", "a system and its right-hand side"),
+            ("kolmo generate random:1e5 -o s.npz", "a tridiagonal system"),
+        ],
+    ),
+    (
+        "completions",
+        &[("kolmo completions bash > ~/.local/share/bash-completion/completions/kolmo", "for bash")],
+    ),
+    ("manual", &[("kolmo manual ~/.local/share/man/man1", "then: man kolmo-transient")]),
+    ("bench", &[("kolmo bench spmv wlan:12,6 --device cpu", "one step of a chain")]),
+    (
+        "bench spmv",
+        &[("kolmo bench spmv wlan:12,6 --device cpu --matrix-format all", "each format of the matrix")],
+    ),
+    ("bench transfer", &[("kolmo bench transfer --device cpu --size 64MiB", "64 MiB on 1, 2, 4, … lanes")]),
+    (
+        "bench seed-table",
+        &[("kolmo bench seed-table --device cpu --sizes 10 --times 1", "its smallest size")],
+    ),
+    (
+        "bench compare",
+        &[
+            ("kolmo bench compare --device cpu --size tiny --html here.html", "seconds"),
+            ("kolmo bench compare --device cpu,cuda:0 --size medium --report here.json", "many minutes"),
+            ("kolmo bench compare --from here.json --html here.html", "a page from lines of before"),
+        ],
+    ),
+];
+
+/// The examples of a command.
+pub(super) fn examples(name: &str) -> &'static [(&'static str, &'static str)] {
+    EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, lines)| lines)
+}
+
+/// The exit codes that a command has.
+pub(super) fn codes(name: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let solves = SOLVING.contains(&name) || name == "kolmo";
+    CODES.into_iter().filter(move |(code, _)| solves || *code != "1").map(move |(code, text)| match code {
+        "0" if !solves => (code, "done"),
+        _ => (code, text),
+    })
+}
+
+/// Lays out the help of the program and of all its commands.
+pub(super) fn lay_out(program: Command) -> Command {
+    one(program, "kolmo").mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        let below = name.clone();
+        one(command, &name).mut_subcommands(move |command| {
+            let name = format!("{below} {}", command.get_name());
+            one(command, &name)
+        })
+    })
+}
+
+fn one(command: Command, name: &str) -> Command {
+    let solves = SOLVING.contains(&name);
+    let mut text = String::new();
+    if !examples(name).is_empty() {
+        text += "Examples:\n";
+    }
+    for (line, what) in examples(name) {
+        text += &format!("  {line}\n      {what}\n");
+    }
+    text += "\nExit codes:\n";
+    for (code, what) in codes(name) {
+        text += &format!("  {code:<5}{what}\n");
+    }
+    let all = Arg::new("help-all").long(&ALL[2..]).action(ArgAction::SetTrue).hide_short_help(true);
+    let all = all.help("Print help with the options that reproduce published methods, too");
+    let command = if solves { command.mut_args(grouped).arg(all.help_heading("Expert")) } else { command };
+    command.after_long_help(text.trim().to_owned())
+}
+
+fn grouped(arg: Arg) -> Arg {
+    let id = arg.get_id().as_str().to_owned();
+    if arg.is_positional() {
+        return arg;
+    }
+    let found = GROUPS.iter().find(|(_, ids)| ids.contains(&&id[..]));
+    let arg = arg.help_heading(found.map_or("Expert", |(heading, _)| heading));
+    let arg = if PUBLISHED.contains(&&id[..]) { arg.hide(true) } else { arg };
+    arg.hide_short_help(!SHORT.contains(&&id[..]))
+}
+
+/// Shows every option in the help of a command and of those below it.
+pub(super) fn show_all(command: Command) -> Command {
+    command.mut_args(|arg| arg.hide(false)).mut_subcommands(show_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        let command = super::super::command();
+        let mut count = 0;
+        for (line, _) in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
+            let words = line.split_whitespace().take_while(|word| *word != ">");
+            command.clone().try_get_matches_from(words).unwrap_or_else(|e| panic!("{line}\n{e}"));
+            count += 1;
+        }
+        assert!(count > 20, "{count} examples");
+    }
+
+    #[test]
+    fn groups_name_options_that_there_are() {
+        let command = super::super::command();
+        let known: Vec<String> = SOLVING
+            .iter()
+            .flat_map(|name| command.find_subcommand(name).expect("a command").get_arguments())
+            .map(|arg| arg.get_id().to_string())
+            .collect();
+        let named = GROUPS.iter().flat_map(|(_, ids)| *ids).chain(&SHORT).chain(&PUBLISHED);
+        for id in named {
+            assert!(known.iter().any(|known| known == id), "no option {id}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What was probably meant by a name that is not known.
+
+use std::path::Path;
+
+use kolmo::{Error, Result};
+
+/// Built-in chains, each with its parameters.
+pub(super) const CHAINS: [&str; 4] =
+    ["wlan:12,6", "tandem:15", "birth-death:100,1,2", "circulant:1000,-1,1,30"];
+/// Built-in systems.
+pub(super) const SYSTEMS: [&str; 3] =
+    ["poisson2d:100,0.9", "poisson3d:20,0.9", "random-dominant:1000,10,0.8,positive"];
+/// Built-in tridiagonal systems.
+pub(super) const TRIDIAGONAL: [&str; 3] = ["random:1e6", "toeplitz:1000,-1,4,-1", "laplace:1000"];
+
+/// The known name that the given one is nearest to, if it is near.
+pub(super) fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let changes = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
+    let (changes, name) = known.into_iter().map(|name| (changes(name), name)).min()?;
+    (3 * changes <= name.chars().count()).then_some(name)
+}
+
+/// An error for what is no file and looks like a built-in that is misspelt, lacks its parameters, or is another
+/// command's. `own` are those of this command.
+pub(super) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
+    let name = |built_in: &'static str| built_in.split(':').next().unwrap_or(built_in);
+    if Path::new(spec).exists() {
+        return Ok(());
+    }
+    let given = spec.split(':').next().unwrap_or(spec);
+    let all = [(&CHAINS[..], "transient"), (&SYSTEMS, "walk"), (&TRIDIAGONAL, "tridiagonal")];
+    let examples = all.iter().flat_map(|(examples, of)| examples.iter().map(move |example| (*example, *of)));
+    let Some(near) = meant(given, examples.clone().map(|(example, _)| name(example))) else { return Ok(()) };
+    let Some((example, of)) = examples.into_iter().find(|(example, _)| name(example) == near) else {
+        return Ok(());
+    };
+    Err(Error::Invalid(match (near == given, own.contains(&example)) {
+        (true, false) => format!("{spec} is built in for `kolmo {of}`, and no file of that name is here"),
+        (true, true) => format!("{spec} lacks its parameters; give them as in {example}"),
+        (false, _) => format!("{spec} is neither a file nor built in; did you mean {near}, as in {example}?"),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_near_if_a_third_of_them_differs() {
+        let near = |given| meant(given, ["wlan", "tandem", "birth-death"]);
+        assert_eq!(near("wlam"), Some("wlan"));
+        assert_eq!(near("WLAN"), Some("wlan"));
+        assert_eq!(near("brith_death"), Some("birth-death"));
+        assert_eq!(near("plan.tra"), None);
+        assert_eq!(near("x"), None);
+    }
+
+    #[test]
+    fn every_built_in_is_one() {
+        assert!(CHAINS.iter().all(|spec| kolmo::models::parse(spec).is_some_and(|model| model.is_ok())));
+        assert!(
+            SYSTEMS.iter().all(|spec| kolmo::models::system(spec, 0).is_some_and(|system| system.is_ok()))
+        );
+        assert!(
+            TRIDIAGONAL
+                .iter()
+                .all(|spec| kolmo::models::tridiagonal(spec, 0).is_some_and(|made| made.is_ok()))
+        );
+    }
+}
