@@ -1,12 +1,14 @@
 //! Storm's `.drn` files of continuous-time Markov chains.
 
 mod header;
+mod names;
 mod part;
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::Header;
+pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
@@ -22,12 +24,12 @@ const EXACT: u32 = 17;
 ///
 /// Values behind targets are rates. State rewards are rewards per unit of time; an action's reward is earned at each
 /// jump, thus counts E(s) · reward per unit of time, E(s) being the sum of the rates listed for s, self-loops included.
-/// Exit rates in the file (`!10.0067`) are only compared with those sums: one warning names the worst mismatch beyond
-/// the digits printed. Self-loops stay in the list.
+/// Exit rates in the file (`!10.0067`) have to be those sums, within what the digits printed allow. Self-loops stay in the
+/// list. Values of variables, which Storm writes in comments, become names of the states.
 ///
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] for other types of models and values, several actions in a state, states
-/// not numbered 0, 1, 2 …, targets out of range, rates that are negative or not finite and lines of no known form;
+/// not numbered 0, 1, 2 …, targets out of range, rates that are negative or not finite, exit rates that are not the sums and lines of no known form;
 /// [`Error::File`] for a file that ends early.
 pub fn read(path: &Path) -> Result<ChainFile> {
     parse(&text::read(path)?, path)
@@ -41,7 +43,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     for line in lines {
         model.line(line, |_, _, _| {})?;
     }
-    model.finish()
+    Ok(ChainFile { names: names(bytes), ..model.finish()? })
 }
 
 /// The lines, counted from 1, where a transition stands: for the message about duplicates.
@@ -94,34 +96,6 @@ struct State {
     start: usize,
 }
 
-/// An exit rate that is not the sum of the transitions.
-#[derive(Clone, Copy, Default)]
-struct Mismatch {
-    line: u64,
-    state: u64,
-    stated: f64,
-    sum: f64,
-}
-
-/// Exit rates that are not the sums of the transitions.
-#[derive(Clone, Copy, Default)]
-struct Mismatches {
-    count: u64,
-    /// The first of the worst.
-    worst: Option<Mismatch>,
-}
-
-impl Mismatches {
-    /// Adds those of states behind these.
-    fn add(&mut self, count: u64, worst: Mismatch) {
-        let excess = |m: &Mismatch| (m.stated - m.sum).abs() / m.stated.max(m.sum);
-        self.count += count;
-        if self.worst.as_ref().is_none_or(|known| excess(known) < excess(&worst)) {
-            self.worst = Some(worst);
-        }
-    }
-}
-
 /// The content of the lines behind `@model` so far.
 struct Model<'a> {
     header: &'a Header,
@@ -139,7 +113,6 @@ struct Model<'a> {
     rewards: Vec<Vec<f64>>,
     /// True if a list of rewards was empty before it was known how many there are.
     unlisted: bool,
-    mismatches: Mismatches,
 }
 
 impl<'a> Model<'a> {
@@ -156,7 +129,6 @@ impl<'a> Model<'a> {
             positions: HashMap::new(),
             rewards: vec![Vec::new(); header.rewards.len()],
             unlisted: false,
-            mismatches: Mismatches::default(),
         }
     }
 
@@ -234,7 +206,7 @@ impl<'a> Model<'a> {
     }
 
     fn begin_state(&mut self, line: Line, scanner: &mut Scanner) -> Result<()> {
-        self.end_state();
+        self.end_state()?;
         scanner.blanks();
         let word = scanner.word();
         let Some(state) = text::unsigned(word) else {
@@ -362,9 +334,9 @@ impl<'a> Model<'a> {
     }
 
     /// Finishes the state that is being read, if there is one.
-    fn end_state(&mut self) {
+    fn end_state(&mut self) -> Result<()> {
         let Some(behind) = self.begun().checked_sub(1) else {
-            return;
+            return Ok(());
         };
         let (behind, state) = (behind as usize, self.states - 1);
         let done = std::mem::take(&mut self.state);
@@ -381,17 +353,22 @@ impl<'a> Model<'a> {
             }
         }
         if let Some((line, stated)) = done.exit {
-            // Each number is rounded to the digits printed, and Storm's own sum to doubles.
+            // A number of d digits is off by at most 5·10⁻ᵈ of itself, and Storm's own sum by the rounding of doubles.
             let printed = 5.0 * 0.1f64.powi(done.digits.max(DIGITS) as i32) * (stated + sum);
             let rounding = (rates.len() + 4) as f64 * f64::EPSILON * sum;
             if (stated - sum).abs() > printed + rounding {
-                self.mismatches.add(1, Mismatch { line, state, stated, sum });
+                let reason = format!(
+                    "the exit rate of state {state} is {stated}, but its transitions sum to {sum}; correct one of them, or \
+                     export the model again"
+                );
+                return Err(error(self.path, line, reason));
             }
         }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<ChainFile> {
-        self.end_state();
+        self.end_state()?;
         if self.states < self.header.states {
             return Err(Error::File {
                 path: self.path.into(),
@@ -401,7 +378,7 @@ impl<'a> Model<'a> {
                 ),
             });
         }
-        let warnings = warnings(self.path, &self.mismatches, self.header, self.choices);
+        let warnings = warnings(self.path, self.header, self.choices);
         let states = self.states as usize;
         let rewards = self.rewards.into_iter().enumerate().map(|(reward, mut values)| {
             values.resize(states, 0.0);
@@ -419,30 +396,26 @@ impl<'a> Model<'a> {
                 ),
             });
         }
-        Ok(ChainFile { states, transitions: self.list, labels: self.labels, rewards, warnings })
+        Ok(ChainFile {
+            states,
+            transitions: self.list,
+            labels: self.labels,
+            rewards,
+            warnings,
+            ..ChainFile::default()
+        })
     }
 }
 
 /// Warnings about a file that was read.
-fn warnings(path: &Path, mismatches: &Mismatches, header: &Header, choices: u64) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(Mismatch { line, state, stated, sum }) = mismatches.worst {
-        warnings.push(format!(
-            "{}:{line}: the exit rate of state {state} is {stated} in the file, its transitions sum to {sum}; \
-             the sums are used (states that differ: {}, this one the most)",
-            path.display(),
-            mismatches.count
-        ));
-    }
-    if let Some(stated) = header.choices
-        && stated != choices
-    {
-        warnings.push(format!(
+fn warnings(path: &Path, header: &Header, choices: u64) -> Vec<String> {
+    let differ = header.choices.filter(|&stated| stated != choices).map(|stated| {
+        format!(
             "{}: @nr_choices says {stated}, the file has {choices} actions; the file's are used",
-            path.display(),
-        ));
-    }
-    warnings
+            path.display()
+        )
+    });
+    differ.into_iter().collect()
 }
 
 /// Significant digits of a number as it is written; quotients are exact.

@@ -13,14 +13,14 @@ pub const MOST_STATES: u64 = u32::MAX as u64 - 1;
 /// A generator's row sum may be off by this much of its diagonal entry: files with six digits are.
 const GENERATOR_TOLERANCE: f64 = 1e-5;
 
-/// Row sums this close to 1 in every row are no coincidence.
-const STOCHASTIC_TOLERANCE: f64 = 1e-9;
+/// Row sums this close to 1 in every row are no coincidence; those of probabilities with six digits are.
+const STOCHASTIC_TOLERANCE: f64 = 1e-5;
 
 /// Reads `matrix`, entry (i, j) being the rate from state i to state j, as a chain.
 ///
 /// A negative diagonal entry makes it a generator: its off-diagonal entries are the rates, and each row has to sum
-/// to 0 within 1e-5 of its diagonal entry. Otherwise every entry is a rate, self-loops included; a stochastic
-/// matrix gets a warning.
+/// to 0 within 1e-5 of its diagonal entry. Otherwise every entry is a rate, self-loops included; a matrix whose rows all sum
+/// to 1 gets a warning.
 ///
 /// # Errors
 /// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
@@ -53,7 +53,7 @@ pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let mut warnings = Vec::new();
     if generator {
         check_generator(&matrix, &sums).map_err(fail)?;
-    } else if is_stochastic(&matrix, &sums) {
+    } else if matrix.rows > 1 && sums.are_stochastic(matrix.rows) {
         warnings.push(looks_stochastic(path));
     }
     let Coo { mut row, mut column, mut value, .. } = matrix;
@@ -120,6 +120,11 @@ impl Sums {
         self.states.as_ref().map_or(position, |states| states[position] as usize)
     }
 
+    /// True if every row of so many sums to 1.
+    fn are_stochastic(&self, rows: usize) -> bool {
+        self.row.len() == rows && self.row.iter().all(|&sum| is_one(sum))
+    }
+
     /// The first position whose sum is not zero next to its diagonal entry.
     fn first_nonzero(&self, sums: &[f64]) -> Option<usize> {
         (0..sums.len()).find(|&k| sums[k].abs() > GENERATOR_TOLERANCE * self.diagonal[k].abs())
@@ -133,9 +138,8 @@ pub(crate) struct RowFacts {
     pub(crate) negative: bool,
     /// The rows are those of a generator.
     pub(crate) balanced: bool,
-    /// Every row sums to 1, and whether a diagonal entry is positive.
+    /// Every row sums to 1.
     pub(crate) stochastic: bool,
-    pub(crate) diagonal: bool,
 }
 
 /// Looks at some rows of a matrix, entry by entry.
@@ -172,8 +176,7 @@ impl RowSums {
         self.fits.then(|| RowFacts {
             negative: self.negative,
             balanced: pairs.all(|(sum, diagonal)| sum.abs() <= GENERATOR_TOLERANCE * diagonal.abs()),
-            stochastic: self.sums.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE),
-            diagonal: self.diagonals.iter().any(|&d| d > 0.0),
+            stochastic: self.sums.iter().all(|&sum| is_one(sum)),
         })
     }
 }
@@ -190,7 +193,7 @@ pub(crate) fn row_facts(matrix: &Coo, rows: &Range<usize>) -> Option<RowFacts> {
 /// The warning about a matrix that looks like that of another kind of chain.
 pub(crate) fn looks_stochastic(path: &Path) -> String {
     format!(
-        "{}: every row sums to 1, as in the matrix P of a discrete-time chain; its entries are read as rates",
+        "{}: the rates of every state sum to 1: is this a discrete-time chain (a DTMC)? Its entries are read as rates",
         path.display()
     )
 }
@@ -212,11 +215,24 @@ fn check_generator(matrix: &Coo, sums: &Sums) -> Result<(), String> {
     })
 }
 
-fn is_stochastic(matrix: &Coo, sums: &Sums) -> bool {
-    matrix.rows > 1
-        && sums.row.len() == matrix.rows
-        && sums.diagonal.iter().any(|&d| d > 0.0)
-        && sums.row.iter().all(|sum| (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE)
+/// True if the rates of each of several states sum to 1, as the probabilities of a discrete-time chain do.
+pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
+    // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
+    if states < 2 || states > list.rate.len() || !may_be_stochastic(states, list.rate.iter().sum()) {
+        return false;
+    }
+    let mut sums = vec![0.0; states];
+    list.from.iter().zip(&list.rate).for_each(|(&from, rate)| sums[from as usize] += rate);
+    sums.iter().all(|&sum| is_one(sum))
+}
+
+/// True if the sum of all rates is that of states whose rates sum to 1.
+pub(crate) fn may_be_stochastic(states: usize, sum: f64) -> bool {
+    is_one(sum / states as f64)
+}
+
+fn is_one(sum: f64) -> bool {
+    (sum - 1.0).abs() <= STOCHASTIC_TOLERANCE
 }
 
 #[cfg(test)]
@@ -277,8 +293,13 @@ mod tests {
         let chain = read(2, &[(0, 0, 0.5), (0, 1, 0.5), (1, 0, 1.0)]).unwrap();
         assert_eq!(chain.warnings.len(), 1);
         assert!(chain.warnings[0].contains("discrete-time"));
-        // Without a positive diagonal entry the rates may well all be 1.
-        assert!(read(2, &[(0, 1, 1.0), (1, 0, 1.0)]).unwrap().warnings.is_empty());
+        assert_eq!(
+            read(3, &[(0, 1, 0.333333), (0, 2, 0.666666), (1, 0, 1.0), (2, 0, 1.0)]).unwrap().warnings.len(),
+            1
+        );
+        // A state that is never left is none of a DTMC.
+        assert!(read(2, &[(0, 1, 1.0)]).unwrap().warnings.is_empty());
+        assert!(read(1, &[(0, 0, 1.0)]).unwrap().warnings.is_empty());
     }
 
     #[test]

@@ -1,26 +1,28 @@
 //! Labels of states: PRISM's `.lab` and the form that Storm and MRMC read.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::Labels;
 use crate::{Error, Result};
 
-/// Reads the labels of a chain with that many states.
+/// Reads the labels of a chain whose states have these numbers in its files: from 0, or from 1 with MRMC's.
 ///
-/// PRISM's form declares in its first line (`0="init" 1="deadlock"`) and goes on with `state: index index`; Storm's
-/// declares names between `#DECLARATION` and `#END` and goes on with `state name name`.
+/// PRISM's form declares in its first line (`0="init" 1="deadlock"`) and goes on with `state: index index`, states counted
+/// from 0 in any case; Storm's and MRMC's declares names between `#DECLARATION` and `#END` and goes on with
+/// `state name name`.
 ///
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] for labels not declared or declared twice, states that the chain has
 /// not, and other lines that neither form allows; [`Error::File`] when nothing is declared.
-pub fn read(path: &Path, states: usize) -> Result<Labels> {
-    parse(&text::read(path)?, path, states)
+pub fn read(path: &Path, numbers: Range<u64>) -> Result<Labels> {
+    parse(&text::read(path)?, path, numbers)
 }
 
 /// As [`read`], from bytes; `path` is for the messages.
-pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
+pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Labels> {
     let mut lines = Lines::new(bytes);
     let mut labels = loop {
         let Some(line) = lines.next() else {
@@ -29,11 +31,11 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
                 reason: "declares no labels; export them with `prism MODEL -exportmodel out.tra,lab`".into(),
             });
         };
-        if line.bytes == b"#DECLARATION" {
-            break storm(&mut lines, path, states)?;
+        if marker(line) == Some(b"DECLARATION") {
+            break storm(&mut lines, path, &numbers)?;
         }
         if !line.bytes.is_empty() && !line.bytes.starts_with(b"#") {
-            break prism(line, &mut lines, path, states)?;
+            break prism(line, &mut lines, path, numbers.end - numbers.start)?;
         }
     };
     for (_, set) in &mut labels.sets {
@@ -43,16 +45,24 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Labels> {
     Ok(labels)
 }
 
+/// The word of a line `#WORD`, which MRMC's own files write with a blank.
+fn marker<'a>(line: Line<'a>) -> Option<&'a [u8]> {
+    line.bytes.strip_prefix(b"#").map(<[u8]>::trim_ascii_start)
+}
+
 /// The state that a line is about, checked.
-fn state(field: Option<u64>, line: Line, path: &Path, states: usize) -> Result<u32> {
-    match field.map(|state| (state, u32::try_from(state))) {
-        Some((_, Ok(state))) if (state as usize) < states => Ok(state),
-        Some((state, _)) => Err(error(
+fn state(field: Option<u64>, line: Line, path: &Path, numbers: &Range<u64>) -> Result<u32> {
+    match field {
+        // Chains have fewer than 2³² states.
+        Some(number) if numbers.contains(&number) => Ok((number - numbers.start) as u32),
+        Some(number) => Err(error(
             path,
             line.number,
             format!(
-                "state {state} is out of range: the chain has {states} states, 0 to {}; are these another model's labels?",
-                states.saturating_sub(1)
+                "state {number} is out of range: the chain has {} states, {} to {}; are these another model's labels?",
+                numbers.end - numbers.start,
+                numbers.start,
+                numbers.end.saturating_sub(1)
             ),
         )),
         None => Err(error(
@@ -63,7 +73,7 @@ fn state(field: Option<u64>, line: Line, path: &Path, states: usize) -> Result<u
     }
 }
 
-fn prism(header: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
+fn prism(header: Line, lines: &mut Lines, path: &Path, states: u64) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position = HashMap::new();
     let mut scanner = Scanner::new(header.bytes);
@@ -97,7 +107,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<
             continue;
         }
         let mut scanner = Scanner::new(line.bytes);
-        let state = state(scanner.unsigned(), line, path, states)?;
+        let state = state(scanner.unsigned(), line, path, &(0..states))?;
         scanner.blanks();
         if !scanner.byte(b':') {
             return Err(error(
@@ -127,7 +137,7 @@ fn prism(header: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<
     Ok(labels)
 }
 
-fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
+fn storm(lines: &mut Lines, path: &Path, numbers: &Range<u64>) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut position = HashMap::new();
     loop {
@@ -137,7 +147,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
                 reason: "#DECLARATION has no #END: the file is truncated, or the line is missing".into(),
             });
         };
-        if line.bytes == b"#END" {
+        if marker(line) == Some(b"END") {
             break;
         }
         for field in line.fields() {
@@ -153,7 +163,7 @@ fn storm(lines: &mut Lines, path: &Path, states: usize) -> Result<Labels> {
             continue;
         }
         let mut fields = line.fields();
-        let state = state(fields.next().and_then(text::unsigned), line, path, states)?;
+        let state = state(fields.next().and_then(text::unsigned), line, path, numbers)?;
         for field in fields {
             let Some(&at) = position.get(field) else {
                 return Err(error(
@@ -175,7 +185,7 @@ mod tests {
     use super::*;
 
     fn labels(text: &str) -> Result<Labels> {
-        parse(text.as_bytes(), Path::new("m.lab"), 4)
+        parse(text.as_bytes(), Path::new("m.lab"), 0..4)
     }
 
     fn message(text: &str) -> String {
@@ -196,6 +206,20 @@ mod tests {
         let read = labels("#DECLARATION\ninit one\n two\n#END\n0 init two\n3 two\n# done\n1\n").unwrap();
         let expected = [("init", vec![0]), ("one", vec![]), ("two", vec![0, 3])];
         assert_eq!(read.sets, expected.map(|(n, s)| (n.to_string(), s)));
+    }
+
+    /// The file's form is that of MRMC's own examples.
+    #[test]
+    fn mrmc_counts_from_one() {
+        let mrmc = "# DECLARATION\ninit idle \n# END\n1 idle\n4 idle init\n";
+        let read = |numbers| parse(mrmc.as_bytes(), Path::new("m.lab"), numbers);
+        let sets = read(1..5).unwrap().sets;
+        assert_eq!(sets, [("init", vec![3]), ("idle", vec![0, 3])].map(|(n, s)| (n.to_string(), s)));
+        let reason = read(1..4).unwrap_err().to_string();
+        assert!(reason.contains(":5: state 4 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
+        // PRISM's own form counts from 0 whatever stands beside it.
+        let prism = parse(b"0=\"init\"\n0: 0\n", Path::new("m.lab"), 1..5).unwrap();
+        assert_eq!(prism.get("init"), Some(&[0][..]));
     }
 
     #[test]
@@ -227,7 +251,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes, Path::new("m.lab"), 3);
+            let _ = parse(&bytes, Path::new("m.lab"), 0..3);
         }
 
         #[test]
@@ -253,9 +277,9 @@ mod tests {
                     storm += &format!(" {name}");
                 }
             }
-            let path = Path::new("m.lab");
-            prop_assert_eq!(&parse(prism.as_bytes(), path, states).unwrap().sets, &sets);
-            prop_assert_eq!(&parse(storm.as_bytes(), path, states).unwrap().sets, &sets);
+            let (path, numbers) = (Path::new("m.lab"), 0..states as u64);
+            prop_assert_eq!(&parse(prism.as_bytes(), path, numbers.clone()).unwrap().sets, &sets);
+            prop_assert_eq!(&parse(storm.as_bytes(), path, numbers).unwrap().sets, &sets);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | files | holds |
 //! |---|---|---|
-//! | [`tra`], [`lab`], [`srew`] | `.tra`, `.lab`, `.srew` | chains, labels and rewards of PRISM, Storm, MRMC |
+//! | [`tra`], [`lab`], [`sta`], [`srew`], [`trew`] | `.tra`, `.lab`, `.sta`, `.srew`, `.trew` | chains, labels, states and rewards of PRISM, Storm, MRMC |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
 //! | [`npy`] | `.npy` | vectors |
@@ -25,6 +25,7 @@
 //! # Ok::<(), kolmo::Error>(())
 //! ```
 
+mod csv;
 pub mod drn;
 pub mod generator;
 pub mod lab;
@@ -37,9 +38,11 @@ mod parts;
 #[cfg(feature = "sprs")]
 mod sprs;
 pub mod srew;
+pub mod sta;
 mod system;
 pub mod text;
 pub mod tra;
+pub mod trew;
 pub mod tridiagonal;
 pub mod umb;
 pub mod write;

@@ -1,11 +1,14 @@
 //! A chain from a path: its format, and the files of the same stem beside it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{drn, lab, mtx, npy, npz, srew, text, tra, umb};
+use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
-use crate::transient::chain::{Chain, ChainFile, Initial, Reward, Transitions};
+use crate::transient::chain::{Chain, ChainFile, Initial, Reward, TransitionList, Transitions};
 use crate::transient::csr::{Csr, Duplicate};
+use crate::transient::names::StateNames;
 use crate::{Error, Result};
 
 /// The format of a chain's file.
@@ -16,6 +19,7 @@ pub(super) enum Format {
     Umb,
     MatrixMarket,
     Npz,
+    Npy,
 }
 
 /// The path without `.gz`.
@@ -36,6 +40,7 @@ impl Format {
             "umb" => Self::Umb,
             "mtx" => Self::MatrixMarket,
             "npz" => Self::Npz,
+            "npy" => Self::Npy,
             "sm" | "prism" | "pm" | "nm" | "pepa" => {
                 return Err(Error::File {
                     path: path.into(),
@@ -48,7 +53,7 @@ impl Format {
                 return Err(Error::File {
                     path: path.into(),
                     reason:
-                        "has no extension of a chain's format: .tra, .drn, .umb, .mtx or .npz (.gz of the \
+                        "has no extension of a chain's format: .tra, .drn, .umb, .mtx, .npz or .npy (.gz of the \
                              text ones), or give a built-in such as wlan:12,6, tandem:15, birth-death:100,1,2"
                             .to_owned(),
                 });
@@ -65,7 +70,61 @@ fn beside(path: &Path, extension: &str) -> Option<PathBuf> {
     [plain, zipped.into()].into_iter().find(|p| p.is_file())
 }
 
-/// Reads a chain in any of the formats, with `.lab` and `.srew` of the same stem beside it.
+/// Files of rewards beside a model.
+#[derive(Debug, Default)]
+pub(super) struct RewardFiles {
+    states: Vec<PathBuf>,
+    pub(super) transitions: Vec<PathBuf>,
+}
+
+impl RewardFiles {
+    /// Those of `m.tra`: `m.srew` and `m.trew`, or `m1.srew`, `m1.trew`, `m2.srew` …, as PRISM numbers structures where
+    /// there are several; MRMC's `m.rew` and `m.rewi`.
+    pub(super) fn beside(path: &Path) -> Self {
+        let find = |path: &Path, names: [&str; 2]| names.iter().find_map(|extension| beside(path, extension));
+        let of = |path: &Path| (find(path, ["srew", "rew"]), find(path, ["trew", "rewi"]));
+        let mut found = vec![of(path)];
+        if found[0] == (None, None) {
+            let stem = bare(path).with_extension("").into_os_string();
+            found = (1..)
+                .map(|number| {
+                    let mut numbered = stem.clone();
+                    numbered.push(format!("{number}.tra"));
+                    PathBuf::from(numbered)
+                })
+                // What lies beside a model of that name is its own.
+                .map(|path| if beside(&path, "tra").is_some() { (None, None) } else { of(&path) })
+                .take_while(|found| *found != (None, None))
+                .collect();
+        }
+        let (states, transitions): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        Self {
+            states: states.into_iter().flatten().collect(),
+            transitions: transitions.into_iter().flatten().collect(),
+        }
+    }
+
+    /// Rate rewards of states, and with them what is earned at transitions by structures of the same name.
+    pub(super) fn read(&self, numbers: &Range<u64>, list: &TransitionList) -> Result<Vec<Reward>> {
+        let states = (numbers.end - numbers.start) as usize;
+        let mut rewards = Vec::new();
+        for file in &self.states {
+            rewards.extend(srew::read(file, numbers.clone())?);
+        }
+        for file in &self.transitions {
+            for structure in trew::read(file, numbers.clone())? {
+                let more = structure.per_time(states, list, file)?;
+                match rewards.iter_mut().find(|reward| reward.name == more.name) {
+                    Some(known) => known.values.iter_mut().zip(&more.values).for_each(|(v, more)| *v += more),
+                    None => rewards.push(more),
+                }
+            }
+        }
+        Ok(rewards)
+    }
+}
+
+/// Reads a chain in any of the formats, with `.lab`, `.sta`, `.srew` and `.trew` of the same stem beside it.
 ///
 /// `labels` replaces the `.lab` beside the model.
 ///
@@ -85,41 +144,84 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
         Format::Umb => umb::read(path)?,
         Format::MatrixMarket => mtx::read_chain(path)?,
         Format::Npz => npz::read_chain(path)?,
+        Format::Npy => npy::read_chain(path)?,
     };
     let (states, transitions) = (file.states, std::mem::take(&mut file.transitions));
+    file.rewards.extend(RewardFiles::beside(path).read(&numbers(&file), &transitions)?);
     // Each state takes some tens of bytes before the first transition is sorted in: a file may name more states
     // than there is memory for.
     let count = transitions.rate.len();
     expect_memory(states as u64 * 48 + count as u64 * 28, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;
-    let chain = Csr::new(states, &transitions).map_err(|duplicate| twice(path, format, duplicate))?;
+    let chain = match Csr::new(states, &transitions) {
+        // SciPy means their sum.
+        Err(_) if format == Format::Npz => Csr::new(states, &added_up(&transitions)),
+        chain => chain,
+    };
+    let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
     drop(transitions);
-    dressed(path, file, Box::new(chain), labels, |reward| reward)
+    if let Some(states) = beside(path, "sta") {
+        file.names = Some(sta::read(&states, file.states)?);
+    }
+    dressed(path, file, Box::new(chain), labels)
 }
 
-/// A chain with what its file and those beside it say, `keep` giving the part that is kept of a reward beside it.
+/// Names of the states, for one of ranks that read parts.
+pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option<StateNames>> {
+    match (beside(path, "sta"), format) {
+        (Some(file), _) => sta::read(&file, states).map(Some),
+        (None, Format::Drn) => Ok(drn::names(&text::read(path)?)),
+        (None, Format::Umb) => umb::names(path, states),
+        (None, _) => Ok(None),
+    }
+}
+
+/// The list with the rates of each transition in one, in the order of their states.
+fn added_up(list: &TransitionList) -> TransitionList {
+    let mut order: Vec<usize> = (0..list.rate.len()).collect();
+    order.sort_by_key(|&k| (list.from[k], list.to[k]));
+    let mut sums = TransitionList::default();
+    for k in order {
+        let (from, to, rate) = (list.from[k], list.to[k], list.rate[k]);
+        match (sums.from.last(), sums.to.last(), sums.rate.last_mut()) {
+            (Some(&f), Some(&t), Some(sum)) if (f, t) == (from, to) => *sum += rate,
+            _ => {
+                sums.from.push(from);
+                sums.to.push(to);
+                sums.rate.push(rate);
+            }
+        }
+    }
+    sums
+}
+
+/// Numbers of the states in a chain's files.
+pub(super) fn numbers(file: &ChainFile) -> Range<u64> {
+    file.first..file.first + file.states as u64
+}
+
+/// A chain with what its file and labels beside it say.
 pub(super) fn dressed(
     path: &Path,
     file: ChainFile,
     transitions: Box<dyn Transitions>,
     labels: Option<&Path>,
-    keep: impl Fn(Reward) -> Reward,
 ) -> Result<Chain> {
-    let ChainFile { states, labels: own, mut rewards, warnings, .. } = file;
+    let numbers = numbers(&file);
+    let ChainFile { labels: own, rewards, names, warnings, .. } = file;
     let labels = match labels.map(Path::to_path_buf).or_else(|| beside(path, "lab")) {
-        Some(file) => lab::read(&file, states)?,
+        Some(file) => lab::read(&file, numbers.clone())?,
         None => own,
     };
-    if let Some(file) = beside(path, "srew") {
-        rewards.extend(srew::read(&file, states)?.into_iter().map(keep));
-    }
     let initial = match labels.get("init") {
         Some([state]) => Initial::State(*state as usize),
         Some(many) if !many.is_empty() => Initial::Uniform(many.to_vec()),
         _ => Initial::State(0),
     };
-    Ok(Chain { name: path.display().to_string(), transitions, initial, labels, rewards, warnings })
+    let name = path.display().to_string();
+    let names = names.map(Arc::new);
+    Ok(Chain { labels, rewards, names, warnings, numbers, ..Chain::new(name, transitions).starting(initial) })
 }
 
 /// The error of a transition that is listed twice, with its lines where the format has some.
@@ -142,13 +244,14 @@ pub(super) fn twice(path: &Path, format: Format, Duplicate { from, to }: Duplica
     }
 }
 
-/// Reads an initial distribution: `.npy`, or text with one number a line.
+/// Reads an initial distribution: `.npy`, text with one number a line, or a `.csv` as kolmo writes it.
 ///
 /// # Errors
 /// Whatever the format's reader finds.
 pub fn read_distribution(path: &Path) -> Result<Vec<f64>> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("npy") => npy::read_vector(path),
+    match path.extension() {
+        Some(e) if e.eq_ignore_ascii_case("npy") => npy::read_vector(path),
+        Some(e) if e.eq_ignore_ascii_case("csv") => csv::read_vector(path),
         _ => text::read_vector(path),
     }
 }

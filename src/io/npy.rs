@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
+use super::generator::{self, MOST_STATES};
+use crate::sparse::Coo;
+use crate::transient::chain::ChainFile;
 use crate::{Error, Result};
 
 /// Bytes of a header that can be meant: shape and element type of plain arrays take less than 200.
@@ -78,6 +81,61 @@ fn columns(reader: &mut (impl Read + ?Sized)) -> Result<Vec<Vec<f64>>, String> {
         at += 1;
     })?;
     Ok(columns)
+}
+
+/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+///
+/// # Errors
+/// As [`read_matrix`] and [`generator::chain`].
+pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
+    let (matrix, notes) = read_matrix(&path)?;
+    let mut chain = generator::chain(path.as_ref(), matrix)?;
+    chain.warnings.splice(0..0, notes);
+    Ok(chain)
+}
+
+/// Reads a 2-D array as a matrix, of which the elements other than 0 are the entries. Also gives what a user should know: that
+/// it was dense.
+///
+/// # Errors
+/// As [`read_vector`], and [`Error::File`] for more than 2³² − 2 rows or columns.
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let matrix =
+        matrix(&mut BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let Coo { rows, columns, .. } = matrix;
+    let note = format!(
+        "{}: a dense array of shape ({rows}, {columns}), converted to a sparse one of {} entries",
+        path.display(),
+        matrix.value.len()
+    );
+    Ok((matrix, vec![note]))
+}
+
+fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
+    let header = Header::read(reader)?;
+    let size = |k: u64| usize::try_from(k).ok().filter(|&k| k as u64 <= MOST_STATES);
+    let &[rows, columns] = &header.shape[..] else {
+        return Err(format!("an array of shape {}; a matrix is 2-D", header.shape()));
+    };
+    let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
+        return Err(format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
+    };
+    let (mut matrix, mut at) = (Coo { rows, columns, ..Coo::default() }, 0);
+    header.floats(reader, |value| {
+        if value != 0.0 {
+            let (i, j) = match header.fortran {
+                true => (at % rows, at / rows),
+                false => (at / columns, at % columns),
+            };
+            matrix.row.push(i as u32);
+            matrix.column.push(j as u32);
+            matrix.value.push(value);
+        }
+        at += 1;
+    })?;
+    Ok(matrix)
 }
 
 /// Element types that are understood.
@@ -158,15 +216,9 @@ impl Header {
         Some(Self { descr: descr?, shape: shape?, fortran })
     }
 
-    /// An error for an array whose elements come in another order than their places in C.
-    pub(crate) fn expect_c_order(&self) -> Result<(), String> {
-        if self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1 {
-            return Err(format!(
-                "an array of shape {} in Fortran order; save numpy.ascontiguousarray(…)",
-                self.shape()
-            ));
-        }
-        Ok(())
+    /// True for elements in another order than that of their places in C.
+    pub(crate) fn is_fortran(&self) -> bool {
+        self.fortran && self.shape.iter().filter(|&&k| k != 1).count() > 1
     }
 
     /// The shape as NumPy writes it: `(3,)`, `(2, 3)`.
@@ -510,6 +562,21 @@ mod tests {
             assert!(reason.contains("1-D, or [n, count]"), "{reason}");
         }
         assert!(columns(&mut &array("<f8", &[2, 2], &data)[..]).is_err(), "elements too many");
+    }
+
+    #[test]
+    fn dense_matrices_lose_their_zeros() {
+        let data: Vec<u8> = [0f64, 2.0, 0.0, 3.0, 0.0, 4.0].into_iter().flat_map(f64::to_le_bytes).collect();
+        let rows = array("<f8", &[2, 3], &data);
+        let read = matrix(&mut &rows[..]).unwrap();
+        assert_eq!((read.row, read.column, read.value), (vec![0, 1, 1], vec![1, 0, 2], vec![2.0, 3.0, 4.0]));
+        // The same numbers column by column are another matrix: [[0, 0, 0], [2, 3, 4]].
+        let place = rows.windows(5).position(|w| w == b"False").unwrap();
+        let mut columns = rows.clone();
+        columns[place..place + 5].copy_from_slice(b"True ");
+        let read = matrix(&mut &columns[..]).unwrap();
+        assert_eq!((read.row, read.column), (vec![1, 1, 1], vec![0, 1, 2]));
+        assert!(matrix(&mut &array("<f8", &[6], &data)[..]).unwrap_err().contains("a matrix is 2-D"));
     }
 
     #[test]

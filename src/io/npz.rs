@@ -1,4 +1,4 @@
-//! SciPy's `.npz`: a zip archive of `.npy` members, here the CSR matrices of `scipy.sparse.save_npz`.
+//! SciPy's `.npz`: a zip archive of `.npy` members, here the matrices of `scipy.sparse.save_npz`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -24,13 +24,20 @@ const RESERVED: u64 = 1 << 22;
 /// Members from this size on are written with 64-bit sizes; the limit of 32-bit ones is 2^32 − 1, compressed or not.
 const LARGE: u64 = 1 << 31;
 
-/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
+/// Members of a matrix.
+const MATRIX: [&str; 8] = ["format", "shape", "indptr", "indices", "data", "row", "col", "_is_array"];
+
+/// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`]. Entries at one place are
+/// still apart.
 ///
 /// # Errors
 /// As [`read_matrix`] and [`generator::chain`].
 pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    generator::chain(path, read_matrix(path)?)
+    let (matrix, notes) = read_matrix(path)?;
+    let mut chain = generator::chain(path, matrix)?;
+    chain.warnings.splice(0..0, notes);
+    Ok(chain)
 }
 
 /// An array with its shape, in C order.
@@ -42,23 +49,53 @@ pub struct Array {
     pub values: Vec<f64>,
 }
 
-/// Reads a CSR matrix as `scipy.sparse.save_npz` writes it, compressed or not: members `format`, `shape`, `indptr`,
-/// `indices` (integers) and `data` (f8, f4 or integers).
-///
-/// # Errors
-/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
-pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
-    let path = path.as_ref();
-    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    matrix(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })
+impl Array {
+    /// Reads the elements behind a header, whatever their order.
+    pub(crate) fn read(header: &Header, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
+        let mut values = Vec::with_capacity(header.len()?.min(RESERVED) as usize);
+        header.floats(reader, |value| values.push(value))?;
+        let shape: Vec<usize> = header.shape.iter().map(|&k| k as usize).collect();
+        if header.is_fortran() {
+            // The first dimension runs fastest there.
+            let mut steps = vec![1; shape.len()];
+            (1..shape.len()).for_each(|k| steps[k] = steps[k - 1] * shape[k - 1]);
+            let place = |mut at: usize| {
+                let digits = shape.iter().zip(&steps).rev().map(|(&len, &step)| {
+                    let digit = at % len;
+                    at /= len;
+                    digit * step
+                });
+                digits.sum::<usize>()
+            };
+            values = (0..values.len()).map(|at| values[place(at)]).collect();
+        }
+        Ok(Self { shape, values })
+    }
 }
 
-fn matrix(reader: impl Read + Seek) -> Result<Coo, String> {
+/// Reads a matrix as `scipy.sparse.save_npz` writes it, compressed or not, in CSR, CSC or COO: members `format`, `shape`,
+/// `indptr`, `indices` or `row`, `col` (integers) and `data` (f8, f4 or integers). Also gives what a user should know: that
+/// rows were made of another format.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else, a member that no
+/// matrix has included.
+pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
+    let path = path.as_ref();
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let (matrix, format) =
+        matrix(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let converted = (format != "csr").then(|| {
+        let format = format.to_ascii_uppercase();
+        format!("{}: a {format} matrix, converted to rows", path.display())
+    });
+    Ok((matrix, converted.into_iter().collect()))
+}
+
+fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
     let mut archive = ZipArchive::new(reader).map_err(|e| format!("not an .npz file: {e}"))?;
     let format = format(&mut archive)?;
-    if format != "csr" {
-        return Err(format!("a {format} matrix; CSR is read: save_npz(…, matrix.tocsr())"));
-    }
+    expect_members(&archive, &MATRIX, "a matrix")?;
     let shape = integers(&mut archive, "shape", |_, _| None)?;
     let &[rows, columns] = &shape[..] else {
         return Err(format!("shape: {} numbers; a matrix has 2", shape.len()));
@@ -67,45 +104,104 @@ fn matrix(reader: impl Read + Seek) -> Result<Coo, String> {
     let (Some(rows), Some(columns)) = (size(rows), size(columns)) else {
         return Err(format!("shape: {rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
-
     // What headers promise is compared before anything is unpacked.
-    if let (Ok(indices), Ok(data)) = (length(&mut archive, "indices"), length(&mut archive, "data")) {
-        if indices != data {
-            return Err(format!("data: {data} numbers, but indices has {indices}"));
+    let listed = if format == "coo" { "row" } else { "indices" };
+    if let (Ok(entries), Ok(data)) = (length(&mut archive, listed), length(&mut archive, "data")) {
+        if entries != data {
+            return Err(format!("data: {data} numbers, but {listed} has {entries}"));
         }
         expect_memory(data.saturating_mul(20).saturating_add(8 * rows as u64), || {
             format!("a matrix of {rows} rows and {data} entries")
         })
         .map_err(|e| e.to_string())?;
     }
-    let indptr = integers(&mut archive, "indptr", |_, _| None)?;
-    if indptr.len() != rows + 1 {
-        return Err(format!("indptr: {} numbers; {rows} rows need {}", indptr.len(), rows + 1));
+    let (row, column) = match &format[..] {
+        "csr" => compressed(&mut archive, ["row", "column"], [rows, columns])?,
+        "csc" => {
+            let (column, row) = compressed(&mut archive, ["column", "row"], [columns, rows])?;
+            (row, column)
+        }
+        "coo" => {
+            let row = indices(&mut archive, "row", "row", rows)?;
+            let column = indices(&mut archive, "col", "column", columns)?;
+            if row.len() != column.len() {
+                return Err(format!("row: {} numbers, but col has {}", row.len(), column.len()));
+            }
+            (row, column)
+        }
+        _ => {
+            return Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())"));
+        }
+    };
+    let value = floats(&mut archive, "data")?;
+    if value.len() != column.len() {
+        return Err(format!("data: {} numbers for {} entries", value.len(), column.len()));
     }
-    let column = integers(&mut archive, "indices", |k, j| {
-        (j < 0 || j >= columns as i64)
-            .then(|| format!("column {j} of entry {k}; the matrix has {columns} columns"))
-    })?;
-    // Checked above: every column is below 2^32.
-    let column: Vec<u32> = column.into_iter().map(|j| j as u32).collect();
+    Ok((Coo { rows, columns, row, column, value }, format))
+}
+
+/// Lines of a matrix, rows or columns as `names` says, and what stands in them: the two indices of each entry.
+fn compressed(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    names: [&str; 2],
+    [lines, across]: [usize; 2],
+) -> Result<(Vec<u32>, Vec<u32>), String> {
+    let indptr = integers(archive, "indptr", |_, _| None)?;
+    let line = names[0];
+    if indptr.len() != lines + 1 {
+        return Err(format!("indptr: {} numbers; {lines} {line}s need {}", indptr.len(), lines + 1));
+    }
+    let minor = indices(archive, "indices", names[1], across)?;
     if indptr[0] != 0 {
         return Err(format!("indptr: starts with {}; it starts with 0", indptr[0]));
     }
-    if let Some(i) = (0..rows).find(|&i| indptr[i] > indptr[i + 1]) {
-        return Err(format!("indptr: {} after {} in row {i}; it does not descend", indptr[i + 1], indptr[i]));
+    if let Some(i) = (0..lines).find(|&i| indptr[i] > indptr[i + 1]) {
+        return Err(format!(
+            "indptr: {} after {} in {line} {i}; it does not descend",
+            indptr[i + 1],
+            indptr[i]
+        ));
     }
-    if indptr[rows] != column.len() as i64 {
-        return Err(format!("indptr: ends with {}, but indices has {} numbers", indptr[rows], column.len()));
+    if indptr[lines] != minor.len() as i64 {
+        return Err(format!("indptr: ends with {}, but indices has {} numbers", indptr[lines], minor.len()));
     }
-    let value = floats(&mut archive, "data")?;
-    if value.len() != column.len() {
-        return Err(format!("data: {} numbers, but indices has {}", value.len(), column.len()));
+    let mut major = Vec::with_capacity(minor.len());
+    for i in 0..lines {
+        major.resize(indptr[i + 1] as usize, i as u32);
     }
-    let mut row = Vec::with_capacity(column.len());
-    for i in 0..rows {
-        row.resize(indptr[i + 1] as usize, i as u32);
+    Ok((major, minor))
+}
+
+/// Rows or columns of entries, of which a matrix has so many.
+fn indices(
+    archive: &mut ZipArchive<impl Read + Seek>,
+    member: &str,
+    what: &str,
+    count: usize,
+) -> Result<Vec<u32>, String> {
+    let all = integers(archive, member, |k, j| {
+        (j < 0 || j >= count as i64)
+            .then(|| format!("{what} {j} of entry {k}; the matrix has {count} {what}s"))
+    })?;
+    // Checked above: all are below 2^32.
+    Ok(all.into_iter().map(|j| j as u32).collect())
+}
+
+/// Names of an archive's members.
+fn names_of(archive: &ZipArchive<impl Read + Seek>) -> Vec<String> {
+    archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect()
+}
+
+/// An error for a member that nobody reads.
+fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: &str) -> Result<(), String> {
+    match names_of(archive).iter().find(|name| !known.contains(&&name[..])) {
+        Some(name) => Err(format!(
+            "nobody reads the member '{}'; {what} has {}: rename it or leave it out",
+            name.chars().take(60).collect::<String>().escape_debug(),
+            known.join(", ")
+        )),
+        None => Ok(()),
     }
-    Ok(Coo { rows, columns, row, column, value })
 }
 
 /// The rows of a CSR matrix that are this rank's part of it, as entries. What members hold before those is passed over:
@@ -117,6 +213,7 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), Str
     if format(&mut archive)? != "csr" {
         return Err("no CSR matrix".to_owned());
     }
+    expect_members(&archive, &MATRIX, "a matrix")?;
     let shape = integers(&mut archive, "shape", |_, _| None)?;
     let sizes: Vec<u64> = shape.iter().filter_map(|&k| u64::try_from(k).ok()).collect();
     let &[n, columns] = &sizes[..] else { return Err("shape".to_owned()) };
@@ -214,8 +311,7 @@ impl<R: Read> Read for Counted<R> {
 
 /// The kind of sparse matrix: `csr`, `csc`, ….
 fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> {
-    let names: Vec<String> =
-        archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect();
+    let names = names_of(archive);
     let mut member = archive.by_name("format.npy").map_err(|_| {
         format!(
             "no member `format`, but {}; a chain's .npz is written by scipy.sparse.save_npz",
@@ -282,7 +378,8 @@ fn read_member<T>(
     read(&mut member, &header, len.min(RESERVED) as usize).map_err(wrong)
 }
 
-/// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`.
+/// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`; there are no
+/// others.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
@@ -291,8 +388,7 @@ pub(crate) fn read_arrays(path: &Path, needed: &[&str], wanted: &[&str]) -> Resu
     let fail = |reason: String| Error::File { path: path.into(), reason };
     let mut archive =
         ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
-    let names: Vec<String> =
-        archive.file_names().flatten().map(|name| name.trim_end_matches(".npy").to_string()).collect();
+    let (names, known) = (names_of(&archive), [needed, wanted].concat());
     let mut arrays = Vec::new();
     for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
         if !names.iter().any(|n| n == name) {
@@ -305,13 +401,9 @@ pub(crate) fn read_arrays(path: &Path, needed: &[&str], wanted: &[&str]) -> Resu
         let wrong = |reason: String| fail(format!("{name}: {reason}"));
         let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(e.to_string()))?;
         let header = Header::read(&mut member).map_err(wrong)?;
-        header.expect_c_order().map_err(wrong)?;
-        let len = header.shape.iter().try_fold(1u64, |len, &k| len.checked_mul(k)).unwrap_or(u64::MAX);
-        let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
-        header.floats(&mut member, |value| values.push(value)).map_err(wrong)?;
-        let shape = header.shape.iter().map(|&k| k as usize).collect();
-        arrays.push(Some(Array { shape, values }));
+        arrays.push(Some(Array::read(&header, &mut member).map_err(wrong)?));
     }
+    expect_members(&archive, &known, "it").map_err(fail)?;
     Ok(arrays)
 }
 
@@ -319,7 +411,7 @@ pub(crate) fn read_arrays(path: &Path, needed: &[&str], wanted: &[&str]) -> Resu
 type Place = (u64, u64);
 
 /// Where the members of these names lie in an archive: place of the first byte and number of bytes; none if one is missing
-/// or compressed.
+/// or compressed, or there are others.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
@@ -328,6 +420,9 @@ pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Op
     let fail = |reason: String| Error::File { path: path.into(), reason };
     let mut archive =
         ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    if expect_members(&archive, &[needed, wanted].concat(), "").is_err() {
+        return Ok(None);
+    }
     let mut places = Vec::new();
     for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
         match archive.by_name(&format!("{name}.npy")) {
@@ -545,7 +640,7 @@ mod tests {
     #[test]
     fn stored_and_compressed() {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
-            let matrix = matrix(Cursor::new(archive(&members(), method))).unwrap();
+            let (matrix, _) = matrix(Cursor::new(archive(&members(), method))).unwrap();
             assert_eq!((matrix.rows, matrix.columns), (2, 2));
             assert_eq!((&matrix.row[..], &matrix.column[..]), (&[0, 1][..], &[1, 0][..]));
             assert_eq!(matrix.value, [2.0, 3.0]);
@@ -561,7 +656,7 @@ mod tests {
 
     #[test]
     fn other_formats_get_the_remedy() {
-        for format in ["csc", "coo", "bsr", "dia"] {
+        for format in ["bsr", "dia"] {
             let reason = reason(|m| m[2].3 = format.into());
             assert!(
                 reason.contains(&format!("a {format} matrix")) && reason.contains(".tocsr()"),
@@ -572,6 +667,55 @@ mod tests {
             m.remove(2);
         });
         assert!(reason.contains("indices, indptr, shape, data") && reason.contains("save_npz"), "{reason}");
+    }
+
+    /// [[0, 2, 0], [3, 0, 4]], its entries in any order and one of them in two pieces.
+    #[test]
+    fn columns_and_triples_are_converted() {
+        let both = |format: &str| {
+            vec![
+                ("format", "|S3", &[][..], format.as_bytes().to_vec()),
+                ("shape", "<i8", &[2], longs(&[2, 3])),
+                ("data", "<f8", &[4], [3f64, 2.0, 1.0, 3.0].map(f64::to_le_bytes).concat()),
+                ("_is_array", "|b1", &[], vec![1]),
+            ]
+        };
+        let mut columns = both("csc");
+        columns.push(("indptr", "<i8", &[4], longs(&[0, 1, 2, 4])));
+        columns.push(("indices", "<i4", &[4], [1i32, 0, 1, 1].map(i32::to_le_bytes).concat()));
+        let mut triples = both("coo");
+        triples.push(("row", "<i8", &[4], longs(&[1, 0, 1, 1])));
+        triples.push(("col", "<i8", &[4], longs(&[0, 1, 2, 2])));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.npz");
+        for (members, format) in [(columns, "CSC"), (triples, "COO")] {
+            std::fs::write(&path, archive(&members, CompressionMethod::Stored)).unwrap();
+            let (matrix, notes) = read_matrix(&path).unwrap();
+            let dense = CsrMatrix::from_entries(&matrix);
+            assert_eq!(dense.row(0), (&[1][..], &[2.0][..]), "{format}");
+            assert_eq!(dense.row(1), (&[0, 2][..], &[3.0, 4.0][..]), "{format}");
+            assert_eq!(notes, [format!("{}: a {format} matrix, converted to rows", path.display())]);
+        }
+    }
+
+    #[test]
+    fn a_member_that_nobody_reads_is_an_error() {
+        let reason = reason(|m| m.push(("rhs", "<f8", &[1], vec![0; 8])));
+        assert!(reason.contains("nobody reads the member 'rhs'; a matrix has format, shape"), "{reason}");
+    }
+
+    #[test]
+    fn fortran_order_is_turned() {
+        // What numpy.asfortranarray(numpy.arange(24.).reshape(2, 3, 4)) holds, by its definition.
+        let (a, b, c) = (2, 3, 4);
+        let mut stored = vec![0.0; a * b * c];
+        for at in 0..a * b * c {
+            let (i, j, k) = (at / (b * c), at / c % b, at % c);
+            stored[i + a * (j + b * k)] = at as f64;
+        }
+        let header = Header { descr: "<f8".into(), shape: vec![2, 3, 4], fortran: true };
+        let array = Array::read(&header, &mut &npy::data(&stored)[..]).unwrap();
+        assert_eq!((array.shape, array.values), (vec![a, b, c], (0..24).map(f64::from).collect()));
     }
 
     #[test]
@@ -616,7 +760,7 @@ mod tests {
     fn a_chain_of_one_state_without_transitions() {
         let mut bytes = Cursor::new(Vec::new());
         write_chain(&mut bytes, &Rows::new(1, &[])).unwrap();
-        let matrix = matrix(bytes).unwrap();
+        let (matrix, _) = matrix(bytes).unwrap();
         assert_eq!((matrix.rows, matrix.value.len()), (1, 0));
     }
 
@@ -625,7 +769,7 @@ mod tests {
         fn chains_come_back(chain in arbitrary_rows(30)) {
             let mut bytes = Cursor::new(Vec::new());
             write_chain(&mut bytes, &chain).unwrap();
-            let matrix = matrix(bytes).unwrap();
+            let (matrix, _) = matrix(bytes).unwrap();
             prop_assert_eq!((matrix.rows, matrix.columns), (chain.states(), chain.states()));
             let list = chain.list();
             prop_assert_eq!((matrix.row, matrix.column, matrix.value), (list.from, list.to, list.rate));

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::generator::{self, RowSums};
-use super::model::{Format, dressed, twice};
+use super::model::{Format, RewardFiles, dressed, names, numbers, twice};
 use super::{drn, mtx, npz, read_chain, tra, umb};
 use crate::Result;
 use crate::lane::cpu::expect_memory;
@@ -34,6 +34,9 @@ struct Part {
     /// Of states from the first on.
     rewards: Vec<Reward>,
     first: u64,
+    /// Number of the file's first state.
+    counted_from: u64,
+    warnings: Vec<String>,
     /// Facts that have to be brought together first.
     blocks: Option<drn::Part>,
 }
@@ -48,6 +51,8 @@ enum Facts {
     Rows(generator::RowFacts),
     /// Rows may be spread over parts, entries of which have these columns in all.
     Anywhere { columns: usize },
+    /// The same of a file that has no generators, but may be one of a discrete-time chain.
+    Unsaid,
 }
 
 /// Reads a chain as [`read_chain`] does, each rank its part of it where the format allows that. Every rank calls this at
@@ -58,7 +63,10 @@ enum Facts {
 pub fn read_chain_on(path: &Path, labels: Option<&Path>, ranks: Ranks) -> Result<Chain> {
     if ranks.is_distributed() {
         let part = match Format::of(path) {
-            Ok(format) if path.exists() => part(path, format, ranks).map(|part| (part, format)),
+            // What is earned at transitions needs them as the file lists them, whole.
+            Ok(format) if path.exists() && RewardFiles::beside(path).transitions.is_empty() => {
+                part(path, format, ranks).map(|part| (part, format))
+            }
             _ => None,
         };
         // What one has to read whole all do.
@@ -77,9 +85,21 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
     match format {
         Format::Tra => {
             let lines = tra::lines(path, ranks).ok()??;
-            let tra::Lines { transitions, states, highest, promised } = lines;
+            let tra::Lines { transitions, states, highest, promised, first, says_ctmc, warnings } = lines;
             let listed = transitions.rate.len() as u64;
-            Some(Part { states, highest, listed, promised, transitions, ..Part::default() })
+            let facts = if says_ctmc { Facts::Rates } else { Facts::Unsaid };
+            let counted_from = first;
+            Some(Part {
+                states,
+                highest,
+                listed,
+                promised,
+                transitions,
+                facts,
+                counted_from,
+                warnings,
+                ..Part::default()
+            })
         }
         Format::Npz => {
             let (entries, rows) = npz::rows(path, ranks).ok()?;
@@ -109,6 +129,8 @@ fn part(path: &Path, format: Format, ranks: Ranks) -> Option<Part> {
                 umb::share(path, ranks).ok()??;
             Some(Part { states: Some(states), transitions, labels, rewards, first, ..Part::default() })
         }
+        // A dense array is no long one.
+        Format::Npy => None,
         Format::Drn => {
             let mut blocks = drn::part(path, ranks).ok()??;
             let (states, transitions) = (Some(blocks.states()), std::mem::take(&mut blocks.transitions));
@@ -155,32 +177,39 @@ fn together(
     labels: Option<&Path>,
     ranks: Ranks,
 ) -> Result<Option<Chain>> {
-    let mut warnings = Vec::new();
+    let mut warnings = part.warnings;
+    let highest = ranks.all_reduce_max(part.highest as f64) as u64;
+    let states = part.states.unwrap_or(highest);
     let facts = match part.facts {
         Facts::Rates => None,
         Facts::Rows(facts) => Some(facts),
         Facts::Anywhere { columns } => {
-            let states = part.states.unwrap_or(0) as usize;
-            let Some(facts) = gathered(&part.transitions, states, columns, ranks) else { return Ok(None) };
+            let Some(facts) = gathered(&part.transitions, states as usize, columns, ranks) else {
+                return Ok(None);
+            };
             Some(facts)
+        }
+        Facts::Unsaid => {
+            let sum = ranks.all_gather(&[part.transitions.rate.iter().sum::<f64>()]).concat().iter().sum();
+            match generator::may_be_stochastic(states as usize, sum) {
+                true => gathered(&part.transitions, states as usize, states as usize, ranks),
+                false => None,
+            }
         }
     };
     if let Some(facts) = facts {
-        let all = ranks
-            .all_gather(&[facts.negative, facts.balanced, facts.stochastic, facts.diagonal].map(u8::from));
+        let all = ranks.all_gather(&[facts.negative, facts.balanced, facts.stochastic].map(u8::from));
         let (any, every) =
             (|k: usize| all.iter().any(|f| f[k] == 1), |k: usize| all.iter().all(|f| f[k] == 1));
         if any(0) && !every(1) {
             return Ok(None);
         }
-        if !any(0) && every(2) && any(3) && part.states > Some(1) {
+        if !any(0) && every(2) && states > 1 {
             warnings.push(generator::looks_stochastic(path));
         }
     }
     let (found, listed) =
         (ranks.all_reduce_sum(part.listed), ranks.all_reduce_sum(part.transitions.rate.len() as u64));
-    let highest = ranks.all_reduce_max(part.highest as f64) as u64;
-    let states = part.states.unwrap_or(highest);
     if part.promised.is_some_and(|promised| promised != found) || states == 0 {
         return Ok(None);
     }
@@ -206,18 +235,27 @@ fn together(
         format!("{}: a part of a chain of {states} states and {listed} transitions", path.display())
     }))?;
     let (chain, duplicate) = Shared::new(states as usize, part.transitions, ranks);
-    // The first of all.
+    // The first of all. SciPy means the sum, which one process makes.
     let mine = duplicate.map_or(Vec::new(), |Duplicate { from, to }| vec![to, from]);
     if let Some(&[to, from]) = ranks.all_gather(&mine).concat().as_chunks::<2>().0.first() {
+        if format == Format::Npz {
+            return Ok(None);
+        }
         return ranks.all_ok(Err(twice(path, format, Duplicate { from, to })));
     }
-    let file = ChainFile {
+    let mut file = ChainFile {
         states: states as usize,
+        first: part.counted_from,
         labels: labels_inside,
         rewards,
         warnings,
         ..ChainFile::default()
     };
+    let beside = RewardFiles::beside(path).read(&numbers(&file), &TransitionList::default());
     let own = |reward| at_home(reward, states as usize, ranks);
-    ranks.all_ok(dressed(path, file, Box::new(chain), labels, own)).map(Some)
+    file.rewards.extend(ranks.all_ok(beside)?.into_iter().map(own));
+    // The first writes what others know.
+    let named = if ranks.is_root() { names(path, format, file.states) } else { Ok(None) };
+    file.names = ranks.all_ok(named)?;
+    ranks.all_ok(dressed(path, file, Box::new(chain), labels)).map(Some)
 }

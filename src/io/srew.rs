@@ -1,29 +1,83 @@
-//! State rewards: PRISM's `.srew` and Storm's `.state.rew`.
+//! State rewards: PRISM's `.srew`, Storm's `.state.rew`, MRMC's `.rew`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::Reward;
 use crate::{Error, Result};
 
-/// Reads the rate rewards of a chain with that many states: one structure or more, `values` of shape `[states]`.
+/// Reads the rate rewards of a chain whose states have these numbers in its files: one structure or more, `values` of
+/// shape `[states]`.
 ///
-/// PRISM's form has a header `states lines` and that many lines `state reward`; comments name the structure and allow
-/// several in one file. Storm's form is lines `state reward` alone. States that do not occur have reward 0. A structure
-/// without a name takes the file's stem, with `-2`, `-3` … from the second on.
+/// PRISM's form has a header `states lines` and that many lines `state reward`, states counted from 0 in any case; comments
+/// name the structure and allow several in one file. Storm's and MRMC's form is lines `state reward` alone. States that do
+/// not occur have reward 0. A structure without a name takes the file's stem, with `-2`, `-3` … from the second on.
 ///
 /// # Errors
 /// Those of [`text::read`]; [`Error::Parse`] for states that the chain has not or that occur twice, rewards that are
 /// not finite and lines of another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
-pub fn read(path: &Path, states: usize) -> Result<Vec<Reward>> {
-    parse(&text::read(path)?, path, states)
+pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
+    parse(&text::read(path)?, path, numbers)
 }
 
 /// As [`read`], from bytes; `path` is for the messages.
-pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Vec<Reward>> {
+pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<Reward>> {
+    let states = (numbers.end - numbers.start) as usize;
+    let structures = structures(bytes, path, States, |line, lines, announced| {
+        let mut values = vec![f64::NAN; states];
+        match header(line, announced, path, &numbers)? {
+            Some(count) => {
+                let numbers = 0..states as u64;
+                promised(line, count, lines, path, |line| {
+                    assign(&mut values, &numbers, line, path).map(|_| ())
+                })?;
+                Ok((fill(values), true))
+            }
+            None => lines_alone(values, line, lines, path, &numbers).map(|values| (values, false)),
+        }
+    })?;
+    Ok(structures.into_iter().map(|(name, values)| Reward { name, values }).collect())
+}
+
+/// Bearers of rewards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Earner {
+    States,
+    Transitions,
+}
+use Earner::{States, Transitions};
+
+impl Earner {
+    /// PRISM's comment above such rewards.
+    fn comment(self) -> &'static [u8] {
+        match self {
+            States => b"State rewards",
+            Transitions => b"Transition rewards",
+        }
+    }
+
+    /// Extension of PRISM's files, and a line's form.
+    fn form(self) -> (&'static str, &'static str) {
+        match self {
+            States => ("srew", "state reward"),
+            Transitions => ("trew", "from to reward"),
+        }
+    }
+}
+
+/// The structures of a file, by name. `read` is given a structure's first line, those behind it, and whether comments
+/// announced it; it also says whether a header told where the structure ends.
+pub(super) fn structures<'a, T>(
+    bytes: &'a [u8],
+    path: &Path,
+    earner: Earner,
+    mut read: impl FnMut(Line<'a>, &mut Lines<'a>, bool) -> Result<(T, bool)>,
+) -> Result<Vec<(String, T)>> {
     let mut lines = Lines::new(bytes);
-    let mut rewards: Vec<Reward> = Vec::new();
+    let mut structures: Vec<(String, T)> = Vec::new();
     let (mut name, mut announced) = (None, false);
+    let (extension, form) = earner.form();
     while let Some(line) = lines.next() {
         if line.bytes.is_empty() {
             continue;
@@ -34,50 +88,46 @@ pub fn parse(bytes: &[u8], path: &Path, states: usize) -> Result<Vec<Reward>> {
                 let quoted = rest.trim_ascii().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
                 name = quoted.map(|quoted| text::name(quoted, path, line.number)).transpose()?;
                 announced = true;
-            } else if comment == b"State rewards" {
+            } else if comment == earner.comment() {
                 announced = true;
-            } else if comment == b"Transition rewards" {
-                return Err(error(
-                    path,
-                    line.number,
-                    "transition rewards are not supported; name the .srew with the state rewards",
-                ));
+            } else if let Some(other) = [States, Transitions].into_iter().find(|e| comment == e.comment()) {
+                let reason = format!(
+                    "{} starts rewards of another kind; give the file the extension .{}",
+                    quote(line.bytes),
+                    other.form().0
+                );
+                return Err(error(path, line.number, reason));
             }
             continue;
         }
-        let values = match header(line, announced, path, states)? {
-            Some(count) => {
-                let values = prism(line, count, &mut lines, path, states)?;
-                announced = false;
-                values
-            }
-            // Behind a structure with a header only another one can follow.
-            None if !rewards.is_empty() => {
-                return Err(error(
-                    path,
-                    line.number,
-                    format!(
-                        "{} comes behind the lines that the header promises; correct the header",
-                        quote(line.bytes)
-                    ),
-                ));
-            }
-            None => storm(line, &mut lines, path, states)?,
-        };
-        let name = name.take().unwrap_or_else(|| match rewards.len() {
+        let (structure, ended) = read(line, &mut lines, announced)?;
+        // Behind a structure with a header only another one can follow.
+        if !ended && !structures.is_empty() {
+            return Err(error(
+                path,
+                line.number,
+                format!(
+                    "{} comes behind the lines that the header promises; correct the header",
+                    quote(line.bytes)
+                ),
+            ));
+        }
+        announced = false;
+        let name = name.take().unwrap_or_else(|| match structures.len() {
             0 => stem(path),
             earlier => format!("{}-{}", stem(path), earlier + 1),
         });
-        rewards.push(Reward { name, values });
+        structures.push((name, structure));
     }
-    if rewards.is_empty() {
+    if structures.is_empty() {
         return Err(Error::File {
             path: path.into(),
-            reason: "holds no rewards; write lines `state reward`, or export with `prism MODEL -exportmodel out.srew`"
-                .into(),
+            reason: format!(
+                "holds no rewards; write lines `{form}`, or export with `prism MODEL -exportmodel out.{extension}`"
+            ),
         });
     }
-    Ok(rewards)
+    Ok(structures)
 }
 
 /// The file's name without its extensions.
@@ -89,7 +139,8 @@ fn stem(path: &Path) -> String {
 }
 
 /// The number of lines that a header `states lines` promises; `None` when the line is no header.
-fn header(line: Line, announced: bool, path: &Path, states: usize) -> Result<Option<u64>> {
+pub(super) fn header(line: Line, announced: bool, path: &Path, numbers: &Range<u64>) -> Result<Option<u64>> {
+    let states = numbers.end - numbers.start;
     let mut fields = line.fields().map(text::unsigned);
     let (Some(Some(first)), Some(Some(count)), None) = (fields.next(), fields.next(), fields.next()) else {
         if announced {
@@ -101,7 +152,8 @@ fn header(line: Line, announced: bool, path: &Path, states: usize) -> Result<Opt
         }
         return Ok(None);
     };
-    if first == states as u64 {
+    // MRMC's files have none, and their last state has the number that counts them.
+    if first == states && (announced || numbers.start == 0) {
         Ok(Some(count))
     } else if announced {
         Err(error(
@@ -116,33 +168,40 @@ fn header(line: Line, announced: bool, path: &Path, states: usize) -> Result<Opt
     }
 }
 
-/// Sets the reward that a line gives; states without one yet are NaN.
-fn assign(values: &mut [f64], line: Line, path: &Path) -> Result<usize> {
+/// Sets the reward that a line gives; states without one yet are NaN. Returns the state's number.
+fn assign(values: &mut [f64], numbers: &Range<u64>, line: Line, path: &Path) -> Result<u64> {
     let wrong = |reason: String| Err(error(path, line.number, reason));
     let mut scanner = Scanner::new(line.bytes);
-    let state = scanner.unsigned().filter(|_| scanner.is_delimited());
+    let number = scanner.unsigned().filter(|_| scanner.is_delimited());
     scanner.blanks();
     let reward = scanner.number().filter(|_| scanner.rest().is_empty());
-    let (Some(state), Some(reward)) = (state, reward) else {
+    let (Some(number), Some(reward)) = (number, reward) else {
         return wrong(format!(
             "{} is not of the form `state reward`, with a finite reward above the smallest double or 0",
             quote(line.bytes)
         ));
     };
-    let states = values.len();
-    match usize::try_from(state).ok().and_then(|state| values.get_mut(state)) {
-        None => wrong(format!(
-            "state {state} is out of range: the chain has {states} states, 0 to {}; are these another model's rewards?",
-            states.saturating_sub(1)
-        )),
-        Some(value) if !value.is_nan() => wrong(format!(
-            "state {state} has a second reward, {reward} behind {value}; leave one of the lines"
-        )),
-        Some(value) => {
-            *value = reward;
-            Ok(state as usize)
-        }
+    if !numbers.contains(&number) {
+        return wrong(out_of_range(number, numbers));
     }
+    let value = &mut values[(number - numbers.start) as usize];
+    if !value.is_nan() {
+        return wrong(format!(
+            "state {number} has a second reward, {reward} behind {value}; leave one of the lines"
+        ));
+    }
+    *value = reward;
+    Ok(number)
+}
+
+/// Message about a state that the chain has not.
+pub(super) fn out_of_range(number: u64, numbers: &Range<u64>) -> String {
+    format!(
+        "state {number} is out of range: the chain has {} states, {} to {}; are these another model's rewards?",
+        numbers.end - numbers.start,
+        numbers.start,
+        numbers.end.saturating_sub(1)
+    )
 }
 
 fn fill(mut values: Vec<f64>) -> Vec<f64> {
@@ -154,8 +213,14 @@ fn fill(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-fn prism(header: Line, count: u64, lines: &mut Lines, path: &Path, states: usize) -> Result<Vec<f64>> {
-    let mut values = vec![f64::NAN; states];
+/// Gives `take` as many lines as a header promises.
+pub(super) fn promised<'a>(
+    header: Line,
+    count: u64,
+    lines: &mut Lines<'a>,
+    path: &Path,
+    mut take: impl FnMut(Line<'a>) -> Result<()>,
+) -> Result<()> {
     let mut found = 0;
     while found < count {
         let Some(line) = lines.next() else {
@@ -180,32 +245,38 @@ fn prism(header: Line, count: u64, lines: &mut Lines, path: &Path, states: usize
                 ),
             ));
         }
-        assign(&mut values, line, path)?;
+        take(line)?;
         found += 1;
     }
-    Ok(fill(values))
+    Ok(())
 }
 
-fn storm(first: Line, lines: &mut Lines, path: &Path, states: usize) -> Result<Vec<f64>> {
-    let mut values = vec![f64::NAN; states];
-    let first_state = assign(&mut values, first, path)?;
+fn lines_alone(
+    mut values: Vec<f64>,
+    first: Line,
+    lines: &mut Lines,
+    path: &Path,
+    numbers: &Range<u64>,
+) -> Result<Vec<f64>> {
+    let first_number = assign(&mut values, numbers, first, path)?;
     let (mut behind, mut highest) = (0u64, 0);
     for line in lines {
         if !line.bytes.is_empty() && !line.bytes.starts_with(b"#") {
-            highest = highest.max(assign(&mut values, line, path)?);
+            highest = highest.max(assign(&mut values, numbers, line, path)?);
             behind += 1;
         }
     }
     // A PRISM header of a smaller model has the form of a line, too: states, all above the indices that follow, and
     // exactly as many lines as follow.
-    if behind > 0 && first_state > highest && values[first_state] == behind as f64 {
+    let first_value = values[(first_number - numbers.start) as usize];
+    if behind > 0 && first_number > highest && first_value == behind as f64 {
         return Err(error(
             path,
             first.number,
             format!(
-                "{} looks like a header for {first_state} states, the chain has {states}: name the rewards of this \
-                 very model",
-                quote(first.bytes)
+                "{} looks like a header for {first_number} states, the chain has {}: name the rewards of this very model",
+                quote(first.bytes),
+                values.len()
             ),
         ));
     }
@@ -219,7 +290,7 @@ mod tests {
     use super::*;
 
     fn rewards(text: &str) -> Result<Vec<Reward>> {
-        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 4)
+        parse(text.as_bytes(), Path::new("d/m.state.rew.gz"), 0..4)
     }
 
     fn message(text: &str) -> String {
@@ -251,6 +322,19 @@ mod tests {
         assert_eq!(stem(Path::new("a.b.srew.gz")), "a.b");
     }
 
+    /// The lines are those of `prism -exportmrmc`, whose last state has the number that counts them.
+    #[test]
+    fn mrmc_counts_from_one() {
+        let read =
+            |text: &str| parse(text.as_bytes(), Path::new("m.srew"), 1..4).map(|mut r| r.remove(0).values);
+        assert_eq!(read("1 20\n3 2.5\n").unwrap(), [20.0, 0.0, 2.5]);
+        assert_eq!(read("3 0\n").unwrap(), [0.0; 3]);
+        assert_eq!(read("3 1\n").unwrap(), [0.0, 0.0, 1.0]);
+        let reason = read("0 1\n").unwrap_err().to_string();
+        assert!(reason.contains("state 0 is out of range: the chain has 3 states, 1 to 3"), "{reason}");
+        assert_eq!(read("# State rewards\n3 1\n0 7\n").unwrap(), [7.0, 0.0, 0.0], "PRISM's own form");
+    }
+
     #[test]
     fn errors_name_the_line() {
         assert!(message("").contains("holds no rewards"));
@@ -270,14 +354,14 @@ mod tests {
         assert!(message("0 1 2").contains(":1: "));
         assert!(message("0").contains(":1: "));
         assert!(message("3 2\n0 1\n1 1").contains(":1: `3 2` looks like a header for 3 states"));
-        assert!(message("# Transition rewards\n4 1\n0 1 2").contains(":1: transition rewards"));
+        assert!(message("# Transition rewards\n4 1\n0 1 2").contains("extension .trew"));
         assert!(message("# Reward structure \"a\"\n0 1.5\n").contains(":2: `0 1.5` should be the header"));
     }
 
     proptest! {
         #[test]
         fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes, Path::new("m.srew"), 3);
+            let _ = parse(&bytes, Path::new("m.srew"), 0..3);
         }
 
         #[test]
@@ -288,11 +372,11 @@ mod tests {
         #[test]
         fn both_forms_read_back(values in proptest::collection::vec(-1e300f64..1e300, 1..50)) {
             let lines: String = values.iter().enumerate().map(|(i, v)| format!("{i} {v:e}\n")).collect();
-            let n = values.len();
+            let (n, numbers) = (values.len(), 0..values.len() as u64);
             let prism = format!("# Reward structure \"r\"\n# State rewards\n{n} {n}\n{lines}");
             let expected = [Reward { name: "r".into(), values }];
-            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), n).unwrap()[..], &expected);
-            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), n).unwrap()[..], &expected);
+            prop_assert_eq!(&parse(prism.as_bytes(), Path::new("m.srew"), numbers.clone()).unwrap()[..], &expected);
+            prop_assert_eq!(&parse(lines.as_bytes(), Path::new("r.srew"), numbers).unwrap()[..], &expected);
         }
     }
 }

@@ -17,19 +17,21 @@ fn extension(path: &Path) -> String {
     bare.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
 }
 
-/// Reads a matrix: Matrix Market `.mtx` or SciPy's `.npz` (CSR). Entries at one place are added.
+/// Reads a matrix: Matrix Market `.mtx`, SciPy's `.npz` or a dense `.npy`. Entries at one place are added. Also gives what a
+/// user should know of the file.
 ///
 /// # Errors
-/// Whatever the format's reader finds, and an extension of neither.
-pub fn read_matrix(path: &Path) -> Result<CsrMatrix> {
-    let entries = match &extension(path)[..] {
-        "mtx" => mtx::read_matrix(path)?,
+/// Whatever the format's reader finds, and another extension.
+pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
+    let (entries, notes) = match &extension(path)[..] {
+        "mtx" => (mtx::read_matrix(path)?, Vec::new()),
         "npz" => npz::read_matrix(path)?,
+        "npy" => npy::read_matrix(path)?,
         _ => {
             return Err(Error::File {
                 path: path.into(),
                 reason: format!(
-                    "has no extension of a matrix's format: .mtx (or .mtx.gz) or .npz, and is no built-in; there are {}",
+                    "has no extension of a matrix's format: .mtx (or .mtx.gz), .npz or .npy, and is no built-in; there are {}",
                     crate::models::SYSTEMS
                 ),
             });
@@ -44,7 +46,7 @@ pub fn read_matrix(path: &Path) -> Result<CsrMatrix> {
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
         format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
     })?;
-    Ok(CsrMatrix::from_entries(&entries))
+    Ok((CsrMatrix::from_entries(&entries), notes))
 }
 
 /// Reads right-hand sides: one a column from Matrix Market and from `.npy` (a 1-D array is one), one from text with one

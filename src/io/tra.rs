@@ -7,9 +7,10 @@ use std::path::Path;
 use crate::parallel::*;
 
 use self::dialect::Head;
+use crate::io::generator;
 use crate::io::text::{self, Parted, Scanner, error, quote};
 use crate::ranks::Ranks;
-use crate::transient::chain::{ChainFile, Labels, TransitionList};
+use crate::transient::chain::{ChainFile, TransitionList};
 use crate::{Error, Result, number};
 
 /// States a chain may have: indices are `u32`, and the highest one is kept free.
@@ -25,7 +26,7 @@ const LINE: u64 = 20;
 ///
 /// Three dialects are told apart by their first line: PRISM's (`n m`, then m lines `from to rate [action]`), Storm's
 /// (`ctmc` or nothing, then triples; n is the highest index + 1) and MRMC's (`STATES n`, `TRANSITIONS m`, triples
-/// counted from 1). `#` comments and blank lines are passed over, rates may be quotients such as `1/4000`. The list
+/// counted from 1, as in the labels and rewards beside it). `#` comments and blank lines are passed over, rates may be quotients such as `1/4000`. The list
 /// keeps the file's order, self-loops, zero rates and duplicates; [`line_of`] finds the lines of the latter.
 ///
 /// # Errors
@@ -69,13 +70,11 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
                 .into(),
         });
     }
-    Ok(ChainFile {
-        states,
-        transitions,
-        labels: Labels::default(),
-        rewards: Vec::new(),
-        warnings: Vec::new(),
-    })
+    let mut warnings = head.warnings(path);
+    if !head.says_ctmc && generator::is_stochastic(states, &transitions) {
+        warnings.push(generator::looks_stochastic(path));
+    }
+    Ok(ChainFile { states, first: head.base, transitions, warnings, ..ChainFile::default() })
 }
 
 /// A rank's part of a file: what the lines of its share of the bytes list, and what the head promises of all.
@@ -86,6 +85,11 @@ pub(crate) struct Lines {
     pub(crate) highest: u64,
     /// Transitions by the head.
     pub(crate) promised: Option<u64>,
+    /// Number of the first state.
+    pub(crate) first: u64,
+    /// True where the file says that it is a continuous-time chain.
+    pub(crate) says_ctmc: bool,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Reads a rank's part of a file: the lines that begin in its share of the bytes.
@@ -108,7 +112,15 @@ pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
         transitions.append(&more);
         highest = above.max(highest);
     }
-    Ok(Some(Lines { transitions, states: head.states, highest: highest as u64, promised: head.transitions }))
+    Ok(Some(Lines {
+        transitions,
+        states: head.states,
+        highest: highest as u64,
+        promised: head.transitions,
+        first: head.base,
+        says_ctmc: head.says_ctmc,
+        warnings: head.warnings(path),
+    }))
 }
 
 /// The lines, counted from 1, where a transition stands: for the message about duplicates.

@@ -231,11 +231,7 @@ pub fn read_array(path: &Path) -> Result<Array> {
             let mut reader = BufReader::new(file);
             let read = |reader: &mut BufReader<File>| {
                 let header = Header::read(reader)?;
-                header.expect_c_order()?;
-                let mut values = Vec::new();
-                header.floats(reader, |v| values.push(v))?;
-                let shape = header.shape.iter().map(|&k| k as usize).collect();
-                Ok(Array { shape, values })
+                Array::read(&header, reader)
             };
             read(&mut reader).map_err(|reason| Error::File { path: path.into(), reason })
         }

@@ -6,6 +6,7 @@ mod index;
 mod part;
 #[cfg(test)]
 mod tests;
+mod valuations;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,6 +22,7 @@ use self::index::{Annotation, Index, System, Type, kind};
 pub(super) use self::part::{Share, share};
 use super::generator::MOST_STATES;
 use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList};
+use crate::transient::names::StateNames;
 use crate::{Error, Result};
 
 /// Probabilities of a state that add up to something else than 1 by more than this get a warning.
@@ -33,20 +35,15 @@ const INITIAL: &str = "init";
 ///
 /// Rates are exit rate · probability, branches with the same target added up. Atomic propositions become labels (by
 /// alias, if there is one), the initial states the label `init`. Rewards of states are rate rewards; those of choices
-/// and branches, earned at a jump, are turned into E(s) · Σ p · r and added. Valuations, actions and observations are
-/// passed over. An annotation that cannot be used is left out with a warning.
+/// and branches, earned at a jump, are turned into E(s) · Σ p · r and added. Valuations of states become their names; actions
+/// and observations are passed over. An annotation that cannot be used is left out with a warning.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`] for other compressions, models that are not
 /// continuous-time chains (they are named), numbers that are not doubles, and arrays that do not fit together.
 pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
     let path = path.as_ref();
-    let failed = |source| Error::Io { path: path.into(), source };
-    let mut file = File::open(path).map_err(failed)?;
-    let mut start = Vec::new();
-    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
-    let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
-    archive(&start, all)
+    unpacked(path)?
         .and_then(|files| chain(&files))
         .map(|mut chain| {
             for warning in &mut chain.warnings {
@@ -57,15 +54,52 @@ pub fn read(path: impl AsRef<Path>) -> Result<ChainFile> {
         .map_err(|reason| Error::File { path: path.into(), reason })
 }
 
+/// The members of a file, or why it has none.
+fn unpacked(path: &Path) -> Result<Result<Files, String>> {
+    let failed = |source| Error::Io { path: path.into(), source };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
+    let all = BufReader::new(io::Cursor::new(start.clone()).chain(file));
+    Ok(archive(&start, all))
+}
+
+/// Reads names of states alone, for one of ranks that read parts: what is wrong with them they have said.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened.
+pub(super) fn names(path: &Path, states: usize) -> Result<Option<StateNames>> {
+    let named = |files: Files| {
+        let index: Index = serde_json::from_slice(files.get("index.json")?).ok()?;
+        valuations::names(&files, &index.valuations?, states).ok()?
+    };
+    Ok(unpacked(path)?.ok().and_then(named))
+}
+
 /// The members of an archive that matter here, by name.
 type Files = HashMap<String, Vec<u8>>;
 
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+fn is_tar(start: &[u8]) -> bool {
+    start.get(257..262) == Some(b"ustar")
+}
+
 fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
-    if start.starts_with(&[0x1f, 0x8b]) {
-        members(MultiGzDecoder::new(all))
+    if start.starts_with(GZIP) {
+        let (mut inside, mut start) = (MultiGzDecoder::new(all), Vec::new());
+        let unpacked = inside.by_ref().take(512).read_to_end(&mut start);
+        unpacked.map_err(|e| format!("not a complete gzip stream: {e}"))?;
+        if start.starts_with(GZIP) {
+            Err("compressed with gzip twice: unpack it once with `gzip -d`".into())
+        } else if is_tar(&start) {
+            members(io::Cursor::new(start).chain(inside))
+        } else {
+            Err("compressed with gzip, but what is inside is no tar archive, as UMB models are".into())
+        }
     } else if start.starts_with(b"\xfd7zXZ\0") {
         Err("compressed with xz; recompress it with gzip: xz -dc FILE | gzip > NEW.umb".into())
-    } else if start.get(257..262) == Some(b"ustar") {
+    } else if is_tar(start) {
         members(all)
     } else {
         Err("not a UMB file: neither a tar archive nor one compressed with gzip".into())
@@ -84,9 +118,16 @@ fn members(reader: impl Read) -> Result<Files, String> {
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let name = name.trim_start_matches("./").trim_start_matches('/');
         let wanted = name == "index.json"
-            || ["state-", "choice-", "branch-", "annotations/aps/", "annotations/rewards/"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix));
+            || [
+                "state-",
+                "choice-",
+                "branch-",
+                "annotations/aps/",
+                "annotations/rewards/",
+                "valuations/states/",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
         if wanted {
             let mut bytes = Vec::new();
             entry.read_to_end(&mut bytes).map_err(damaged)?;
@@ -119,7 +160,13 @@ fn chain(files: &Files) -> Result<ChainFile, String> {
             Err(reason) => warnings.push(format!("the reward {id:?} is left out: {reason}")),
         }
     }
-    Ok(ChainFile { states: jumps.states, transitions, labels, rewards, warnings })
+    let names = index.valuations.as_ref().map_or(Ok(None), |all| valuations::names(files, all, jumps.states));
+    let names = names.unwrap_or_else(|reason| {
+        warnings.push(format!("the valuations of states are left out: {reason}"));
+        None
+    });
+    let states = jumps.states;
+    Ok(ChainFile { states, transitions, labels, rewards, names, warnings, ..ChainFile::default() })
 }
 
 /// The chain as the file has it: each state has a choice, or none, and each choice branches with their probabilities.

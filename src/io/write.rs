@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::parallel::*;
 
 use crate::transient::chain::Transitions;
+use crate::transient::names::StateNames;
 
 /// Items formatted by one thread at a time.
 const BLOCK: usize = 1 << 13;
@@ -107,15 +108,63 @@ pub(crate) fn write_in_blocks<W: Write + ?Sized>(
     Ok(())
 }
 
-/// Writes π at each of `times` as CSV: the header `state,probability` for one time, `state,t=…,t=…` for several,
-/// then one line a state. `columns[k]` is π at `times[k]`, one value a state.
+/// Appends a field of CSV, quoted where it must be.
+pub fn push_field(text: &mut Vec<u8>, value: &str) {
+    if value.contains([',', '"', '\n']) {
+        text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
+    } else {
+        text.extend_from_slice(value.as_bytes());
+    }
+}
+
+/// Writes π at each of `times` as PRISM prints it: a line `state:(value,value)=probability` for each state that is possible,
+/// without values where there are no names. Several times have a line `# t=…` each. `columns[k]` is π at `times[k]`.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write_prism<W: Write + ?Sized>(
+    writer: &mut W,
+    times: &[f64],
+    columns: &[&[f64]],
+    names: Option<&StateNames>,
+) -> io::Result<()> {
+    for (&time, column) in times.iter().zip(columns) {
+        if times.len() > 1 {
+            let mut line = b"# t=".to_vec();
+            push_number(&mut line, time);
+            line.push(b'\n');
+            writer.write_all(&line)?;
+        }
+        write_in_blocks(writer, column.len(), |range, text| {
+            for state in range.filter(|&state| column[state] > 0.0) {
+                push_integer(text, state as u64);
+                if let Some(names) = names {
+                    text.push(b':');
+                    text.extend_from_slice(names.tuple(state).as_bytes());
+                }
+                text.push(b'=');
+                push_number(text, column[state]);
+                text.push(b'\n');
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes π at each of `times` as CSV: the header `state,probability` for one time, `state,t=…,t=…` for several, with `,name`
+/// behind it where states have names, then one line a state. `columns[k]` is π at `times[k]`, one value a state.
 ///
 /// # Panics
 /// If there are not as many columns as times, or columns differ in length.
 ///
 /// # Errors
 /// Those of `writer`.
-pub fn write_csv<W: Write + ?Sized>(writer: &mut W, times: &[f64], columns: &[&[f64]]) -> io::Result<()> {
+pub fn write_csv<W: Write + ?Sized>(
+    writer: &mut W,
+    times: &[f64],
+    columns: &[&[f64]],
+    names: Option<&StateNames>,
+) -> io::Result<()> {
     assert_eq!(times.len(), columns.len(), "one column a time");
     let states = columns.first().map_or(0, |column| column.len());
     assert!(columns.iter().all(|column| column.len() == states), "columns of equal length");
@@ -128,7 +177,7 @@ pub fn write_csv<W: Write + ?Sized>(writer: &mut W, times: &[f64], columns: &[&[
             push_number(&mut header, time);
         }
     }
-    header.push(b'\n');
+    header.extend_from_slice(if names.is_some() { b",name\n" } else { b"\n" });
     writer.write_all(&header)?;
     write_in_blocks(writer, states, |range, text| {
         for state in range {
@@ -136,6 +185,10 @@ pub fn write_csv<W: Write + ?Sized>(writer: &mut W, times: &[f64], columns: &[&[
             for column in columns {
                 text.push(b',');
                 push_number(text, column[state]);
+            }
+            if let Some(names) = names {
+                text.push(b',');
+                push_field(text, &names.name(state));
             }
             text.push(b'\n');
         }
@@ -312,11 +365,23 @@ mod tests {
     #[test]
     fn csv_of_one_and_of_several_times() {
         let mut text = Vec::new();
-        write_csv(&mut text, &[2.0], &[&[0.5, 0.25, 0.25]]).unwrap();
+        write_csv(&mut text, &[2.0], &[&[0.5, 0.25, 0.25]], None).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "state,probability\n0,0.5\n1,0.25\n2,0.25\n");
         let mut text = Vec::new();
-        write_csv(&mut text, &[0.5, f64::INFINITY], &[&[1.0, 0.0], &[0.5, 0.5]]).unwrap();
+        let times = [0.5, f64::INFINITY];
+        write_csv(&mut text, &times, &[&[1.0, 0.0], &[0.5, 0.5]], None).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), "state,t=0.5,t=inf\n0,1,0.5\n1,0,0.5\n");
+        let mut names = StateNames::new(vec!["q".into(), "up".into()]);
+        names.push(["0", "true"]);
+        names.push(["1", "false"]);
+        let mut text = Vec::new();
+        write_csv(&mut text, &[1.0], &[&[1.0, 0.0]], Some(&names)).unwrap();
+        let wanted = "state,probability,name\n0,1,\"(q=0, up=true)\"\n1,0,\"(q=1, up=false)\"\n";
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+        let mut text = Vec::new();
+        write_prism(&mut text, &times, &[&[1.0, 0.0], &[0.5, 0.5]], Some(&names)).unwrap();
+        let wanted = "# t=0.5\n0:(0,true)=1\n# t=inf\n0:(0,true)=0.5\n1:(1,false)=0.5\n";
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
     }
 
     #[test]

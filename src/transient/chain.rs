@@ -1,8 +1,10 @@
 //! Chains: a source of rows of the transposed rate matrix, and the labels and rewards beside it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::csr::Csr;
+use super::names::StateNames;
 use super::shared::{Distributed, Take};
 use crate::sparse::{CsrMatrix, returned};
 use crate::{Error, Result};
@@ -123,13 +125,17 @@ impl TransitionList {
 pub struct ChainFile {
     /// Number of states.
     pub states: usize,
+    /// Number of the first state in the file, and in files beside it: 1 in MRMC's form.
+    pub first: u64,
     /// The transitions.
     pub transitions: TransitionList,
     /// Labels, from the same file or a `.lab` beside it.
     pub labels: Labels,
     /// Rewards that the same file holds (DRN, UMB).
     pub rewards: Vec<Reward>,
-    /// Things the user should know: ignored parts, mismatched exit rates, matrices that look transposed.
+    /// Names of the states, where the same file has some (DRN, UMB).
+    pub names: Option<StateNames>,
+    /// Things the user should know: ignored parts, matrices that look like those of another kind of chain.
     pub warnings: Vec<String>,
 }
 
@@ -229,6 +235,10 @@ pub struct Chain {
     pub transitions: Box<dyn Transitions>,
     /// Where it begins unless the user says otherwise.
     pub initial: Initial,
+    /// Numbers of the states in files beside it: from 0, or from 1 with MRMC's files.
+    pub numbers: Range<u64>,
+    /// Names of the states, where a file has some; of several ranks the first alone knows them.
+    pub names: Option<Arc<StateNames>>,
     /// Labels of states.
     pub labels: Labels,
     /// Rewards of states.
@@ -248,8 +258,10 @@ impl Chain {
     pub fn new(name: impl Into<String>, transitions: Box<dyn Transitions>) -> Self {
         Self {
             name: name.into(),
-            transitions,
             initial: Initial::State(0),
+            numbers: 0..transitions.states() as u64,
+            names: None,
+            transitions,
             labels: Labels::default(),
             rewards: Vec::new(),
             warnings: Vec::new(),

@@ -99,6 +99,7 @@ pub(crate) mod kernels;
 mod last_look;
 pub(crate) mod matrix;
 mod meeting;
+pub(crate) mod names;
 pub(crate) mod order;
 pub(crate) mod partitioning;
 pub(crate) mod parts;
@@ -123,6 +124,7 @@ mod worker;
 
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
 pub use halo_depth::MAX_HALO_DEPTH;
+pub use names::StateNames;
 pub use problem::{Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
     Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,

@@ -120,6 +120,14 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Looks for a number that is NaN or infinite and is used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with its array, row and system.
+    pub fn check(&self) -> Result<()> {
+        View::from(self).check()
+    }
+
     /// The rows of the transposed matrix. Every rank calls this.
     #[must_use]
     pub fn transposed(mut self) -> Self {
@@ -200,7 +208,13 @@ impl<'a> View<'a> {
         find("dl", self.dl, Some(0))?;
         find("d", self.d, None)?;
         find("du", self.du, Some(n - 1))?;
-        self.b.iter().try_for_each(|b| find("b", b, None))
+        match &self.b[..] {
+            [b] => find("b", b, None),
+            several => several
+                .iter()
+                .enumerate()
+                .try_for_each(|(k, b)| find(&format!("b of right-hand side {k}, that"), b, None)),
+        }
     }
 }
 

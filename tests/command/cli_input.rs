@@ -362,7 +362,7 @@ fn names_that_are_unknown_are_refused_with_those_that_are_known() {
     refuses_options("--time 1 --ell-width wide", &["--ell-width"]);
     refuses_options("--time 1 --method magic", &["sweep", "subdivided"]);
     let place = Place::new();
-    refuses(&place, "transient tandem:5 --time 1 --label init", &["'init'", "--labels"]);
+    refuses(&place, "transient tandem:5 --time 1 --label full", &["'full'", "--labels"]);
     refuses(&place, "transient none.tra --time 1", &["none.tra", "no such file", "tandem:15"]);
     refuses(&place, "transient tandem:0 --time 1", &["tandem:0", "for example"]);
     refuses(&place, "generate none:3 -o m.tra", &["none:3", "tandem:C"]);

@@ -90,11 +90,16 @@ fn every_option_names_a_value_that_makes_no_sense() {
             if let Some(at) = words.iter().position(|word| *word == option || *word == short) {
                 words.drain(at..at + 2);
             }
-            if option == "--times" {
+            if option == "--times" || option == "--within" {
                 words.truncate(1);
             }
-            let also = if option == "--checkpoint-every" { " --checkpoint c" } else { "" };
-            cases.push(format!("{command} {}{also} {option} no/@", words.join(" ")));
+            let (also, behind) = match &option[..] {
+                "--checkpoint-every" => (" --checkpoint c", ""),
+                "--within" => (" --until init up", ""),
+                "--until" => ("", " up"),
+                _ => ("", ""),
+            };
+            cases.push(format!("{command} {}{also} {option} no/@{behind}", words.join(" ")));
         }
     }
     println!("{} options", cases.len());

@@ -17,6 +17,7 @@ mod cli_plots;
 mod cli_tridiagonal;
 mod cli_walk;
 mod compare_page;
+mod explicit_models;
 mod faults;
 mod lane_count;
 mod project;

@@ -122,20 +122,28 @@ fn tra(bytes: &[u8]) {
     });
 }
 
-/// PRISM's labels, of ten states.
+/// PRISM's labels and variables, of ten states.
 fn lab(bytes: &[u8]) {
     file("m.lab", bytes, |path| {
-        if let Some(labels) = named(path, kolmo::io::lab::read(path, 10)) {
+        if let Some(labels) = named(path, kolmo::io::lab::read(path, 0..10)) {
             assert!(labels.sets.iter().all(|(_, states)| states.iter().all(|&s| s < 10)));
+        }
+        if let Some(names) = named(path, kolmo::io::sta::read(path, 10)) {
+            assert!((0..10).all(|state| names.values(state).count() == names.variables().len()));
         }
     });
 }
 
-/// PRISM's state rewards, of ten states.
+/// PRISM's rewards of states and of transitions, of ten states.
 fn srew(bytes: &[u8]) {
     file("m.srew", bytes, |path| {
-        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 10)) {
+        if let Some(rewards) = named(path, kolmo::io::srew::read(path, 0..10)) {
             assert!(rewards.iter().all(|r| r.values.len() == 10 && r.values.iter().all(|v| v.is_finite())));
+        }
+        for rewards in named(path, kolmo::io::trew::read(path, 1..11)).into_iter().flatten() {
+            assert!(
+                rewards.earned.iter().all(|&(from, to, reward)| from < 10 && to < 10 && reward.is_finite())
+            );
         }
     });
 }
@@ -217,6 +225,9 @@ fn mtx(bytes: &[u8]) {
 fn npy(bytes: &[u8]) {
     file("m.npy", bytes, |path| {
         named(path, kolmo::io::npy::read_vector(path));
+        if let Some(chain) = named(path, kolmo::io::npy::read_chain(path)) {
+            sound(&chain);
+        }
         if let Some(array) = named(path, kolmo::io::tridiagonal::read_array(path)) {
             assert_eq!(array.shape.iter().product::<usize>(), array.values.len());
         }

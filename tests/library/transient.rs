@@ -4,8 +4,8 @@ use crate::support::{self, Keep, chain, dense, l1, machine, model, ragged, run};
 use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::transient::{
-    Chain, Exchange, Initial, Labels, Method, Options, Order, Partitioning, Problem, Reward, Status,
-    Transitions, solve,
+    Chain, Exchange, Initial, Method, Options, Order, Partitioning, Problem, Reward, Status, Transitions,
+    solve,
 };
 use kolmo::{Error, sparse::WidthRule};
 
@@ -359,14 +359,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
 #[test]
 fn making_a_set_absorbing_gives_the_first_passage_probability() {
     // From 0, leaving to 1 at rate 3 and coming back at rate 2: P(T_1 ≤ t) = 1 − e^{−3t}.
-    let two = Chain {
-        name: "two".to_owned(),
-        transitions: Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])),
-        initial: Initial::State(0),
-        labels: Labels::default(),
-        rewards: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let two = Chain::new("two", Box::new(chain(2, &[(0, 1, 3.0), (1, 0, 2.0)])));
 
     let passage = two.absorbing(&[1]);
     let (got, solution) = run(&cpu(), &*passage.transitions, &passage.initial, &[0.7], &Options::default());

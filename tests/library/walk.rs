@@ -420,7 +420,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         ("lap3D_7pt_n20", 16 << 7),
         ("orsreg_1", 16 << 3),
     ] {
-        let matrix = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
+        let (matrix, _) = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
         let x = vector(&folder.join(format!("{name}.x.npy")));
         let n = matrix.rows();
         let rhs = vec![vec![1.0; n]];
@@ -435,7 +435,7 @@ fn real_matrices_have_their_components_in_the_interval() {
         }
     }
     for name in ["ani4", "olm500"] {
-        let matrix = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
+        let (matrix, _) = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
         let rhs = vec![vec![1.0; matrix.rows()]];
         let problem = Problem { matrix: &matrix, rhs: &rhs, components: &[0] };
         for force in [false, true] {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::header::Header;
-use super::{Mismatch, Mismatches, Model, warnings};
+use super::{Model, warnings};
 use crate::Result;
-use crate::io::text::{Line, Lines, Parted, count_lines};
+use crate::io::text::{Line, Lines, Parted};
 use crate::ranks::Ranks;
 use crate::transient::chain::{Labels, Reward, TransitionList};
 use crate::transient::rewards::brought_home;
@@ -35,53 +35,23 @@ struct Told {
     first: u64,
     states: u64,
     choices: u64,
-    /// Lines, and those of the header.
-    lines: u64,
-    above: u64,
     /// The number of rewards in its lists; true if one has none before this was known; true if all are finite.
     rewards: u64,
     unlisted: bool,
     finite: bool,
-    mismatches: Mismatches,
 }
 
 /// Words of what is told.
-const WORDS: usize = 13;
+const WORDS: usize = 5;
 
 impl Told {
     fn words(&self) -> [u64; WORDS] {
-        let Mismatch { line, state, stated, sum } = self.mismatches.worst.unwrap_or_default();
         let flags = u64::from(self.unlisted) | u64::from(self.finite) << 1;
-        let counts = [self.first, self.states, self.choices, self.lines, self.above, self.rewards, flags];
-        let worst = [
-            u64::from(self.mismatches.worst.is_some()),
-            self.mismatches.count,
-            line,
-            state,
-            stated.to_bits(),
-            sum.to_bits(),
-        ];
-        let mut words = [0; WORDS];
-        words[..7].copy_from_slice(&counts);
-        words[7..].copy_from_slice(&worst);
-        words
+        [self.first, self.states, self.choices, self.rewards, flags]
     }
 
-    fn of(words: &[u64; WORDS]) -> Self {
-        let [first, states, choices, lines, above, rewards, flags, some, count, line, state, stated, sum] =
-            *words;
-        let worst = Mismatch { line, state, stated: f64::from_bits(stated), sum: f64::from_bits(sum) };
-        Self {
-            first,
-            states,
-            choices,
-            lines,
-            above,
-            rewards,
-            unlisted: flags & 1 == 1,
-            finite: flags & 2 == 2,
-            mismatches: Mismatches { count, worst: (some == 1).then_some(worst) },
-        }
+    fn of(&[first, states, choices, rewards, flags]: &[u64; WORDS]) -> Self {
+        Self { first, states, choices, rewards, unlisted: flags & 1 == 1, finite: flags & 2 == 2 }
     }
 
     /// The file that all parts are together, if it has that many states.
@@ -96,11 +66,6 @@ impl Told {
             all.rewards = all.rewards.max(part.rewards);
             all.unlisted |= part.unlisted;
             all.finite &= part.finite;
-            if let Some(worst) = part.mismatches.worst {
-                let worst = Mismatch { line: part.above + all.lines + worst.line, ..worst };
-                all.mismatches.add(part.mismatches.count, worst);
-            }
-            all.lines += part.lines;
         }
         let listed = |part: &Self| part.rewards == all.rewards || part.rewards == 0;
         // An empty list in front of others is none, and behind them an error.
@@ -119,36 +84,31 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
     let mut lines = Lines::new(&parted.start);
     let header = Header::read(&mut lines, path)?;
     let body = lines.offset();
-    let above = count_lines(&parted.start[..body]) as u64;
     let mut pieces = parted.blocks(body, ranks, begins)?;
     drop(parted);
     let mut model = Model::new(&header, path, None);
     model.list = TransitionList::with_room(pieces.about(LINE));
-    let (mut lines, mut bytes) = (0, Vec::new());
+    let mut bytes = Vec::new();
     loop {
         match pieces.next(&mut bytes)? {
             Some(true) => {}
             Some(false) => break,
             None => return Ok(None),
         }
-        for line in Lines::behind(lines, &bytes) {
+        for line in Lines::new(&bytes) {
             model.line(line, |_, _, _| {})?;
         }
-        lines += count_lines(&bytes) as u64;
     }
     drop((pieces, bytes));
-    model.end_state();
+    model.end_state()?;
     let finite = model.rewards.iter().flatten().all(|value| value.is_finite());
     let told = Told {
         first: model.first.unwrap_or(0),
         states: model.begun(),
         choices: model.choices,
-        lines,
-        above,
         rewards: model.rewards.len() as u64,
         unlisted: model.unlisted,
         finite,
-        mismatches: model.mismatches,
     };
     let Model { list: transitions, labels, rewards, .. } = model;
     Ok(Some(Part { transitions, header, labels, rewards, told }))
@@ -188,7 +148,7 @@ impl Part {
             let values = brought_home(states, first as usize, own, ranks);
             rewards.push(Reward { name: self.header.reward(number), values });
         }
-        let warnings = warnings(path, &all.mismatches, &self.header, all.choices);
+        let warnings = warnings(path, &self.header, all.choices);
         Some(Beside { labels: all_gather_regions(self.labels, ranks), warnings, rewards })
     }
 }
@@ -235,11 +195,10 @@ mod tests {
     use crate::io::drn::{parse, read};
 
     const HEAD: &str =
-        "// of Storm\n@type: CTMC\n@reward_models\nup jumps\n@nr_states: 4\n@nr_choices: 4\n@model\n";
-    /// Exit rates that differ, one worse than the others, and the worst twice.
+        "// of Storm\n@type: CTMC\n@reward_models\nup jumps\n@nr_states: 4\n@nr_choices: 5\n@model\n";
     const BODY: &str = "// a comment\nstate 0 !2 [1, 0] init \"all state\"\n//[x]\n\taction 0 [0, 2]\n\t\t1 : 2\n\
-        state 1 !1\r\n\n\taction go\r\n\t\t2 : 0.5\n  state 2 [0, -0] \"all state\" end\n\taction state [0, 1]\n\t\t0 : 1/4\n\
-        \t\t2 : 3\nstate 3 !2 odd \"all state\" // state 4\n\taction 1\n\t\t0 : 1";
+        state 1 !0.5\r\n\n\taction go\r\n\t\t2 : 0.5\n  state 2 [0, -0] \"all state\" end\n\taction state [0, 1]\n\t\t0 : 1/4\n\
+        \t\t2 : 3\nstate 3 !1 odd \"all state\" // state 4\n\taction 1\n\t\t0 : 1";
 
     fn parts(path: &Path, size: usize) -> Vec<Part> {
         let part = |rank| part(path, Ranks::simulated(rank, size)).expect("no error").expect("a part");
@@ -260,7 +219,7 @@ mod tests {
             let told: Vec<Told> = parts.iter().map(|part| Told::of(&part.told.words())).collect();
             let all = Told::together(&told, 4).expect("a whole file");
             assert_eq!((all.states, all.choices, all.rewards), (4, 4, 2), "{size} ranks");
-            let said = warnings(&path, &all.mismatches, &parts[0].header, all.choices);
+            let said = warnings(&path, &parts[0].header, all.choices);
             assert_eq!(said, whole.warnings, "{size} ranks");
             let list = |of: fn(&TransitionList) -> Vec<u64>| {
                 parts.iter().flat_map(|part| of(&part.transitions)).collect::<Vec<u64>>()
@@ -296,11 +255,9 @@ mod tests {
         const STATES: u32 = 60_000;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.drn");
-        let mut text = format!("@type: CTMC\n@nr_states: {STATES}\n@model\n");
+        let mut text = format!("@type: CTMC\n@nr_states: {STATES}\n@nr_choices: 1\n@model\n");
         for state in 0..STATES {
-            // One exit rate is wrong, far behind.
-            let exit = if state == STATES - 9 { 9 } else { 5 };
-            text += &format!("state {state} !{exit} [{state}] l{}\n\taction 0 // jump\n", state % 3);
+            text += &format!("state {state} !5 [{state}] l{}\n\taction 0 // jump\n", state % 3);
             text += &format!("\t\t{} : 2\n\t\t{} : 3\n", state / 2, (state + 7) % STATES);
         }
         assert!(text.len() > 3 << 20, "pieces have a MiB");
@@ -314,7 +271,7 @@ mod tests {
             assert_eq!(transitions, whole.transitions, "{size} ranks");
             let told: Vec<Told> = parts.iter().map(|part| part.told).collect();
             let all = Told::together(&told, STATES.into()).expect("a whole file");
-            let said = warnings(&path, &all.mismatches, &parts[0].header, all.choices);
+            let said = warnings(&path, &parts[0].header, all.choices);
             assert_eq!(said, whole.warnings, "{size} ranks");
         }
         let beside = part(&path, Ranks::ALONE).unwrap().unwrap().beside(&path, Ranks::ALONE).unwrap();
@@ -341,11 +298,12 @@ mod tests {
         let path = folder.path().join("m.drn");
         for body in [
             BODY.replace("state 2 ", "state 3 "),
-            BODY.replace("state 1 !1", "// nothing"),
+            BODY.replace("state 1 !0.5", "// nothing"),
             [BODY, "\nstate 4"].concat(),
             BODY.replace("[1, 0]", "[1]"),
             BODY.replace("[0, 2]", "[0, 1e308]").replace("1 : 2", "1 : 1e308"),
-            BODY.replace("state 3 !2 odd", "stat 3"),
+            BODY.replace("state 3 !1 odd", "stat 3"),
+            BODY.replace("state 1 !0.5", "state 1 !0.6"),
             BODY.replace("// a comment", "\taction 0"),
             BODY.replace(" odd", " o\0d"),
         ] {

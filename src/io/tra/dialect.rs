@@ -35,6 +35,8 @@ const OTHER_TYPES: &[&str] =
 pub(super) struct Head {
     /// Number of the first state.
     pub(super) base: u64,
+    /// True where the file says that it is a continuous-time chain.
+    pub(super) says_ctmc: bool,
     /// States promised.
     pub(super) states: Option<u64>,
     /// Transitions promised.
@@ -47,8 +49,21 @@ pub(super) struct Head {
     pub(super) lines: u64,
 }
 
-/// Lines that say something, with their offsets.
-struct Content<'a>(Lines<'a>);
+impl Head {
+    /// Warnings about the numbers of states.
+    pub(super) fn warnings(&self, path: &Path) -> Vec<String> {
+        let from_one = (self.base == 1).then(|| {
+            format!(
+                "{} counts its states from 1; in outputs, --states and --initial they count from 0",
+                path.display()
+            )
+        });
+        from_one.into_iter().collect()
+    }
+}
+
+/// Lines that say something, with their offsets, and whether one said that this is a continuous-time chain.
+struct Content<'a>(Lines<'a>, bool);
 
 impl<'a> Content<'a> {
     /// The next line that is no comment, and where it starts.
@@ -59,7 +74,7 @@ impl<'a> Content<'a> {
                 return Ok(None);
             };
             if line.bytes.starts_with(b"#") {
-                check_comment(line, path)?;
+                self.1 |= says_ctmc(line, path)?;
             } else if !line.bytes.is_empty() {
                 return Ok(Some((line, start)));
             }
@@ -69,7 +84,7 @@ impl<'a> Content<'a> {
 
 /// Finds out which dialect the file is in and reads its header.
 pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
-    let mut content = Content(Lines::new(bytes));
+    let mut content = Content(Lines::new(bytes), false);
     let Some((mut first, mut start)) = content.next(path)? else {
         return Err(Error::File {
             path: path.into(),
@@ -105,6 +120,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
             return Err(language_or_unknown(hint, path));
         }
         check_hint(hint, path)?;
+        content.1 = true;
         (first, start) = next;
     }
     let fields: Vec<&[u8]> = first.fields().take(5).collect();
@@ -120,6 +136,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
             let transitions = count(transitions, "transitions", first, path)?;
             Ok(Head {
                 base: 0,
+                says_ctmc: content.1,
                 states: Some(check_states(count(states, "states", first, path)?, first, path)?),
                 transitions: Some(transitions),
                 count_line: first.number,
@@ -151,6 +168,7 @@ pub(super) fn detect(bytes: &[u8], path: &Path) -> Result<Head> {
             }
             Ok(Head {
                 base: 0,
+                says_ctmc: content.1,
                 states: None,
                 transitions: None,
                 count_line: 0,
@@ -179,6 +197,7 @@ fn mrmc(first: Line, content: &mut Content, path: &Path) -> Result<Head> {
     };
     Ok(Head {
         base: 1,
+        says_ctmc: content.1,
         states: Some(states),
         transitions: Some(keyed(second, "TRANSITIONS")?),
         count_line: second.number,
@@ -214,8 +233,8 @@ fn check_states(states: u64, line: Line, path: &Path) -> Result<u64> {
     }
 }
 
-/// Refuses what PRISM's comments say to be something else.
-fn check_comment(line: Line, path: &Path) -> Result<()> {
+/// True for PRISM's comment that this is a continuous-time chain; refuses what it says to be something else.
+fn says_ctmc(line: Line, path: &Path) -> Result<bool> {
     let text = line.bytes[1..].trim_ascii();
     let other = if text == b"DECLARATION" || text == b"Labels" {
         "starts a file of labels"
@@ -226,16 +245,17 @@ fn check_comment(line: Line, path: &Path) -> Result<()> {
         || text == b"Transition rewards"
     {
         "starts a file of rewards"
-    } else if let Some(kind) = text.strip_prefix(b"Transitions (").and_then(|kind| kind.strip_suffix(b")"))
-        && kind != b"CTMC"
-    {
+    } else if let Some(kind) = text.strip_prefix(b"Transitions (").and_then(|kind| kind.strip_suffix(b")")) {
+        if kind == b"CTMC" {
+            return Ok(true);
+        }
         return Err(error(
             path,
             line.number,
             format!("these are the transitions of a model of type {}; kolmo solves CTMCs only", quote(kind)),
         ));
     } else {
-        return Ok(());
+        return Ok(false);
     };
     Err(error(
         path,

@@ -1,7 +1,7 @@
 //! The rows that one rank has of a system in a file: read at their place where the format has one.
 
 use std::fs::File;
-use std::io::{BufReader, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -63,8 +63,11 @@ fn stored<'p>(path: &'p Path, name: &str, (start, bytes): (u64, u64)) -> Result<
     let mut file = File::open(path).map_err(io)?;
     file.seek(SeekFrom::Start(start)).map_err(io)?;
     let header = Header::read(&mut file).map_err(fail)?;
-    header.expect_c_order().map_err(fail)?;
     let at = file.stream_position().map_err(io)?;
+    if header.is_fortran() {
+        let array = Array::read(&header, &mut BufReader::new(file.take((start + bytes).saturating_sub(at))));
+        return array.map(Source::Read).map_err(fail);
+    }
     let data = header.len().map_err(fail)?.saturating_mul(header.element_bytes().map_err(fail)?);
     match (at - start).checked_add(data) {
         Some(all) if all == bytes => Ok(Source::Stored { path, at, header }),

@@ -13,6 +13,8 @@ pub(super) struct Index {
     pub(super) system: System,
     #[serde(default)]
     pub(super) annotations: Annotations,
+    /// Names of states: their description may be one that is not known.
+    pub(super) valuations: Option<serde_json::Value>,
 }
 
 #[derive(Clone, Deserialize)]

@@ -98,6 +98,21 @@ fn check(chain: &ChainFile) {
     assert!(chain.warnings.is_empty(), "{:?}", chain.warnings);
 }
 
+#[test]
+fn valuations_are_names() {
+    let mut model = Model::new();
+    let variable =
+        |name: &str, kind: &str, size: u64| json!({"name": name, "type": {"type": kind, "size": size}});
+    let class = json!({"variables": [variable("q", "uint", 2), variable("up", "bool", 1), {"padding": 5}]});
+    model.index["valuations"] = json!({"states": {"unique": true, "classes": [class]}});
+    model.put("valuations/states/valuations.bin", vec![0b101, 0b010, 0b011]);
+    let names = model.read().unwrap().names.expect("names");
+    assert_eq!([0, 1, 2].map(|s| names.name(s)), ["(q=1, up=true)", "(q=2, up=false)", "(q=3, up=false)"]);
+    model.put("valuations/states/valuations.bin", vec![0b101]);
+    let chain = model.read().unwrap();
+    assert!(chain.names.is_none() && chain.warnings[0].contains("valuations of states are left out"));
+}
+
 fn reason(change: impl Fn(&mut Model)) -> String {
     let mut model = Model::new();
     change(&mut model);
@@ -112,6 +127,14 @@ fn plain_and_compressed() {
     for bytes in [tar.clone(), gzip(&tar)] {
         fs::write(&path, bytes).unwrap();
         check(&read(&path).unwrap());
+    }
+    for (bytes, wanted) in [
+        (gzip(&gzip(&tar)), "compressed with gzip twice"),
+        (gzip(b"SL\0 is no header"), "inside is no tar archive"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains(wanted), "{message}");
     }
     fs::write(&path, b"\xfd7zXZ\0 and more").unwrap();
     let message = read(&path).unwrap_err().to_string();

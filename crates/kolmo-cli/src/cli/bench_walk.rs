@@ -74,7 +74,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
     let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut records: Vec<Record> = Vec::new();
     for spec in &args.matrix {
-        let (mut system, mut rhs) = super::walk::read(spec, &[], 0)?;
+        let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
         system.rhs = rhs.swap_remove(0);
         // Rates need no more than a check.
         let fine = args.case.contains(&Case::Accuracy);

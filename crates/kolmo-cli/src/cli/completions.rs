@@ -160,7 +160,7 @@ fn tidy(page: &str) -> String {
         while rest.len() > LINE && !line.starts_with('.') {
             // What begins a line with a dot or an apostrophe would be a command.
             let fits = |at: &usize| *at <= LINE && !rest[at + 1..].starts_with(['.', '\'']);
-            let Some(at) = rest.match_indices(' ').map(|(at, _)| at).filter(fits).last() else { break };
+            let Some(at) = rest.match_indices(' ').map(|(at, _)| at).rfind(fits) else { break };
             lines.push(rest[..at].trim_end().to_owned());
             rest = &rest[at + 1..];
         }

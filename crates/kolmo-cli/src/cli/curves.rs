@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use super::output::Selection;
+use super::output::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use kolmo::io::output::OutputFile;
@@ -54,6 +54,7 @@ pub(super) struct Curves {
     model: String,
     times: Vec<f64>,
     wanted: Wanted,
+    style: Style,
 }
 
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl Curves {
         selection: &Selection,
         times: &[f64],
         states: usize,
+        style: &Style,
         ranks: Ranks,
     ) -> Result<Self> {
         let fail = |reason: String| Err(Error::Invalid(reason));
@@ -105,8 +107,8 @@ impl Curves {
                 Wanted::Likely(k, vec![Vec::new(); times.len()])
             }
         };
-        let (model, times) = (model.to_owned(), times.to_vec());
-        Ok(Self { ranks, rows: 0..states, file, model, times, wanted })
+        let (model, times, style) = (model.to_owned(), times.to_vec(), style.clone());
+        Ok(Self { ranks, rows: 0..states, file, model, times, wanted, style })
     }
 
     /// The states that arrive here from now on.
@@ -137,7 +139,7 @@ impl Curves {
         let mut order: Vec<usize> = (0..self.times.len()).filter(|&i| self.times[i].is_finite()).collect();
         order.sort_by(|&a, &b| self.times[a].total_cmp(&self.times[b]));
         let line = |(k, name): (usize, &String)| Line {
-            name: if what == "labels" { name.clone() } else { format!("state {name}") },
+            name: if what == "labels" { name.clone() } else { format!("state {}", self.style.state(name)) },
             color: k,
             stroke: if order.len() > 40 { Stroke::Bare } else { Stroke::Solid },
             points: order.iter().map(|&i| (self.times[i], rows[i][k].1)).collect(),

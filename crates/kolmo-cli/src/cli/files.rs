@@ -13,7 +13,7 @@ pub(super) struct Files<'a> {
 }
 
 /// Endings of what is read with a model of the same stem.
-const BESIDE: [&str; 4] = [".lab", ".srew", ".trew", ".sta"];
+const BESIDE: [&str; 6] = [".lab", ".sta", ".srew", ".trew", ".rew", ".rewi"];
 
 impl<'a> Files<'a> {
     /// Adds files that are read; what is no file, such as the name of a built-in, stands in nobody's way.

@@ -14,6 +14,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "labels",
             "rewards",
             "absorbing",
+            "until",
+            "within",
             "rhs",
             "component",
             "confidence",
@@ -25,19 +27,20 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "seed",
         ],
     ),
-    ("Output", &["output", "states", "label", "top", "plot", "report", "quiet", "verbose"]),
+    ("Output", &["output", "format", "states", "label", "top", "plot", "report", "quiet", "verbose"]),
     ("Long runs", &["dry_run", "ranks", "checkpoint", "checkpoint_every", "resume"]),
     ("Device", &["device", "precision", "lanes", "memory_limit"]),
 ];
 
 /// What `-h` shows of them.
-const SHORT: [&str; 18] = [
+const SHORT: [&str; 19] = [
     "time",
     "times",
     "epsilon",
     "initial",
     "rewards",
     "absorbing",
+    "until",
     "states",
     "label",
     "top",

@@ -18,11 +18,14 @@ mod meant;
 mod output;
 mod progress;
 mod seed_table;
+mod sets;
 mod shared_file;
+mod stdin;
 mod transient;
 mod tridiagonal;
 mod tune;
 mod tuned;
+mod until;
 mod walk;
 
 use std::ffi::OsString;

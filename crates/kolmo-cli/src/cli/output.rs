@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -12,8 +13,32 @@ use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write;
 use kolmo::ranks::Ranks;
-use kolmo::transient::Solution;
+use kolmo::transient::{RewardValue, Solution, StateNames};
 use kolmo::{Error, Result};
+
+/// Form in which states and values are written.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Style {
+    /// Names of the states, where they have some.
+    pub(super) names: Option<Arc<StateNames>>,
+    /// As PRISM writes values.
+    pub(super) prism: bool,
+}
+
+impl Style {
+    /// A state's number with its name, if it has one.
+    pub(super) fn state(&self, number: &str) -> String {
+        match self.name(number) {
+            Some(name) => format!("{number} {name}"),
+            None => number.to_owned(),
+        }
+    }
+
+    /// The name of the state with that number.
+    fn name(&self, number: &str) -> Option<String> {
+        Some(self.names.as_ref()?.name(number.parse().ok()?))
+    }
+}
 
 /// A selection of each vector.
 #[derive(Debug, Clone)]
@@ -59,10 +84,13 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Opens the file for whole vectors at `times` times or for the table of a selection.
-    pub(super) fn create(path: &Path, table: bool, times: usize, ranks: Ranks) -> Result<Self> {
+    /// Opens the file for whole vectors at `times` times or for the table of a selection; `text` says that it is text, whatever
+    /// its name.
+    pub(super) fn create(path: &Path, table: bool, times: usize, text: bool, ranks: Ranks) -> Result<Self> {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        let stdout = path == Path::new("-");
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        let extension = if text || stdout { "csv" } else { &extension[..] };
         match extension {
             "csv" => {}
             _ if table => {
@@ -78,8 +106,12 @@ impl Named {
                 return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
             }
         }
-        let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
-        let file = if ranks.is_root() { Some(create(path)?) } else { None };
+        let file = match ranks.is_root() {
+            true if stdout => Some(OutputFile::stdout()),
+            true if ranks.is_distributed() => Some(OutputFile::create_shared(path)?),
+            true => Some(OutputFile::create(path)?),
+            false => None,
+        };
         Ok(Self { path: path.into(), extension: extension.to_owned(), file })
     }
 }
@@ -105,6 +137,9 @@ pub(super) struct Sink {
     /// The ten largest, for a terminal.
     glance: Option<Table>,
     rewards: Option<OutputFile>,
+    style: Style,
+    /// Taken off a table's values: what is in a set, but does not count.
+    pub(super) uncounted: f64,
 }
 
 /// Entries shown on a terminal in place of a vector.
@@ -118,6 +153,7 @@ impl Sink {
         rewards: bool,
         times: &[f64],
         states: usize,
+        style: Style,
         ranks: Ranks,
     ) -> Result<Self> {
         let mut sink = Self {
@@ -129,12 +165,19 @@ impl Sink {
             table: None,
             glance: None,
             rewards: None,
+            style,
+            uncounted: 0.0,
         };
         let table = |output, selection| Table { selection, rows: vec![Vec::new(); times.len()], output };
         // What goes to stdout is rank 0's to write, and its stdout decides for all.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
         if rewards {
+            if file.as_ref().is_some_and(|file| file.path == Path::new("-")) {
+                return Err(Error::Invalid(
+                    "rewards and -o - both go to stdout; give the vector a file with -o".to_owned(),
+                ));
+            }
             sink.rewards = stdout();
         }
         match (selection, file) {
@@ -142,7 +185,7 @@ impl Sink {
                 sink.vectors = Some(Vectors::create(file, times, states, ranks)?);
             }
             (Selection::All, None) if rewards => {}
-            (Selection::All, None) if terminal => {
+            (Selection::All, None) if terminal && !sink.style.prism => {
                 sink.glance = Some(table(stdout(), Selection::Top(GLANCE)));
             }
             (Selection::All, None) => {
@@ -173,7 +216,11 @@ impl Sink {
     pub(super) fn result(&mut self, index: usize, p: &[f64]) -> Result<()> {
         let ranks = self.ranks;
         for table in [&mut self.table, &mut self.glance].into_iter().flatten() {
-            table.rows[index] = table.selection.pick(p, &self.rows, ranks);
+            let mut picked = table.selection.pick(p, &self.rows, ranks);
+            if self.uncounted > 0.0 {
+                picked.iter_mut().for_each(|(_, value)| *value = (*value - self.uncounted).max(0.0));
+            }
+            table.rows[index] = picked;
         }
         match &mut self.vectors {
             None => {}
@@ -195,23 +242,28 @@ impl Sink {
     pub(super) fn values(&self) -> Option<Vec<Value>> {
         let table = self.table.as_ref()?;
         let one = |(what, value): &(String, f64)| match (&table.selection, what.parse::<u32>()) {
-            (Selection::States(_) | Selection::Top(_), Ok(state)) => {
-                json!({ "state": state, "value": value })
-            }
+            (Selection::States(_) | Selection::Top(_), Ok(state)) => match self.style.name(what) {
+                Some(name) => json!({ "state": state, "name": name, "value": value }),
+                None => json!({ "state": state, "value": value }),
+            },
             _ => json!({ "label": what, "value": value }),
         };
         Some(table.rows.iter().map(|rows| rows.iter().map(one).collect()).collect())
     }
 
     /// Writes what waits for the end, and gives files their names.
-    pub(super) fn finish(self, solution: &Solution) -> Result<()> {
+    pub(super) fn finish(mut self, solution: &Solution) -> Result<()> {
+        let style = &self.style;
+        if let Some(out) = self.rewards.take_if(|_| style.prism) {
+            prism_rewards(out, solution)?;
+        }
         if let Some(mut out) = self.rewards {
             let mut text = b"time,reward,instantaneous,cumulative\n".to_vec();
             for time in &solution.times {
                 for reward in &time.rewards {
                     write::push_number(&mut text, time.time);
                     text.push(b',');
-                    field(&mut text, &reward.name);
+                    write::push_field(&mut text, &reward.name);
                     for value in [reward.instantaneous, reward.cumulative] {
                         text.push(b',');
                         // What is not known is left empty.
@@ -236,7 +288,9 @@ impl Sink {
             Some(Vectors::Shared(file)) => file.commit(self.ranks)?,
             Some(Vectors::Csv { output: Some(mut output), columns }) => {
                 let columns: Vec<&[f64]> = columns.iter().map(|c| &c[..]).collect();
-                write::write_csv(&mut output, &self.times, &columns).map_err(|e| output.error(e))?;
+                let write = if style.prism { write::write_prism } else { write::write_csv };
+                write(&mut output, &self.times, &columns, style.names.as_deref())
+                    .map_err(|e| output.error(e))?;
                 output.commit()?;
             }
             Some(Vectors::Text { output: Some(mut output), values }) => {
@@ -246,7 +300,7 @@ impl Sink {
             Some(Vectors::Csv { output: None, .. } | Vectors::Text { output: None, .. }) => {}
         }
         if let Some(table) = self.table {
-            table.write(&self.times, "")?;
+            table.write(&self.times, "", style)?;
         }
         if let Some(table) = self.glance {
             let n = solution.n;
@@ -254,7 +308,7 @@ impl Sink {
                 "the {} largest of {n} states; all of them: -o FILE.npy, FILE.csv or FILE.txt",
                 GLANCE.min(n)
             );
-            table.write(&self.times, &note)?;
+            table.write(&self.times, &note, style)?;
         }
         Ok(())
     }
@@ -332,16 +386,42 @@ fn largest(first: u32, p: &[f64], k: usize) -> Vec<(u32, f64)> {
 }
 
 impl Table {
-    fn write(self, times: &[f64], note: &str) -> Result<()> {
+    /// As PRISM writes results, one table for each thing that is selected.
+    fn write_prism(self, times: &[f64], style: &Style, states: bool) -> Result<()> {
+        let Some(out) = self.output else { return Ok(()) };
+        let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+        for (&time, rows) in times.iter().zip(&self.rows) {
+            for (what, value) in rows {
+                let what = if states { style.state(what) } else { what.clone() };
+                match tables.iter_mut().find(|(known, _)| *known == what) {
+                    Some((_, results)) => results.push((time, *value)),
+                    None => tables.push((what, vec![(time, *value)])),
+                }
+            }
+        }
+        prism_tables(out, &tables)
+    }
+
+    fn write(self, times: &[f64], note: &str, style: &Style) -> Result<()> {
+        let states = !matches!(self.selection, Selection::Labels(_));
+        if style.prism {
+            return self.write_prism(times, style, states);
+        }
         let Some(mut out) = self.output else { return Ok(()) };
-        let mut text = b"time,what,value\n".to_vec();
+        let named = states && style.names.is_some();
+        let mut text = b"time,what,value".to_vec();
+        text.extend_from_slice(if named { b",name\n" } else { b"\n" });
         for (time, rows) in times.iter().zip(&self.rows) {
             for (what, value) in rows {
                 write::push_number(&mut text, *time);
                 text.push(b',');
-                field(&mut text, what);
+                write::push_field(&mut text, what);
                 text.push(b',');
                 write::push_number(&mut text, *value);
+                if let Some(name) = style.name(what).filter(|_| named) {
+                    text.push(b',');
+                    write::push_field(&mut text, &name);
+                }
                 text.push(b'\n');
             }
         }
@@ -354,11 +434,38 @@ impl Table {
     }
 }
 
-/// A field of CSV, quoted where it must be.
-fn field(text: &mut Vec<u8>, value: &str) {
-    if value.contains([',', '"', '\n']) {
-        text.extend_from_slice(format!("\"{}\"", value.replace('"', "\"\"")).as_bytes());
-    } else {
-        text.extend_from_slice(value.as_bytes());
+/// Tables as PRISM's `-exportresults` writes them: a result, or times with their results.
+fn prism_tables(mut out: OutputFile, tables: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+    let mut text = Vec::new();
+    for (k, (what, results)) in tables.iter().enumerate() {
+        let between = if k > 0 { "\n" } else { "" };
+        let several = results.len() > 1;
+        text.extend_from_slice(
+            format!("{between}{what}:\n{}Result\n", if several { "T\t" } else { "" }).as_bytes(),
+        );
+        for (time, value) in results {
+            if several {
+                write::push_number(&mut text, *time);
+                text.push(b'\t');
+            }
+            write::push_number(&mut text, *value);
+            text.push(b'\n');
+        }
     }
+    out.write_all(&text).map_err(|e| out.error(e))?;
+    out.commit()
+}
+
+/// Rewards by their names and PRISM's operators.
+fn prism_rewards(out: OutputFile, solution: &Solution) -> Result<()> {
+    let mut tables: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    let names = solution.times.first().map_or(&[][..], |time| &time.rewards);
+    for (k, reward) in names.iter().enumerate() {
+        let of = |value: fn(&RewardValue) -> f64| {
+            solution.times.iter().map(|time| (time.time, value(&time.rewards[k]))).collect()
+        };
+        tables.push((format!("R{{\"{}\"}}=? [ I=T ]", reward.name), of(|reward| reward.instantaneous)));
+        tables.push((format!("R{{\"{}\"}}=? [ C<=T ]", reward.name), of(|reward| reward.cumulative)));
+    }
+    prism_tables(out, &tables)
 }

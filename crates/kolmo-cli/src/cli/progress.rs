@@ -103,7 +103,7 @@ fn wait(shared: &Shared, time: Duration) -> Option<State> {
 fn lines(shared: &Shared) {
     let begun = Instant::now();
     while let Some(state) = wait(shared, Duration::from_secs(60)) {
-        say(format_args!("after {}: {}", seconds(begun.elapsed().as_secs_f64().round()), state.text()));
+        say(format_args!("after {} min: {}", begun.elapsed().as_secs() / 60, state.text()));
     }
 }
 

@@ -10,14 +10,14 @@ use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
 use super::files::Files;
-use super::meant;
-use super::output::{Named, Selection, Sink};
+use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
-use super::{Common, Outcome, conclude, interrupt, say, whole};
+use super::until::{self, Until};
+use super::{Common, Outcome, conclude, interrupt, meant, say, sets, whole};
 use crate::report;
 use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
-use kolmo::io::{read_chain, read_chain_on, read_distribution, srew};
+use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
 use kolmo::models;
 use kolmo::ranks::Ranks;
@@ -31,10 +31,10 @@ use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
+    /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
     /// Times, comma-separated, answered in this order; inf is the steady state
-    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present = "times")]
+    #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
     time: Option<String>,
     /// Times from START in steps of STEP up to STOP; with --time the times of both, ascending, each once
     #[arg(long, value_name = "START:STEP:STOP", allow_hyphen_values = true)]
@@ -48,16 +48,23 @@ pub(super) struct Transient {
     /// Labels of the model's states, in place of the .lab beside it
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Rewards: a .srew file, or the name of one of the model's own; repeatable
+    /// Rewards: a .srew or .trew file, or the name of one of the model's own; repeatable
     #[arg(long, value_name = "FILE|NAME")]
     rewards: Vec<String>,
-    /// Make the states with this label absorbing
-    #[arg(long, value_name = "LABEL")]
-    absorbing: Option<String>,
+    /// Make these states absorbing: a label, !LABEL, A,B (or A|B), A&B; repeatable
+    #[arg(long, value_name = "STATES")]
+    absorbing: Vec<String>,
+    /// The probability of reaching states TO by each time, through states THROUGH alone, each named as for --absorbing; true is
+    /// any
+    #[arg(long, num_args = 2, value_names = ["THROUGH", "TO"], conflicts_with_all = ["selection", "rewards", "absorbing"])]
+    until: Option<Vec<String>>,
+    /// With --until: reaching them within this interval of time
+    #[arg(long, value_name = "T1,T2", requires = "until", conflicts_with_all = ["time", "times"], allow_hyphen_values = true)]
+    within: Option<String>,
     /// Only these states: I,J,K-L
     #[arg(long, value_name = "I,J,K-L", group = "selection")]
     states: Option<String>,
-    /// Only the probability of this label; repeatable
+    /// Only the probability of this label, or of states named as for --absorbing; repeatable
     #[arg(long, value_name = "NAME", group = "selection")]
     label: Vec<String>,
     /// Only the K largest probabilities
@@ -66,9 +73,12 @@ pub(super) struct Transient {
     /// Draw the labels or states that were named, else the most likely states, over all finite times
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Output file; its extension is the format: .npy, .csv or .txt
+    /// Output file; its extension is the format: .npy, .csv or .txt; - is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// prism: values as PRISM prints them, whatever the file's extension
+    #[arg(long, value_name = "F")]
+    format: Option<FormatArg>,
     /// Say all that is known of the run
     #[arg(long, short, conflicts_with = "quiet")]
     verbose: bool,
@@ -113,6 +123,11 @@ pub(super) struct Transient {
     /// Least number of parts that each lane splits its rows into
     #[arg(long, value_name = "N", default_value_t = 1, hide = true, value_parser = whole::<usize>)]
     parts: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArg {
+    Prism,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -172,11 +187,12 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
         Some(model) => {
             let model = model?;
             let labels = match labels {
-                Some(file) => kolmo::io::lab::read(file, model.transitions.states())?,
+                Some(file) => kolmo::io::lab::read(file, 0..model.transitions.states() as u64)?,
                 None => Labels::default(),
             };
             Ok(Chain { labels, ..model.into() })
         }
+        None if spec == "-" => super::stdin::read(labels),
         None => {
             meant::expect_file(spec, &meant::CHAINS)?;
             read_chain(Path::new(spec), labels)
@@ -189,9 +205,14 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
     let ranks = machine.ranks;
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
-        && args.ranks.is_none();
+        && args.ranks.is_none()
+        // Each rank would know of its own states alone whether they are left.
+        && !args.asks_for_deadlocks();
     match models::parse(&args.model) {
-        None if own => {
+        None if args.model == "-" && ranks.is_distributed() => {
+            Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
+        }
+        None if own && args.model != "-" => {
             ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
             // The arrays with which bandwidths are measured are not to lie beside the chain.
             if ranks.is_distributed() {
@@ -207,8 +228,18 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
-    let Prepared { times, options, outputs, mut checkpoint, machine, chain, selection, initial, rewards } =
-        prepare(args, ranks)?;
+    let Prepared {
+        times,
+        options,
+        outputs,
+        mut checkpoint,
+        machine,
+        chain,
+        selection,
+        initial,
+        rewards,
+        until,
+    } = prepare(args, ranks)?;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     if args.dry_run {
@@ -242,9 +273,11 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         let enough = plan.lanes.iter().try_for_each(|need| need.expect());
         return ranks.all_ok(enough).map(|()| Outcome::Met);
     }
-    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, ranks));
+    let style = args.style(&chain);
+    let curves = plot.map(|file| Curves::new(file, &chain.name, &selection, &times, n, &style, ranks));
     let curves = ranks.all_ok(curves.transpose())?;
-    let sink = Sink::open(output, selection, !rewards.is_empty(), &times, n, ranks)?;
+    let shown = interval(args)?.map_or(times.clone(), |(_, to)| vec![to]);
+    let mut sink = Sink::open(output, selection, !rewards.is_empty(), &shown, n, style, ranks)?;
     if !quiet {
         for warning in &chain.warnings {
             say(format_args!("warning: {warning}"));
@@ -266,6 +299,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         rewards: &rewards,
         vectors: sink.wants_vectors() || curves.is_some(),
     };
+    sink.uncounted = until.as_ref().map_or(0.0, Until::early);
     let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
     let solved = match &mut checkpoint {
         None => solve(&machine, &problem, &options, &mut watch),
@@ -278,6 +312,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         say(format_args!("{} holds the run; --resume goes on with it", checkpoint.path().display()));
     }
     let mut solution = solved?;
+    if let Some(until) = &until {
+        until.add_to(&mut solution, &shown, args.epsilon);
+    }
     let Watch { sink, curves, progress } = watch;
     drop(progress);
     let values = sink.values();
@@ -313,6 +350,7 @@ struct Prepared {
     selection: Selection,
     initial: Initial,
     rewards: Vec<Reward>,
+    until: Option<Until>,
 }
 
 /// Files that are written.
@@ -327,7 +365,7 @@ pub(super) struct Outputs {
 }
 
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
-    let (times, options, outputs) = ranks.all_ok(outputs(args, ranks))?;
+    let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
         Some(file) if !args.dry_run => {
             let quiet = args.common.quiet || !ranks.is_root();
@@ -344,17 +382,52 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         let mut chain = chain;
         interrupt::check()?;
         let n = chain.transitions.states();
-        let selection = selection(args, &chain.labels, n)?;
+        let until = match args.until.as_deref() {
+            Some([through, to]) => Some(Until::new(through, to, interval(args)?, &chain)?),
+            _ => None,
+        };
+        let selection = match &until {
+            Some(until) => Selection::Labels(vec![until.label()]),
+            None => selection(args, &chain, n)?,
+        };
         let initial = initial(args, &chain)?;
-        let rewards = rewards(args, &mut chain, n, ranks)?;
-        if let Some(name) = &args.absorbing {
-            let states = label(&chain.labels, name)?.to_vec();
-            chain = chain.absorbing(&states);
+        let rewards = rewards(args, &mut chain, ranks)?;
+        let mut absorbing = Vec::new();
+        for set in &args.absorbing {
+            absorbing.extend(sets::states(set, &chain)?);
         }
-        Ok((chain, selection, initial, rewards))
+        if !absorbing.is_empty() {
+            chain = chain.absorbing(&absorbing);
+        }
+        Ok((chain, selection, initial, rewards, until))
     };
-    let (chain, selection, initial, rewards) = ranks.all_ok(read())?;
-    Ok(Prepared { times, options, outputs, checkpoint, machine, chain, selection, initial, rewards })
+    let (mut chain, selection, mut initial, rewards, mut until) = ranks.all_ok(read())?;
+    if let Some(until) = &mut until {
+        let from = interval(args)?.map_or(0.0, |(from, _)| from);
+        if from == 0.0 || args.dry_run {
+            chain = until.bounded(chain);
+        } else {
+            (chain, initial) = until.first(chain, &initial, from, &machine, &mut options)?;
+        }
+    }
+    Ok(Prepared { times, options, outputs, checkpoint, machine, chain, selection, initial, rewards, until })
+}
+
+/// The interval of --within.
+fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
+    args.within.as_deref().map(until::interval).transpose()
+}
+
+impl Transient {
+    fn asks_for_deadlocks(&self) -> bool {
+        let sets = self.label.iter().chain(&self.absorbing).chain(self.until.iter().flatten());
+        sets.chain(&self.initial).any(|text| sets::asks_for_deadlocks(text))
+    }
+
+    /// Form in which states and values are written.
+    fn style(&self, chain: &Chain) -> Style {
+        Style { names: chain.names.clone(), prism: self.format == Some(FormatArg::Prism) }
+    }
 }
 
 /// Outputs and devices before the model: a name that is mistyped should not cost the reading of a large file.
@@ -411,9 +484,10 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
     });
     let pause = pause.transpose()?;
     let report = args.common.report.as_deref();
-    let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some();
+    let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
     let output = args.output.as_deref().filter(|_| !args.dry_run);
-    let output = output.map(|path| Named::create(path, table, times.len(), ranks)).transpose()?;
+    let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
+    let output = output.transpose()?;
     let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
     let plot = args.plot.as_deref().filter(|_| !args.dry_run);
     let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
@@ -481,6 +555,9 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         _ => Err(Error::Invalid(format!("'{s}' is no time; give numbers of 0 or more, or inf"))),
     };
     let mut times = Vec::new();
+    if let Some((from, to)) = interval(args)? {
+        times.push(to - from);
+    }
     if let Some(list) = &args.time {
         for t in list.split(',') {
             times.push(number(t)?);
@@ -525,21 +602,7 @@ fn decimals(text: &str) -> usize {
     (places - exponent.parse::<i64>().unwrap_or(0)).clamp(0, 400) as usize
 }
 
-fn label<'a>(labels: &'a Labels, name: &str) -> Result<&'a [u32]> {
-    labels.get(name).ok_or_else(|| {
-        let known: Vec<&str> = labels.sets.iter().map(|(n, _)| &n[..]).collect();
-        let known = if known.is_empty() {
-            "the model has none; give a .lab file with --labels".to_owned()
-        } else {
-            format!("there are: {}", known.join(", "))
-        };
-        let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
-        let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
-        Error::Invalid(format!("no label '{name}': {meant}{known}"))
-    })
-}
-
-fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
+fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
         let state = |s: &str| match count::<u32>(s.trim()) {
             Some(i) if (i as usize) < n => Ok(i),
@@ -561,7 +624,7 @@ fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
         return Ok(Selection::States(states));
     }
     if !args.label.is_empty() {
-        let sets = args.label.iter().map(|name| Ok((name.clone(), label(labels, name)?.to_vec())));
+        let sets = args.label.iter().map(|name| Ok((name.clone(), sets::states(name, chain)?)));
         return sets.collect::<Result<_>>().map(Selection::Labels);
     }
     Ok(args.top.map_or(Selection::All, Selection::Top))
@@ -570,7 +633,7 @@ fn selection(args: &Transient, labels: &Labels, n: usize) -> Result<Selection> {
 fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     let Some(text) = &args.initial else { return Ok(chain.initial.clone()) };
     if let Some(name) = text.strip_prefix("label:") {
-        return Ok(Initial::Uniform(label(&chain.labels, name)?.to_vec()));
+        return Ok(Initial::Uniform(sets::states(name, chain)?));
     }
     if let Some(state) = count(text) {
         return Ok(Initial::State(state));
@@ -589,8 +652,15 @@ fn initial(args: &Transient, chain: &Chain) -> Result<Initial> {
     }
 }
 
+/// True for a file of transitions' rewards, by its name.
+fn transition_rewards(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    [".trew", ".rewi", ".trans.rew"].iter().any(|extension| name.ends_with(extension))
+}
+
 /// The rewards that are asked for; the chain's others are let go.
-fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Result<Vec<Reward>> {
+fn rewards(args: &Transient, chain: &mut Chain, ranks: Ranks) -> Result<Vec<Reward>> {
     let mut all = Vec::new();
     for name in &args.rewards {
         match chain.rewards.iter().find(|r| r.name == *name) {
@@ -602,11 +672,16 @@ fn rewards(args: &Transient, chain: &mut Chain, n: usize, ranks: Ranks) -> Resul
                     some => format!("the model has: {}", some.join(", ")),
                 };
                 return Err(Error::Invalid(format!(
-                    "no reward '{name}': {known}, and there is no file of that name; give a .srew file"
+                    "no reward '{name}': {known}, and there is no file of that name; give a .srew or .trew file"
                 )));
             }
+            None if transition_rewards(Path::new(name)) => {
+                for structure in trew::read(Path::new(name), chain.numbers.clone())? {
+                    all.push(structure.per_time_in(&*chain.transitions, Path::new(name))?);
+                }
+            }
             None => {
-                let read = srew::read(Path::new(name), n)?.into_iter();
+                let read = srew::read(Path::new(name), chain.numbers.clone())?.into_iter();
                 all.extend(read.map(|reward| kept(reward, &*chain.transitions, ranks)));
             }
         }

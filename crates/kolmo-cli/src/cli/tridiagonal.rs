@@ -201,6 +201,16 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     Ok(Loaded { name: made.name, rows, shape, order, has_b: true, through })
 }
 
+/// An error about a number of the system, with the file that has it.
+fn file_of(error: Error, args: &Tridiagonal, rows: &Rows) -> Error {
+    let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, rows.check()) else { return error };
+    let own = models::BuiltIn::parse(&args.system, args.seed, true).is_none().then(|| args.system.as_ref());
+    match args.b.as_deref().filter(|_| reason.starts_with('b')).or(own) {
+        Some(path) => Error::File { path: path.into(), reason },
+        None => error,
+    }
+}
+
 /// Files that are written; rank 0 alone has them.
 struct Outputs {
     format: String,
@@ -310,7 +320,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     }
     let at = Instant::now();
     let progress = Progress::new(quiet, "solving");
-    let solution = solve_rows(&machine, &rows, &options)?;
+    let solution = solve_rows(&machine, &rows, &options).map_err(|e| file_of(e, args, &rows))?;
     drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;

@@ -25,7 +25,7 @@ use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Walk {
-    /// A file (.mtx, .npz) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
+    /// A file (.mtx, .npz, .npy) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
     /// random-dominant:N,PER_ROW,RHO,positive or …,signed
     matrix: String,
     /// Right-hand side: .npy or .mtx (each column one), or text with a number a line; repeatable. Ones for files, uniform
@@ -147,7 +147,7 @@ enum OrderArg {
 }
 
 /// Reads a matrix from a file, or makes a built-in one with its right-hand side.
-pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Vec<Vec<f64>>)> {
+pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Result<(System, Vec<Vec<f64>>)> {
     let mut built = match system(spec, seed) {
         Some(built) => built?,
         None => {
@@ -157,12 +157,13 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64) -> Result<(System, Ve
                 return Err(Error::File {
                     path: path.into(),
                     reason: format!(
-                        "there is no such file; give a matrix in .mtx or .npz, or a built-in: {}",
+                        "there is no such file; give a matrix in .mtx, .npz or .npy, or a built-in: {}",
                         kolmo::models::SYSTEMS
                     ),
                 });
             }
-            let matrix = read_matrix(path)?;
+            let (matrix, notes) = read_matrix(path)?;
+            notes.iter().filter(|_| !quiet).for_each(|note| say(format_args!("note: {note}")));
             let rhs = vec![1.0; matrix.rows()];
             System { name: spec.to_owned(), matrix, rhs }
         }
@@ -275,7 +276,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         options.grid = Some(grid);
     }
     let input = || {
-        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed)?;
+        let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
         interrupt::check()?;
         let components = components(&args.component, system.matrix.rows())?;
         Ok((system, rhs, components))

@@ -1,0 +1,49 @@
+//! A model on stdin, in one of the text formats.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use kolmo::io::read_chain;
+use kolmo::transient::Chain;
+use kolmo::{Error, Result};
+
+/// Its name in messages.
+const NAME: &str = "stdin";
+
+/// Reads a chain: Matrix Market, DRN or PRISM's transitions, told apart by how it begins.
+pub(super) fn read(labels: Option<&Path>) -> Result<Chain> {
+    let failed = |source| Error::Io { path: NAME.into(), source };
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+    let folder = tempfile::tempdir().map_err(failed)?;
+    // Readers take files, some of them twice.
+    let path = folder.path().join(NAME).with_extension(extension(&bytes));
+    std::fs::write(&path, &bytes).map_err(failed)?;
+    drop(bytes);
+    let mut chain = read_chain(&path, labels).map_err(|e| named(e, &path))?;
+    let shown = path.display().to_string();
+    chain.warnings.iter_mut().for_each(|warning| *warning = warning.replace(&shown, NAME));
+    chain.name = NAME.to_owned();
+    Ok(chain)
+}
+
+fn extension(bytes: &[u8]) -> &'static str {
+    let begins = |text: &str| bytes.trim_ascii_start().starts_with(text.as_bytes());
+    if begins("%%MatrixMarket") {
+        "mtx"
+    } else if begins("@") || begins("//") {
+        "drn"
+    } else {
+        "tra"
+    }
+}
+
+/// An error about the file that stands for stdin.
+fn named(error: Error, file: &Path) -> Error {
+    let name = |path: PathBuf| if path == file { NAME.into() } else { path };
+    match error {
+        Error::Parse { path, line, reason } => Error::Parse { path: name(path), line, reason },
+        Error::File { path, reason } => Error::File { path: name(path), reason },
+        other => other,
+    }
+}

@@ -1,0 +1,54 @@
+//! Probabilities of one time as kolmo writes them: `state,probability` and then a line a state.
+
+use std::path::Path;
+
+use crate::io::text::{self, Lines, error, quote};
+use crate::{Error, Result, number};
+
+/// Reads the probabilities; what stands behind them in a line is passed over.
+pub(super) fn read_vector(path: &Path) -> Result<Vec<f64>> {
+    parse(&text::read(path)?, path)
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<f64>> {
+    let mut lines = Lines::new(bytes).filter(|line| !line.bytes.is_empty());
+    let fields =
+        |bytes| -> Vec<&[u8]> { <[u8]>::splitn(bytes, 3, |&b| b == b',').map(<[u8]>::trim_ascii).collect() };
+    let head = lines.next().map(|line| fields(line.bytes)).unwrap_or_default();
+    if !matches!(head[..], [b"state", b"probability"] | [b"state", b"probability", b"name"]) {
+        let reason = "does not begin with `state,probability`, as the probabilities of one time do; write one with -o FILE.csv \
+                      and one --time";
+        return Err(Error::File { path: path.into(), reason: reason.into() });
+    }
+    let mut values = Vec::new();
+    for line in lines {
+        let (state, value) = match fields(line.bytes)[..] {
+            [state, value, ..] => (text::unsigned(state), value),
+            _ => (None, line.bytes),
+        };
+        if state != Some(values.len() as u64) {
+            let reason = format!("{} is not of state {}, which is due", quote(line.bytes), values.len());
+            return Err(error(path, line.number, reason));
+        }
+        let Some(value) = text::number(value) else {
+            return Err(error(path, line.number, format!("{} {}", quote(value), number::fault(value))));
+        };
+        values.push(value);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_of_one_time() {
+        let read = |text: &str| parse(text.as_bytes(), Path::new("p.csv")).map_err(|e| e.to_string());
+        assert_eq!(read("state,probability\n0,0.25\n1,0.75\n"), Ok(vec![0.25, 0.75]));
+        assert_eq!(read("state,probability,name\n0,1,\"(q=0, up=true)\"\n"), Ok(vec![1.0]));
+        assert!(read("state,t=1,t=2\n0,1,1\n").unwrap_err().contains("the probabilities of one time"));
+        assert!(read("state,probability\n1,1\n").unwrap_err().contains("p.csv:2: `1,1` is not of state 0"));
+        assert!(read("state,probability\n0,x\n").unwrap_err().contains("p.csv:2: `x`"));
+    }
+}

@@ -1,0 +1,217 @@
+//! Transition rewards: PRISM's `.trew`, Storm's triples, MRMC's `.rewi`.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::srew::{self, Earner, out_of_range};
+use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::transient::chain::{Reward, TransitionList, Transitions};
+use crate::{Error, Result};
+
+/// Rewards that are earned at transitions: one structure of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransitionRewards {
+    /// Name as in the file, or its stem.
+    pub name: String,
+    /// Source, target and reward.
+    pub earned: Vec<(u32, u32, f64)>,
+}
+
+/// Reads the transition rewards of a chain whose states have these numbers in its files: one structure or more.
+///
+/// PRISM's form has a header `states lines` and that many lines `from to reward`, states counted from 0 in any case;
+/// comments name the structure and allow several in one file. MRMC's has the header `TRANSITIONS lines`, Storm's none.
+///
+/// # Errors
+/// Those of [`text::read`]; [`Error::Parse`] for states that the chain has not, rewards that are not finite and lines of
+/// another form; [`Error::File`] for fewer lines than promised and for no rewards at all.
+pub fn read(path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+    parse(&text::read(path)?, path, numbers)
+}
+
+/// As [`read`], from bytes; `path` is for the messages.
+pub fn parse(bytes: &[u8], path: &Path, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+    let structures = srew::structures(bytes, path, Earner::Transitions, |line, lines, announced| {
+        let mut earned = Vec::new();
+        if let Some(count) = mrmc_header(line) {
+            srew::promised(line, count, lines, path, |line| take(line, &numbers, path, &mut earned))?;
+        } else if let Some(count) = prism_header(line, announced, path, &numbers)? {
+            let numbers = 0..numbers.end - numbers.start;
+            srew::promised(line, count, lines, path, |line| take(line, &numbers, path, &mut earned))?;
+        } else {
+            alone(line, lines, |line| take(line, &numbers, path, &mut earned))?;
+            return Ok((earned, false));
+        }
+        Ok((earned, true))
+    })?;
+    Ok(structures.into_iter().map(|(name, earned)| TransitionRewards { name, earned }).collect())
+}
+
+fn alone<'a>(
+    first: Line<'a>,
+    lines: &mut Lines<'a>,
+    mut take: impl FnMut(Line<'a>) -> Result<()>,
+) -> Result<()> {
+    take(first)?;
+    lines.filter(|line| !line.bytes.is_empty() && !line.bytes.starts_with(b"#")).try_for_each(take)
+}
+
+/// The lines that `TRANSITIONS lines` promises.
+fn mrmc_header(line: Line) -> Option<u64> {
+    let mut fields = line.fields();
+    match (fields.next(), fields.next().and_then(text::unsigned), fields.next()) {
+        (Some(b"TRANSITIONS"), Some(count), None) => Some(count),
+        _ => None,
+    }
+}
+
+/// The lines that `states lines` promises: no other line has two fields.
+fn prism_header(line: Line, announced: bool, path: &Path, numbers: &Range<u64>) -> Result<Option<u64>> {
+    srew::header(line, announced || line.fields().count() == 2, path, numbers)
+}
+
+fn take(line: Line, numbers: &Range<u64>, path: &Path, earned: &mut Vec<(u32, u32, f64)>) -> Result<()> {
+    let mut scanner = Scanner::new(line.bytes);
+    let mut state = || {
+        let number = scanner.unsigned().filter(|_| scanner.is_delimited());
+        scanner.blanks();
+        number
+    };
+    let (from, to) = (state(), state());
+    let reward = scanner.number().filter(|_| scanner.rest().is_empty());
+    let (Some(from), Some(to), Some(reward)) = (from, to, reward) else {
+        let reason =
+            format!("{} is not of the form `from to reward`, with a finite reward", quote(line.bytes));
+        return Err(error(path, line.number, reason));
+    };
+    if let Some(number) = [from, to].into_iter().find(|number| !numbers.contains(number)) {
+        return Err(error(path, line.number, out_of_range(number, numbers)));
+    }
+    // Chains have fewer than 2³² states.
+    earned.push(((from - numbers.start) as u32, (to - numbers.start) as u32, reward));
+    Ok(())
+}
+
+impl TransitionRewards {
+    /// Earnings of each state per unit of time by its transitions: Σ rate · reward, self-loops included.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a reward of a transition that the list lacks or that has a second one, and for a sum that is not
+    /// finite.
+    pub fn per_time(mut self, states: usize, transitions: &TransitionList, path: &Path) -> Result<Reward> {
+        let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+        self.earned.sort_by_key(|&(from, to, _)| (from, to));
+        if let Some([(from, to, one), (.., other)]) =
+            self.earned.array_windows().find(|[a, b]| (a.0, a.1) == (b.0, b.1))
+        {
+            return fail(format!(
+                "the transition {from} -> {to} has two rewards, {one} and {other}; leave one"
+            ));
+        }
+        let mut values = vec![0.0; states];
+        let mut found = vec![false; self.earned.len()];
+        let list = transitions.from.iter().zip(&transitions.to).zip(&transitions.rate);
+        for ((&from, &to), &rate) in list {
+            if let Ok(at) = self.earned.binary_search_by_key(&(from, to), |&(from, to, _)| (from, to)) {
+                values[from as usize] += rate * self.earned[at].2;
+                found[at] = true;
+            }
+        }
+        if let Some(at) = found.iter().position(|found| !found) {
+            let (from, to, reward) = self.earned[at];
+            return fail(format!(
+                "gives the transition {from} -> {to} the reward {reward}, and the chain has no such transition (states \
+                 counted from 0); are these another model's rewards?"
+            ));
+        }
+        match values.iter().position(|value| !value.is_finite()) {
+            Some(state) => fail(format!(
+                "what state {state} earns per unit of time, {}, is not finite; scale it",
+                values[state]
+            )),
+            None => Ok(Reward { name: self.name, values }),
+        }
+    }
+
+    /// As [`per_time`](Self::per_time), of a chain that knows all its transitions, but no self-loops.
+    ///
+    /// # Errors
+    /// As [`per_time`](Self::per_time).
+    pub fn per_time_in(self, chain: &dyn Transitions, path: &Path) -> Result<Reward> {
+        if !chain.is_whole() {
+            let reason = "gives rewards of transitions, which ranks read beside the model: call it as the model, with the extension .trew";
+            return Err(Error::File { path: path.into(), reason: reason.to_owned() });
+        }
+        let mut from: Vec<u32> = self.earned.iter().map(|&(from, ..)| from).collect();
+        from.sort_unstable();
+        from.dedup();
+        let (mut list, mut row) = (TransitionList::default(), Vec::new());
+        for state in from {
+            row.clear();
+            chain.outgoing(state as usize, &mut row);
+            for &(to, rate) in &row {
+                list.from.push(state);
+                list.to.push(to);
+                list.rate.push(rate);
+            }
+        }
+        self.per_time(chain.states(), &list, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewards(text: &str, numbers: Range<u64>) -> Result<Vec<TransitionRewards>> {
+        parse(text.as_bytes(), Path::new("m.trew"), numbers)
+    }
+
+    fn message(text: &str) -> String {
+        rewards(text, 0..4).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn prism_storm_and_mrmc() {
+        let structure =
+            |name: &str, earned: &[_]| TransitionRewards { name: name.into(), earned: earned.to_vec() };
+        let prism = "# Reward structure \"served\"\n# Transition rewards\n4 2\n0 1 1\n3 2 0.5\n# Reward structure\n\
+                     # Transition rewards\n4 0\n";
+        assert_eq!(
+            rewards(prism, 0..4).unwrap(),
+            [structure("served", &[(0, 1, 1.0), (3, 2, 0.5)]), structure("m-2", &[])]
+        );
+        assert_eq!(rewards("4 1\n0 1 1/2\n", 0..4).unwrap(), [structure("m", &[(0, 1, 0.5)])]);
+        assert_eq!(
+            rewards("0 1 1\n\n2 2 -3\n", 0..4).unwrap(),
+            [structure("m", &[(0, 1, 1.0), (2, 2, -3.0)])]
+        );
+        let mrmc = rewards("TRANSITIONS 2\n1 2 3\n4 1 1\n", 1..5).unwrap();
+        assert_eq!(mrmc, [structure("m", &[(0, 1, 3.0), (3, 0, 1.0)])]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        assert!(message("").contains("holds no rewards; write lines `from to reward`"));
+        assert!(message("5 1\n0 1 1").contains(":1: the header says 5 states, the chain has 4"));
+        assert!(message("4 2\n0 1 1").contains("line 1 promises 2 rewards, 1 follow"));
+        assert!(message("4 1\n0 4 1").contains(":2: state 4 is out of range"));
+        assert!(message("0 1 1\n0 2").contains(":2: `0 2` is not of the form"));
+        assert!(message("0 1 inf").contains(":1: "));
+        assert!(message("# State rewards\n4 1\n0 1").contains("extension .srew"));
+    }
+
+    #[test]
+    fn rates_times_rewards() {
+        let list = TransitionList { from: vec![0, 0, 1], to: vec![1, 0, 0], rate: vec![2.0, 3.0, 5.0] };
+        let per_time = |earned: &[(u32, u32, f64)]| {
+            let structure = TransitionRewards { name: "r".into(), earned: earned.to_vec() };
+            structure.per_time(2, &list, Path::new("m.trew")).map(|reward| reward.values)
+        };
+        assert_eq!(per_time(&[(0, 1, 10.0), (0, 0, 1.0)]).unwrap(), [23.0, 0.0]);
+        let reason = |earned| per_time(earned).unwrap_err().to_string();
+        assert!(reason(&[(1, 1, 1.0)]).contains("1 -> 1 the reward 1, and the chain has no such transition"));
+        assert!(reason(&[(1, 0, 1.0), (1, 0, 2.0)]).contains("two rewards, 1 and 2"));
+        assert!(reason(&[(1, 0, 1e308)]).contains("not finite"));
+    }
+}

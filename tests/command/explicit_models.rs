@@ -1,0 +1,433 @@
+//! Chains as MRMC, PRISM, Storm and SciPy write them.
+
+use std::io::{Cursor, Write};
+
+use crate::support::{Place, number};
+
+/// A component that fails, is repaired, and may get stuck: its three states counted from 1, as in MRMC's files and those of
+/// `prism -exportmrmc`. It starts in the second one.
+const MRMC: &str = "STATES 3\nTRANSITIONS 4\n1 2 0.02\n2 1 0.25\n2 3 0.01\n3 2 0.25\n";
+const MRMC_LABELS: &str = "#DECLARATION\ninit down\n#END\n1 init\n2 down\n";
+
+/// The same chain in PRISM's files, counted from 0.
+const PRISM: &str = "3 4\n0 1 0.02\n1 0 0.25\n1 2 0.01\n2 1 0.25\n";
+const PRISM_LABELS: &str = "0=\"init\" 1=\"deadlock\" 2=\"down\"\n0: 0\n1: 2\n";
+
+/// π(2) of that chain from its first state: the exponential of its generator as a series of 200 terms, summed elsewhere.
+const AT_2: [f64; 3] = [0.969047507304, 0.030669083420, 0.000283409275];
+
+fn close(got: &[f64], wanted: &[f64], tolerance: f64) {
+    assert!(
+        got.len() == wanted.len() && got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= tolerance),
+        "{got:?} is not {wanted:?}"
+    );
+}
+
+#[test]
+fn what_lies_beside_mrmcs_transitions_counts_from_one_too() {
+    let place = Place::new();
+    place.put("mrmc.tra", MRMC).put("mrmc.lab", MRMC_LABELS).put("mrmc.rew", "1 20\n3 7\n");
+    place.put("prism.tra", PRISM).put("prism.lab", PRISM_LABELS);
+    place.put("prism.srew", "# Reward structure \"mrmc\"\n# State rewards\n3 2\n0 20\n2 7\n");
+    for line in [
+        "--time 2",
+        "--time 2 --label down --label init",
+        "--time 2 --rewards mrmc",
+        "--time 2 --absorbing down",
+    ] {
+        let line = format!("{line} --epsilon 1e-9");
+        let prism = place.transient(&format!("prism.tra {line}"));
+        let mrmc = place.transient(&format!("mrmc.tra {line}"));
+        assert_eq!(mrmc.stdout, prism.stdout, "{line}");
+        assert!(mrmc.stderr.contains("mrmc.tra counts its states from 1"), "{}", mrmc.stderr);
+    }
+    close(&place.transient("mrmc.tra --time 2").column(1), &AT_2, 1e-6);
+    // Files that are named rather than found count as the model does.
+    place.put("l", MRMC_LABELS).put("r", "2 1\n");
+    let down = place.transient("mrmc.tra --time 2 --labels l --label down --rewards r -o v.csv");
+    close(&down.column(2), &AT_2[1..2], 1e-6);
+}
+
+#[test]
+fn discrete_time_chains_get_a_warning() {
+    let place = Place::new();
+    let chain = "2 4\n0 0 0.5\n0 1 0.5\n1 0 0.3\n1 1 0.7\n";
+    place
+        .put("d.tra", chain)
+        .put("c.tra", format!("# Transitions (CTMC)\n{chain}"))
+        .put("s.tra", format!("ctmc\n{}", &chain[4..]));
+    let warning = |model: &str| place.transient(&format!("{model} --time 1")).stderr.contains("(a DTMC)");
+    assert_eq!(["d.tra", "c.tra", "s.tra"].map(warning), [true, false, false]);
+}
+
+#[test]
+fn exit_rates_that_contradict_their_transitions_are_an_error() {
+    let place = Place::new();
+    let model = |exit: &str| {
+        format!(
+            "@type: CTMC\n@nr_states\n2\n@nr_choices\n2\n@model\nstate 0 !{exit} init\n\taction 0\n\t\t1 : 1.31\n\
+             state 1 !2\n\taction 0\n\t\t0 : 2\n"
+        )
+    };
+    place.put("good.drn", model("1.31")).put("bad.drn", model("9"));
+    place.transient("good.drn --time 1");
+    let run = place.kolmo("transient bad.drn --time 1 --device cpu");
+    assert_eq!(run.code, 2);
+    let wanted = "bad.drn:7: the exit rate of state 0 is 9, but its transitions sum to 1.31";
+    assert!(run.stderr.contains(wanted), "{}", run.stderr);
+}
+
+/// A `.npy` file of doubles, or of 64-bit integers where they are meant.
+fn array(shape: &str, fortran: bool, values: &[f64], integers: bool) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let kind = if integers { "<i8" } else { "<f8" };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    header += &" ".repeat(64 - (10 + header.len() + 1) % 64);
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\0".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    let byte = |v: &f64| if integers { (*v as i64).to_le_bytes() } else { v.to_le_bytes() };
+    bytes.extend(values.iter().flat_map(byte));
+    bytes
+}
+
+fn archive(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in members {
+        let options = zip::write::SimpleFileOptions::default();
+        archive.start_file(format!("{name}.npy"), options).expect("a member");
+        archive.write_all(bytes).expect("memory");
+    }
+    archive.finish().expect("memory").into_inner()
+}
+
+fn word(text: &str) -> Vec<u8> {
+    let mut bytes = array("()", false, &[], false);
+    let place = bytes.windows(3).position(|w| w == b"<f8").expect("a type");
+    bytes[place..place + 3].copy_from_slice(b"|S3");
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+#[test]
+fn members_that_nobody_reads_are_an_error() {
+    let place = Place::new();
+    let vector = |values: &[f64]| array(&format!("({},)", values.len()), false, values, false);
+    let system = [("dl", vector(&[0.0, 1.0])), ("d", vector(&[4.0, 4.0])), ("du", vector(&[1.0, 0.0]))];
+    for (name, refused) in [("b", false), ("rhs", true), ("B", true)] {
+        let members = [&system[..], &[(name, vector(&[1.0, 2.0]))]].concat();
+        place.put("s.npz", archive(&members));
+        let run = place.kolmo("tridiagonal s.npz --device cpu");
+        assert_eq!(run.code, if refused { 2 } else { 0 }, "{name}: {}", run.stderr);
+        let wanted = format!("s.npz: nobody reads the member '{name}'; it has dl, d, du, b");
+        assert_eq!(run.stderr.contains(&wanted), refused, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn numbers_that_are_none_name_file_row_and_system() {
+    let place = Place::new();
+    let bands = |d: f64| {
+        let two = |values: &[f64]| array("(2, 2)", false, values, false);
+        let (dl, du) = (two(&[0.0, 1.0, 0.0, 1.0]), two(&[1.0, 0.0, 1.0, 0.0]));
+        archive(&[("dl", dl), ("d", two(&[4.0, 4.0, 4.0, d])), ("du", du)])
+    };
+    place.put("s.npz", bands(f64::NAN)).put("good.npz", bands(4.0));
+    place.put("b.npy", array("(2, 2)", false, &[1.0, f64::INFINITY, 1.0, 1.0], false));
+    for (line, wanted) in [
+        ("s.npz", "s.npz: d of row 1 of system 1 is NaN"),
+        ("good.npz -b b.npy", "b.npy: b of row 1 of system 0 is inf"),
+        ("laplace:2,2 -b b.npy", "b.npy: b of row 1 of system 0 is inf"),
+    ] {
+        let run = place.kolmo(&format!("tridiagonal {line} --device cpu"));
+        assert!(run.code == 2 && run.stderr.contains(wanted), "{line}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn matrices_of_scipy_and_numpy_are_converted() {
+    let place = Place::new();
+    place.put("m.tra", PRISM);
+    // Column by column, the rate 0.25 from 1 to 0 in two pieces.
+    let integers = |values: &[f64]| array(&format!("({},)", values.len()), false, values, true);
+    let doubles = |values: &[f64]| array(&format!("({},)", values.len()), false, values, false);
+    let csc = |format: &str| {
+        archive(&[
+            ("format", word(format)),
+            ("shape", integers(&[3.0, 3.0])),
+            ("indptr", integers(&[0.0, 2.0, 4.0, 5.0])),
+            ("indices", integers(&[1.0, 1.0, 0.0, 2.0, 1.0])),
+            ("data", doubles(&[0.125, 0.125, 0.02, 0.25, 0.01])),
+        ])
+    };
+    place.put("csc.npz", csc("csc")).put("dia.npz", csc("dia"));
+    let coo = [
+        ("format", word("coo")),
+        ("shape", integers(&[3.0, 3.0])),
+        ("row", integers(&[2.0, 1.0, 0.0, 1.0])),
+        ("col", integers(&[1.0, 2.0, 1.0, 0.0])),
+        ("data", doubles(&[0.25, 0.01, 0.02, 0.25])),
+    ];
+    place.put("coo.npz", archive(&coo));
+    let rows = [0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0, 0.25, 0.0];
+    let columns = [0.0, 0.25, 0.0, 0.02, 0.0, 0.25, 0.0, 0.01, 0.0];
+    place
+        .put("c.npy", array("(3, 3)", false, &rows, false))
+        .put("f.NPY", array("(3, 3)", true, &columns, false));
+    let wanted = place.transient("m.tra --time 2").stdout;
+    for (model, note) in [
+        ("csc.npz", "csc.npz: a CSC matrix, converted to rows"),
+        ("coo.npz", "coo.npz: a COO matrix, converted to rows"),
+        ("c.npy", "c.npy: a dense array of shape (3, 3), converted to a sparse one of 4 entries"),
+        ("f.NPY", "f.NPY: a dense array of shape (3, 3), converted to a sparse one of 4 entries"),
+    ] {
+        let run = place.transient(&format!("{model} --time 2"));
+        assert_eq!(run.stdout, wanted, "{model}");
+        assert!(run.stderr.contains(note), "{}", run.stderr);
+        let walk =
+            place.kolmo(&format!("walk {model} --splitting given --component 0 --chains 4096 --device cpu"));
+        assert!(walk.code <= 1 && walk.stderr.contains(note), "{}", walk.stderr);
+    }
+    let run = place.kolmo("transient dia.npz --time 2 --device cpu");
+    assert!(
+        run.code == 2 && run.stderr.contains("a dia matrix; CSR, CSC and COO are read"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn fortran_order_is_that_of_its_rows() {
+    let place = Place::new();
+    let two = |fortran: bool, values: &[f64]| array("(2, 3)", fortran, values, false);
+    let c = [("dl", [0.0, 1.0, 2.0, 0.0, 3.0, 4.0]), ("d", [9.0; 6]), ("du", [1.0, 2.0, 0.0, 3.0, 4.0, 0.0])];
+    let b = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let turned = |v: [f64; 6]| [v[0], v[3], v[1], v[4], v[2], v[5]];
+    let system = |fortran: bool| {
+        let all = [&c[..], &[("b", b)]].concat();
+        let member = |(name, v)| (name, two(fortran, &if fortran { turned(v) } else { v }));
+        archive(&all.into_iter().map(member).collect::<Vec<_>>())
+    };
+    place.put("c.npz", system(false)).put("f.npz", system(true)).put("b.npy", two(true, &turned(b)));
+    let wanted = place.kolmo("tridiagonal c.npz -o c.csv --device cpu");
+    assert_eq!(wanted.code, 0, "{}", wanted.stderr);
+    for line in ["f.npz", "c.npz -b b.npy"] {
+        let run = place.kolmo(&format!("tridiagonal {line} -o f.csv --device cpu"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(place.text("f.csv"), place.text("c.csv"), "{line}");
+    }
+    assert!(number(place.text("c.csv").lines().nth(1).expect("a row").rsplit(',').next().expect("x")) > 0.0);
+}
+
+/// A server with a queue of at most two jobs, as `prism server.sm -exportmodel server.all` writes it.
+fn server(place: &Place) {
+    place.put(
+        "server.tra",
+        "6 12\n0 1 0.4\n0 2 0.5\n1 0 0.05\n1 3 0.5\n2 3 0.4\n2 4 0.5\n3 1 1\n3 2 0.05\n3 5 0.5\n4 5 0.4\n5 3 1\n5 4 0.05\n",
+    );
+    place.put(
+        "server.lab",
+        "0=\"init\" 1=\"deadlock\" 2=\"down\" 3=\"full\"\n0: 2\n1: 0\n2: 2\n4: 2 3\n5: 3\n",
+    );
+    place.put(
+        "server.sta",
+        "(q,up)\n0:(0,false)\n1:(0,true)\n2:(1,false)\n3:(1,true)\n4:(2,false)\n5:(2,true)\n",
+    );
+    place.put("server1.srew", "# Reward structure \"jobs\"\n# State rewards\n6 4\n2 1\n3 1\n4 2\n5 2\n");
+    place.put("server1.trew", "# Reward structure \"jobs\"\n# Transition rewards\n6 0\n");
+    place.put("server2.srew", "# Reward structure \"served\"\n# State rewards\n6 0\n");
+    place.put("server2.trew", "# Reward structure \"served\"\n# Transition rewards\n6 2\n3 1 1\n5 3 1\n");
+}
+
+/// A field of the first line below the header.
+fn field(csv: &str, column: &str) -> f64 {
+    let mut lines = csv.lines();
+    let at = lines.next().expect("a header").split(',').position(|name| name == column).expect("a column");
+    // What is quoted may have commas, and is no number.
+    let quoted: Vec<&str> = lines.next().expect("a row").split('"').collect();
+    let row = if quoted.len() == 3 { format!("{}{}", quoted[0], quoted[2]) } else { quoted[0].to_owned() };
+    number(row.split(',').nth(at).expect("a field"))
+}
+
+/// The answers in the document were computed without kolmo, from the matrix exponentials of the three chains involved.
+#[test]
+fn each_property_of_the_table_has_its_answer() {
+    let place = Place::new();
+    server(&place);
+    let page = include_str!("../../docs/prism.md").replace("\\|", "or");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.contains("`server.tra "))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), 16);
+    for row in rows {
+        let [property, arguments, answer] = row[..] else { panic!("{row:?}") };
+        let (wanted, column) = answer.split_once(' ').unwrap_or((answer, "value"));
+        let run = place.transient(&format!("{} --epsilon 1e-9", arguments.trim_matches('`')));
+        let got = field(&run.stdout, column);
+        assert!((got - number(wanted)).abs() <= 1e-9, "{property}: {got} is not {wanted}");
+    }
+}
+
+#[test]
+fn intervals_take_two_sweeps_whose_bounds_add() {
+    let place = Place::new();
+    server(&place);
+    let until = |more: &str| {
+        let run =
+            place.transient(&format!("server.tra --until !down full {more} --epsilon 1e-9 --report r.json"));
+        (run.stdout, place.json("r.json"))
+    };
+    let (text, report) = until("--within [1,3]");
+    assert!(text.starts_with("time,what,value\n3,\"!down U[1,3] full\",0.2443787"), "{text}");
+    let bound = |report: &serde_json::Value| {
+        let sum: f64 =
+            report["bound"].as_object().expect("a bound").values().filter_map(|v| v.as_f64()).sum();
+        sum
+    };
+    assert!(bound(&report) <= 1e-9 && bound(&report) > 0.0, "{report}");
+    assert_eq!(report["per_time"][0]["time"], 3.0);
+    // An interval that begins at 0 is a time bound, one of length 0 is a moment.
+    let value = |more: &str| field(&until(more).0, "value");
+    assert_eq!(value("--within 0,3"), value("--time 3"));
+    let (moment, longer) = (value("--within 2,2"), value("--within 2,3"));
+    assert!(0.0 < moment && moment < longer && longer < value("--within 0,3"), "{moment}, {longer}");
+    for (line, wanted) in [
+        ("--until a b --time 1", "no label 'a': there are: init, deadlock, down, full"),
+        ("--until true full --within 3,1", "--within '3,1' is no interval"),
+        ("--until true full --time 1 --label down", "cannot be used with"),
+        ("--within 1,2", "--until"),
+    ] {
+        let run = place.kolmo(&format!("transient server.tra {line} --device cpu"));
+        assert!(run.code == 2 && run.stderr.contains(wanted), "{line}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn absorbing_sets_are_repeatable_and_lists() {
+    let place = Place::new();
+    server(&place);
+    let of = |sets: &str| place.transient(&format!("server.tra --time 2 {sets}")).stdout;
+    assert_eq!(of("--absorbing full --absorbing down"), of("--absorbing full,down"));
+    assert_eq!(of("--absorbing full --absorbing down"), of("--absorbing full|down"));
+    // It begins in one of them.
+    let stays = place.transient("server.tra --time 2 --absorbing !down").column(1);
+    close(&stays, &[0.0, 1.0, 0.0, 0.0, 0.0, 0.0], 1e-6);
+    assert_ne!(of("--absorbing full"), of("--absorbing full,down"));
+    // Known without a file that declares them.
+    let bare = Place::new();
+    bare.put("m.tra", "3 2\n0 1 1\n1 2 3\n");
+    let rows = bare.transient("m.tra --time 1 --label deadlock --label init --label !init");
+    let values = rows.column(2);
+    let (one, three) = ((-1f64).exp(), (-3f64).exp());
+    // 0 → 1 → 2: what is left in 0 and in 1 by the two rates.
+    close(&values, &[1.0 - one - (one - three) / 2.0, one, 1.0 - one], 1e-6);
+}
+
+#[test]
+fn transition_rewards_are_earned_at_their_rates() {
+    let place = Place::new();
+    server(&place);
+    place.put("one.tra", place.text("server.tra")).put("one.lab", place.text("server.lab"));
+    place.put("one.srew", "# Reward structure \"both\"\n# State rewards\n6 1\n1 10\n");
+    place.put("one.trew", "# Reward structure \"both\"\n# Transition rewards\n6 1\n1 3 4\n");
+    // In state 1: 10 for each unit of time, and 4 for each arrival at rate 0.5.
+    let both = place.transient("one.tra --initial 1 --time 0 --rewards both");
+    assert_eq!(field(&both.stdout, "instantaneous"), 12.0);
+    place.put("more.trew", "1 3 4\n");
+    let file = place.transient("server.tra --initial 1 --time 0 --rewards more.trew");
+    assert_eq!(field(&file.stdout, "instantaneous"), 2.0);
+    place.put("other.trew", "1 2 4\n");
+    let run = place.kolmo("transient server.tra --time 1 --rewards other.trew --device cpu");
+    assert!(
+        run.code == 2 && run.stderr.contains("other.trew: gives the transition 1 -> 2"),
+        "{}",
+        run.stderr
+    );
+    // A numbered file of another model's is not taken.
+    place.put("one1.tra", "1 0\n").put("one1.srew", "1 1\n0 1\n");
+    place.transient("one.tra --time 1");
+    // MRMC's impulses: two states, counted from 1.
+    place.put("m.tra", "STATES 2\nTRANSITIONS 1\n1 2 0.5\n").put("m.rewi", "TRANSITIONS 1\n1 2 3\n");
+    let run = place.transient("m.tra --time 0 --rewards m");
+    assert_eq!(field(&run.stdout, "instantaneous"), 1.5);
+}
+
+#[test]
+fn states_have_names_wherever_their_files_have_variables() {
+    let place = Place::new();
+    server(&place);
+    let all = place.transient("server.tra --time 0").stdout;
+    assert!(
+        all.starts_with("state,probability,name\n0,0,\"(q=0, up=false)\"\n1,1,\"(q=0, up=true)\"\n"),
+        "{all}"
+    );
+    let top = place.transient("server.tra --time 0 --top 1").stdout;
+    assert_eq!(top, "time,what,value,name\n0,1,1,\"(q=0, up=true)\"\n");
+    place.transient("server.tra --time 0 --top 1 --report r.json");
+    assert_eq!(place.json("r.json")["per_time"][0]["values"][0]["name"], "(q=0, up=true)");
+    assert_eq!(place.transient("server.tra --time 0 --label down").stdout, "time,what,value\n0,down,0\n");
+    place.transient("server.tra --times 0:1:3 --states 1,5 --plot p.svg -o t.csv");
+    assert!(place.text("p.svg").contains("state 5 (q=2, up=true)"));
+    place.put("two.drn", "@type: CTMC\n@nr_states\n2\n@nr_choices\n2\n@model\nstate 0 !2 init\n//[q=0\t& !up]\n\taction 0\n\t\t1 : 2\nstate 1 !1\n//[q=1\t& up]\n\taction 0\n\t\t0 : 1\n");
+    assert!(place.transient("two.drn --time 0 --top 1").stdout.ends_with("0,0,1,\"(q=0, up=false)\"\n"));
+    place.put("server.sta", "(q,up)\n0:(0,false)\n");
+    let run = place.kolmo("transient server.tra --time 1 --device cpu");
+    assert!(run.code == 2 && run.stderr.contains("server.sta: has 1 states, the chain 6"), "{}", run.stderr);
+}
+
+#[test]
+fn prisms_own_form_of_output() {
+    let place = Place::new();
+    server(&place);
+    let of = |line: &str| place.transient(&format!("server.tra {line} --format prism")).stdout;
+    assert_eq!(of("--time 0"), "1:(0,true)=1\n");
+    assert_eq!(of("--time 0,0"), "# t=0\n1:(0,true)=1\n# t=0\n1:(0,true)=1\n");
+    assert_eq!(of("--time 0 --label full --label init"), "full:\nResult\n0\n\ninit:\nResult\n1\n");
+    assert_eq!(of("--time 0,0 --states 1"), "1 (q=0, up=true):\nT\tResult\n0\t1\n0\t1\n");
+    let rewards = "R{\"jobs\"}=? [ I=T ]:\nResult\n0\n\nR{\"jobs\"}=? [ C<=T ]:\nResult\n0\n";
+    assert_eq!(of("--time 0 --rewards jobs"), rewards);
+    place.transient("server.tra --time 0 --format prism -o p.txt");
+    assert_eq!(place.text("p.txt"), "1:(0,true)=1\n");
+}
+
+#[test]
+fn stdin_stdout_and_csv_come_and_go() {
+    let place = Place::new();
+    server(&place);
+    let piped = |model: &str, line: &str| {
+        let run = assert_cmd::Command::new(crate::support::binary())
+            .args(line.split_whitespace())
+            .args(["--device", "cpu"])
+            .write_stdin(place.get(model))
+            .current_dir(place.path())
+            .output()
+            .expect("kolmo starts");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (run.status.code(), text(run.stdout), text(run.stderr))
+    };
+    place.put("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 2 0.25\n2 1 0.5\n");
+    place.put("m.drn", "@type: CTMC\n@nr_states\n2\n@model\nstate 0 init\n\taction 0\n\t\t1 : 2\nstate 1\n");
+    place.put("bad.tra", "2 1\n0 5 1\n");
+    for model in ["server.tra", "m.mtx", "m.drn"] {
+        let (code, out, err) = piped(model, "transient - --time 1 --initial 0 --states 0,1 -o -");
+        let wanted = place.transient(&format!("{model} --time 1 --initial 0 --states 0,1")).stdout;
+        // Names lie beside a file.
+        let values = |text: &str| -> Vec<String> {
+            text.lines().skip(1).map(|line| line.split(',').take(3).collect::<Vec<_>>().join(",")).collect()
+        };
+        assert_eq!((code, values(&out)), (Some(0), values(&wanted)), "{model}: {err}");
+    }
+    let (code, _, err) = piped("bad.tra", "transient - --time 1");
+    assert!(code == Some(2) && err.contains("error: stdin:2: state 5 is out of range"), "{err}");
+    // Probabilities that one run writes another begins with.
+    place.transient("server.tra --time 1 -o p.csv");
+    place.transient("server.tra --time 1 -o p.NPY");
+    let from = |file: &str| place.transient(&format!("server.tra --time 2 --initial {file}")).stdout;
+    assert_eq!(from("p.csv"), from("p.NPY"));
+    place.transient("server.tra --time 1,2 -o two.csv");
+    let run = place.kolmo("transient server.tra --time 1 --initial two.csv --device cpu");
+    assert!(run.code == 2 && run.stderr.contains("the probabilities of one time"), "{}", run.stderr);
+}
