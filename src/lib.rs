@@ -112,7 +112,6 @@ pub mod ranks;
 pub mod registry;
 pub mod settings;
 pub mod sparse;
-#[cfg(any(feature = "wgpu", feature = "mpi"))]
 mod spin;
 mod status;
 pub mod transient;

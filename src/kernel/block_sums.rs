@@ -2,9 +2,11 @@
 
 use crate::parallel::*;
 
-use super::{Real, kernel};
-use crate::lane::cpu::Call;
-use crate::sparse::BLOCK;
+use super::twin::Call;
+use super::{Kernel, Real, kernel};
+
+/// Rows of a block, which one workgroup sums.
+const BLOCK: usize = Kernel::GROUP as usize;
 
 kernel! {
     /// Sums of a vector by blocks.

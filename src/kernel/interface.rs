@@ -5,8 +5,7 @@ use std::any::TypeId;
 use bytemuck::Pod;
 
 use super::Precision;
-use crate::lane::Arg;
-use crate::lane::cpu::Call;
+use super::twin::Call;
 
 /// Type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,12 +101,13 @@ impl Binding {
     }
 }
 
-/// The arguments of a kernel's launches: a struct with a member for each binding, made by `kernel!`.
-pub trait Arguments<'a> {
+/// The arguments of a kernel's launches: a struct made by `kernel!`, with a member for each binding. A lane says what an argument
+/// is.
+pub trait Arguments<A> {
     /// The kernel's parameters: a struct of `u32` with the names of the text, in its order.
     type Params: Pod;
     /// The kernel's name.
     const KERNEL: &'static str;
     /// All of them, in the order of the bindings.
-    fn list(&self) -> Vec<Arg<'a>>;
+    fn list(&self) -> Vec<A>;
 }

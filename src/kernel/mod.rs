@@ -12,11 +12,12 @@ mod interface;
 mod real;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
+pub(crate) mod twin;
 
 pub use interface::{Arguments, Binding, Interface, Scalar, View};
 pub use real::{Precision, Real};
 
-use crate::lane::cpu::Call;
+use twin::Call;
 
 /// A kernel for every lane.
 #[derive(Debug)]
@@ -135,21 +136,21 @@ macro_rules! kernel {
             #![allow(dead_code, reason = "a twin may do without a parameter or an array")]
 
             use $crate::kernel::{Arguments, Binding, View};
-            use $crate::lane::{Arg, cpu::Call};
+            use $crate::kernel::twin::Call;
 
             $crate::kernel::kernel!(@params $($params)*);
 
             /// What is bound for a launch, in the order of the text.
             #[derive(Debug, Clone, Copy)]
-            pub(crate) struct Args<'a> {
-                $(pub(crate) $binding: Arg<'a>,)*
+            pub(crate) struct Args<A> {
+                $(pub(crate) $binding: A,)*
             }
 
-            impl<'a> Arguments<'a> for Args<'a> {
+            impl<A: Copy> Arguments<A> for Args<A> {
                 type Params = Params;
                 const KERNEL: &'static str = stringify!($name);
 
-                fn list(&self) -> Vec<Arg<'a>> {
+                fn list(&self) -> Vec<A> {
                     vec![$(self.$binding),*]
                 }
             }

@@ -40,7 +40,7 @@ impl fmt::Display for Precision {
 
 /// `f32` or `f64`.
 pub trait Real:
-    bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + crate::lane::cpu::gather::Gather
+    bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + super::twin::gather::Gather
 {
     /// This type's precision.
     const PRECISION: Precision;

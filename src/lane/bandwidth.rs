@@ -5,10 +5,10 @@ use std::time::Instant;
 use crate::parallel::*;
 use bytemuck::Pod;
 
-use super::cpu::simd::{Body, dispatch, fused};
-use super::cpu::{Call, blocks};
 use super::{Buffer, Lane, Launch, Program};
 use crate::Result;
+use crate::kernel::twin::simd::{Body, dispatch, fused};
+use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Precision, Real, kernel};
 
 kernel! {

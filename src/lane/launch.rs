@@ -67,7 +67,7 @@ impl Lane {
     /// # Panics
     /// If parameters and arguments are those of another kernel, numbers of an argument are of another type, memory that
     /// is written is bound twice, or memory belongs to a lane that this one does not reach.
-    pub fn bind<'a, A: Arguments<'a>>(
+    pub fn bind<'a, A: Arguments<Arg<'a>>>(
         &self,
         kernel: &'static Kernel,
         precision: Precision,

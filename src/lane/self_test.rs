@@ -1,8 +1,8 @@
 //! A lane proves that it computes before it is handed out.
 
 use super::Lane;
-use super::cpu::Call;
-use super::cpu::simd::{Body, dispatch, fused};
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch, fused};
 use crate::kernel::{Precision, Real, kernel};
 use crate::{Error, Result};
 

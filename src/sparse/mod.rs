@@ -11,7 +11,7 @@ pub mod repetition;
 pub mod tiles;
 mod width;
 
-pub use crate::lane::cpu::simd::SLICE;
+pub use crate::kernel::twin::simd::SLICE;
 pub use compact::{Dictionary, Packed, PairTable, Pairs, column_bits};
 pub use coo::Coo;
 pub(crate) use coo::returned;

@@ -397,7 +397,7 @@ impl<'a, T: Real> Iteration<'a, T> {
         })
     }
 
-    fn block_sums<'b, A: Arguments<'b, Params = block_sum::Params>>(
+    fn block_sums<'b, A: Arguments<Arg<'b>, Params = block_sum::Params>>(
         &'b self,
         kernel: &'static Kernel,
         args: impl Fn(&'b Part<T>, Arg<'b>) -> A,

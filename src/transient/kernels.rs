@@ -5,9 +5,9 @@ pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_distance, block_dot, block_sum};
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Kernel, Real, kernel};
-use crate::lane::cpu::simd::{Body, dispatch};
-use crate::lane::cpu::{Call, blocks};
 
 kernel! {
     /// Many steps of a small chain.
@@ -46,7 +46,7 @@ pub(crate) static ALL: [&Kernel; 12] = [
 /// Steps for some rows.
 pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAIR_SOME, &STEP_PATTERN_SOME];
 
-/// Largest chain that [`SWEEP`] holds.
+/// Largest chain that the kernel `sweep` holds.
 pub const SWEEP_ROWS: usize = 1024;
 
 fn sweep<T: Real>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 
 use super::step::{Rows, each, fma, step_pattern, tail};
 use crate::kernel::Real;
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch};
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::sparse::patterns::Tables;
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
 

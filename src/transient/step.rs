@@ -14,9 +14,9 @@
 use crate::parallel::*;
 
 use super::pattern::step_pattern;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
 use crate::kernel::{Kernel, Real, kernel};
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, SLICE, dispatch, fused};
 use crate::sparse::HEADER;
 
 /// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a

@@ -15,12 +15,11 @@ use super::timeline::{Clock, Phase, Timeline};
 use crate::kernel::Real;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
+use crate::spin::Spin;
 use crate::{Error, Result};
 
 /// The interval at which the thread that waits for the lanes looks at the watch, unless one of them is done.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest that a thread looks for a neighbour's values before it goes to sleep.
-const SPIN: Duration = Duration::from_millis(3);
 
 /// The end of a transfer at its owner's lane.
 enum Sender<'a, T> {
@@ -148,22 +147,18 @@ impl<'a, T: Real> Reader<'a, T> {
     }
 }
 
-/// Receives, looking again and again for a while: a thread that sleeps is woken up late.
-/// Not where the thread would take the time of those that it waits for.
+/// Receives, awake for a while where that takes no time of those that it waits for.
 fn wait_for<V>(from: &Receiver<V>, lane: &Lane) -> Result<V> {
-    let device = lane.device();
-    if device.on_host_cores() {
-        return from.recv().map_err(|_| Error::Interrupted);
+    let look = || match from.try_recv() {
+        Ok(values) => Ok(Some(values)),
+        Err(TryRecvError::Disconnected) => Err(Error::Interrupted),
+        Err(TryRecvError::Empty) => Ok(None),
+    };
+    let longest = if lane.device().on_host_cores() { Duration::ZERO } else { Spin::VALUES };
+    match (Spin { longest, alone: true }).until(look)? {
+        Some(values) => Ok(values),
+        None => from.recv().map_err(|_| Error::Interrupted),
     }
-    let since = std::time::Instant::now();
-    while since.elapsed() < SPIN {
-        match from.try_recv() {
-            Ok(values) => return Ok(values),
-            Err(TryRecvError::Disconnected) => return Err(Error::Interrupted),
-            Err(TryRecvError::Empty) => std::hint::spin_loop(),
-        }
-    }
-    from.recv().map_err(|_| Error::Interrupted)
 }
 
 /// A lane's thread: the lane, and its ends of the transfers through the host.
@@ -340,7 +335,7 @@ impl<'a, T: Real> Worker<'a, T> {
         // The CPU works in this thread: what it computes before it hands its values on, the others wait for.
         let ahead = !lane.device().host;
         let mut ended = |phase| clock.ended(step, phase);
-        with_messages(*ranks, Wait { stop, spin: ahead && !lane.device().software }, |messages| {
+        with_messages(*ranks, Wait { stop, spin: !lane.device().on_host_cores() }, |messages| {
             let envelopes = readers.iter().filter_map(|reader| match reader {
                 Reader::Rank { from, .. } => Some(*from),
                 Reader::Lane { .. } => None,

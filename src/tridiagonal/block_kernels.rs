@@ -4,8 +4,8 @@ use crate::parallel::*;
 
 use super::arithmetic::Number;
 use super::kernels::{NOT_DOMINANT, both, small};
+use crate::kernel::twin::Call;
 use crate::kernel::{Kernel, kernel};
-use crate::lane::cpu::Call;
 
 kernel! {
     /// Blocks become rows of the interface system.

@@ -7,7 +7,7 @@ use crate::parallel::*;
 
 use super::rows::{Span, View};
 use super::system::System;
-use crate::lane::cpu::simd::{Body, dispatch};
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
 
 /// The two backward errors of x in a system.

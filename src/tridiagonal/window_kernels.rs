@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::arithmetic::{Number, fma};
 use super::kernels::{Back, Diagonals, LANES, TURN, Turned, UNCACHED, descend, small, turn};
 use crate::kernel::kernel;
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch, prefetch_line, stream, streamed};
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch, prefetch_line, stream, streamed};
 use crate::parallel::*;
 
 kernel! {
@@ -73,7 +73,7 @@ fn is_certified<T: Number>(
     [before, own, behind]: [T; 3],
     p: tridiagonal_window::Params,
 ) -> bool {
-    let fma = fma::<T, { crate::lane::cpu::simd::PORTABLE }>;
+    let fma = fma::<T, { crate::kernel::twin::simd::PORTABLE }>;
     let left = fma(-d, own, fma(-c, behind, fma(-a, before, b))).size();
     let scale = (a * before).size() + (d * own).size() + (c * behind).size() + b.size();
     let least = T::of(crate::number::power(-16 * p.tiny as i32));

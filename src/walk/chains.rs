@@ -8,8 +8,8 @@ use super::launcher::{BlockKernel, Launcher, Part, Progress, RealBuffer, Round, 
 use super::sequence::{PointSource, Points, Scramble, Sequence, Stream};
 use super::table::{Table, UNIT};
 use crate::kernel::block_sums::{BLOCK_SUM, block_sum};
+use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Precision, Real};
-use crate::lane::cpu::simd::dispatch;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::{Error, Machine, Result};
 

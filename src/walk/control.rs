@@ -11,8 +11,8 @@ use crate::parallel::*;
 
 use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::{Body, dispatch};
 use crate::number::count;
 use crate::{Error, Result};
 

@@ -6,9 +6,9 @@ use crate::parallel::*;
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use super::sequence::Stream;
 use crate::kernel::block_sums::tree;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::dispatch;
 use crate::{Error, Result};
 
 kernel! {

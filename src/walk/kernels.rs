@@ -7,9 +7,9 @@ use crate::parallel::*;
 use super::sequence::{Points, Stream};
 use super::table::{HEAD, UNIT};
 use crate::kernel::block_sums::tree;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
 use crate::kernel::{Kernel, Real, kernel};
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch, fused, prefetch};
 
 kernel! {
     /// Sums of walks over blocks.

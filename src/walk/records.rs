@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use super::table::{CERTAIN, HEAD, LONG, UNIT, pair};
-use crate::lane::cpu::simd::Body;
+use crate::kernel::twin::simd::Body;
 
 /// Rows that are written at once.
 const ROWS: usize = 16;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::parallel::*;
 
+use crate::kernel::twin::simd::{Body, dispatch, prefetch_line};
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::{Body, dispatch, prefetch_line};
 use crate::number::{exponent, power};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};

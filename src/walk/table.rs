@@ -20,8 +20,8 @@ use super::certificate::Certificate;
 use super::kernels::COLUMNS;
 use super::records::{Records, Target, Writing};
 use super::splitting::Split;
+use crate::kernel::twin::simd::dispatch;
 use crate::lane::HostArray;
-use crate::lane::cpu::simd::dispatch;
 use crate::{Error, Result};
 
 /// Words of the unit in which records are addressed.

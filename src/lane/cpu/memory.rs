@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapMut;
 
+use crate::kernel::twin;
 use crate::number::Size;
 use crate::{Error, Result};
 
@@ -28,6 +29,18 @@ pub(in crate::lane) struct Memory {
 // read (`Lane::bind` asserts that what is written is bound once, `Call` that a binding is handed out either to read or
 // once to write).
 unsafe impl Sync for Memory {}
+
+impl twin::Memory for Memory {
+    fn bytes(&self) -> *mut [u8] {
+        // SAFETY: the mapping itself, not its bytes, and nobody changes it.
+        let start = unsafe { (*self.bytes.get()).as_ptr() };
+        std::ptr::slice_from_raw_parts_mut(start.cast_mut(), self.len)
+    }
+
+    fn contents(&self) -> u64 {
+        self.contents.load(Ordering::Relaxed)
+    }
+}
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

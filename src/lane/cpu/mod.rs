@@ -2,22 +2,19 @@
 
 #![expect(unsafe_code, reason = "device memory of this lane is shared between launches, as on any device")]
 
-mod call;
-pub(crate) mod gather;
 mod memory;
-pub(crate) mod simd;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub(crate) use call::{Call, blocks};
 pub(super) use memory::{LARGE_PAGE, Memory};
 pub use memory::{available_memory, expect_memory};
 
 use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
 use super::{Arg, Batch, Device, HostArray, Launch, Limits, PIECE, Program, Window};
-use crate::kernel::{Binding, Kernel, Precision};
+use crate::kernel::twin::{Run, simd};
+use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
 use crate::{Error, Result};
 use memory::new_contents;
@@ -31,22 +28,11 @@ pub(super) struct CpuLane {
     queue: Mutex<()>,
 }
 
-/// A twin with its arguments.
-#[derive(Debug)]
-pub(super) struct CpuLaunch {
-    twin: fn(&Call<'_>),
-    group: u32,
-    items: usize,
-    bindings: &'static [Binding],
-    args: Vec<Arc<Memory>>,
-}
-
-impl CpuLaunch {
-    /// Runs it as a step. The lane's lock is held.
-    fn run(launch: &Launch, step: u64) {
-        let own: &Self = own(&launch.prepared);
-        (own.twin)(&Call::new(own, &launch.params, step));
-    }
+/// Runs a launch as a step. The lane's lock is held.
+fn run(launch: &Launch, step: u64) {
+    let twin: &Run = own(&launch.prepared);
+    // SAFETY: memory of this lane is used under its lock, and `Lane::bind` asserts that what is written is bound once.
+    unsafe { twin.step(&launch.params, step) };
 }
 
 impl CpuLane {
@@ -91,7 +77,7 @@ impl CpuLane {
 
 impl Backend for CpuLane {
     type Memory = Arc<Memory>;
-    type Launch = CpuLaunch;
+    type Launch = Run;
     type SendBuffer = Arc<Memory>;
     type ReceiveBuffer = ReceiveBuffer;
 
@@ -160,13 +146,13 @@ impl Backend for CpuLane {
         precision: Precision,
         items: usize,
         args: &[Arg<'_>],
-    ) -> Result<CpuLaunch> {
-        Ok(CpuLaunch {
+    ) -> Result<Run> {
+        Ok(Run {
             twin: kernel.twin(precision),
             group: kernel.group(),
             items,
             bindings: kernel.interface.bindings(precision),
-            args: args.iter().map(|arg| Arc::clone(own(arg.memory))).collect(),
+            args: args.iter().map(|arg| Arc::<Memory>::clone(own(arg.memory)) as _).collect(),
         })
     }
 
@@ -177,7 +163,7 @@ impl Backend for CpuLane {
         self.pool.install(|| {
             let mut seen = Instant::now();
             for step in first..first + count {
-                program.launches(step).iter().for_each(|launch| CpuLaunch::run(launch, step));
+                program.launches(step).iter().for_each(|launch| run(launch, step));
                 if seen.elapsed() >= PIECE {
                     watch(step + 1 - first)?;
                     seen = Instant::now();
@@ -192,7 +178,7 @@ impl Backend for CpuLane {
         if !batch.launches.is_empty() {
             let _queue = self.lock();
             let launches = batch.launches.iter();
-            self.pool.install(|| launches.for_each(|&(step, launch)| CpuLaunch::run(launch, first + step)));
+            self.pool.install(|| launches.for_each(|&(step, launch)| run(launch, first + step)));
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};
 use super::super::memory::Arrays;
 use super::{ChunkSolve, Scheme};
 use crate::Result;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, kernel};
 use crate::lane::Lane;
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch};
 
 kernel! {
     /// The unknowns of the whole systems of a tile.

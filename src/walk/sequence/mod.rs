@@ -32,9 +32,9 @@ use std::sync::Arc;
 
 use crate::parallel::*;
 
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
 

@@ -19,9 +19,9 @@ use std::sync::OnceLock;
 use crate::parallel::*;
 
 use super::{Stream, dimension_key};
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};
-use crate::lane::cpu::Call;
-use crate::lane::cpu::simd::{Body, dispatch};
 use crate::lane::{Buffer, Lane};
 use crate::{Error, Result};
 

@@ -33,13 +33,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 /// What `-h` shows of them.
-const SHORT: [&str; 19] = [
+const SHORT: [&str; 18] = [
     "time",
     "times",
     "epsilon",
     "initial",
     "rewards",
-    "absorbing",
     "until",
     "states",
     "label",

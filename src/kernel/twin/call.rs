@@ -1,20 +1,53 @@
-//! What CPU twins see of their launches.
+//! Launches of CPU twins.
 
 #![expect(unsafe_code, reason = "arrays are handed out of memory that launches share")]
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use super::CpuLaunch;
 use crate::kernel::{Binding, Real};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
 const PARALLEL_ITEMS: usize = 8192;
 
-/// What a twin sees of its launch: the same parameters and bindings as the kernel's text.
+/// Memory that launches share.
+pub(crate) trait Memory: Send + Sync + std::fmt::Debug {
+    /// Its bytes, at the same place for as long as it lives.
+    fn bytes(&self) -> *mut [u8];
+
+    /// A number that changes with the host's every write, and differs between all arrays.
+    fn contents(&self) -> u64;
+}
+
+/// A twin with its arguments.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The twin.
+    pub(crate) twin: fn(&Call<'_>),
+    /// Threads of the kernel's workgroups.
+    pub(crate) group: u32,
+    /// Problem size.
+    pub(crate) items: usize,
+    /// The kernel's bindings.
+    pub(crate) bindings: &'static [Binding],
+    /// Memory of each.
+    pub(crate) args: Vec<Arc<dyn Memory>>,
+}
+
+impl Run {
+    /// Runs it as a step.
+    ///
+    /// # Safety
+    /// Nobody else uses the memory meanwhile, and what the kernel writes is bound once.
+    pub(crate) unsafe fn step(&self, params: &[u32], step: u64) {
+        (self.twin)(&Call { launch: self, params, step: step as u32, taken: Cell::new((0, 0)) });
+    }
+}
+
+/// The launch that a twin sees: the same parameters and bindings as the kernel's text.
 #[derive(Debug)]
 pub struct Call<'a> {
-    launch: &'a CpuLaunch,
+    launch: &'a Run,
     params: &'a [u32],
     step: u32,
     /// One bit an argument: handed out for reading, for writing.
@@ -22,10 +55,6 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(launch: &'a CpuLaunch, params: &'a [u32], step: u64) -> Self {
-        Self { launch, params, step: step as u32, taken: Cell::new((0, 0)) }
-    }
-
     /// Problem size: rows, elements.
     pub fn items(&self) -> usize {
         self.launch.items
@@ -53,16 +82,16 @@ impl<'a> Call<'a> {
         let (read, written) = self.taken.get();
         assert!(written & (1 << binding) == 0, "binding {binding} is already written by this launch");
         self.taken.set((read | 1 << binding, written));
-        // SAFETY: the lane's queue lock is held, and this binding is not handed out for writing (asserted); no other that
-        // is written shares its memory (asserted by `Lane::bind`, and that a twin writes only these below).
-        bytemuck::cast_slice(unsafe { self.launch.args[binding].bytes() })
+        // SAFETY: nobody else uses the memory (`Run::step`), which the launch keeps alive; this binding is not handed out for
+        // writing (asserted), and no other that is written shares its memory (`Run::step`).
+        bytemuck::cast_slice(unsafe { &*self.launch.args[binding].bytes() })
     }
 
     /// A number that stands for the contents of a binding that no kernel writes: equal contents of one array, and
     /// different numbers otherwise.
     pub fn contents<T>(&self, array: &[T]) -> u64 {
-        let bound = self.launch.args.iter().find(|memory| memory.address == array.as_ptr().addr());
-        bound.expect("the whole of a binding").contents.load(Ordering::Relaxed)
+        let bound = self.launch.args.iter().find(|memory| memory.bytes().addr() == array.as_ptr().addr());
+        bound.expect("the whole of a binding").contents()
     }
 
     /// A binding that the kernel writes.
@@ -73,7 +102,7 @@ impl<'a> Call<'a> {
         assert!((read | written) & (1 << binding) == 0, "binding {binding} is already in use by this launch");
         self.taken.set((read, written | 1 << binding));
         // SAFETY: as in `read`, and this binding is handed out once.
-        bytemuck::cast_slice_mut(unsafe { self.launch.args[binding].bytes_mut() })
+        bytemuck::cast_slice_mut(unsafe { &mut *self.launch.args[binding].bytes() })
     }
 }
 

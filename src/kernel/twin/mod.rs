@@ -1,0 +1,7 @@
+//! CPU twins: their launches, and vector instructions.
+
+mod call;
+pub(crate) mod gather;
+pub(crate) mod simd;
+
+pub(crate) use call::{Call, Memory, Run, blocks};
