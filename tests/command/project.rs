@@ -66,7 +66,15 @@ fn unsafe_lines(text: &str) -> (Vec<usize>, Vec<usize>) {
 }
 
 #[test]
-fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument() {
+fn unsafe_code_is_where_memory_is_shared_or_foreign_and_each_block_has_its_argument() {
+    const PLACES: [&str; 5] = [
+        "src/kernel/twin",
+        "src/lane",
+        "src/parallel.rs",
+        "crates/kolmo-bench/src/peers",
+        "crates/kolmo-bench/benches/peers",
+    ];
+
     let mut files = Vec::new();
     sources(&root().join("src"), &mut files);
     sources(&root().join("crates"), &mut files);
@@ -80,11 +88,8 @@ fn unsafe_code_is_where_foreign_interfaces_are_and_each_block_has_its_argument()
     for file in files {
         let inside = file.strip_prefix(root()).expect("a source of this crate");
         let (all, bare) = unsafe_lines(&fs::read_to_string(&file).expect("text"));
-        // Libraries that are measured beside ours are foreign interfaces, too.
-        let lane = inside.starts_with("src/lane")
-            || inside.starts_with("crates/kolmo-bench/src/peers")
-            || inside.starts_with("crates/kolmo-bench/benches/peers");
-        assert!(all.is_empty() || lane, "{}:{} has unsafe code", inside.display(), all[0] + 1);
+        let place = PLACES.iter().any(|place| inside.starts_with(place));
+        assert!(all.is_empty() || place, "{}:{} has unsafe code", inside.display(), all[0] + 1);
         assert!(bare.is_empty(), "{}:{} has no SAFETY comment", inside.display(), bare[0] + 1);
         blocks += all.len();
     }

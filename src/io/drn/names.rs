@@ -10,11 +10,8 @@ pub(in crate::io) fn names(bytes: &[u8]) -> Option<StateNames> {
     let mut due = false;
     for line in Lines::new(bytes) {
         match line.bytes {
-            [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] => {
-                if std::mem::replace(&mut due, true) {
-                    return None;
-                }
-            }
+            [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] if due => return None,
+            [b's', b't', b'a', b't', b'e', b' ' | b'\t', ..] => due = true,
             [b'/', b'/', b'[', inside @ .., b']'] if due => {
                 due = false;
                 let inside = std::str::from_utf8(inside).ok()?;

@@ -96,7 +96,11 @@ impl Class {
         for bits in bits {
             all = all.checked_add(bits?).ok_or("a valuation of more bits than can be counted")?;
         }
-        if all % 8 == 0 { Ok(all / 8) } else { Err(format!("a valuation of {all} bits; they fill bytes")) }
+        if all.is_multiple_of(8) {
+            Ok(all / 8)
+        } else {
+            Err(format!("a valuation of {all} bits; they fill bytes"))
+        }
     }
 
     /// The variables that a valuation has, with their values.
