@@ -60,8 +60,11 @@ enum File {
 }
 
 impl File {
-    /// None of devices, pipes and folders, of which nothing is lost.
+    /// None of devices, pipes and folders, of which nothing is lost, and of `-`, which stands for both ends of a pipe.
     fn of(path: &Path) -> Option<Self> {
+        if path == Path::new("-") {
+            return None;
+        }
         match fs::metadata(path) {
             Ok(there) if !there.is_file() => None,
             #[cfg(unix)]
