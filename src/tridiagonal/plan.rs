@@ -99,7 +99,7 @@ enum OnePass<T> {
     /// Nobody has looked.
     Unknown,
     /// One.
-    Enough(Windows<T>),
+    Enough(Box<Windows<T>>),
     /// Two.
     NotEnough,
 }
@@ -445,7 +445,7 @@ impl<'a, T: Number> Plan<'a, T> {
             let windows = Windows::new(chunk.lane, arrays, place, [0, rows], overlap)?;
             self.repeat(windows.launches(), 1)?;
             if windows.are_certified(self.chunks[0].lane)? {
-                self.one_pass = OnePass::Enough(windows);
+                self.one_pass = OnePass::Enough(Box::new(windows));
             }
         }
         Ok(())

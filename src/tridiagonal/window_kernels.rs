@@ -120,10 +120,11 @@ impl<T: Number> Strip<'_, T> {
         }
         for (j, place) in places.iter_mut().enumerate() {
             if *place == 0 || *place + TURN >= n {
-                for r in 0..TURN {
+                let [dl, _, du, _] = &mut *out;
+                for (r, (dl, du)) in dl.iter_mut().zip(du).enumerate() {
                     let place = (*place + r) % n;
-                    out[0][r][j] = if place == 0 { T::ZERO } else { out[0][r][j] };
-                    out[2][r][j] = if place + 1 == n { T::ZERO } else { out[2][r][j] };
+                    dl[j] = if place == 0 { T::ZERO } else { dl[j] };
+                    du[j] = if place + 1 == n { T::ZERO } else { du[j] };
                 }
             }
             let next = *place + TURN;
@@ -134,7 +135,7 @@ impl<T: Number> Strip<'_, T> {
     /// Keeps x of rows `at … at + 7` of each window.
     #[inline(always)]
     fn keep<const LEVEL: u8>(&mut self, at: usize, turned: &Turned<T>) {
-        for j in 0..self.flags.len() {
+        for (j, _) in self.flags.iter().enumerate() {
             let from = j * self.tiling.tile + at - self.tiling.overlap();
             let own: [T; TURN] = std::array::from_fn(|k| turned[k][j]);
             match self.x.get_mut(from..).and_then(<[T]>::first_chunk_mut) {
