@@ -3,21 +3,6 @@
 // Reads 13 numbers and 4 bytes a tile, writes 4 bytes for 256 tiles.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    rows: u32,     // rows in memory
-    n: u32,        // rows of one system; several lie one behind the other
-    first: u32,    // the first row in memory, counted inside its system
-    at: u32,       // the row in memory with which the first tile begins
-    tiles: u32,
-    tile: u32,     // rows of a tile, a multiple of 128
-    levels: u32,   // not used here
-    small: u32,    // not used here
-    limit: u32,    // rows are certified up to a backward error of 4^-limit
-    tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
-}
-var<immediate> p: Params;
-
 @group(0) @binding(0) var<storage, read> dl: array<real>;
 @group(0) @binding(1) var<storage, read> d: array<real>;
 @group(0) @binding(2) var<storage, read> du: array<real>;

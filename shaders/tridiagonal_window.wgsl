@@ -8,21 +8,6 @@
 // a large residual.
 alias real = f64;
 
-struct Params {
-    step: u32,
-    rows: u32,     // rows in memory
-    n: u32,        // rows of one system; several lie one behind the other
-    first: u32,    // the first row in memory, counted inside its system
-    at: u32,       // the row in memory with which the first tile begins
-    tiles: u32,
-    tile: u32,     // rows of a tile, a multiple of 128
-    levels: u32,   // levels of cyclic reduction
-    small: u32,    // pivots of at most 4^-small of their row are small
-    limit: u32,    // rows are certified up to a backward error of 4^-limit
-    tiny: u32,     // and if their products lie between 4^-(8 tiny) and 4^(8 tiny)
-}
-var<immediate> p: Params;
-
 @group(0) @binding(0) var<storage, read> dl: array<vec2<real>>;
 @group(0) @binding(1) var<storage, read> d: array<vec2<real>>;
 @group(0) @binding(2) var<storage, read> du: array<vec2<real>>;

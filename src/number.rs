@@ -1,4 +1,5 @@
-//! Counts and sizes as people write them. Doubles: texts of numbers that none is near, and powers of two, which keep numbers in range without rounding them.
+//! Numbers: counts and sizes as people write them; texts of numbers that no double is near; powers of two, which keep numbers in
+//! range without rounding them.
 
 /// A count as people write it: digits, in groups if they like (`1_000_000`), or with an exponent (`1e6`, `2.5e6`).
 pub fn count<T: TryFrom<u64>>(text: &str) -> Option<T> {

@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::parallel::*;
-
 use super::generator::{self, MOST_STATES};
 use super::text::{self, Parted};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
 use crate::transient::chain::{ChainFile, Transitions};

@@ -5,7 +5,6 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::parallel::*;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -13,6 +12,7 @@ use super::generator::{self, MOST_STATES};
 use super::npy::{self, Header};
 use super::write::write_in_blocks;
 use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
 use crate::transient::chain::{ChainFile, Transitions};

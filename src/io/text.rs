@@ -7,11 +7,11 @@ use std::io::{ErrorKind, Read};
 use std::ops::Deref;
 use std::path::Path;
 
-use crate::parallel::*;
 use flate2::read::MultiGzDecoder;
 
 pub(super) use self::part::Parted;
 use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
 use crate::{Error, Result, number};
 
 /// The first bytes of gzip files.

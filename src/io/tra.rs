@@ -4,11 +4,10 @@ mod dialect;
 
 use std::path::Path;
 
-use crate::parallel::*;
-
 use self::dialect::Head;
 use crate::io::generator;
 use crate::io::text::{self, Parted, Scanner, error, quote};
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, TransitionList};
 use crate::{Error, Result, number};

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use crate::parallel::*;
-
 use crate::transient::chain::Transitions;
 use crate::transient::names::StateNames;
 

@@ -1,9 +1,8 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
-use crate::parallel::*;
-
 use super::twin::Call;
 use super::{Kernel, Real, kernel};
+use crate::parallel::*;
 
 /// Rows of a block, which one workgroup sums.
 const BLOCK: usize = Kernel::GROUP as usize;

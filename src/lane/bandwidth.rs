@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use crate::parallel::*;
 use bytemuck::Pod;
 
 use super::{Buffer, Lane, Launch, Program};
@@ -10,6 +9,7 @@ use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch, fused};
 use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Precision, Real, kernel};
+use crate::parallel::*;
 
 kernel! {
     /// The triad of STREAM.

@@ -6,10 +6,10 @@ use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::parallel::*;
 use bytemuck::Pod;
 
 use super::cpu;
+use crate::parallel::*;
 
 /// Large pages of an array of which threads at work all begin with the same ones.
 const FEW_PAGES: usize = 16;

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::Parameters;
 use crate::Result;
+use crate::parallel::*;
 use crate::tridiagonal::System;
 
 /// Built-in systems, for messages.

@@ -9,10 +9,9 @@
 
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::{BLOCK, Layout, SLICE};
 use crate::kernel::Real;
+use crate::parallel::*;
 
 /// Words that describe a slice: start of its ELL entries in groups of 64, its width, and the place of its 65 COO
 /// pointers in the same array (0 if it has no COO part).

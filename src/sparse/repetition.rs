@@ -6,13 +6,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::parallel::*;
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
 use super::RowSource;
 use super::patterns::Patterns;
 use crate::kernel::Real;
+use crate::parallel::*;
 
 /// Patterns that two bytes name.
 pub const MOST_PATTERNS: usize = 1 << 16;

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::parallel::*;
-
 use super::SLICE;
 use crate::number::count;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 

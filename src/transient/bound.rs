@@ -21,11 +21,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::parallel::*;
-
 use super::chain::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result};
 

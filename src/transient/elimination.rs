@@ -17,11 +17,10 @@
 //! a relative error of at most 6u m(m + 2) for a class or a set of transient states of m. A rate that leaves the range of
 //! normal numbers ends the elimination without an answer.
 
-use crate::parallel::*;
-
 use super::chain::Transitions;
 use super::classes::Classes;
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 
 /// Most states that are eliminated: their rates take 128 MiB.
 pub(super) const MOST_STATES: usize = 4096;

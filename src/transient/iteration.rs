@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::Observer;
 use super::chunk::Sum;
 use super::exchange::Stage;
@@ -12,6 +10,7 @@ use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
 use super::parts::{Part, Parts};
 use crate::kernel::{Arguments, Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
+use crate::parallel::*;
 use crate::sparse::BLOCK;
 use crate::{Error, Result};
 

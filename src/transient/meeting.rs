@@ -3,12 +3,11 @@
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.
 
-use crate::parallel::*;
-
 use super::chain::Transitions;
 use super::classes::Known;
 use super::problem::Observer;
 use crate::Result;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of

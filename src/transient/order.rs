@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::chain::{Reward, Transitions};
 use super::partitioning::{Partitioning, share, split};
 pub(crate) use super::problem::Order;
 use super::problem::{Observer, Problem};
 use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result};
 

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::bound::lengths;
 use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
@@ -12,6 +10,7 @@ pub(crate) use super::problem::{Exchange, Partitioning};
 use super::region::Region;
 pub(crate) use super::solution::{ExchangeCost, LaneExchange, LanePlan};
 use crate::lane::Lane;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::{Error, Machine, Result};

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::parallel::*;
-
 use super::chain::Transitions;
+use crate::parallel::*;
 use crate::sparse::BLOCK;
 
 /// Rows of a part and what they read.

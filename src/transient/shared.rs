@@ -206,7 +206,7 @@ fn owner(homes: &[Range<usize>], state: u32) -> usize {
     homes.partition_point(|home| home.end <= state as usize)
 }
 
-/// CsrMatrix at home, and what all ranks bring to them, piece by piece.
+/// Rows at home, and what all ranks bring to them, piece by piece.
 struct Arriving<'a> {
     homes: &'a [Range<usize>],
     ranks: Ranks,

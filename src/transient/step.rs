@@ -11,12 +11,11 @@
 //! a row one after the other, entry t of its COO part to partial sum t mod 4, since one chain of additions would
 //! wait for each of them.
 
-use crate::parallel::*;
-
 use super::pattern::step_pattern;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
 use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
 use crate::sparse::HEADER;
 
 /// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a

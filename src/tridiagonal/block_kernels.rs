@@ -1,11 +1,10 @@
 //! The kernels of the partition method with a block a thread, and their CPU twins.
 
-use crate::parallel::*;
-
 use super::arithmetic::Number;
 use super::kernels::{NOT_DOMINANT, both, small};
 use crate::kernel::twin::Call;
 use crate::kernel::{Kernel, kernel};
+use crate::parallel::*;
 
 kernel! {
     /// Blocks become rows of the interface system.

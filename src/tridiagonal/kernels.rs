@@ -1,13 +1,12 @@
 //! The kernels of the partition method and their CPU twins.
 
-use crate::parallel::*;
-
 use super::arithmetic::{Number, fma};
 use super::place::Place;
 use super::reduced_block::ReducedBlock;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, stream, streamed, transpose};
 use crate::kernel::{Kernel, Precision, kernel};
+use crate::parallel::*;
 
 kernel! {
     /// Rows become reduced blocks, one a unit.

@@ -1,8 +1,7 @@
 //! Layouts: the order in which many systems lie in arrays.
 
-use crate::parallel::*;
-
 use super::system::System;
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// The order in which systems of equal size lie in an array.

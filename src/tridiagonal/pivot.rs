@@ -3,14 +3,13 @@
 //! 1999): a row is exchanged with the one below where that has the larger element, which adds one upper diagonal.
 //! Corrections by the residual make the componentwise error small (Skeel 1980, doi:10.1090/S0025-5718-1980-0572859-4).
 
-use crate::parallel::*;
-
 use super::range;
 use super::residual::Residual;
 use super::rows::{Span, View};
 use super::system::System;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 
 /// One system, factored as it is eliminated.
 struct Factors<'a> {

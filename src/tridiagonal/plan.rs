@@ -9,7 +9,6 @@
 
 use std::time::Instant;
 
-use crate::parallel::*;
 use serde::Serialize;
 
 use super::arithmetic::Number;
@@ -24,6 +23,7 @@ use super::reduced_system::Blocking;
 use super::rows::Span;
 use super::window::{self, Windows};
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Seconds of the stages of a solution, host to host.
@@ -98,7 +98,7 @@ pub struct Plan<'a, T> {
 enum OnePass<T> {
     /// Nobody has looked.
     Unknown,
-    /// One.
+    /// One, as far as a look at the diagonals says, and the certificates of the solutions so far.
     Enough(Box<Windows<T>>),
     /// Two.
     NotEnough,
@@ -386,7 +386,7 @@ impl<'a, T: Number> Plan<'a, T> {
     }
 
     /// Solves what is on the device `times` times, without any copy, and gives the seconds of one: in one pass over the
-    /// rows where that is certified to be enough, which is found out when first asked, and again after each call.
+    /// rows where that seems to be enough and is certified afterwards, otherwise in two.
     ///
     /// # Errors
     /// If a device is lost, or there is more than one chunk, or it needs the host.
@@ -423,7 +423,7 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(started.elapsed().as_secs_f64() / times as f64)
     }
 
-    /// Looks, if nobody has, whether one pass over the rows on the device is enough, and solves them in that way if it seems so.
+    /// Looks, if nobody has, whether one pass over the rows on the device seems to be enough.
     fn look(&mut self) -> Result<()> {
         let OnePass::Unknown = self.one_pass else { return Ok(()) };
         self.one_pass = OnePass::NotEnough;
@@ -443,10 +443,7 @@ impl<'a, T: Number> Plan<'a, T> {
         })?;
         if let Some(overlap) = overlap {
             let windows = Windows::new(chunk.lane, arrays, place, [0, rows], overlap)?;
-            self.repeat(windows.launches(), 1)?;
-            if windows.are_certified(self.chunks[0].lane)? {
-                self.one_pass = OnePass::Enough(Box::new(windows));
-            }
+            self.one_pass = OnePass::Enough(Box::new(windows));
         }
         Ok(())
     }

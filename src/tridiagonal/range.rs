@@ -1,10 +1,9 @@
 //! Right-hand sides in the range of a precision.
 
-use crate::parallel::*;
-
 use super::arithmetic::Number;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 
 /// The largest |v|, on all threads.
 pub(super) fn largest(v: &[f64]) -> f64 {

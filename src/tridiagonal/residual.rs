@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::rows::{Span, View};
 use super::system::System;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
+use crate::parallel::*;
 
 /// The two backward errors of x in a system.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]

@@ -11,12 +11,12 @@ use crate::parallel::*;
 
 kernel! {
     /// The unknowns of tiles, each from its window alone.
-    pub static WINDOW = tridiagonal_window + rows + backward + pivots
+    pub static WINDOW = tridiagonal_window + window_params + rows + backward + pivots
         (rows, n, first, at, tiles, tile, levels, small, limit, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
     /// The rows at the borders of tiles, and the number of tiles that are not certified.
-    pub static SEAM = tridiagonal_seam + backward + tree + pivots(like tridiagonal_window)(
+    pub static SEAM = tridiagonal_seam + window_params + backward + tree + pivots(like tridiagonal_window)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], flags: &mut [u32],
     );
 }

@@ -4,9 +4,8 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
-use crate::parallel::*;
-
 use super::splitting::{Split, Splitting, up};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Elements added in one piece, so that sums do not depend on the number of threads.

@@ -7,13 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
-use crate::parallel::*;
-
 use super::certificate::Certificate;
 use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
 use crate::number::count;
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Sweeps that `auto` takes at most. Where columns are random a sweep costs three or four reads of the matrix, a cache line

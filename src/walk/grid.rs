@@ -1,14 +1,13 @@
 //! The grid of S. Lai, J. Jin, M. Guo, X. Lin, "GPU-based Monte Carlo methods for solving linear algebraic equations",
 //! ISCC 2015: a number of groups of a number of threads, group sums, then a second reduction.
 
-use crate::parallel::*;
-
 use super::kernels::{BLOCK, BUFFER, Block, Source, cut, plus, points, walk};
 use super::sequence::Stream;
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::dispatch;
 use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 kernel! {

@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use crate::parallel::*;
-
 use super::sequence::{Points, Stream};
 use super::table::{HEAD, UNIT};
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
 use crate::kernel::{Kernel, Real, kernel};
+use crate::parallel::*;
 
 kernel! {
     /// Sums of walks over blocks.

@@ -5,12 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::parallel::*;
-
 use super::kernels::{BLOCK, BUFFER, walk};
 use super::sequence::{PointBuffer, PointSource, Points, on_cpu};
 use crate::kernel::{Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Machine, Result};
 

@@ -1,7 +1,5 @@
 //! What is asked for, and what of it can be answered.
 
-use crate::parallel::*;
-
 use super::certificate::Certificate;
 use super::control::Sweeps;
 use super::grid::Grid;
@@ -9,6 +7,7 @@ use super::published::{Count, Length};
 use super::sequence::{Scramble, Sequence};
 use super::splitting::Splitting;
 use super::table::RowOrder;
+use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::parallel::*;
-
 use crate::kernel::twin::simd::{Body, dispatch, prefetch_line};
 use crate::lane::HostArray;
 use crate::number::{exponent, power};
+use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 

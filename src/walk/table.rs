@@ -14,14 +14,13 @@
 //! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
-use crate::parallel::*;
-
 use super::certificate::Certificate;
 use super::kernels::COLUMNS;
 use super::records::{Records, Target, Writing};
 use super::splitting::Split;
 use crate::kernel::twin::simd::dispatch;
 use crate::lane::HostArray;
+use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Words of the unit in which records are addressed.

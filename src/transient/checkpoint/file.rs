@@ -8,13 +8,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use super::identity::Identity;
 use super::state::State;
 use crate::io::output::OutputFile;
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 

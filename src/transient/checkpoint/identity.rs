@@ -1,9 +1,9 @@
 //! The run that a checkpoint belongs to.
 
-use crate::parallel::*;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 use crate::transient::chain::{Initial, Transitions};

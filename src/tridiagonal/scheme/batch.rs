@@ -1,7 +1,5 @@
 //! Chunks of whole systems, of up to 2048 rows each, in one launch: each row is read once.
 
-use crate::parallel::*;
-
 use super::super::arithmetic::{Number, fma};
 use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};
 use super::super::memory::Arrays;
@@ -11,6 +9,7 @@ use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, kernel};
 use crate::lane::Lane;
+use crate::parallel::*;
 
 kernel! {
     /// The unknowns of the whole systems of a tile.

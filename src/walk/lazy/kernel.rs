@@ -1,13 +1,12 @@
 //! Walks straight from A in compressed rows: their kernel, and what it walks on.
 
-use crate::parallel::*;
-
 use super::view::{NO_DIAGONAL, ObservedNorms, Rows, SystemView};
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
 use crate::walk::kernels::{BLOCK, cut, each_block, points, range, walk};
 use crate::walk::launcher::{BlockKernel, Launcher, Part, RealBuffer, Round, Task, Watch, Work, arrays};
 use crate::walk::sequence::{Points, Stream};

@@ -30,12 +30,11 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::parallel::*;
-
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Kernel, Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 pub use source::PointSource;

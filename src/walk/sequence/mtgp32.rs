@@ -16,13 +16,12 @@
 
 use std::sync::OnceLock;
 
-use crate::parallel::*;
-
 use super::{Stream, dimension_key};
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::{Precision, Real, kernel};
 use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
 use crate::{Error, Result};
 
 kernel! {
