@@ -11,7 +11,7 @@ use super::files::Files;
 use super::{Common, Outcome, interrupt, say, whole};
 use crate::plot::short;
 use crate::report::page::{Environment, Measured, Page};
-use crate::report::{bytes, seconds};
+use crate::report::{bytes, seconds, times};
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions, list};
 use kolmo::{Error, Machine, Result};
@@ -347,7 +347,7 @@ fn table(measured: &[Measured]) -> comfy_table::Table {
             number("seconds.median").map_or(String::new(), seconds),
             number("seconds.min").map_or(String::new(), seconds),
             rate,
-            number("speed").map_or(String::new(), |s| format!("{s:.2} x")),
+            number("speed").map_or(String::new(), times),
             number("relative_error").map_or(String::new(), |e| format!("{e:.1e}")),
         ]);
     }

@@ -146,7 +146,7 @@ impl Curves {
         };
         let chart = Lines {
             title: format!("{}: {what}", self.model),
-            x: Axis::linear("time"),
+            x: Axis::linear("time (unit: 1 / that of the rates)"),
             y: Axis::linear("probability"),
             lines: names.iter().enumerate().map(line).collect(),
         };
@@ -199,7 +199,7 @@ pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -
         lines.push(Line {
             name: format!("asked for: {}", crate::plot::short(solution.epsilon)),
             color: REFERENCE,
-            stroke: Stroke::Bare,
+            stroke: Stroke::Dotted,
             points: ends.map(|x| (x, solution.epsilon)).to_vec(),
         });
     }

@@ -1,16 +1,10 @@
-//! Groups of horizontal bars. The longest bar of each group is as long as the chart is wide.
+//! Horizontal bars. The longest is as long as the chart is wide.
 
-use plotters::prelude::{Rectangle, Text};
-use plotters::style::Color;
-use plotters::style::text_anchor::{HPos, VPos};
-
-use super::{Form, TEXT, WIDTH, bold, draw, fine, palette, text_style, title, width_of, wrapped};
+use super::{Canvas, Form, Label, TEXT, WIDTH, palette, width_of};
 
 /// One bar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// The group: the compared thing; bars of one group follow each other.
-    pub group: String,
     /// The bar's own name.
     pub name: String,
     /// The length, 0 or more.
@@ -21,7 +15,7 @@ pub struct Bar {
     pub color: usize,
 }
 
-/// Groups of bars.
+/// Bars of one compared thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// The title.
@@ -30,48 +24,29 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
-/// Height of a bar and of a group's name.
-const ROW: f64 = 17.0;
+/// Height of a bar with the room around it.
+const ROW: f64 = 18.0;
 
 impl Bars {
     /// The chart as SVG.
     pub fn svg(&self, form: Form) -> String {
-        let groups: Vec<&[Bar]> = self.bars.chunk_by(|a, b| a.group == b.group).collect();
-        let names = self.bars.iter().map(|bar| width_of(&bar.name, TEXT)).fold(0.0, f64::max).min(130.0);
-        let texts = self.bars.iter().map(|bar| width_of(&bar.text, TEXT)).fold(0.0, f64::max);
-        let left = names + 14.0;
-        let longest = (f64::from(WIDTH) - left - texts - 14.0).max(40.0);
-        let heads: Vec<Vec<String>> = groups.iter().map(|g| wrapped(&g[0].group, TEXT)).collect();
-        let rows = self.bars.len() + heads.iter().map(Vec::len).sum::<usize>();
-        let lines_of_title = wrapped(&self.title, TEXT + 1.0).len() as f64;
-        let height = 10.0 + lines_of_title * (TEXT + 5.0) + rows as f64 * ROW + groups.len() as f64 * 6.0;
-        draw(form, height.ceil() as u32, |area| {
-            let mut y = title(area, &self.title)?;
-            for (group, head) in groups.iter().zip(heads) {
-                let finite = group.iter().map(|bar| bar.value).filter(|value| value.is_finite());
-                let most = finite.fold(0.0, f64::max);
-                for line in head {
-                    let style = text_style(TEXT, palette::MUTED, (HPos::Left, VPos::Center));
-                    area.draw(&Text::new(line, (fine(6.0), fine(y + ROW / 2.0)), bold(style)))?;
-                    y += ROW;
-                }
-                for bar in *group {
-                    let shown = most > 0.0 && bar.value.is_finite();
-                    let share = if shown { (bar.value / most).clamp(0.0, 1.0) } else { 0.0 };
-                    let end = left + share * longest;
-                    let name = text_style(TEXT, palette::INK, (HPos::Right, VPos::Center));
-                    area.draw(&Text::new(bar.name.clone(), (fine(left - 5.0), fine(y + ROW / 2.0)), name))?;
-                    let corners =
-                        [(fine(left), fine(y + 2.0)), (fine(end.max(left + 0.5)), fine(y + ROW - 2.0))];
-                    area.draw(&Rectangle::new(corners, palette::series(bar.color).filled()))?;
-                    let text = text_style(TEXT, palette::INK, (HPos::Left, VPos::Center));
-                    area.draw(&Text::new(bar.text.clone(), (fine(end + 4.0), fine(y + ROW / 2.0)), text))?;
-                    y += ROW;
-                }
-                y += 6.0;
-            }
-            Ok(())
-        })
+        let widest =
+            |of: fn(&Bar) -> &str| self.bars.iter().map(|bar| width_of(of(bar), TEXT)).fold(0.0, f64::max);
+        let left = widest(|bar| &bar.name).min(130.0) + 14.0;
+        let longest = (WIDTH - left - widest(|bar| &bar.text) - 14.0).max(40.0);
+        let most =
+            self.bars.iter().map(|bar| bar.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let mut canvas = Canvas::default();
+        let mut y = canvas.title(&self.title) + ROW / 2.0;
+        for bar in &self.bars {
+            let shown = most > 0.0 && bar.value.is_finite();
+            let length = if shown { (bar.value / most).clamp(0.0, 1.0) * longest } else { 0.0 };
+            canvas.text((left - 5.0, y), Label::new(TEXT, palette::INK, "end"), &bar.name);
+            canvas.rectangle((left, y - 7.0), length.max(0.5), 14.0, palette::series(bar.color));
+            canvas.text((left + length + 4.0, y), Label::new(TEXT, palette::INK, "start"), &bar.text);
+            y += ROW;
+        }
+        canvas.finish(form, y - ROW / 2.0 + 4.0, &self.title)
     }
 }
 
@@ -80,15 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_in_proportion_within_a_group() {
-        let bar = |group: &str, value: f64| Bar {
-            group: group.to_owned(),
-            name: "cpu".to_owned(),
-            value,
-            text: super::super::short(value),
-            color: 0,
-        };
-        let bars = Bars { title: "Speed".into(), bars: vec![bar("a", 1.0), bar("a", 4.0), bar("b", 0.5)] };
+    fn lengths_are_in_proportion() {
+        let bar =
+            |value: f64| Bar { name: "cpu".to_owned(), value, text: super::super::short(value), color: 0 };
+        let bars = Bars { title: "Speed".into(), bars: vec![bar(1.0), bar(4.0), bar(f64::NAN)] };
 
         let svg = bars.svg(Form::Page);
 
@@ -98,6 +68,6 @@ mod tests {
         };
         let widths: Vec<f64> = svg.lines().filter(|l| l.starts_with("<rect")).map(width).collect();
         assert_eq!(widths.len(), 3);
-        assert!((widths[1] / widths[0] - 4.0).abs() < 0.05 && widths[1] == widths[2], "{widths:?}");
+        assert!((widths[1] / widths[0] - 4.0).abs() < 0.001 && widths[2] == 0.5, "{widths:?}");
     }
 }

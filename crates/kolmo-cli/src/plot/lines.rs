@@ -1,14 +1,9 @@
 //! Lines and markers over two axes.
 
-use plotters::chart::ChartBuilder;
-use plotters::element::{Circle, PathElement};
-use plotters::prelude::Text;
-use plotters::series::DashedLineSeries;
-use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::{Color, FontTransform, RGBColor};
+use std::ops::Range;
 
 use super::axis::Axis;
-use super::{FINE, Form, TEXT, draw, fine, legend_places, palette, swatch, text_style, title};
+use super::{Canvas, Form, Label, SMALL, TEXT, WIDTH, palette, width_of};
 
 /// A way to join the points of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +12,10 @@ pub enum Stroke {
     Solid,
     /// By dashes, between hollow markers: what others published.
     Dashed,
-    /// By a line without markers: a limit.
+    /// By a line without markers.
     Bare,
+    /// By dots without markers: a limit.
+    Dotted,
     /// Not at all.
     Points,
 }
@@ -53,75 +50,53 @@ pub struct Lines {
 const PLOT: f64 = 190.0;
 
 /// Width of the labels to the left, height of those below.
-const LABELS: (f64, f64) = (46.0, 36.0);
+const LABELS: (f64, f64) = (52.0, 34.0);
 
 impl Lines {
     /// The chart as SVG.
     pub fn svg(&self, form: Form) -> String {
+        let mut canvas = Canvas::default();
+        let head = canvas.title(&self.title);
         let names: Vec<&str> = self.lines.iter().map(|line| line.name.as_str()).collect();
         let (places, legend) = legend_places(&names);
-        let head = 6.0 + super::wrapped(&self.title, TEXT + 1.0).len() as f64 * (TEXT + 5.0);
-        let height = head + legend + PLOT + LABELS.1 + 14.0;
-        draw(form, height.ceil() as u32, |area| {
-            let top = title(area, &self.title)?;
-            for (line, (x, y)) in self.lines.iter().zip(&places) {
-                let hollow = line.stroke == Stroke::Dashed;
-                swatch(area, (*x, top + y), palette::series(line.color), hollow, &line.name)?;
-            }
-            let label = text_style(TEXT - 1.0, palette::MUTED, (HPos::Left, VPos::Top));
-            area.draw(&Text::new(self.y.label.clone(), (fine(6.0), fine(top + legend)), label))?;
-            let (_, below) = area.split_vertically(fine(top + legend + 12.0));
-            let placed: Vec<Vec<(f64, f64)>> = self.lines.iter().map(|line| self.placed(line)).collect();
-            let all = || placed.iter().flatten();
-            let (x_range, y_range) = (self.x.range(all().map(|p| p.0)), self.y.range(all().map(|p| p.1)));
-            let (x_ticks, y_ticks) = (x_range.ticks.len(), y_range.ticks.len());
-            let mut chart = ChartBuilder::on(&below)
-                .margin_right(fine(14.0))
-                .margin_top(fine(4.0))
-                .x_label_area_size(fine(LABELS.1))
-                .y_label_area_size(fine(LABELS.0))
-                .build_cartesian_2d(x_range, y_range)?;
-            let small = |anchor| text_style(TEXT - 1.0, palette::INK, anchor);
-            chart
-                .configure_mesh()
-                .x_labels(x_ticks)
-                .y_labels(y_ticks)
-                .max_light_lines(0)
-                .bold_line_style(palette::GRID.stroke_width(FINE / 2))
-                .axis_style(palette::MUTED.stroke_width(FINE / 2))
-                .x_label_style(small((HPos::Center, VPos::Top)))
-                .y_label_style(small((HPos::Right, VPos::Center)))
-                .axis_desc_style(
-                    text_style(TEXT - 1.0, palette::MUTED, (HPos::Center, VPos::Top))
-                        .transform(FontTransform::None),
-                )
-                .x_label_formatter(&|place| self.x.tick(*place))
-                .y_label_formatter(&|place| self.y.tick(*place))
-                .x_desc(self.x.label.clone())
-                .draw()?;
-            for (line, points) in self.lines.iter().zip(placed) {
-                let color = palette::series(line.color);
-                let style = color.stroke_width(FINE * 3 / 2);
-                match line.stroke {
-                    Stroke::Solid | Stroke::Bare => {
-                        chart.draw_series([PathElement::new(points.clone(), style)])?;
-                    }
-                    Stroke::Dashed => {
-                        chart.draw_series(DashedLineSeries::new(
-                            points.clone(),
-                            FINE * 5,
-                            FINE * 4,
-                            style,
-                        ))?;
-                    }
-                    Stroke::Points => {}
-                }
-                if line.stroke != Stroke::Bare {
-                    chart.draw_series(points.into_iter().map(|p| marker(p, color, line.stroke)))?;
-                }
-            }
-            Ok(())
-        })
+        canvas.open("legend");
+        for (line, (x, y)) in self.lines.iter().zip(places) {
+            let y = head + y;
+            line.draw(&mut canvas, &[(x, y), (x + 9.0, y), (x + 18.0, y)], 1..2, 0);
+            canvas.text((x + 22.0, y), Label::new(SMALL, palette::INK, "start"), &line.name);
+        }
+        canvas.close();
+        let top = head + legend + 16.0;
+        canvas.text((6.0, top - 12.0), Label::new(SMALL, palette::MUTED, "start"), &self.y.label);
+        let placed: Vec<Vec<(f64, f64)>> = self.lines.iter().map(|line| self.placed(line)).collect();
+        let all = || placed.iter().flatten();
+        let (x, y) = (self.x.range(all().map(|p| p.0)), self.y.range(all().map(|p| p.1)));
+        let (left, right, bottom) = (LABELS.0, WIDTH - 14.0, top + PLOT);
+        let label = |anchor| Label::new(SMALL, palette::INK, anchor);
+        canvas.open("grid");
+        for (tick, text) in x.ticks.iter().zip(self.x.labels(&x.ticks)) {
+            let at = x.at(*tick, left, right);
+            canvas.line(&[(at, top), (at, bottom + 3.0)], palette::GRID, 0.5, "");
+            canvas.text((at, bottom + 10.0), label("middle"), &text);
+        }
+        for (tick, text) in y.ticks.iter().zip(self.y.labels(&y.ticks)) {
+            let at = y.at(*tick, bottom, top);
+            canvas.line(&[(left - 3.0, at), (right, at)], palette::GRID, 0.5, "");
+            canvas.text((left - 5.0, at), label("end"), &text);
+        }
+        canvas.close();
+        canvas.line(&[(left, top), (left, bottom), (right, bottom)], palette::MUTED, 0.5, "");
+        let below = Label::new(SMALL, palette::MUTED, "middle");
+        canvas.text(((left + right) / 2.0, bottom + 26.0), below, &self.x.label);
+        let drawn: Vec<Vec<(f64, f64)>> = placed
+            .iter()
+            .map(|line| line.iter().map(|p| (x.at(p.0, left, right), y.at(p.1, bottom, top))).collect())
+            .collect();
+        for (k, line) in self.lines.iter().enumerate() {
+            let hidden = drawn[..k].iter().filter(|other| coincide(other, &drawn[k])).count();
+            line.draw(&mut canvas, &drawn[k], 0..drawn[k].len(), hidden);
+        }
+        canvas.finish(form, bottom + LABELS.1, &self.title)
     }
 
     fn placed(&self, line: &Line) -> Vec<(f64, f64)> {
@@ -129,10 +104,48 @@ impl Lines {
     }
 }
 
-fn marker(at: (f64, f64), color: RGBColor, stroke: Stroke) -> Circle<(f64, f64), u32> {
-    let radius = if stroke == Stroke::Points { FINE * 4 } else { FINE * 5 / 2 };
-    let style = if stroke == Stroke::Dashed { color.stroke_width(FINE) } else { color.filled() };
-    Circle::new(at, radius, style)
+impl Line {
+    /// The line through points of the picture, with the markers of some of them. One that would hide others is dashed.
+    fn draw(&self, canvas: &mut Canvas, points: &[(f64, f64)], marked: Range<usize>, hidden: usize) {
+        let color = palette::series(self.color);
+        let dash = match self.stroke {
+            Stroke::Dashed => "5 4".to_owned(),
+            Stroke::Dotted => "1.5 3".to_owned(),
+            _ if hidden > 0 => format!("6 {}", 6 * hidden),
+            _ => String::new(),
+        };
+        if self.stroke != Stroke::Points && points.len() > 1 {
+            canvas.line(points, color, 1.5, &dash);
+        }
+        if !matches!(self.stroke, Stroke::Bare | Stroke::Dotted) {
+            let radius = if self.stroke == Stroke::Points { 4.0 } else { 2.5 };
+            points[marked]
+                .iter()
+                .for_each(|&at| canvas.circle(at, radius, color, self.stroke == Stroke::Dashed));
+        }
+    }
+}
+
+/// True for lines that cannot be told apart in the picture.
+fn coincide(a: &[(f64, f64)], b: &[(f64, f64)]) -> bool {
+    a.len() > 1
+        && a.len() == b.len()
+        && a.iter().zip(b).all(|(p, q)| (p.0 - q.0).abs().max((p.1 - q.1).abs()) < 0.75)
+}
+
+/// Where the names of a legend stand, in units from its top left corner, and its height.
+fn legend_places(names: &[&str]) -> (Vec<(f64, f64)>, f64) {
+    let (mut x, mut y, mut places) = (6.0, TEXT / 2.0, Vec::new());
+    for name in names {
+        let wide = 22.0 + width_of(name, SMALL) + 8.0;
+        if x > 6.0 && x + wide > WIDTH {
+            (x, y) = (6.0, y + TEXT + 4.0);
+        }
+        places.push((x, y));
+        x += wide;
+    }
+    let height = if names.is_empty() { 0.0 } else { y + TEXT / 2.0 + 4.0 };
+    (places, height)
 }
 
 #[cfg(test)]
@@ -181,15 +194,16 @@ mod tests {
     fn markers_lie_where_the_axes_say() {
         let svg = chart().svg(Form::File);
 
-        let own = circles(&svg, "fill=\"#0072B2\"");
+        let svg = &svg[svg.find("</g>").unwrap()..];
+        let own = circles(svg, "fill=\"#0072B2\"");
         assert_eq!(own.len(), 3);
-        // Equal ratios are equal distances; half a unit is lost in rounding.
-        assert!((own[1].0 - own[0].0 - (own[2].0 - own[1].0)).abs() <= 1.0, "{own:?}");
-        assert!((own[1].1 - own[0].1 - (own[2].1 - own[1].1)).abs() <= 1.0, "{own:?}");
+        // Equal ratios are equal distances, to the two decimals that are written.
+        assert!((own[1].0 - own[0].0 - (own[2].0 - own[1].0)).abs() <= 0.02, "{own:?}");
+        assert!((own[1].1 - own[0].1 - (own[2].1 - own[1].1)).abs() <= 0.02, "{own:?}");
         assert!(own[2].0 > own[0].0 && own[2].1 > own[0].1);
         // What a logarithm cannot show has no marker; a limit has none at all.
-        assert_eq!(circles(&svg, "stroke=\"#D55E00\"").len(), 1);
-        assert_eq!(circles(&svg, "#009E73").len(), 0);
+        assert_eq!(circles(svg, "stroke=\"#D55E00\"").len(), 1);
+        assert_eq!(circles(svg, "#009E73").len(), 0);
     }
 
     #[test]
@@ -197,9 +211,35 @@ mod tests {
         let (file, page) = (chart().svg(Form::File), chart().svg(Form::Page));
 
         assert!(
-            file.starts_with("<svg width=\"720\"") && file.contains("xmlns=") && file.contains("#FFFFFF")
+            file.contains("width=\"720\"") && file.contains("xmlns=") && file.contains("fill=\"#FFFFFF\"")
         );
-        assert!(file.contains("Errors &lt; 1 &amp; more"));
+        assert!(file.contains("<title>Errors &lt; 1 &amp; more</title>"));
+        assert!(file.contains("@media (prefers-color-scheme:dark){[fill=\"#FFFFFF\"]{fill:#0D1117}"));
         assert!(!page.contains("http") && !page.contains("fill=\"#") && page.contains("var(--c0)"));
+    }
+
+    #[test]
+    fn a_line_over_another_is_dashed() {
+        let mut chart = chart();
+        chart.lines[1] = Line { color: 1, ..chart.lines[0].clone() };
+
+        let svg = chart.svg(Form::File);
+
+        let dashed = |color: &str| {
+            svg.lines()
+                .filter(|l| l.starts_with("<polyline") && l.contains(color) && l.contains("dasharray"))
+                .count()
+        };
+        assert_eq!((dashed("#0072B2"), dashed("#D55E00")), (0, 1));
+    }
+
+    #[test]
+    fn a_legend_wraps_before_the_edge() {
+        let names = ["a name of thirty characters or", "another that is as long as it", "short"];
+
+        let (places, height) = legend_places(&names);
+
+        assert_eq!(places[0], (6.0, TEXT / 2.0));
+        assert!(places[1].0 == 6.0 && places[1].1 > places[0].1 && height > places[2].1);
     }
 }

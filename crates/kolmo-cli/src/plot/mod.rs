@@ -1,8 +1,8 @@
-//! Charts as SVG: lines with markers, and groups of horizontal bars.
+//! Charts as SVG: lines with markers, and horizontal bars.
 //!
-//! Both are drawn 360 units wide, so that they can be read on a telephone, with whole coordinates of half a unit.
-//! [`Form::File`] is a picture of its own on white; [`Form::Page`] has no background, and its colours are variables
-//! of the page around it ([`palette`]).
+//! Both are drawn 360 units wide, so that they can be read on a telephone. [`Form::File`] is a picture of its own, dark
+//! where its reader is; [`Form::Page`] has no background, and its colours are variables of the page around it
+//! ([`palette`]).
 
 mod axis;
 mod bars;
@@ -13,12 +13,7 @@ pub use axis::Axis;
 pub use bars::{Bar, Bars};
 pub use lines::{Line, Lines, Stroke};
 
-use plotters::backend::SVGBackend;
-use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
-use plotters::prelude::{IntoDrawingArea, IntoFont, Rectangle, Text, TextStyle};
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, RGBColor};
+use std::fmt::Write;
 
 /// The place that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,66 +24,136 @@ pub enum Form {
     Page,
 }
 
-/// Width of a chart.
-pub const WIDTH: u32 = 360;
+/// Width of a chart, in units.
+const WIDTH: f64 = 360.0;
 
-/// Coordinates are whole, and this many make a unit.
-const FINE: u32 = 2;
+/// Sizes of text, in units, and of what stands at axes.
+const TEXT: f64 = 12.0;
+const SMALL: f64 = 11.0;
 
-/// Size of text, in units.
-const TEXT: f64 = 11.0;
+/// Text on a canvas.
+#[derive(Debug, Clone, Copy)]
+struct Label {
+    size: f64,
+    color: &'static str,
+    /// The part of the text that stands at its point: `start`, `middle` or `end`.
+    anchor: &'static str,
+    bold: bool,
+}
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Failed = DrawingAreaErrorKind<std::io::Error>;
-
-/// Draws on an area of `WIDTH` × `height` units.
-fn draw(form: Form, height: u32, with: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -> String {
-    let mut svg = String::new();
-    let size = (WIDTH * FINE, height * FINE);
-    {
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        let drawn = (|| {
-            if form == Form::File {
-                area.fill(&palette::PAPER)?;
-            }
-            with(&area)?;
-            area.present()
-        })();
-        // A string takes whatever is written to it.
-        drawn.expect("SVG should be drawn into memory");
+impl Label {
+    const fn new(size: f64, color: &'static str, anchor: &'static str) -> Self {
+        Self { size, color, anchor, bold: false }
     }
-    let (wide, high) = size;
-    let head = format!("width=\"{wide}\" height=\"{high}\" viewBox");
-    match form {
-        Form::File => {
-            svg.replacen(&head, &format!("width=\"{}\" height=\"{}\" viewBox", 2 * WIDTH, 2 * height), 1)
+}
+
+/// A picture under construction. Coordinates are units from its top left corner.
+#[derive(Debug, Default)]
+struct Canvas(String);
+
+impl Canvas {
+    /// An element with its attributes: numbers first, of which two decimals are written.
+    fn element(&mut self, tag: &str, numbers: &[(&str, f64)], rest: &str) {
+        let _ = write!(self.0, "<{tag}");
+        for (name, value) in numbers {
+            let _ = write!(self.0, " {name}=\"{}\"", decimals(*value));
         }
-        Form::Page => {
-            let svg =
-                svg.replacen(&head, "viewBox", 1).replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
-            palette::variables(&svg)
+        let _ = writeln!(self.0, " {rest}/>");
+    }
+
+    /// A line of text whose middle is at a height.
+    fn text(&mut self, (x, y): (f64, f64), label: Label, text: &str) {
+        let Label { size, color, anchor, bold } = label;
+        let weight = if bold { " font-weight=\"bold\"" } else { "" };
+        // Half of a capital letter above the middle.
+        let (x, base) = (decimals(x), decimals(y + 0.36 * size));
+        let _ = writeln!(
+            self.0,
+            "<text x=\"{x}\" y=\"{base}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{color}\"{weight}>{}</text>",
+            escape(text)
+        );
+    }
+
+    fn rectangle(&mut self, (x, y): (f64, f64), width: f64, height: f64, color: &str) {
+        let numbers = [("x", x), ("y", y), ("width", width), ("height", height)];
+        self.element("rect", &numbers, &format!("fill=\"{color}\""));
+    }
+
+    fn circle(&mut self, (x, y): (f64, f64), radius: f64, color: &str, hollow: bool) {
+        let paint = match hollow {
+            true => format!("fill=\"none\" stroke=\"{color}\""),
+            false => format!("fill=\"{color}\""),
+        };
+        self.element("circle", &[("cx", x), ("cy", y), ("r", radius)], &paint);
+    }
+
+    /// A line through points, dashed where `dash` says how.
+    fn line(&mut self, points: &[(f64, f64)], color: &str, width: f64, dash: &str) {
+        let points: Vec<String> =
+            points.iter().map(|&(x, y)| format!("{},{}", decimals(x), decimals(y))).collect();
+        let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+        let rest = format!("points=\"{}\" fill=\"none\" stroke=\"{color}\"{dash}", points.join(" "));
+        self.element("polyline", &[("stroke-width", width)], &rest);
+    }
+
+    /// Begins a group of elements that end with [`Canvas::close`].
+    fn open(&mut self, class: &str) {
+        let _ = writeln!(self.0, "<g class=\"{class}\">");
+    }
+
+    fn close(&mut self) {
+        self.0.push_str("</g>\n");
+    }
+
+    /// The title in the top left corner; the units down to below it.
+    fn title(&mut self, text: &str) -> f64 {
+        let mut at = 10.0;
+        for line in wrapped(text, TEXT + 1.0) {
+            self.text(
+                (6.0, at),
+                Label { bold: true, ..Label::new(TEXT + 1.0, palette::INK, "start") },
+                &line,
+            );
+            at += TEXT + 4.0;
+        }
+        at - 4.0
+    }
+
+    /// The picture.
+    fn finish(self, form: Form, height: f64, title: &str) -> String {
+        let (body, height) = (self.0, height.ceil());
+        match form {
+            Form::File => format!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {WIDTH} {height}\" \
+                 font-family=\"sans-serif\" role=\"img\">\n<title>{}</title>\n{}<rect width=\"100%\" height=\"100%\" \
+                 fill=\"{}\"/>\n{body}</svg>\n",
+                2.0 * WIDTH,
+                2.0 * height,
+                escape(title),
+                palette::dark_style(),
+                palette::PAPER,
+            ),
+            Form::Page => palette::with_variables(&format!(
+                "<svg viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\">\n{body}</svg>\n"
+            )),
         }
     }
 }
 
-fn text_style<'a>(size: f64, color: RGBColor, anchor: (HPos, VPos)) -> TextStyle<'a> {
-    // The backend writes a size as that over 1.24.
-    let font = ("sans-serif", size * 1.24 * f64::from(FINE)).into_font();
-    TextStyle { font, color: color.to_backend_color(), pos: Pos::new(anchor.0, anchor.1) }
+/// Text as XML and HTML.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn bold<'a>(style: TextStyle<'a>) -> TextStyle<'a> {
-    let TextStyle { font, color, pos } = style;
-    TextStyle { font: font.style(FontStyle::Bold), color, pos }
+/// A coordinate with two decimals at most.
+fn decimals(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Units that a text is wide, roughly: there is no font to ask.
 fn width_of(text: &str, size: f64) -> f64 {
     0.56 * size * text.chars().count() as f64
-}
-
-fn fine(units: f64) -> i32 {
-    (units * f64::from(FINE)).round() as i32
 }
 
 /// Lines of bold text that fit the width.
@@ -97,7 +162,7 @@ fn wrapped(text: &str, size: f64) -> Vec<String> {
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is always a line");
         // Bold letters are wider.
-        if !line.is_empty() && 1.12 * width_of(&format!("{line} {word}"), size) > f64::from(WIDTH) - 12.0 {
+        if !line.is_empty() && 1.12 * width_of(&format!("{line} {word}"), size) > WIDTH - 12.0 {
             lines.push(word.to_owned());
         } else {
             if !line.is_empty() {
@@ -107,46 +172,6 @@ fn wrapped(text: &str, size: f64) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The title in the top left corner; the units below it.
-fn title(area: &Area<'_>, text: &str) -> Result<f64, Failed> {
-    let mut at = 4.0;
-    for line in wrapped(text, TEXT + 1.0) {
-        let style = bold(text_style(TEXT + 1.0, palette::INK, (HPos::Left, VPos::Top)));
-        area.draw(&Text::new(line, (fine(6.0), fine(at)), style))?;
-        at += TEXT + 5.0;
-    }
-    Ok(at + 2.0)
-}
-
-/// Where swatches of a legend stand, in units from its top left corner, and its height.
-fn legend_places(names: &[&str]) -> (Vec<(f64, f64)>, f64) {
-    let (mut x, mut y, mut places) = (6.0, 0.0, Vec::new());
-    for name in names {
-        let wide = 16.0 + width_of(name, TEXT - 1.0) + 8.0;
-        if x > 6.0 && x + wide > f64::from(WIDTH) {
-            (x, y) = (6.0, y + TEXT + 4.0);
-        }
-        places.push((x, y));
-        x += wide;
-    }
-    let height = if names.is_empty() { 0.0 } else { y + TEXT + 6.0 };
-    (places, height)
-}
-
-fn swatch(
-    area: &Area<'_>,
-    (x, y): (f64, f64),
-    color: RGBColor,
-    hollow: bool,
-    name: &str,
-) -> Result<(), Failed> {
-    let corners = [(fine(x), fine(y + 2.0)), (fine(x + 10.0), fine(y + 10.0))];
-    let style = if hollow { color.stroke_width(FINE) } else { color.filled() };
-    area.draw(&Rectangle::new(corners, style))?;
-    let style = text_style(TEXT - 1.0, palette::INK, (HPos::Left, VPos::Top));
-    area.draw(&Text::new(name.to_owned(), (fine(x + 14.0), fine(y + 0.5)), style))
 }
 
 /// A number of a few digits: 1 500, 0.25, 3.1·10⁻⁷.
@@ -163,28 +188,28 @@ pub fn short(value: f64) -> String {
             false => text,
         };
     }
-    let mantissa = format!("{:.2}", value / 10f64.powi(exponent));
-    let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.').to_owned();
-    // 9.999 becomes 10.
-    let (mantissa, exponent) = match mantissa.as_str() {
-        "10" => ("1".to_owned(), exponent + 1),
-        _ => (mantissa, exponent),
-    };
-    match mantissa.as_str() {
-        "1" => format!("10{}", superscript(exponent)),
-        _ => format!("{mantissa}·10{}", superscript(exponent)),
+    scientific(value)
+}
+
+/// A number of a few digits with a power of ten.
+fn scientific(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let text = format!("{value:.2e}");
+    let (mantissa, exponent) = text.split_once('e').expect("an exponent is written");
+    let power: String = exponent.chars().map(superscript).collect();
+    match mantissa.trim_end_matches('0').trim_end_matches('.') {
+        "1" => format!("10{power}"),
+        mantissa => format!("{mantissa}·10{power}"),
     }
 }
 
-fn superscript(exponent: i32) -> String {
-    let digit = |c| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        d => char::from_u32(0x2070 + d as u32 - '0' as u32).unwrap_or(d),
-    };
-    exponent.to_string().chars().map(digit).collect()
+/// Digits of exponents.
+const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+
+fn superscript(c: char) -> char {
+    c.to_digit(10).map_or('⁻', |digit| SUPERSCRIPTS[digit as usize])
 }
 
 #[cfg(test)]
@@ -206,15 +231,5 @@ mod tests {
         ] {
             assert_eq!(short(value), text);
         }
-    }
-
-    #[test]
-    fn a_legend_wraps_before_the_edge() {
-        let names = ["a name of thirty characters or", "another that is as long as it", "short"];
-
-        let (places, height) = legend_places(&names);
-
-        assert_eq!(places[0], (6.0, 0.0));
-        assert!(places[1].0 == 6.0 && places[1].1 > 0.0 && height > places[2].1);
     }
 }

@@ -195,6 +195,17 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// A relative speed for people.
+pub fn times(speed: f64) -> String {
+    let (ratio, word) = if speed >= 1.0 { (speed, "faster") } else { (1.0 / speed, "slower") };
+    match ratio {
+        1.0 => "1 ×".to_owned(),
+        ..1.05 => "about 1 ×".to_owned(),
+        ..9.95 => format!("{ratio:.1} × {word}"),
+        _ => format!("{ratio:.0} × {word}"),
+    }
+}
+
 /// Bytes for people.
 pub fn bytes(b: u64) -> String {
     Size(b).to_string()
@@ -221,5 +232,6 @@ mod tests {
         assert_eq!(seconds(4_000.0), "1 h 6 min");
         assert_eq!(seconds(109_576.0), "30 h");
         assert_eq!(seconds(1e6), "12 days");
+        assert_eq!([1.0, 0.97, 2.5, 0.0253].map(times), ["1 ×", "about 1 ×", "2.5 × faster", "40 × slower"]);
     }
 }

@@ -1,11 +1,12 @@
 //! The engines' sections: bars, tables, rooflines.
 
-use super::{Measured, Table, devices, error, figure, section, time, times};
+use super::{Measured, Table, by_case, devices, error, figure, section, time};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Bar, Bars, Form, Line, Lines, Stroke, short};
+use crate::report::times;
 
 /// (part, heading, what it is).
-const PARTS: [(&str, &str, &str); 5] = [
+pub(super) const PARTS: [(&str, &str, &str); 5] = [
     (
         "step",
         "One step of uniformization",
@@ -44,8 +45,11 @@ pub(super) fn sections(measured: &[Measured], out: &mut String) {
         section(out, part, heading, text);
         out.push_str("<div class=\"charts\">\n");
         match part {
-            "transfer" => transfers(&lines, &devices, out),
-            _ => bars(part, heading, &lines, &devices, out),
+            // On one lane there is nothing to draw over lanes.
+            "transfer" if lines.iter().any(|(_, m)| m.number("lanes") > Some(1.0)) => {
+                transfers(&lines, &devices, out);
+            }
+            _ => bars(part, &lines, &devices, out),
         }
         out.push_str("</div>\n");
         table(part, &lines, out);
@@ -59,28 +63,20 @@ fn color(devices: &[&str], device: &str) -> usize {
     devices.iter().position(|d| *d == device).unwrap_or(0)
 }
 
-fn bars(part: &str, heading: &str, lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
-    let mut cases: Vec<&str> = Vec::new();
-    for (_, m) in lines {
-        if !cases.contains(&m.text("case")) {
-            cases.push(m.text("case"));
-        }
+fn bars(part: &str, lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
+    for (case, own) in by_case(lines) {
+        let bar = |(_, m): &(usize, &Measured)| Bar {
+            name: m.device.clone(),
+            value: 1.0 / m.seconds(),
+            text: match m.number("speed") {
+                Some(speed) if speed != 1.0 => format!("{}, {}", time(m.seconds()), times(speed)),
+                _ => time(m.seconds()),
+            },
+            color: color(devices, &m.device),
+        };
+        let bars = Bars { title: case.to_owned(), bars: own.iter().map(bar).collect() };
+        figure(out, part, &bars.svg(Form::Page), "Longer is faster.");
     }
-    let mut all = Vec::new();
-    for case in cases {
-        for (_, m) in lines.iter().filter(|(_, m)| m.text("case") == case) {
-            let speed = m.number("speed").map_or(String::new(), |speed| format!(", {}", times(speed)));
-            all.push(Bar {
-                group: case.to_owned(),
-                name: m.device.clone(),
-                value: 1.0 / m.seconds(),
-                text: format!("{}{speed}", time(m.seconds())),
-                color: color(devices, &m.device),
-            });
-        }
-    }
-    let svg = Bars { title: heading.to_owned(), bars: all }.svg(Form::Page);
-    figure(out, part, &svg, "Time and relative speed of each device; longer is faster.");
 }
 
 fn transfers(lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
@@ -107,11 +103,7 @@ fn transfers(lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
 }
 
 fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
-    let rate = match part {
-        "walk" => ("Msteps/s", "steps_per_s", 1e-6),
-        "tridiagonal" => ("Mrows/s", "rows_per_s", 1e-6),
-        _ => ("GB/s", "gb_per_s", 1.0),
-    };
+    let rate = super::conclusion::rate(part);
     let folded = part == "transfer";
     if folded {
         out.push_str("<details><summary>Numbers</summary>\n");
@@ -131,8 +123,9 @@ fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
         "backend",
     ];
     let mut table = Table::new(out, &head);
-    for (index, m) in lines {
-        table.row("");
+    let by_case = by_case(lines);
+    for (k, (index, m)) in by_case.iter().flat_map(|(_, own)| own.iter().enumerate()) {
+        table.row(if k == 0 { "first" } else { "" });
         table.case(m.text("case"));
         table.text(&m.device);
         table.number(*index, m, "seconds.median", time);
@@ -192,21 +185,21 @@ fn rooflines(measured: &[Measured], devices: &[&str], out: &mut String) {
         let (least, most) =
             points.iter().fold((f64::INFINITY, 0.0f64), |(a, b), p| (a.min(p.2.0), b.max(p.2.0)));
         let ends = [0.5 * least, 2.0 * most];
-        let roof = |name: String, color: usize, stroke: Stroke, bandwidth: f64| Line {
+        let roof = |name: String, stroke: Stroke, bandwidth: f64| Line {
             name,
-            color,
+            color: REFERENCE,
             stroke,
             points: ends.map(|x| (x, x * bandwidth)).to_vec(),
         };
         let mut lines = Vec::new();
         let copy = own.iter().filter_map(|m| m.number("copy_gb_per_s")).fold(0.0, f64::max);
         if copy > 0.0 {
-            lines.push(roof(format!("memory, {} GB/s", short(copy)), REFERENCE, Stroke::Bare, copy));
+            lines.push(roof(format!("memory, {} GB/s", short(copy)), Stroke::Bare, copy));
         }
         let bus = own.iter().filter(|m| m.part("transfer") && m.text("case") == "round trip");
         let bus = bus.filter_map(|m| m.number("gb_per_s")).fold(0.0, f64::max);
         if bus > 0.0 {
-            lines.push(roof(format!("round trip, {} GB/s", short(bus)), 4, Stroke::Bare, bus));
+            lines.push(roof(format!("round trip, {} GB/s", short(bus)), Stroke::Dotted, bus));
         }
         lines.extend(points.into_iter().map(|(name, color, at)| Line {
             name,

@@ -5,6 +5,7 @@
 //! lines themselves are in the page as JSON (`#lines`), so that the page can be checked against them. It is well-formed
 //! XML too.
 
+mod conclusion;
 mod engines;
 mod papers;
 
@@ -12,7 +13,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::plot::palette;
+use crate::plot::{escape, palette};
 
 /// Where the measurements were made.
 #[derive(Debug, Clone, Default)]
@@ -80,26 +81,20 @@ impl Page<'_> {
     /// The page.
     pub fn html(&self) -> String {
         let mut out = String::new();
-        let dark: String = palette::VARIABLES
-            .iter()
-            .map(|(name, _, dark)| format!("{name}:{};", palette::hex(*dark)))
-            .collect();
-        let light: String = palette::VARIABLES
-            .iter()
-            .map(|(name, light, _)| format!("{name}:{};", palette::hex(*light)))
-            .collect();
         let _ = write!(
             out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n<title>kolmo: comparison</title>\n\
-             <style>\n:root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n{STYLE}</style>\n</head>\n<body>\n\
+             <style>\n{}{STYLE}</style>\n</head>\n<body>\n\
              <header><h1>kolmo: comparison</h1>\n<p><code>{}</code></p>\n",
+            palette::variables(),
             escape(&self.environment.command)
         );
         out.push_str(
             "<p>The same jobs of the three engines, one device after the other. Speeds are relative to the device that was \
-             named first; a bar\u{2019}s length is its speed within its group.</p></header>\n",
+             named first; a bar\u{2019}s length is its speed within its chart.</p></header>\n",
         );
+        conclusion::section(self.measured, &mut out);
         engines::sections(self.measured, &mut out);
         papers::sections(self.measured, &mut out);
         self.environment(&mut out);
@@ -131,11 +126,6 @@ impl Page<'_> {
     }
 }
 
-/// Text as HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 /// Opens a section with its heading.
 fn section(out: &mut String, id: &str, heading: &str, text: &str) {
     let _ = writeln!(out, "<section id=\"{id}\"><h2>{}</h2>\n<p>{text}</p>", escape(heading));
@@ -155,7 +145,7 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(out: &'a mut String, head: &[&str]) -> Self {
-        out.push_str("<div class=\"wide\"><table>\n<thead><tr>");
+        out.push_str("<div class=\"wide\" tabindex=\"0\"><table>\n<thead><tr>");
         for h in head {
             let _ = write!(out, "<th scope=\"col\">{}</th>", escape(h));
         }
@@ -220,8 +210,16 @@ fn error(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
 }
 
-fn times(value: f64) -> String {
-    format!("{} ×", crate::plot::short(value))
+/// The measurements of each case, in the order of their first lines.
+fn by_case<'a>(lines: &[(usize, &'a Measured)]) -> Vec<(&'a str, Vec<(usize, &'a Measured)>)> {
+    let mut cases: Vec<(&str, Vec<(usize, &Measured)>)> = Vec::new();
+    for (index, m) in lines {
+        match cases.iter_mut().find(|(case, _)| *case == m.text("case")) {
+            Some((_, own)) => own.push((*index, m)),
+            None => cases.push((m.text("case"), vec![(*index, m)])),
+        }
+    }
+    cases
 }
 
 fn time(value: f64) -> String {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Measured, Table, devices, error, escape, figure, section, time, times};
+use super::{Measured, Table, devices, error, figure, section, time};
 use crate::plot::palette::REFERENCE;
-use crate::plot::{Axis, Form, Line, Lines, Stroke, short};
+use crate::plot::{Axis, Form, Line, Lines, Stroke, escape, short};
+use crate::report::times;
 use kolmo::tridiagonal::lane_count::published::{BEST_GAIN, LANE_COST, MODEL, STAGES, TABLE};
 use kolmo_bench::compare::papers::{
     FIGURE_2, FIGURE_3, FIGURE_4, FIGURE_5, KARWACKI, LAI, LAI_SPEED_UP, Paper, STREAMS, TABLE_II, VENEVA,
@@ -67,15 +68,16 @@ fn karwacki(own: &Own<'_>, devices: &[&str], out: &mut String) {
     {
         let rows = SIZES.iter().filter_map(|&k| published(k));
         let points = rows.filter_map(|row| Some((1e6 * row.n, row.of(column)?))).collect();
-        lines.extend(line(name, [6, 3, 4][color], Stroke::Dashed, points));
+        lines.extend(line(name, [REFERENCE, REFERENCE - 1, REFERENCE - 2][color], Stroke::Dashed, points));
     }
     for (color, device) in devices.iter().enumerate() {
+        // The same colour as everywhere.
         for (wanted, name) in [(false, "Algorithm 1"), (true, "sweep")] {
             let points = own.iter().filter(|(_, m)| m.device == *device && sweep(m) == wanted);
             let points = points.filter_map(|(_, m)| Some((m.number("n")?, m.seconds()))).collect();
             lines.extend(line(
                 format!("{device}, {name}"),
-                [0, 1, 2, 5][color % 4],
+                color,
                 if wanted { Stroke::Solid } else { Stroke::Points },
                 points,
             ));
@@ -162,12 +164,14 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
     );
     source(out, &LAI);
     out.push_str("<div class=\"charts\">\n");
+    // One colour each in all figures, none that is a device's as long as there are enough.
     let mut methods: Vec<&str> = Vec::new();
-    for (_, m) in two {
+    for (_, m) in [two, three, four].into_iter().flatten() {
         if !methods.contains(&m.text("method")) {
             methods.push(m.text("method"));
         }
     }
+    let colored = || methods.iter().enumerate().map(|(i, name)| ((devices.len() + i) % REFERENCE, *name));
     let of = |own: &Own<'_>, name: &str, device: Option<&str>, x: &str, y: &str| -> Vec<(f64, f64)> {
         own.iter()
             .filter(|(_, m)| {
@@ -181,11 +185,9 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
             title: "Fig. 2: accuracy of random numbers".to_owned(),
             x: Axis::doubling("chains"),
             y: Axis::log("root of the mean square error / max x"),
-            lines: methods
-                .iter()
-                .enumerate()
-                .filter_map(|(i, name)| {
-                    line(*name, i, Stroke::Solid, of(two, name, None, "chains", "relative_error"))
+            lines: colored()
+                .filter_map(|(color, name)| {
+                    line(name, color, Stroke::Solid, of(two, name, None, "chains", "relative_error"))
                 })
                 .collect(),
         };
@@ -197,18 +199,13 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
         [(FIGURE_3, three, "Fig. 3: dense systems"), (FIGURE_4, four, "Fig. 4: sparse systems")]
     {
         for device in devices.iter().filter(|d| own.iter().any(|(_, m)| m.device == **d)) {
-            let mut names: Vec<&str> = own.iter().map(|(_, m)| m.text("method")).collect();
-            names.sort_unstable();
-            names.dedup();
             let chart = Lines {
                 title: format!("{what}, {device}"),
                 x: Axis::log("unknowns"),
                 y: Axis::log("seconds"),
-                lines: names
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(i, name)| {
-                        line(*name, i, Stroke::Solid, of(own, name, Some(device), "n", "seconds.median"))
+                lines: colored()
+                    .filter_map(|(color, name)| {
+                        line(name, color, Stroke::Solid, of(own, name, Some(device), "n", "seconds.median"))
                     })
                     .collect(),
             };
@@ -216,39 +213,32 @@ fn lai([two, three, four, five]: &[Own<'_>; 4], devices: &[&str], out: &mut Stri
         }
     }
     if !five.is_empty() {
-        let mut lines: Vec<Line> = devices
-            .iter()
-            .enumerate()
-            .filter_map(|(i, d)| line(*d, i, Stroke::Solid, of(five, "", Some(d), "n", "seconds.median")))
-            .collect();
+        let over = |key: &str| -> Vec<Line> {
+            let one = |(i, d): (usize, &&str)| line(*d, i, Stroke::Solid, of(five, "", Some(d), "n", key));
+            devices.iter().enumerate().filter_map(one).collect()
+        };
         let chart = Lines {
             title: "Fig. 5: computing time".to_owned(),
             x: Axis::log("unknowns"),
             y: Axis::log("seconds"),
-            lines: lines.clone(),
+            lines: over("seconds.median"),
         };
         figure(out, FIGURE_5, &chart.svg(Form::Page), "The same walks on every device.");
-        // Against the device that was named first.
-        lines = devices
-            .iter()
-            .enumerate()
-            .filter_map(|(i, d)| line(*d, i, Stroke::Solid, of(five, "", Some(d), "n", "speed")))
-            .collect();
+        // Against the device that was named first, which alone would be a constant.
+        let mut lines = over("speed");
         let ends: Vec<f64> = five.iter().filter_map(|(_, m)| m.number("n")).collect();
         let (least, most) = ends.iter().fold((f64::INFINITY, 0.0f64), |(a, b), n| (a.min(*n), b.max(*n)));
-        lines.extend(line(
-            "2015: up to 50",
-            REFERENCE,
-            Stroke::Bare,
-            vec![(least, LAI_SPEED_UP), (most, LAI_SPEED_UP)],
-        ));
-        let chart = Lines {
-            title: format!("Fig. 5: speed over {}", devices.first().unwrap_or(&"")),
-            x: Axis::log("unknowns"),
-            y: Axis::log("times as fast"),
-            lines,
-        };
-        figure(out, FIGURE_5, &chart.svg(Form::Page), "A CPU here is all of its threads.");
+        let published = vec![(least, LAI_SPEED_UP), (most, LAI_SPEED_UP)];
+        if lines.len() > 1 {
+            lines.extend(line("2015: up to 50", REFERENCE, Stroke::Dotted, published));
+            let chart = Lines {
+                title: format!("Fig. 5: speed over {}", devices.first().unwrap_or(&"")),
+                x: Axis::log("unknowns"),
+                y: Axis::log("times as fast"),
+                lines,
+            };
+            figure(out, FIGURE_5, &chart.svg(Form::Page), "A CPU here is all of its threads.");
+        }
     }
     out.push_str("</div>\n");
     for (name, own) in [("Figure 2", two), ("Figure 3", three), ("Figure 4", four), ("Figure 5", five)] {
@@ -299,7 +289,7 @@ fn veneva(own: &Own<'_>, devices: &[&str], out: &mut String) {
     ));
     let model: Vec<(f64, f64)> =
         [1e3, 1e4, 1e5, 1e6, 1e7, 1e8].map(|n| (n, MODEL.sum.at(n as usize))).to_vec();
-    lines.extend(line("2024, model", 4, Stroke::Bare, model));
+    lines.extend(line("2024, model", REFERENCE - 1, Stroke::Dotted, model));
     for (i, device) in devices.iter().enumerate() {
         let points = one.iter().filter(|(_, m)| m.device == *device);
         let points = points.filter_map(|(_, m)| Some((m.number("n")?, m.number("sum_ms")?))).collect();
@@ -318,7 +308,7 @@ fn veneva(own: &Own<'_>, devices: &[&str], out: &mut String) {
     let counts = [2usize, 4, 8, 16, 32];
     let mut lines = Vec::new();
     let points = counts.map(|s| (s as f64, MODEL.overhead(largest as usize, s))).to_vec();
-    lines.extend(line("2024, model", REFERENCE, Stroke::Dashed, points));
+    lines.extend(line("2024, model", REFERENCE - 1, Stroke::Dotted, points));
     for (i, device) in devices.iter().enumerate() {
         let points = own.iter().filter(|(_, m)| m.device == *device && m.number("n") == Some(largest));
         let points = points
@@ -340,7 +330,7 @@ fn veneva(own: &Own<'_>, devices: &[&str], out: &mut String) {
         TABLE.iter().map(|b| (b.n as f64, of(b) as f64)).collect::<Vec<_>>()
     };
     lines.extend(line("2024, measured", REFERENCE, Stroke::Dashed, published(|b| b.measured)));
-    lines.extend(line("2024, predicted", 4, Stroke::Bare, published(|b| b.predicted)));
+    lines.extend(line("2024, predicted", REFERENCE - 1, Stroke::Dotted, published(|b| b.predicted)));
     for (i, device) in devices.iter().enumerate() {
         let points = one.iter().filter(|(_, m)| m.device == *device);
         let points = points.filter_map(|(_, m)| Some((m.number("n")?, m.number("lanes_best")?))).collect();
