@@ -6,6 +6,8 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::generator::{self, MOST_STATES};
+use crate::lane::cpu::expect_memory;
+use crate::number::Size;
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
 use crate::{Error, Result};
@@ -35,16 +37,14 @@ pub fn read_vector(path: impl AsRef<Path>) -> Result<Vec<f64>> {
 
 fn vector(reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
     let header = Header::read(reader)?;
-    let &[len] = &header.shape[..] else {
+    let [_] = header.shape[..] else {
         return Err(format!(
             "an array of shape {} and type {}; a vector is 1-D",
             header.shape(),
             header.descr
         ));
     };
-    let mut values = Vec::with_capacity(len.min(RESERVED) as usize);
-    header.floats(reader, |value| values.push(value))?;
-    Ok(values)
+    header.vector(reader)
 }
 
 /// Reads vectors of one length: a 1-D array is one, a 2-D array of shape `[n, count]` one a column.
@@ -123,6 +123,9 @@ fn matrix(reader: &mut (impl Read + ?Sized)) -> Result<Coo, String> {
         return Err(format!("{rows} rows and {columns} columns; at most {MOST_STATES} are possible"));
     };
     let (mut matrix, mut at) = (Coo { rows, columns, ..Coo::default() }, 0);
+    let whole = header.len()?.saturating_mul(8);
+    expect_memory(whole, || format!("a dense matrix of shape {}", header.shape()))
+        .map_err(|e| e.to_string())?;
     header.floats(reader, |value| {
         if value != 0.0 {
             let (i, j) = match header.fortran {
@@ -280,6 +283,17 @@ impl Header {
         })
     }
 
+    /// Reads all elements into a vector that grows with what is really there, for as long as there is memory.
+    pub(crate) fn vector(&self, reader: &mut (impl Read + ?Sized)) -> Result<Vec<f64>, String> {
+        let mut values = Vec::new();
+        self.blocks(&mut &mut *reader, false, &mut |block| {
+            grow(&mut values, block.floats.len())?;
+            values.extend_from_slice(&block.floats);
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
     /// Bytes of an element.
     pub(crate) fn element_bytes(&self) -> Result<u64, String> {
         match self.element() {
@@ -297,11 +311,9 @@ impl Header {
 
     /// Reads so many elements, from the place of the first on.
     pub(crate) fn some(&self, reader: &mut impl Read, count: u64) -> Result<Vec<f64>, String> {
-        let mut values = Vec::with_capacity(count.min(RESERVED) as usize);
         let part = Self { shape: vec![count], ..self.clone() };
         let mut bytes = reader.take(count * self.element_bytes()?);
-        part.floats(&mut bytes, |value| values.push(value))?;
-        Ok(values)
+        part.vector(&mut bytes)
     }
 
     /// Reads all elements, which have to be integers; those above `i64::MAX` are given as `i64::MAX`.
@@ -340,6 +352,16 @@ impl Header {
             Err(_) => Ok(()),
         }
     }
+}
+
+/// Makes room for so many more elements, and for as many as there are already.
+pub(crate) fn grow<T>(values: &mut Vec<T>, more: usize) -> Result<(), String> {
+    if values.capacity() - values.len() >= more {
+        return Ok(());
+    }
+    let bytes = ((values.len() + more) * size_of::<T>()) as u64;
+    let lacking = |_| format!("no memory for the {} that were read so far", Size(bytes));
+    values.try_reserve(more.max(values.len())).or_else(|_| values.try_reserve_exact(more)).map_err(lacking)
 }
 
 /// Takes some elements.

@@ -1,5 +1,6 @@
 //! SciPy's `.npz`: a zip archive of `.npy` members, here the matrices of `scipy.sparse.save_npz`.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -52,8 +53,7 @@ pub struct Array {
 impl Array {
     /// Reads the elements behind a header, whatever their order.
     pub(crate) fn read(header: &Header, reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
-        let mut values = Vec::with_capacity(header.len()?.min(RESERVED) as usize);
-        header.floats(reader, |value| values.push(value))?;
+        let mut values = header.vector(reader)?;
         let shape: Vec<usize> = header.shape.iter().map(|&k| k as usize).collect();
         if header.is_fortran() {
             // The first dimension runs fastest there.
@@ -336,10 +336,11 @@ fn integers(
     name: &str,
     wrong: impl Fn(usize, i64) -> Option<String>,
 ) -> Result<Vec<i64>, String> {
-    read_member(archive, name, |member, header, len| {
-        let mut values = Vec::with_capacity(len);
+    read_member(archive, name, |member, header| {
+        let mut values = Vec::new();
         header.integers(member, |value| match wrong(values.len(), value) {
             None => {
+                npy::grow(&mut values, 1)?;
                 values.push(value);
                 Ok(())
             }
@@ -350,60 +351,88 @@ fn integers(
 }
 
 fn floats(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<Vec<f64>, String> {
-    read_member(archive, name, |member, header, len| {
-        let mut values = Vec::with_capacity(len);
-        header.floats(member, |value| values.push(value))?;
-        Ok(values)
-    })
+    read_member(archive, name, |member, header| header.vector(member))
 }
 
 /// How many numbers a 1-D member's header promises.
 fn length(archive: &mut ZipArchive<impl Read + Seek>, name: &str) -> Result<u64, String> {
-    read_member(archive, name, |_, header, _| Ok(header.shape[0]))
+    read_member(archive, name, |_, header| Ok(header.shape[0]))
 }
 
-/// Opens a 1-D member and gives `read` the number of elements to reserve.
+/// Opens a 1-D member and gives it to `read` with its header.
 fn read_member<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
-    read: impl FnOnce(&mut dyn Read, &Header, usize) -> Result<T, String>,
+    read: impl FnOnce(&mut dyn Read, &Header) -> Result<T, String>,
 ) -> Result<T, String> {
     let wrong = |reason: String| format!("{name}: {reason}");
     let mut member =
         archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(format!("cannot be opened: {e}")))?;
     let header = Header::read(&mut member).map_err(wrong)?;
-    let &[len] = &header.shape[..] else {
+    let [_] = header.shape[..] else {
         return Err(wrong(format!("an array of shape {}; it is 1-D", header.shape())));
     };
-    read(&mut member, &header, len.min(RESERVED) as usize).map_err(wrong)
+    read(&mut member, &header).map_err(wrong)
 }
 
 /// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`; there are no
-/// others.
+/// others. `fits` is asked about their shapes before anything is unpacked.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be opened; [`Error::File`], with the member, for everything else.
-pub(crate) fn read_arrays(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Vec<Option<Array>>> {
+pub(crate) fn read_arrays(
+    path: &Path,
+    needed: &[&str],
+    wanted: &[&str],
+    fits: impl FnOnce(&[Option<Vec<usize>>]) -> Result<(), String>,
+) -> Result<Vec<Option<Array>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
     let mut archive =
         ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
     let (names, known) = (names_of(&archive), [needed, wanted].concat());
-    let mut arrays = Vec::new();
-    for (name, needed) in needed.iter().map(|n| (n, true)).chain(wanted.iter().map(|n| (n, false))) {
-        if !names.iter().any(|n| n == name) {
-            if needed {
-                return Err(fail(format!("no member '{name}', but {}", names.join(", "))));
-            }
-            arrays.push(None);
-            continue;
-        }
+    if let Some(name) = needed.iter().find(|needed| !names.iter().any(|name| name == *needed)) {
+        return Err(fail(format!("no member '{name}', but {}", names.join(", "))));
+    }
+    expect_members(&archive, &known, "it").map_err(fail)?;
+    let mut each = |read: &mut dyn FnMut(&Header, &mut dyn Read) -> Result<(), String>, name: &str| {
         let wrong = |reason: String| fail(format!("{name}: {reason}"));
         let mut member = archive.by_name(&format!("{name}.npy")).map_err(|e| wrong(e.to_string()))?;
         let header = Header::read(&mut member).map_err(wrong)?;
-        arrays.push(Some(Array::read(&header, &mut member).map_err(wrong)?));
+        read(&header, &mut member).map_err(wrong)
+    };
+    let there = |name: &&str| names.iter().any(|n| n == name);
+    let (mut shapes, mut bytes) = (Vec::new(), 0u64);
+    for name in &known {
+        let mut shape = None;
+        if there(name) {
+            each(
+                &mut |header, _| {
+                    bytes = bytes.saturating_add(header.len()?.saturating_mul(8));
+                    shape = Some(header.shape.iter().map(|&k| k as usize).collect());
+                    Ok(())
+                },
+                name,
+            )?;
+        }
+        shapes.push(shape);
     }
-    expect_members(&archive, &known, "it").map_err(fail)?;
+    fits(&shapes).map_err(fail)?;
+    expect_memory(bytes, || format!("the arrays of {}", path.display()))?;
+    let mut arrays = Vec::new();
+    for name in &known {
+        let mut array = None;
+        if there(name) {
+            each(
+                &mut |header, member| {
+                    array = Some(Array::read(header, member)?);
+                    Ok(())
+                },
+                name,
+            )?;
+        }
+        arrays.push(array);
+    }
     Ok(arrays)
 }
 
@@ -437,17 +466,48 @@ pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Op
     Ok(Some(places))
 }
 
+/// Elements of an array.
+#[derive(Debug, Clone)]
+pub enum Values<'a> {
+    /// Type `f8`.
+    Floats(Cow<'a, [f64]>),
+    /// Type `i8`.
+    Integers(Vec<i64>),
+    /// Strings, of the length of the longest.
+    Text(Vec<String>),
+}
+
 /// Writes arrays as `numpy.load` reads them: name, shape and elements.
 ///
 /// # Errors
 /// Those of `writer`.
-pub(crate) fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, &[u64], &[f64])]) -> io::Result<()> {
+pub fn write_arrays<W: Write + Seek>(writer: W, arrays: &[(&str, Vec<u64>, Values<'_>)]) -> io::Result<()> {
     let mut archive = ZipWriter::new(FirstError::new(writer));
-    for &(name, shape, values) in arrays {
-        start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
-        write_in_blocks(&mut archive, values.len(), |range, bytes| {
-            values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
-        })?;
+    for (name, shape, values) in arrays {
+        match values {
+            Values::Floats(values) => {
+                start(&mut archive, name, "<f8", shape, 8 * values.len() as u64)?;
+                write_in_blocks(&mut archive, values.len(), |range, bytes| {
+                    values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+                })?;
+            }
+            Values::Integers(values) => {
+                start(&mut archive, name, "<i8", shape, 8 * values.len() as u64)?;
+                write_in_blocks(&mut archive, values.len(), |range, bytes| {
+                    values[range].iter().for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+                })?;
+            }
+            Values::Text(values) => {
+                // UTF-32, zeros behind the end.
+                let longest = values.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
+                let bytes = 4 * (longest * values.len()) as u64;
+                start(&mut archive, name, &format!("<U{longest}"), shape, bytes)?;
+                for text in values {
+                    let characters = text.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest);
+                    archive.write_all(&characters.flat_map(u32::to_le_bytes).collect::<Vec<_>>())?;
+                }
+            }
+        }
     }
     archive.finish()?.flush()
 }

@@ -109,15 +109,32 @@ pub fn right_hand_sides(
     let given = b.shape.clone();
     let b = if order == Order::Interleaved { systems_first(b) } else { b };
     let every = |k: usize, step: usize| b.values.iter().skip(k).step_by(step).copied().collect();
-    match (d, &b.shape[..]) {
-        _ if b.shape == d => Ok((vec![b.values], given, order)),
-        ([..], [front @ .., rhs]) if front == d && *rhs > 0 => {
-            Ok(((0..*rhs).map(|k| every(k, *rhs)).collect(), given, order))
+    match fit(d, &b.shape) {
+        Some(Fit::Same) => Ok((vec![b.values], given, order)),
+        Some(Fit::Several(rhs)) => Ok(((0..rhs).map(|k| every(k, rhs)).collect(), given, order)),
+        Some(Fit::Shared) => {
+            Ok((b.values.chunks_exact(n).map(<[f64]>::to_vec).collect(), b.shape, Order::Shared))
         }
-        ([_], &[systems, own]) if own == n && systems > 0 => {
-            Ok((b.values.chunks_exact(n).map(<[f64]>::to_vec).collect(), vec![systems, n], Order::Shared))
-        }
-        _ => Err(misshapen(&given, &turned(d), n)),
+        None => Err(misshapen(&given, &turned(d), n)),
+    }
+}
+
+/// Ways in which right-hand sides go with diagonals.
+enum Fit {
+    /// One each.
+    Same,
+    /// So many each.
+    Several(usize),
+    /// Many that share one matrix.
+    Shared,
+}
+
+fn fit(d: &[usize], b: &[usize]) -> Option<Fit> {
+    match (d, b) {
+        _ if b == d => Some(Fit::Same),
+        ([..], [front @ .., rhs]) if front == d && *rhs > 0 => Some(Fit::Several(*rhs)),
+        ([n], [systems, own]) if own == n && *systems > 0 => Some(Fit::Shared),
+        _ => None,
     }
 }
 
@@ -141,7 +158,12 @@ fn extension(path: &Path) -> String {
 pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<SystemFile> {
     let (dl, d, du, own) = match extension(path).as_str() {
         "npz" => {
-            let mut arrays = npz::read_arrays(path, &["dl", "d", "du"], &["b"])?.into_iter();
+            let fits = |shapes: &[Option<Vec<usize>>]| {
+                let own = b.as_ref().map(|b| &b.shape).or(shapes[3].as_ref());
+                let [dl, d, du] = [0, 1, 2].map(|k| shapes[k].as_deref().unwrap_or_default());
+                fits([dl, d, du], own.map(Vec::as_slice), cyclic, interleaved).map_err(|e| e.to_string())
+            };
+            let mut arrays = npz::read_arrays(path, &["dl", "d", "du"], &["b"], fits)?.into_iter();
             let mut next = || arrays.next().flatten();
             match (next(), next(), next(), next()) {
                 (Some(dl), Some(d), Some(du), b) => (dl, d, du, b),
@@ -195,6 +217,22 @@ fn size([dl, d, du]: [&[usize]; 3], cyclic: bool) -> Result<(usize, usize)> {
         }
     }
     Ok((batch, n))
+}
+
+/// An error for shapes of a file's arrays that do not fit.
+fn fits(diagonals: [&[usize]; 3], b: Option<&[usize]>, cyclic: bool, interleaved: bool) -> Result<()> {
+    let systems_first = |shape: &[usize]| match shape {
+        [n, batch, rest @ ..] if interleaved => [&[*batch, *n], rest].concat(),
+        _ => shape.to_vec(),
+    };
+    let [dl, d, du] = diagonals.map(systems_first);
+    size([&dl, &d, &du], cyclic)?;
+    // As [`right_hand_sides`] turns them.
+    let turned = |b| if d.len() == 2 { systems_first(b) } else { b.to_vec() };
+    match b {
+        Some(b) if fit(&d, &turned(b)).is_none() => Err(misshapen(b, diagonals[1], d[d.len() - 1])),
+        _ => Ok(()),
+    }
 }
 
 /// An error for right-hand sides of a shape that does not go with that of d.
@@ -421,7 +459,10 @@ pub fn write_system<W: Write + Seek>(out: &mut W, format: &str, system: &System)
             let arrays = [("dl", &system.dl), ("d", &system.d), ("du", &system.du), ("b", &system.b[0])];
             let shape = [system.batch as u64, n as u64];
             let shape = &shape[usize::from(system.batch == 1)..];
-            npz::write_arrays(out, &arrays.map(|(name, values)| (name, shape, &values[..])))
+            npz::write_arrays(
+                out,
+                &arrays.map(|(name, values)| (name, shape.to_vec(), npz::Values::Floats(values.into()))),
+            )
         }
         "csv" => {
             out.write_all(b"dl,d,du,b\n")?;

@@ -316,7 +316,9 @@ impl<'a> Jumps<'a> {
         if annotation.probability.is_some() {
             return Err("its values are distributions".into());
         }
-        let mut values = vec![0.0; self.states];
+        let mut values = Vec::new();
+        super::npy::grow(&mut values, self.states)?;
+        values.resize(self.states, 0.0);
         for entity in &annotation.applies_to {
             let len = match &entity[..] {
                 "states" => self.states,

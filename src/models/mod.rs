@@ -128,7 +128,7 @@ fn circulant(parameters: &Parameters) -> Result<Model> {
         return Err(parameters.refuse(steps, "given", EXAMPLE));
     }
     let chain = Circulant::new(states as usize, &offsets).map_err(|o| {
-        parameters.refuse(steps, &format!("different modulo N and none 0, unlike {o},"), EXAMPLE)
+        parameters.refuse(steps, &format!("different modulo N and none 0, unlike {o}"), EXAMPLE)
     })?;
     let list: Vec<String> = offsets.iter().map(i64::to_string).collect();
     Ok(Model {

@@ -97,14 +97,17 @@ pub fn expect_room(machine: &Machine, transitions: &dyn Transitions) -> Result<(
     let n = (transitions.states() / machine.ranks.size()) as u64;
     let number = machine.precision.bytes();
     let lanes = &machine.lanes;
-    lanes[0].expect_room(&format!("a chain of {n} states"), 3 * number * n / lanes.len() as u64)?;
-    expect_host_room(machine, transitions)
+    let share = 3 * number * n / lanes.len() as u64;
+    lanes[0].expect_room(&format!("a chain of {n} states"), share)?;
+    // Lanes on the host's cores have theirs from the same memory.
+    let on_host = lanes.iter().filter(|lane| lane.device().on_host_cores()).count() as u64;
+    expect_host_room(machine, transitions, on_host * share)
 }
 
-/// The part of [`expect_room`] that is about the host.
-pub(super) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions) -> Result<()> {
+/// The part of [`expect_room`] that is about the host, of which lanes take so many bytes.
+pub(super) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions, lanes: u64) -> Result<()> {
     let n = (transitions.states() / machine.ranks.size()) as u64;
-    expect_memory(n * (4 + 8 + machine.precision.bytes()), || format!("a chain of {n} states"))
+    expect_memory(n * (4 + 8 + machine.precision.bytes()) + lanes, || format!("a chain of {n} states"))
 }
 
 /// Largest αt: a window's weights take some hundreds of megabytes there.

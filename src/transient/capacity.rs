@@ -339,7 +339,7 @@ fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options)
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
-    expect_host_room(machine, transitions)?;
+    expect_host_room(machine, transitions, 0)?;
     let mut statistics = surveyed::<T>(machine, transitions)?;
     let partition = split(machine, transitions, &statistics.shares, choices)?;
     let computed = partition.computed(&statistics.rows);

@@ -135,6 +135,12 @@ pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     if options.replicates == 0 || options.replicates > MOST_REPLICATES {
         return fail(format!("--replicates {} must lie between 1 and {MOST_REPLICATES}", options.replicates));
     }
+    if options.replicates == 1 && options.chains == Count::Grow {
+        return fail(
+            "--replicates 1 has no interval for more chains to narrow; give 2 or more, or --chains N"
+                .to_owned(),
+        );
+    }
     if let Length::Steps(length @ MOST_LENGTH..) = options.length {
         return fail(format!("--length {length} must be below {MOST_LENGTH} steps"));
     }

@@ -8,6 +8,7 @@ mod support;
 
 mod checkpoint;
 mod cli;
+mod cli_arrays;
 mod cli_faults;
 mod cli_files;
 mod cli_input;
@@ -24,3 +25,4 @@ mod project;
 mod ranks;
 mod ranks_transient;
 mod ranks_tridiagonal;
+mod wrong_inputs;

@@ -248,6 +248,26 @@ mod tests {
     }
 
     #[test]
+    fn shapes_are_compared_before_anything_is_unpacked() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("s.npz");
+        for (members, words) in [
+            // Nothing is there of what the headers promise.
+            ([("dl", 7), ("d", 3), ("du", 3)], "dl has the shape [7], d has [3]"),
+            ([("dl", 1 << 50), ("d", 1 << 50), ("du", 1 << 50)], "available"),
+        ] {
+            archive(&path, &members.each_ref().map(|(name, n)| (*name, std::slice::from_ref(n), &[][..])));
+
+            let error = read(&path, false, false, None).unwrap_err().to_string();
+
+            assert!(error.contains(words), "{error}");
+        }
+        archive(&path, &[("dl", &[3], &[]), ("d", &[3], &[]), ("du", &[3], &[]), ("b", &[4], &[])]);
+        let error = read(&path, false, false, None).unwrap_err().to_string();
+        assert!(error.contains("b has the shape [4], d has [3]"), "{error}");
+    }
+
+    #[test]
     fn rows_at_their_place_are_those_of_the_whole_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.npz");

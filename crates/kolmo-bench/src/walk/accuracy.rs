@@ -118,6 +118,13 @@ static METHODS: [Method; 12] = [
 const ERRORS: u32 = 256;
 const REPLICATES: u32 = 16;
 
+/// Walks that [`accuracy`] takes with all methods.
+pub fn accuracy_walks(exponents: &[u32], sweeps: &[Sweeps]) -> f64 {
+    let points: f64 = exponents.iter().map(|&k| 2f64.powi(k as i32)).sum();
+    let methods = METHODS.iter().map(|m| if m.sweeps { sweeps.len() } else { 1 }).sum::<usize>();
+    f64::from(ERRORS) * methods as f64 * points
+}
+
 /// Root mean squares of 256 errors for 2^k chains and each way to walk: 16 components and 16 replicates of those that
 /// replicates differ in, 256 components of the others. `seconds` are those of all 256 estimates. With `only`, the ways
 /// of these names alone. Those with sweeps are taken with each of `sweeps`, of which `auto` are as many as are ever taken.

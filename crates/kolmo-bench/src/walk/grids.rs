@@ -80,6 +80,9 @@ pub fn shapes(
     Ok((chains, times))
 }
 
+/// Cases of [`grids`], about.
+pub const GRIDS: usize = 2 * 17 + 6;
+
 /// Measures one component on grids of many shapes, with points made on the fly and ahead, then in blocks of 256; and
 /// many components with one thread each.
 ///

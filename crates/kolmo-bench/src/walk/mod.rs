@@ -6,11 +6,11 @@ mod rate;
 mod setup;
 mod sharing;
 
-pub use accuracy::accuracy;
-pub use grids::{grids, shapes};
+pub use accuracy::{accuracy, accuracy_walks};
+pub use grids::{GRIDS, grids, shapes};
 pub use rate::{Rate, rate};
 pub use setup::setup;
-pub use sharing::{Sharing, sharing};
+pub use sharing::{SHARED, Sharing, sharing};
 
 use serde_json::Value;
 

@@ -14,6 +14,9 @@ use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
 use kolmo::walk::table::Table;
 use kolmo::{Machine, Result};
 
+/// Cases of [`sharing`].
+pub const SHARED: usize = 7;
+
 /// Components, chains of each and their length.
 #[derive(Debug, Clone, Copy)]
 pub struct Sharing<'a> {
@@ -45,7 +48,7 @@ pub fn sharing(
     let n = split.unknowns() as u64;
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records = Vec::new();
-    for (name, sequence, shared, ahead) in [
+    let ways: [(&str, Sequence, bool, bool); SHARED] = [
         ("mtgp32, new for every component", Sequence::Mtgp32, false, true),
         ("philox, new for every component", Sequence::Philox, false, true),
         ("halton, one for all", Sequence::Halton, true, true),
@@ -53,7 +56,8 @@ pub fn sharing(
         ("sobol, one for all", Sequence::Sobol, true, true),
         ("philox on the fly", Sequence::Philox, false, false),
         ("sobol on the fly, one for all", Sequence::Sobol, true, false),
-    ] {
+    ];
+    for (name, sequence, shared, ahead) in ways {
         if only.is_some_and(|names| !names.contains(&name)) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! `kolmo bench`.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::Write;
 use std::path::Path;
 
@@ -225,6 +225,34 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     Ok(Outcome::Met)
 }
 
+/// Says how long a measurement is to take, and how much memory.
+pub(super) fn forecast(common: &Common, what: impl Display, time: f64, bytes: u64) {
+    if !common.quiet {
+        super::say(format_args!("{what}: about {} and {}", seconds(time), crate::report::bytes(bytes)));
+    }
+}
+
+/// Seconds of one step and of all of a chain's at some times, and bytes on the lanes; none where they lack memory, which
+/// the measurement itself says.
+pub(super) fn of_chain(
+    machine: &Machine,
+    chain: &Chain,
+    times: &[f64],
+    epsilon: f64,
+) -> Result<Option<(f64, f64, u64)>> {
+    let problem = Problem {
+        transitions: &*chain.transitions,
+        initial: &chain.initial,
+        times,
+        rewards: &[],
+        vectors: false,
+    };
+    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
+    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
+    let terms = plan.terms.unwrap_or(0) as f64;
+    Ok(plan.fits().then_some((plan.step, terms * plan.step, bytes)))
+}
+
 /// Says how long the measurement of a chain is to take, and how much memory.
 fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Result<()> {
     if job.common.quiet {
@@ -234,31 +262,14 @@ fn announce(command: &Bench, job: &Job, chain: &Chain, machine: &Machine) -> Res
         Bench::Transient(t) => (Some(t.time), t.epsilon),
         _ => (None, 1e-6),
     };
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times: &[time.unwrap_or(1.0)],
-        rewards: &[],
-        vectors: false,
-    };
-    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
-    // What lacks memory says so itself.
-    if !plan.fits() {
+    let Some((step, all, bytes)) = of_chain(machine, chain, &[time.unwrap_or(1.0)], epsilon)? else {
         return Ok(());
-    }
-    let each = match (time, plan.terms) {
-        (Some(_), Some(terms)) => terms as f64 * plan.step,
-        // A tenth of a second or four steps, with the accumulator and without.
-        _ => 2.0 * (4.0 * plan.step).max(0.1),
     };
-    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
-    super::say(format_args!(
-        "{} on {}: about {} of measuring once it is built, and {}",
-        chain.name,
-        machine.lanes[0].device().spec,
-        seconds((job.repeat * job.matrix_format.0.len()) as f64 * each),
-        crate::report::bytes(bytes)
-    ));
+    // A tenth of a second or four steps, with the accumulator and without.
+    let each = if time.is_some() { all } else { 2.0 * (4.0 * step).max(0.1) };
+    let measurements = (job.repeat * job.matrix_format.0.len()) as f64;
+    let what = format!("{} on {}, once it is built", chain.name, machine.lanes[0].device().spec);
+    forecast(&job.common, what, measurements * each, bytes);
     Ok(())
 }
 

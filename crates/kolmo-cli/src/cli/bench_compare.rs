@@ -174,6 +174,10 @@ fn measure(args: &Compare) -> Result<Run> {
     let chosen = devices.iter().rposition(|(d, _)| !d.on_host_cores()).unwrap_or(0);
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
+        if !common.quiet {
+            let (time, bytes) = predicted(common, spec, &jobs, &parts)?;
+            super::bench::forecast(common, &device.spec, time, bytes);
+        }
         let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
         let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
         lines.extend(work.measure(&open, &device.spec, i == chosen, &mut watch, &mut note)?);
@@ -189,6 +193,55 @@ fn measure(args: &Compare) -> Result<Run> {
         line["date"] = json!(date);
     }
     Ok(Run { lines, facts, notes })
+}
+
+/// Seconds that the parts are to take on a device, and the largest memory of one of them: chains by their multiplications,
+/// rows and steps of walks by a few of them.
+fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) -> Result<(f64, u64)> {
+    let machine = common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let one = std::slice::from_ref(&machine);
+    // What comes first does not count.
+    let repeat = (jobs.repeat + 1) as f64;
+    let (mut time, mut most) = (0.0, 0);
+    let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
+        let chain = super::transient::model(name, None)?;
+        if let Some((_, all, bytes)) = super::bench::of_chain(&machine, &chain, &[t], epsilon)? {
+            (time, most) = (time + count * all, most.max(bytes));
+        }
+        Ok(())
+    };
+    let mut rows = Vec::new();
+    for part in parts {
+        match part {
+            Part::Transient => {
+                jobs.transient.iter().try_for_each(|&(name, t)| chain(name, t, 1e-6, repeat))?
+            }
+            Part::Figures => {
+                rows.extend(jobs.rows.iter().map(|&n| (n, 6.0)));
+                // One sweep, and Algorithm 1 with three kernels a term.
+                jobs.seed_chains.iter().try_for_each(|k| chain(&format!("wlan:{k},6"), 10.0, 1e-5, 4.0))?;
+            }
+            Part::Tridiagonal => {
+                let n = jobs.tridiagonal.rsplit(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+                rows.push((n, 4.0));
+            }
+            _ => {}
+        }
+    }
+    if let Some(largest) = rows.iter().map(|&(n, _)| n).max() {
+        let row = super::tune::seconds_a_row(one, largest)?;
+        time += rows.iter().map(|&(n, lanes)| n as f64 * lanes * repeat * row).sum::<f64>();
+        most = most.max(super::tune::system_bytes(&machine, largest));
+    }
+    // Four ways on one to eight lanes, each array there and back; steps in four forms for a tenth of a second.
+    let copy = 1e9 * kolmo_bench::bandwidth(&machine.lanes, 1)?;
+    let wanted = |part: Part| parts.contains(&part);
+    time += if wanted(Part::Transfer) { 32.0 * repeat * jobs.transfer as f64 / copy } else { 0.0 };
+    time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
+    // 64 bytes a step at half of what a copy moves: gathers.
+    let steps = 73.0 * f64::from(jobs.chains) * repeat;
+    time += if wanted(Part::Walk) { 2.0 * steps * 64.0 / copy } else { 0.0 };
+    Ok((time, most))
 }
 
 /// Lines of earlier reports, as if they were of this run.

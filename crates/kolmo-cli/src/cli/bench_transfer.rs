@@ -25,6 +25,9 @@ pub(super) struct Transfer {
     pub(super) common: Common,
 }
 
+/// Bytes that are moved to predict how long all of them take.
+const PILOT: u64 = 16 << 20;
+
 pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     if args.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
@@ -47,6 +50,19 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     for spec in &args.common.device.0 {
         let lanes = LaneSets::open(&args.common, spec, &counts)?;
         let mut records = Vec::new();
+        if !args.common.quiet {
+            let one = &lanes.sets[0];
+            let few = args.size.0.min(PILOT);
+            let pilot = bench::transfer(one, few, 1, false)?;
+            let once: f64 = pilot.iter().map(|record| record.seconds.median).sum();
+            // A measurement begins with a transfer that does not count.
+            let rounds =
+                (lanes.sets.len() * bench::kinds_of_memory(&one.lanes[0]).len() * (args.repeat + 1)) as f64;
+            let what = format!("{} on {}, {} numbers of lanes", bytes(args.size.0), spec, lanes.sets.len());
+            let time = rounds * once * args.size.0 as f64 / few as f64;
+            // Two arrays on the host and two on the device.
+            super::bench::forecast(&args.common, what, time, 4 * args.size.0);
+        }
         for set in &lanes.sets {
             super::interrupt::check()?;
             for &locked in bench::kinds_of_memory(&set.lanes[0]) {

@@ -217,6 +217,16 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
     let copy = bandwidth(&one.lanes, 3)?;
     let tuned = super::tuned::of(&device, precision, args.common.quiet);
     let tuned = tuned.as_deref();
+    if !args.common.quiet {
+        let kinds = [Part::Host, Part::Pageable].map(measured).into_iter().filter(|&wanted| wanted).count();
+        let visits = usize::from(measured(Part::Resident)) + kinds * sets.len();
+        // A visit begins with a solution that does not count.
+        let solutions = (visits * (args.repeat + 1)) as f64;
+        let rows = system.rows();
+        let time = solutions * rows as f64 * super::tune::seconds_a_row(&sets, rows)?;
+        let what = format!("{name} on {}", device.spec);
+        super::bench::forecast(&args.common, what, time, super::tune::system_bytes(one, rows));
+    }
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();
     if measured(Part::Resident) {

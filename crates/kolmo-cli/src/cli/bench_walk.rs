@@ -86,6 +86,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
         interrupt::check()?;
         for device in args.common.device.0.chunks(1) {
             let machine = args.common.open_all(device)?;
+            announce(args, &system, &machine)?;
             measure(args, &system, &reference, &machine, &mut records)?;
         }
         if args.one_core {
@@ -106,6 +107,35 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
     writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
     out.commit()?;
     Ok(Outcome::Met)
+}
+
+/// Chains that are walked to predict how long all of them take.
+const PILOT: u32 = 1 << 12;
+
+/// Says how long the cases are to take that walk, and how much memory.
+fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
+    if args.common.quiet {
+        return Ok(());
+    }
+    let (length, sequence) = (args.length, args.sequence[0]);
+    let few = bench::walk::Rate { chains: args.chains.min(PILOT), length, sequence, replicates: 16 };
+    let pilot = bench::walk::rate(machine, system, &vec![1.0; system.matrix.rows()], few, 1)?;
+    let rate = pilot.steps_per_s.unwrap_or(f64::INFINITY);
+    // A measurement begins with a walk that does not count.
+    let rounds = f64::from(args.chains) * (args.repeat + 1) as f64;
+    let chains = |case: &Case| match case {
+        Case::Rate => rounds * args.sequence.len() as f64,
+        Case::Accuracy => bench::walk::accuracy_walks(&args.exponents, &args.sweeps),
+        Case::Sharing => rounds * f64::from(args.components) * bench::walk::SHARED as f64,
+        Case::Grids => rounds * bench::walk::GRIDS as f64,
+        // It is the building that counts there.
+        Case::Setup => 0.0,
+    };
+    let walks: f64 = args.case.iter().map(chains).sum();
+    let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
+    let bytes = machine.lanes.iter().map(kolmo::lane::Lane::peak_bytes).sum();
+    super::bench::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
+    Ok(())
 }
 
 fn measure(

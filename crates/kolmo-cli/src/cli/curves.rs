@@ -4,6 +4,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
+use super::no_format;
 use super::output::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
@@ -31,10 +32,7 @@ pub(super) fn create_on(path: &Path, ranks: Ranks) -> Result<Option<OutputFile>>
 pub(super) fn create(path: &Path) -> Result<OutputFile> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("svg") => OutputFile::create(path),
-        other => Err(Error::File {
-            path: path.into(),
-            reason: format!("'.{}' is no format of charts; use .svg", other.unwrap_or("")),
-        }),
+        _ => Err(no_format(path, "charts", ".svg")),
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::files::Files;
 use super::meant;
-use super::{Outcome, whole};
+use super::{Outcome, no_format, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
@@ -70,10 +70,7 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     let chain = &*model.transitions;
     let extension = args.output.extension().and_then(|e| e.to_str()).unwrap_or("");
     if !["tra", "mtx", "npz"].contains(&extension) {
-        return Err(Error::File {
-            path: args.output.clone(),
-            reason: format!("'.{extension}' is no format that chains are written in; use .tra, .mtx or .npz"),
-        });
+        return Err(no_format(&args.output, "chains", ".tra, .mtx or .npz"));
     }
     let mut out = OutputFile::create(&args.output)?;
     let written = match extension {
@@ -98,17 +95,13 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
 /// Writes A, and b where it is asked for.
 fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
     let extension = |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_owned();
-    let refuse = |path: &Path, what: &str, formats: &str| {
-        let reason = format!("'.{}' is no format that {what} are written in; use {formats}", extension(path));
-        Err(Error::File { path: path.to_path_buf(), reason })
-    };
     if !["mtx", "npz"].contains(&&extension(&args.output)[..]) {
-        return refuse(&args.output, "systems", ".mtx or .npz");
+        return Err(no_format(&args.output, "systems", ".mtx or .npz"));
     }
     if let Some(rhs) = &args.rhs
         && !["npy", "txt"].contains(&&extension(rhs)[..])
     {
-        return refuse(rhs, "right-hand sides", ".npy or .txt");
+        return Err(no_format(rhs, "right-hand sides", ".npy or .txt"));
     }
     let mut out = OutputFile::create(&args.output)?;
     let rhs = args.rhs.as_deref().map(OutputFile::create).transpose()?;
@@ -150,15 +143,7 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
 fn tridiagonal(args: &Generate, made: &models::Tridiagonal) -> Result<Outcome> {
     let format = match args.output.extension().and_then(|e| e.to_str()) {
         Some(format @ ("npz" | "csv" | "mtx")) => format,
-        other => {
-            return Err(Error::File {
-                path: args.output.clone(),
-                reason: format!(
-                    "'.{}' is no format that tridiagonal systems are written in; use .npz, .csv or .mtx",
-                    other.unwrap_or("")
-                ),
-            });
-        }
+        _ => return Err(no_format(&args.output, "tridiagonal systems", ".npz, .csv or .mtx")),
     };
     if made.system.batch > 1 && format != "npz" {
         return Err(Error::File {

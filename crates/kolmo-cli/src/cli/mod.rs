@@ -31,6 +31,7 @@ mod walk;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -198,6 +199,15 @@ impl Common {
             OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
         Machine::open(specs, &options)
     }
+}
+
+/// An error for an output whose extension names no format of `what`.
+fn no_format(path: &Path, what: &str, formats: &str) -> Error {
+    let reason = match path.extension() {
+        Some(extension) => format!("'.{}' is no format of {what}; use {formats}", extension.display()),
+        None => format!("has no extension to name the format of {what}; use {formats}"),
+    };
+    Error::File { path: path.into(), reason }
 }
 
 /// Writes a line for people to stderr. That nobody reads it any more is no error.

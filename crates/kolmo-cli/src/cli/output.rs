@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::no_format;
 use super::shared_file::SharedFile;
 use kolmo::internals::add_rates;
 use kolmo::io::npy::NpyWriter;
+use kolmo::io::npz::{self, Values};
 use kolmo::io::output::OutputFile;
 use kolmo::io::write;
 use kolmo::ranks::Ranks;
@@ -63,7 +65,7 @@ enum Vectors {
         next: usize,
     },
     Shared(SharedFile),
-    /// On rank 0; on the others `output` is none.
+    /// On rank 0; on the others `output` is none. For `.npz` the output waits in [`Sink::arrays`].
     Csv {
         output: Option<OutputFile>,
         columns: Vec<Vec<f64>>,
@@ -90,20 +92,26 @@ impl Named {
         let fail = |reason: String| Err(Error::File { path: path.into(), reason });
         let stdout = path == Path::new("-");
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        if text && ["npy", "npz"].contains(&&extension[..]) {
+            return fail(format!("--format prism writes text, which no .{extension} holds; use .txt"));
+        }
         let extension = if text || stdout { "csv" } else { &extension[..] };
         match extension {
-            "csv" => {}
+            "csv" | "npz" => {}
             _ if table => {
                 return fail(
-                    "what --states, --label and --top select is written as .csv; use that".to_owned(),
+                    "what --states, --label and --top select is written as .csv or .npz; use one of those"
+                        .to_owned(),
                 );
             }
             "txt" if times > 1 => {
-                return fail(format!(".txt holds one time, and {times} were asked for; use .csv or .npy"));
+                return fail(format!(
+                    ".txt holds one time, and {times} were asked for; use .csv, .npy or .npz"
+                ));
             }
             "npy" | "txt" => {}
             _ => {
-                return fail(format!("'.{extension}' is no format of probabilities; use .npy, .csv or .txt"));
+                return Err(no_format(path, "probabilities", ".npy, .npz, .csv or .txt"));
             }
         }
         let file = match ranks.is_root() {
@@ -137,6 +145,8 @@ pub(super) struct Sink {
     /// The ten largest, for a terminal.
     glance: Option<Table>,
     rewards: Option<OutputFile>,
+    /// The `.npz` that takes all of these.
+    arrays: Option<OutputFile>,
     style: Style,
     /// Taken off a table's values: what is in a set, but does not count.
     pub(super) uncounted: f64,
@@ -148,7 +158,7 @@ const GLANCE: usize = 10;
 impl Sink {
     /// Prepares the outputs. `rewards` says whether rewards take the place of the vector on stdout.
     pub(super) fn open(
-        file: Option<Named>,
+        mut file: Option<Named>,
         selection: Selection,
         rewards: bool,
         times: &[f64],
@@ -165,6 +175,7 @@ impl Sink {
             table: None,
             glance: None,
             rewards: None,
+            arrays: None,
             style,
             uncounted: 0.0,
         };
@@ -172,6 +183,8 @@ impl Sink {
         // What goes to stdout is rank 0's to write, and its stdout decides for all.
         let stdout = || ranks.is_root().then(OutputFile::stdout);
         let terminal = ranks.all_gather(&[u8::from(std::io::stdout().is_terminal())])[0] == [1];
+        let arrays = file.as_mut().filter(|file| file.extension == "npz");
+        sink.arrays = arrays.and_then(|file| file.file.take());
         if rewards {
             if file.as_ref().is_some_and(|file| file.path == Path::new("-")) {
                 return Err(Error::Invalid(
@@ -253,6 +266,9 @@ impl Sink {
 
     /// Writes what waits for the end, and gives files their names.
     pub(super) fn finish(mut self, solution: &Solution) -> Result<()> {
+        if let Some(out) = self.arrays.take() {
+            self.write_arrays(out, solution)?;
+        }
         let style = &self.style;
         if let Some(out) = self.rewards.take_if(|_| style.prism) {
             prism_rewards(out, solution)?;
@@ -314,6 +330,62 @@ impl Sink {
     }
 }
 
+/// The members of an `.npz`.
+#[derive(Default)]
+struct Members(Vec<(&'static str, Vec<u64>, Values<'static>)>);
+
+impl Members {
+    fn floats(&mut self, name: &'static str, shape: &[usize], values: Vec<f64>) {
+        self.push(name, shape, Values::Floats(values.into()));
+    }
+
+    fn push(&mut self, name: &'static str, shape: &[usize], values: Values<'static>) {
+        self.0.push((name, shape.iter().map(|&k| k as u64).collect(), values));
+    }
+}
+
+impl Sink {
+    /// One `.npz` of all that is known: times and bounds, whole vectors or what was selected of them, rewards.
+    fn write_arrays(&mut self, mut out: OutputFile, solution: &Solution) -> Result<()> {
+        let (mut members, k) = (Members::default(), self.times.len());
+        members.floats("times", &[k], self.times.clone());
+        members.floats("bound", &[k], solution.times.iter().map(|time| time.bound.total()).collect());
+        if let Some(Vectors::Csv { columns, .. }) = &mut self.vectors {
+            members.floats("probabilities", &[k, self.states], std::mem::take(columns).concat());
+        }
+        if let Some(Table { selection, rows, .. }) = &self.table {
+            let names = |row: &[(String, f64)]| row.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+            let numbers = |row: &Vec<(String, f64)>| {
+                let number = |name: String| name.parse::<i64>().expect("states are named by their numbers");
+                names(row).into_iter().map(number).collect::<Vec<_>>()
+            };
+            let (first, width) = (&rows[0], rows[0].len());
+            match selection {
+                Selection::Labels(_) => members.push("labels", &[width], Values::Text(names(first))),
+                Selection::Top(_) => {
+                    let all = rows.iter().flat_map(numbers).collect();
+                    members.push("states", &[k, width], Values::Integers(all));
+                }
+                _ => members.push("states", &[width], Values::Integers(numbers(first))),
+            }
+            let values = rows.iter().flatten().map(|(_, value)| *value).collect();
+            members.floats("values", &[k, width], values);
+        }
+        let rewards = solution.times.first().map_or(&[][..], |time| &time.rewards);
+        if !rewards.is_empty() {
+            let names = rewards.iter().map(|reward| reward.name.clone()).collect();
+            members.push("rewards", &[rewards.len()], Values::Text(names));
+            let of = |value: fn(&RewardValue) -> f64| {
+                solution.times.iter().flat_map(|time| time.rewards.iter().map(value)).collect()
+            };
+            members.floats("instantaneous", &[k, rewards.len()], of(|reward| reward.instantaneous));
+            members.floats("cumulative", &[k, rewards.len()], of(|reward| reward.cumulative));
+        }
+        npz::write_arrays(&mut out, &members.0).map_err(|e| out.error(e))?;
+        out.commit()
+    }
+}
+
 impl Vectors {
     fn create(named: Named, times: &[f64], states: usize, ranks: Ranks) -> Result<Self> {
         let Named { path, extension, file: output } = named;
@@ -326,7 +398,7 @@ impl Vectors {
                 let writer = NpyWriter::new(output, &shape).map_err(|source| Error::Io { path, source })?;
                 Self::Npy { writer, waiting: vec![None; times.len()], next: 0 }
             }
-            ("csv", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
+            ("csv" | "npz", output) => Self::Csv { output, columns: vec![Vec::new(); times.len()] },
             (_, output) => Self::Text { output, values: Vec::new() },
         })
     }

@@ -87,6 +87,19 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
         let case = format!("wlan:{k},6");
         let chain = super::transient::model(&case, None)?;
         let row = Row::new(&cpu(common)?, case.clone(), k, &*chain.transitions)?;
+        if !args.common.quiet {
+            let (mut time, mut most) = (0.0, 0);
+            for machine in [cpu(common)?, one()?] {
+                if let Some((_, all, bytes)) =
+                    super::bench::of_chain(&machine, &chain, &args.times, args.epsilon)?
+                {
+                    // Algorithm 1 takes three kernels a term, and is cut off.
+                    time += all + (3.0 * all).min(args.seconds * args.times.len() as f64);
+                    most = most.max(bytes);
+                }
+            }
+            super::bench::forecast(common, &case, time, most);
+        }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             super::interrupt::check()?;
             match open().and_then(|machine| row.measure(&machine, column, &wanted, &mut Silent)) {

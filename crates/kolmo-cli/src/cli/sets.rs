@@ -56,9 +56,9 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn wrong(&self, at: &str) -> Error {
-        let at = if at.is_empty() { "its end" } else { at };
+        let at = if at.is_empty() { "its end" } else { &format!("'{at}'") };
         Error::Invalid(format!(
-            "'{}' names no set of states: at '{at}' a label, !LABEL, A & B, A | B or (…) is expected",
+            "'{}' names no set of states: at {at} a label, !LABEL, A & B, A | B or (…) is expected",
             self.text
         ))
     }

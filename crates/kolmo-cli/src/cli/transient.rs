@@ -502,13 +502,14 @@ fn open_checkpoint(
     quiet: bool,
     ranks: Ranks,
 ) -> Result<Checkpoint> {
-    if !resume && file.is_file() && !quiet {
+    let replaced = !resume && file.is_file() && !quiet;
+    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
+    if replaced {
         say(format_args!(
             "note: the run starts afresh and replaces {}; --resume would go on with it",
             file.display()
         ));
     }
-    let checkpoint = Checkpoint::on_ranks(file, resume, ranks)?;
     let checkpoint =
         checkpoint.complain(|error| say(format_args!("warning: no checkpoint written: {error}")));
     Ok(match pause {
@@ -578,7 +579,9 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
-            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
+            return Err(Error::Invalid(format!(
+                "--times {range} names {count:e} times; at most ten million"
+            )));
         }
         // As many decimals as were given: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);

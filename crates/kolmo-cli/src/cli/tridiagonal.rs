@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::files::Files;
 use super::progress::Progress;
 use super::shared_file::SharedFile;
-use super::{Common, Outcome, conclude, interrupt, say, whole};
+use super::{Common, Outcome, conclude, interrupt, no_format, say, whole};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::count;
@@ -231,15 +231,11 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
         None => "csv".to_owned(),
         Some(path) => match path.extension().and_then(|e| e.to_str()) {
             Some(e @ ("npy" | "csv" | "txt")) => e.to_owned(),
-            other => {
-                return Err(Error::File {
-                    path: path.clone(),
-                    reason: format!(
-                        "'.{}' is no format of unknowns; use .npy, .csv or .txt",
-                        other.unwrap_or("")
-                    ),
-                });
+            Some("npz") => {
+                let reason = "an .npz holds several arrays, and unknowns are one; use .npy".to_owned();
+                return Err(Error::File { path: path.clone(), reason });
             }
+            _ => return Err(no_format(path, "unknowns", ".npy, .csv or .txt")),
         },
     };
     let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());

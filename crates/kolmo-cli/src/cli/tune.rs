@@ -200,13 +200,24 @@ fn tune(
 /// Rows of the system that is solved to predict how long all of them take.
 const PILOT: usize = 250_000;
 
+/// Seconds that a row takes from host to host on one lane, by a system of so many rows or fewer.
+pub(super) fn seconds_a_row(sets: &[Machine], rows: usize) -> Result<f64> {
+    let rows = PILOT.min(rows);
+    let once = Effort { least: 1, most: 1, seconds: 0.0 };
+    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| super::interrupt::check())?;
+    Ok(1e-3 * pilot[0].one_lane() / rows as f64)
+}
+
+/// Bytes of a system of so many rows where it is solved: dl, d, du, b and x, once more on the host if that is another place.
+pub(super) fn system_bytes(machine: &Machine, rows: usize) -> u64 {
+    let copies = if machine.lanes[0].device().limits.unified { 2 } else { 1 };
+    copies * 5 * machine.precision.bytes() * rows as u64
+}
+
 /// How long the measurement of these sizes is to take, by the time of one of them, and how much memory.
 fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String> {
     let largest = sizes[sizes.len() - 1];
-    let rows = PILOT.min(largest);
-    let once = Effort { least: 1, most: 1, seconds: 0.0 };
-    let pilot = lane_times(&sets[..1], &[rows], once, &mut |_| super::interrupt::check())?;
-    let row = 1e-3 * pilot[0].one_lane() / rows as f64;
+    let row = seconds_a_row(sets, largest)?;
     // A visit begins with a solution that does not count, and each size with six by stages.
     let solutions = sets.len() * (effort.least + 2);
     let size = |&n: &usize| {
@@ -217,15 +228,13 @@ fn predicted(sets: &[Machine], sizes: &[usize], effort: Effort) -> Result<String
             .min((effort.most * sets.len()) as f64 * solution.max(1e-4))
             + 6.0 * solution
     };
-    let arrays = 5 * sets[0].precision.bytes() * largest as u64;
-    let copies = if sets[0].lanes[0].device().limits.unified { 2 } else { 1 };
     Ok(format!(
         "{} sizes up to {} rows on up to {} lanes: about {} and {}; --max-size ROWS takes less of both",
         sizes.len(),
         grouped(largest as u64),
         sets[sets.len() - 1].lanes.len(),
         seconds(sizes.iter().map(size).sum()),
-        bytes(copies * arrays)
+        bytes(system_bytes(&sets[0], largest))
     ))
 }
 

@@ -9,9 +9,10 @@ use clap::{Args, ValueEnum};
 
 use super::files::Files;
 use super::progress::Progress;
-use super::{Common, Outcome, conclude, curves, dry_run, interrupt, say, whole};
+use super::{Common, Outcome, conclude, curves, dry_run, interrupt, no_format, say, whole};
 use crate::report;
 use kolmo::internals::count;
+use kolmo::io::npz::{self, Values};
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_number;
 use kolmo::io::{read_matrix, read_rhs};
@@ -20,7 +21,9 @@ use kolmo::lane::Lane;
 use kolmo::models::{System, system};
 use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::{Scramble, Sequence};
-use kolmo::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use kolmo::walk::{
+    Component, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve,
+};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
@@ -298,7 +301,11 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     })?;
     drop(progress);
     if let Some(mut output) = output {
-        output.write_all(&table(&solution, rhs.len() > 1)).map_err(|e| output.error(e))?;
+        let written = match args.output.as_deref().is_some_and(is_npz) {
+            true => npz::write_arrays(&mut output, &arrays(&solution)),
+            false => output.write_all(&table(&solution, rhs.len() > 1)),
+        };
+        written.map_err(|e| output.error(e))?;
         output.commit()?;
     }
     plot.map(|file| curves::convergence(file, &system.name, &solution)).transpose()?;
@@ -344,12 +351,32 @@ fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: boo
 fn open(output: Option<&Path>) -> Result<OutputFile> {
     let Some(path) = output else { return Ok(OutputFile::stdout()) };
     match path.extension().and_then(|e| e.to_str()) {
-        Some("csv") => OutputFile::create(path),
-        other => Err(Error::File {
-            path: path.into(),
-            reason: format!("'.{}' is no format of components; use .csv", other.unwrap_or("")),
-        }),
+        Some("csv" | "npz") => OutputFile::create(path),
+        _ => Err(no_format(path, "components", ".csv or .npz")),
     }
+}
+
+fn is_npz(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npz")
+}
+
+/// The columns of [`table`], an array each.
+fn arrays(solution: &Solution) -> [(&'static str, Vec<u64>, Values<'static>); 6] {
+    let all = &solution.components;
+    let integers = |name, of: fn(&Component) -> u64| {
+        (name, vec![all.len() as u64], Values::Integers(all.iter().map(|c| of(c) as i64).collect()))
+    };
+    let floats = |name, of: fn(&Component) -> f64| {
+        (name, vec![all.len() as u64], Values::Floats(all.iter().map(of).collect()))
+    };
+    [
+        integers("rhs", |c| c.rhs as u64),
+        integers("component", |c| u64::from(c.component)),
+        floats("estimate", |c| c.estimate),
+        floats("half_width", |c| c.half_width),
+        integers("chains", |c| c.chains),
+        integers("length", |c| u64::from(c.length)),
+    ]
 }
 
 /// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several.
