@@ -415,7 +415,7 @@ impl Fault {
             if index == 0 {
                 format!("{line}: {what} 0; they count from 1")
             } else {
-                format!("{line}: {what} {index}, but the size line says {most} of them")
+                format!("{line}: {what} {index}, but the size line says {most} of them; mend one of the two")
             }
         };
         match *self {

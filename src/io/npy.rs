@@ -171,7 +171,7 @@ impl Header {
     pub(crate) fn read(reader: &mut (impl Read + ?Sized)) -> Result<Self, String> {
         let mut start = [0; 8];
         fill(reader, &mut start).map_err(|short| match short {
-            Ok(_) => "not an .npy file: shorter than its first 8 bytes".to_string(),
+            Ok(_) => "not an .npy file, as numpy.save writes it: shorter than its first 8 bytes".to_string(),
             Err(e) => e.to_string(),
         })?;
         if start[..6] != *b"\x93NUMPY" {

@@ -92,8 +92,12 @@ pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     Ok((matrix, converted.into_iter().collect()))
 }
 
+fn opened<R: Read + Seek>(reader: R) -> Result<ZipArchive<R>, String> {
+    ZipArchive::new(reader).map_err(|e| format!("not an .npz file, as numpy.savez writes it: {e}"))
+}
+
 fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
-    let mut archive = ZipArchive::new(reader).map_err(|e| format!("not an .npz file: {e}"))?;
+    let mut archive = opened(reader)?;
     let format = format(&mut archive)?;
     expect_members(&archive, &MATRIX, "a matrix")?;
     let shape = integers(&mut archive, "shape", |_, _| None)?;
@@ -208,8 +212,7 @@ fn expect_members(archive: &ZipArchive<impl Read + Seek>, known: &[&str], what: 
 /// at no cost where they are not compressed.
 pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), String> {
     let open = || File::open(path).map_err(|e| e.to_string());
-    let mut archive =
-        ZipArchive::new(BufReader::new(open()?)).map_err(|e| format!("not an .npz file: {e}"))?;
+    let mut archive = opened(BufReader::new(open()?))?;
     if format(&mut archive)? != "csr" {
         return Err("no CSR matrix".to_owned());
     }
@@ -388,11 +391,14 @@ pub(crate) fn read_arrays(
 ) -> Result<Vec<Option<Array>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
-    let mut archive =
-        ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    let mut archive = opened(BufReader::new(file)).map_err(fail)?;
     let (names, known) = (names_of(&archive), [needed, wanted].concat());
     if let Some(name) = needed.iter().find(|needed| !names.iter().any(|name| name == *needed)) {
-        return Err(fail(format!("no member '{name}', but {}", names.join(", "))));
+        return Err(fail(format!(
+            "no member '{name}', but {}; it needs {}",
+            names.join(", "),
+            needed.join(", ")
+        )));
     }
     expect_members(&archive, &known, "it").map_err(fail)?;
     let mut each = |read: &mut dyn FnMut(&Header, &mut dyn Read) -> Result<(), String>, name: &str| {
@@ -447,8 +453,7 @@ type Place = (u64, u64);
 pub(crate) fn places(path: &Path, needed: &[&str], wanted: &[&str]) -> Result<Option<Vec<Option<Place>>>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
     let fail = |reason: String| Error::File { path: path.into(), reason };
-    let mut archive =
-        ZipArchive::new(BufReader::new(file)).map_err(|e| fail(format!("not an .npz file: {e}")))?;
+    let mut archive = opened(BufReader::new(file)).map_err(fail)?;
     if expect_members(&archive, &[needed, wanted].concat(), "").is_err() {
         return Ok(None);
     }

@@ -369,7 +369,7 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
             return fail(
                 path,
                 format!(
-                    "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}",
+                    "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}; `kolmo walk` takes any matrix",
                     row + 1,
                     column + 1,
                     row.abs_diff(column)
@@ -381,7 +381,7 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
             return Err(Error::Parse {
                 path: path.into(),
                 line: lines.last().copied().unwrap_or(0),
-                reason: format!("entry ({}, {}) is there twice", row + 1, column + 1),
+                reason: format!("entry ({}, {}) is there twice; add both into one", row + 1, column + 1),
             });
         }
         diagonals[which][row] = value;

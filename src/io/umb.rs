@@ -102,7 +102,7 @@ fn archive(start: &[u8], all: impl Read) -> Result<Files, String> {
     } else if is_tar(start) {
         members(all)
     } else {
-        Err("not a UMB file: neither a tar archive nor one compressed with gzip".into())
+        Err("not a UMB file: it has to be a tar archive, plain or compressed with gzip".into())
     }
 }
 

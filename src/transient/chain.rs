@@ -194,7 +194,7 @@ impl Initial {
             Self::Distribution(values) => {
                 if values.len() != n {
                     return Err(Error::Invalid(format!(
-                        "the initial distribution has {} values, the chain {n} states",
+                        "the initial distribution has {} values, the chain {n} states; give one value a state",
                         values.len()
                     )));
                 }

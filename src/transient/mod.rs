@@ -125,7 +125,7 @@ mod worker;
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
-pub use problem::{Exchange, Method, Observer, Options, Order, Partitioning, Problem};
+pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
     Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
 };

@@ -92,10 +92,14 @@ impl Default for Partitioning {
     }
 }
 
+/// Bound on the total l1 error that is asked for where none is named, by the command too: nine digits for 5 % more
+/// multiplications than six.
+pub const EPSILON: f64 = 1e-9;
+
 /// The way to the answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Bound on the total l1 error of each time's probabilities.
+    /// Bound on the total l1 error of each time's probabilities; [`EPSILON`] by default.
     pub epsilon: f64,
     /// Rule for the ELL width.
     pub width: WidthRule,
@@ -123,7 +127,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            epsilon: 1e-6,
+            epsilon: EPSILON,
             width: WidthRule::Auto,
             format: MatrixFormat::Auto,
             method: Method::Sweep,

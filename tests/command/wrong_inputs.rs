@@ -14,8 +14,8 @@ use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, three_umb};
 /// Longest that a refusal may take, on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Words of a remedy; usage errors have the option's possible values or point to the help.
-const REMEDIES: [&str; 21] = [
+/// Words of a remedy, or of what is expected; usage errors have the option's possible values or point to the help.
+const REMEDIES: [&str; 30] = [
     "; ",
     "give ",
     "use ",
@@ -34,9 +34,18 @@ const REMEDIES: [&str; 21] = [
     "lacks",
     "promises",
     "No such file",
-    "write ",
+    "write",
     "can be read",
     "has to",
+    "as in ",
+    "should be",
+    "of the form",
+    "states are",
+    "truncated",
+    "a finite number",
+    "largest double",
+    "smallest double",
+    "declared",
 ];
 
 /// A directory with sound files of every kind.

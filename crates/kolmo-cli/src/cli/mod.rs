@@ -375,3 +375,17 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
         Command::Manual(args) => completions::manual(&args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_asks_for_as_much_as_the_library() {
+        let cli = Cli::try_parse_from(["kolmo", "transient", "m.tra", "--time", "1"]).expect("a sound line");
+
+        let Command::Transient(args) = cli.command else { panic!("it is transient") };
+        assert_eq!(args.epsilon, kolmo::transient::EPSILON);
+        assert_eq!(kolmo::transient::Options::default().epsilon, kolmo::transient::EPSILON);
+    }
+}

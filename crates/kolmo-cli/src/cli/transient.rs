@@ -41,7 +41,7 @@ pub(super) struct Transient {
     times: Option<String>,
     /// Bound on the total l1 error at each time
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
-    epsilon: f64,
+    pub(super) epsilon: f64,
     /// Where the chain begins: a state, a file of probabilities, or label:NAME
     #[arg(long, value_name = "STATE|FILE|label:NAME")]
     initial: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct Transient {
     /// Draw the labels or states that were named, else the most likely states, over all finite times
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Output file; its extension is the format: .npy, .csv or .txt; - is stdout
+    /// Output file; its extension is the format: .npy, .npz, .csv or .txt; - is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// prism: values as PRISM prints them, whatever the file's extension
@@ -579,9 +579,8 @@ fn times(args: &Transient) -> Result<Vec<f64>> {
         // A STOP that lies on the grid belongs to it, whatever the rounding of STEP.
         let count = ((stop - start) / step * (1.0 + 1e-12)).floor();
         if count > 1e7 {
-            return Err(Error::Invalid(format!(
-                "--times {range} names {count:e} times; at most ten million"
-            )));
+            let count = if count < 1e15 { count.to_string() } else { format!("{count:.0e}") };
+            return Err(Error::Invalid(format!("--times {range} names {count} times; at most ten million")));
         }
         // As many decimals as were given: 3 · 0.1 is 0.3.
         let places = range.split(':').take(2).map(decimals).max().unwrap_or(0);
@@ -617,7 +616,9 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
                 Some((a, b)) => {
                     let (a, b) = (state(a)?, state(b)?);
                     if b < a {
-                        return Err(Error::Invalid(format!("--states: the range {item} runs backwards")));
+                        return Err(Error::Invalid(format!(
+                            "--states: the range {item} runs backwards; give the smaller number first"
+                        )));
                     }
                     states.extend(a..=b);
                 }

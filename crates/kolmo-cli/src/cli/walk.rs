@@ -47,7 +47,7 @@ pub(super) struct Walk {
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
-    /// Output file, .csv
+    /// Output file; its extension is the format: .csv or .npz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Draw the half-widths over the chains
@@ -197,7 +197,9 @@ pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
             Some((a, b)) => {
                 let (a, b) = (component(a)?, component(b)?);
                 if b < a {
-                    return Err(Error::Invalid(format!("--component: the range {item} runs backwards")));
+                    return Err(Error::Invalid(format!(
+                        "--component: the range {item} runs backwards; give the smaller number first"
+                    )));
                 }
                 all.extend(a..=b);
             }
