@@ -1,0 +1,1 @@
+//! Properties in CSL.
