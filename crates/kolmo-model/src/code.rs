@@ -121,8 +121,20 @@ impl Op {
             Self::Times => (x * y).to_bits(),
             Self::Divide => (x / y).to_bits(),
             // NaN stays: `f64::min` would lose it.
-            Self::Min => if x.is_nan() || x < y { a } else { b },
-            Self::Max => if x.is_nan() || x > y { a } else { b },
+            Self::Min => {
+                if x.is_nan() || x < y {
+                    a
+                } else {
+                    b
+                }
+            }
+            Self::Max => {
+                if x.is_nan() || x > y {
+                    a
+                } else {
+                    b
+                }
+            }
             Self::Power => x.powf(y).to_bits(),
             Self::Log => (x.ln() / y.ln()).to_bits(),
             Self::Equal => u64::from(x == y),
@@ -139,7 +151,7 @@ fn whole(x: f64) -> Result<u64, Fault> {
 }
 
 impl Value {
-    fn cell(self) -> u64 {
+    pub(crate) fn cell(self) -> u64 {
         match self {
             Self::Int(i) => i as u64,
             Self::Double(d) => d.to_bits(),
@@ -147,7 +159,7 @@ impl Value {
         }
     }
 
-    fn of_cell(cell: u64, ty: Type) -> Self {
+    pub(crate) fn of_cell(cell: u64, ty: Type) -> Self {
         match ty {
             Type::Int => Self::Int(cell as i64),
             Type::Double => Self::Double(f64::from_bits(cell)),
@@ -161,10 +173,10 @@ impl Value {
 pub(crate) enum Term {
     Value(Value),
     Variable(usize, Type),
-    Apply(Op, Vec<Term>),
-    And(Box<[Term; 2]>),
-    Or(Box<[Term; 2]>),
-    If(Box<[Term; 3]>),
+    Apply(Op, Vec<Self>),
+    And(Box<[Self; 2]>),
+    Or(Box<[Self; 2]>),
+    If(Box<[Self; 3]>),
 }
 
 impl Term {
@@ -275,7 +287,9 @@ impl Meaning {
             let size = 1 + all.iter().map(|f| f.size).sum::<usize>();
             let depth = 1 + all.iter().map(|f| f.depth).max().unwrap_or(0);
             if size > SIZE || depth > DEPTH {
-                return Err(format!("an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"));
+                return Err(format!(
+                    "an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"
+                ));
             }
             Ok((size, depth))
         };

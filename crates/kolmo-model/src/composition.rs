@@ -56,7 +56,8 @@ fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
     let mut results = Vec::new();
     let mut by_action: BTreeMap<String, Vec<Vec<Together>>> = BTreeMap::new();
     for (part, alphabet) in all.into_iter().zip(alphabets) {
-        let mut own: BTreeMap<String, Vec<Together>> = alphabet.into_iter().map(|a| (a, Vec::new())).collect();
+        let mut own: BTreeMap<String, Vec<Together>> =
+            alphabet.into_iter().map(|a| (a, Vec::new())).collect();
         for one in part {
             match one.seen.as_ref().and_then(|a| own.get_mut(a)) {
                 Some(list) => list.push(one),
@@ -78,7 +79,11 @@ fn joined(left: &[Together], right: &[Together]) -> Option<Vec<Together>> {
         return None;
     }
     let pairs = left.iter().flat_map(|l| right.iter().map(move |r| (l, r)));
-    Some(pairs.map(|(l, r)| Together { seen: l.seen.clone(), parts: [&l.parts[..], &r.parts].concat() }).collect())
+    Some(
+        pairs
+            .map(|(l, r)| Together { seen: l.seen.clone(), parts: [&l.parts[..], &r.parts].concat() })
+            .collect(),
+    )
 }
 
 fn of_system(

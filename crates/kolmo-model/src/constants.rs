@@ -63,7 +63,11 @@ pub fn combinations(all: &[Given]) -> Result<Vec<Vec<(String, Value)>>> {
     for given in all {
         let with = |before: &Vec<(String, Value)>| {
             let before = before.clone();
-            given.values.iter().map(move |v| [&before[..], &[(given.name.clone(), *v)]].concat()).collect::<Vec<_>>()
+            given
+                .values
+                .iter()
+                .map(move |v| [&before[..], &[(given.name.clone(), *v)]].concat())
+                .collect::<Vec<_>>()
         };
         combined = combined.iter().flat_map(with).collect();
     }

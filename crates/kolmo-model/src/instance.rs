@@ -10,6 +10,9 @@ use crate::model::Checked;
 use crate::syntax::{self, Expression, Rewarded, Type, Value, Variable};
 use crate::{Error, Model, Result};
 
+/// Numbers of commands by their module and action.
+type Groups = HashMap<(usize, Option<String>), Range<usize>>;
+
 /// A model whose constants all have a value.
 #[derive(Clone, Debug)]
 pub struct Instance {
@@ -18,7 +21,7 @@ pub struct Instance {
     pub(crate) variables: Vec<VariableInfo>,
     /// Commands of one module with one action stand together.
     pub(crate) commands: Vec<Command>,
-    pub(crate) groups: HashMap<(usize, Option<String>), Range<usize>>,
+    pub(crate) groups: Groups,
     pub(crate) initial: Initial,
 }
 
@@ -124,7 +127,9 @@ pub(crate) fn values(
             return refused(format!("there is no constant '{name}'; {help}"));
         };
         if constant.value.is_some() {
-            return refused(format!("the constant '{name}' has its value in the text already; do not give it"));
+            return refused(format!(
+                "the constant '{name}' has its value in the text already; do not give it"
+            ));
         }
         let Some(value) = value.to(constant.ty) else {
             return refused(format!("the constant '{name}' is of type {}, and {value} is not", constant.ty));
@@ -171,10 +176,9 @@ impl Builder<'_> {
         };
         let (low, high) = match &v.range {
             syntax::Range::Bool => (0, 1),
-            syntax::Range::Int(low, high) => (
-                whole(self.value(meaning, low, Type::Int)),
-                whole(self.value(meaning, high, Type::Int)),
-            ),
+            syntax::Range::Int(low, high) => {
+                (whole(self.value(meaning, low, Type::Int)), whole(self.value(meaning, high, Type::Int)))
+            }
             syntax::Range::Unbounded => (i64::from(i32::MIN), i64::from(i32::MAX)),
         };
         let unbounded = matches!(v.range, syntax::Range::Unbounded);
@@ -189,16 +193,14 @@ impl Builder<'_> {
             None => low,
         };
         if !(low..=high).contains(&init) && self.errors.is_empty() {
-            let message = format!("the initial value {init} of '{}' is outside of {low}..{high}", v.name.text);
+            let message =
+                format!("the initial value {init} of '{}' is outside of {low}..{high}", v.name.text);
             self.errors.push(Diagnostic::new(v.name.span, message, "widen the range"));
         }
         (VariableInfo { name: v.name.text.clone(), ty, low, high, unbounded }, init)
     }
 
-    fn commands(
-        &mut self,
-        meaning: &Meaning,
-    ) -> (Vec<Command>, HashMap<(usize, Option<String>), Range<usize>>) {
+    fn commands(&mut self, meaning: &Meaning) -> (Vec<Command>, Groups) {
         let mut commands = Vec::new();
         let mut groups = HashMap::new();
         for (m, module) in self.checked.modules.iter().enumerate() {
@@ -268,7 +270,11 @@ impl Instance {
         let items = self.model.0.rewards[number].items.iter();
         items
             .map(|item| {
-                Ok(Reward { of: item.of.clone(), guard: term(&item.guard)?, value: term(&item.value)?.double() })
+                Ok(Reward {
+                    of: item.of.clone(),
+                    guard: term(&item.guard)?,
+                    value: term(&item.value)?.double(),
+                })
             })
             .collect()
     }

@@ -7,8 +7,8 @@ use crate::composition::{Together, combinations};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
 use crate::parser;
 use crate::syntax::{
-    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Part, Range, Renaming,
-    Rewards, Type, Unary, Update, Variable,
+    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Part, Range, Renaming, Rewards,
+    Type, Unary, Update, Variable,
 };
 use crate::types::{Checker, Entity, Names, ordered, similar};
 use crate::{Error, Result};
@@ -143,11 +143,11 @@ fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
         text.formulas.iter().map(|f| (&*f.name.text, &f.body)).collect();
     let mut known: BTreeMap<&str, Module> = BTreeMap::new();
     for part in &text.modules {
-        if let Part::Module(module) = part {
-            if known.insert(&module.name.text, module.clone()).is_some() {
-                let message = format!("there are two modules '{}'", module.name.text);
-                errors.push(Diagnostic::new(module.name.span, message, "rename one of them"));
-            }
+        if let Part::Module(module) = part
+            && known.insert(&module.name.text, module.clone()).is_some()
+        {
+            let message = format!("there are two modules '{}'", module.name.text);
+            errors.push(Diagnostic::new(module.name.span, message, "rename one of them"));
         }
     }
     let mut all = Vec::new();
@@ -201,8 +201,7 @@ fn renamed(
         let text = rename.pairs.get(&*old.text).map_or_else(|| old.text.clone(), |new| (*new).to_owned());
         Name { text, span: old.span }
     };
-    let mut module =
-        Module { name: renaming.name.clone(), variables: Vec::new(), commands: Vec::new() };
+    let mut module = Module { name: renaming.name.clone(), variables: Vec::new(), commands: Vec::new() };
     for v in &original.variables {
         let range = match &v.range {
             Range::Int(low, high) => Range::Int(rename.expression(low, 0)?, rename.expression(high, 0)?),
@@ -222,7 +221,12 @@ fn renamed(
             updates.push(Update { rate, assignments });
         }
         let action = c.action.as_ref().map(|a| name(&rename, a));
-        module.commands.push(Command { action, guard: rename.expression(&c.guard, 0)?, updates, span: c.span });
+        module.commands.push(Command {
+            action,
+            guard: rename.expression(&c.guard, 0)?,
+            updates,
+            span: c.span,
+        });
     }
     Ok(module)
 }
@@ -353,7 +357,8 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
         for (name, value) in &update.assignments {
             let Some(Entity::Variable(Some(ty))) = checker.names.entities.get(&name.text) else {
                 let known = checker.names.entities.iter();
-                let variables = known.filter(|(_, e)| matches!(e, Entity::Variable(_))).map(|(name, _)| &**name);
+                let variables =
+                    known.filter(|(_, e)| matches!(e, Entity::Variable(_))).map(|(name, _)| &**name);
                 let help = similar(&name.text, variables, "declare it in the module: x : [0..3];");
                 let message = format!("there is no variable '{}' to change", name.text);
                 checker.errors.push(Diagnostic::new(name.span, message, help));
@@ -383,10 +388,10 @@ fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, ow
     }
     // `x>0 -> -1 : …`: known to be wrong whatever the state.
     for update in &command.updates {
-        if let Some(Expression { kind: Kind::Unary(Unary::Minus, inner), span, .. }) = &update.rate {
-            if matches!(inner.kind, Kind::Literal(_)) {
-                checker.errors.push(Diagnostic::new(*span, "a rate is negative", "rates are 0 or more"));
-            }
+        if let Some(Expression { kind: Kind::Unary(Unary::Minus, inner), span, .. }) = &update.rate
+            && matches!(inner.kind, Kind::Literal(_))
+        {
+            checker.errors.push(Diagnostic::new(*span, "a rate is negative", "rates are 0 or more"));
         }
     }
 }

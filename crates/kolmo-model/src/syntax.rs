@@ -370,15 +370,15 @@ pub(crate) enum Rewarded {
 pub(crate) enum System {
     Module(Name),
     /// `A || B`: together on the actions that both have.
-    Parallel(Vec<System>),
+    Parallel(Vec<Self>),
     /// `A ||| B`: together on none.
-    Interleaved(Vec<System>),
+    Interleaved(Vec<Self>),
     /// `A |[a, b]| B`.
-    On(Box<System>, Vec<Name>, Box<System>),
+    On(Box<Self>, Vec<Name>, Box<Self>),
     /// `A / {a, b}`.
-    Hide(Box<System>, Vec<Name>),
+    Hide(Box<Self>, Vec<Name>),
     /// `A {a<-b}`.
-    Rename(Box<System>, Vec<(Name, Name)>),
+    Rename(Box<Self>, Vec<(Name, Name)>),
 }
 
 /// What stands in a model, in the order of the text within each kind.

@@ -269,7 +269,8 @@ impl<'a> Checker<'a> {
                 self.error(span, "the model has no rewards", "add rewards … endrewards");
             }
             Some(name) if !known.iter().any(|known| known == name) => {
-                let help = similar(name, known.iter().map(String::as_str), "add rewards \"name\" … endrewards");
+                let help =
+                    similar(name, known.iter().map(String::as_str), "add rewards \"name\" … endrewards");
                 self.error(span, format!("the reward structure \"{name}\" is not known"), help);
             }
             _ => {}

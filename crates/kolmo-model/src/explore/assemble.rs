@@ -42,7 +42,9 @@ pub(super) fn assemble<const W: usize>(
     let mut flat = Vec::with_capacity(count);
     for (s, list) in lists {
         firsts.push(flat.len());
-        flat.extend(list.into_iter().enumerate().map(|(r, (key, token))| (key, token, (s * ROWS + r) as u32)));
+        flat.extend(
+            list.into_iter().enumerate().map(|(r, (key, token))| (key, token, (s * ROWS + r) as u32)),
+        );
     }
     let mut loops = Vec::new();
     for (segment, first) in segments.iter().zip(firsts) {
@@ -105,7 +107,10 @@ fn loops_and_deadlocks(
     loops.sort_unstable_by_key(|(state, _)| *state);
     let empty = |state: &usize| offsets[*state] == offsets[*state + 1];
     let looped = |state: &u32| loops.binary_search_by_key(state, |(s, _)| *s).is_ok();
-    let deadlocks =
-        (0..offsets.len() - 1).filter(empty).map(|state| state as u32).filter(|state| !looped(state)).collect();
+    let deadlocks = (0..offsets.len() - 1)
+        .filter(empty)
+        .map(|state| state as u32)
+        .filter(|state| !looped(state))
+        .collect();
     (loops, deadlocks)
 }

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 
 use crate::code::{Code, Term};
 use crate::instance::{Initial, Instance};
-use crate::syntax::{Expression, Kind, Rewarded, Type, Value};
+use crate::properties::StateFormula;
+use crate::syntax::{Rewarded, Type, Value};
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use layout::{Key, Layout};
@@ -163,7 +164,8 @@ impl Instance {
             }
             tried += 1;
             if tried > 1 << 32 {
-                let message = "the condition of initial states takes too long to search: state ranges within it";
+                let message =
+                    "the condition of initial states takes too long to search: state ranges within it";
                 return Err(Error::Size(message.into()));
             }
             while level > 0 && values[level - 1] == self.variables[level - 1].high {
@@ -283,7 +285,10 @@ impl StateSpace {
             for (guard, value, groups) in &parts {
                 let run = |code: &Code, stack: &mut Vec<u64>| {
                     code.run(values, stack).map_err(|fault| {
-                        Error::State(format!("a reward in the state {}: {fault}", self.instance.describe(values)))
+                        Error::State(format!(
+                            "a reward in the state {}: {fault}",
+                            self.instance.describe(values)
+                        ))
                     })
                 };
                 if run(guard, stack)? == 0 {
@@ -297,7 +302,8 @@ impl StateSpace {
                 };
                 if !value.is_finite() {
                     let state = self.instance.describe(values);
-                    let message = format!("a reward in the state {state} is {value}; guard it by a condition");
+                    let message =
+                        format!("a reward in the state {state} is {value}; guard it by a condition");
                     return Err(Error::State(message));
                 }
                 total += value * rate;
@@ -306,27 +312,21 @@ impl StateSpace {
         })
     }
 
-    /// The value of a property without `P`, `R`, `S` and filters in every state.
-    pub(crate) fn evaluate(&self, e: &Expression, meaning: &crate::code::Meaning) -> Result<Values> {
-        match &e.kind {
-            // These two are no formulas over variables.
-            Kind::Label(name) if name == "init" || name == "deadlock" => self.label(name).map(Values::Truth),
-            _ => {
-                let term = meaning.term(e).map_err(Error::Size)?;
-                if term.ty() == Type::Bool {
-                    return self.truth(&term).map(Values::Truth);
-                }
-                let code = Code::new(&term.double());
-                let value = |values: &[i64], stack: &mut Vec<u64>| self.run(&code, values, stack);
-                let values = self.each(|values, _, stack| value(values, stack).map(f64::from_bits));
-                values.map(Values::Numbers)
-            }
+    /// The values of a formula over variables in all states.
+    pub fn evaluate(&self, formula: &StateFormula) -> Result<Values> {
+        let term = &formula.0;
+        if term.ty() == Type::Bool {
+            return self.truth(term).map(Values::Truth);
         }
+        let code = Code::new(&term.clone().double());
+        let values = self.each(|values, _, stack| self.run(&code, values, stack).map(f64::from_bits));
+        values.map(Values::Numbers)
     }
 
     fn run(&self, code: &Code, values: &[i64], stack: &mut Vec<u64>) -> Result<u64> {
-        code.run(values, stack)
-            .map_err(|fault| Error::State(format!("in the state {}: {fault}", self.instance.describe(values))))
+        code.run(values, stack).map_err(|fault| {
+            Error::State(format!("in the state {}: {fault}", self.instance.describe(values)))
+        })
     }
 
     fn truth(&self, term: &Term) -> Result<Vec<bool>> {
@@ -356,7 +356,7 @@ impl StateSpace {
     }
 }
 
-/// Values of a property in all states.
+/// Values of a formula in all states.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// Of type `bool`.

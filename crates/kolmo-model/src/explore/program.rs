@@ -105,11 +105,11 @@ impl<const W: usize> Rows<W> {
             return;
         }
         let row = &self.keys[self.start..];
-        if row.len() <= SEARCHED {
-            if let Some(k) = row.iter().position(|other| *other == key) {
-                self.rates[self.start + k] += rate;
-                return;
-            }
+        if row.len() <= SEARCHED
+            && let Some(k) = row.iter().position(|other| *other == key)
+        {
+            self.rates[self.start + k] += rate;
+            return;
         }
         self.keys.push(key);
         self.rates.push(rate);
@@ -215,7 +215,6 @@ impl<'a> Program<'a> {
         Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
     }
 
-
     fn add_table(&mut self, c: usize, variable: usize, allowed: &[u64]) {
         let words = self.all.len();
         let low = self.layout.fields[variable].low;
@@ -283,12 +282,15 @@ impl<'a> Program<'a> {
             Rate::Table(variable, low, rates) => rates[(scratch.values[*variable] - low) as usize],
             Rate::Code(code) => f64::from_bits(self.run(code, c, &scratch.values, &mut scratch.stack)?),
         };
-        if rate >= 0.0 && rate < f64::INFINITY { Ok(rate) } else { Err(self.bad_rate(c, rate)) }
+        if (0.0..f64::INFINITY).contains(&rate) { Ok(rate) } else { Err(self.bad_rate(c, rate)) }
     }
 
     #[cold]
     fn bad_rate(&self, c: usize, rate: f64) -> Trouble {
-        self.trouble(c, format!("the rate is {rate}, and rates are finite and 0 or more; change it or the guard"))
+        self.trouble(
+            c,
+            format!("the rate is {rate}, and rates are finite and 0 or more; change it or the guard"),
+        )
     }
 
     #[inline]
@@ -319,7 +321,8 @@ impl<'a> Program<'a> {
     #[cold]
     fn out_of_range(&self, c: usize, variable: usize, value: i64) -> Trouble {
         let info = &self.instance.variables[variable];
-        let remedy = if info.unbounded { "bound it by a guard" } else { "widen the range or narrow the guard" };
+        let remedy =
+            if info.unbounded { "bound it by a guard" } else { "widen the range or narrow the guard" };
         let what = format!("'{}' would become {value}, outside of {}..{}", info.name, info.low, info.high);
         self.trouble(c, format!("{what}; {remedy}"))
     }
@@ -351,7 +354,8 @@ impl<'a> Program<'a> {
             }
         }
         for groups in &self.together {
-            let possible = |group: &Group| group.iter().any(|(word, bits)| scratch.enabled[*word] & bits != 0);
+            let possible =
+                |group: &Group| group.iter().any(|(word, bits)| scratch.enabled[*word] & bits != 0);
             if groups.iter().all(possible) {
                 self.combine(groups, 1.0, *key, scratch, rows)?;
             }

@@ -126,9 +126,7 @@ impl<const W: usize> Worker<W> {
         for (k, (key, _)) in self.taken.iter().enumerate() {
             let before = self.rows.keys.len();
             let done = shared.program.successors(key, &mut self.scratch, &mut self.rows);
-            done.map_err(|trouble| {
-                (Some(*key), trouble.error(shared.program, &self.scratch.values))
-            })?;
+            done.map_err(|trouble| (Some(*key), trouble.error(shared.program, &self.scratch.values)))?;
             self.lengths.push((self.rows.keys.len() - before) as u32);
             if self.rows.self_loop > 0.0 {
                 self.loops.push((k as u32, self.rows.self_loop));
@@ -197,12 +195,12 @@ impl<const W: usize> Shared<'_, W> {
     fn watch(&self, states: u64, transitions: u64, kept: usize) -> Result<()> {
         self.options.check_memory(kept + self.store.bytes(), states, transitions)?;
         let Some(progress) = self.options.progress else { return Ok(()) };
-        if let Ok(mut shown) = self.shown.try_lock() {
-            if shown.elapsed() >= Duration::from_millis(100) {
-                *shown = Instant::now();
-                if !progress(Progress { states, transitions }) {
-                    return Err(Error::Interrupted);
-                }
+        if let Ok(mut shown) = self.shown.try_lock()
+            && shown.elapsed() >= Duration::from_millis(100)
+        {
+            *shown = Instant::now();
+            if !progress(Progress { states, transitions }) {
+                return Err(Error::Interrupted);
             }
         }
         Ok(())

@@ -76,7 +76,9 @@ impl<const W: usize> Store<W> {
     pub(super) fn bytes(&self) -> usize {
         match self {
             // With the ranks.
-            Self::Bits(bits) => bits.pages.len() * 16 + bits.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3 / 2,
+            Self::Bits(bits) => {
+                bits.pages.len() * 16 + bits.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3 / 2
+            }
             Self::Shards(shards) => shards.bytes.load(Ordering::Relaxed),
         }
     }
@@ -189,10 +191,12 @@ impl<const W: usize> Shards<W> {
     }
 }
 
+/// Bits of a page, and how many are set before each word.
+type Ranks = Box<[(u64, u32); PAGE_WORDS]>;
+
 /// Numbers of states by their tokens.
 pub(super) enum Numbers {
-    /// Bits and how many are set before each word.
-    Ranks(Vec<Option<Box<[(u64, u32); PAGE_WORDS]>>>),
+    Ranks(Vec<Option<Ranks>>),
     Listed(Vec<AtomicU32>),
 }
 

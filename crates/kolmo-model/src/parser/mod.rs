@@ -7,7 +7,7 @@ mod model;
 mod property;
 
 pub(crate) use model::model;
-pub(crate) use property::properties;
+pub(crate) use property::{negated, properties};
 
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::{Token, TokenKind, tokens};
@@ -116,12 +116,18 @@ impl<'a> Parser<'a> {
         Ok(Name { text: text[1..text.len() - 1].to_owned(), span: token.span })
     }
 
-    /// Keeps the message and goes on behind the next token that `stop` accepts.
-    fn recover(&mut self, error: Diagnostic, stop: impl Fn(&str) -> bool) {
+    /// Keeps the message and goes on behind the next ';' or 'end…', or where a part of the text begins.
+    fn recover(&mut self, error: Diagnostic, started: usize) {
+        const BEGINNINGS: [&str; 7] = ["const", "formula", "global", "label", "module", "rewards", "system"];
         self.errors.push(error);
-        while self.token().kind != TokenKind::End {
+        // What begins no part of this text is left behind.
+        if self.at == started {
+            self.advance();
+        }
+        while self.token().kind != TokenKind::End && !BEGINNINGS.contains(&self.word()) {
             let token = self.advance();
-            if stop(&self.text[token.span.range()]) {
+            let word = &self.text[token.span.range()];
+            if word == ";" || (token.kind == TokenKind::Keyword && word.starts_with("end")) {
                 break;
             }
         }
@@ -272,7 +278,9 @@ impl<'a> Parser<'a> {
             TokenKind::Real => Kind::Literal(Value::Double(word.parse().expect("a number of the lexer"))),
             TokenKind::Quoted => Kind::Label(word[1..word.len() - 1].to_owned()),
             TokenKind::Name => Kind::Name(word.to_owned()),
-            TokenKind::Keyword if word == "true" || word == "false" => Kind::Literal(Value::Bool(word == "true")),
+            TokenKind::Keyword if word == "true" || word == "false" => {
+                Kind::Literal(Value::Bool(word == "true"))
+            }
             TokenKind::Keyword if Function::of(word).is_some() || word == "func" => return self.call(),
             TokenKind::Keyword if self.operators => return self.property_operator(),
             TokenKind::Sign if word == "(" => {

@@ -4,8 +4,8 @@ use super::{Parsed, Parser};
 use crate::diagnostics::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Command, Definition, ModelText, Module, Name, Part, Range, Renaming, RewardItem, Rewarded, Rewards, System,
-    Update, Variable,
+    Command, Definition, ModelText, Module, Name, Part, Range, Renaming, RewardItem, Rewarded, Rewards,
+    System, Update, Variable,
 };
 
 /// The model of a text, and what is wrong with it.
@@ -14,8 +14,9 @@ pub(crate) fn model(text: &str) -> (ModelText, Vec<Diagnostic>) {
     let mut model = ModelText::default();
     let mut kind = None;
     while parser.token().kind != TokenKind::End {
+        let started = parser.at;
         if let Err(error) = parser.item(&mut model, &mut kind) {
-            parser.recover(error, |word| word == ";" || word.starts_with("end"));
+            parser.recover(error, started);
         }
     }
     if kind.is_none() && parser.errors.is_empty() {
@@ -34,13 +35,17 @@ impl Parser<'_> {
         let start = self.span();
         let word = self.word();
         if self.token().kind != TokenKind::Keyword {
-            return Err(self.unexpected("a part of a model", "such as const, formula, module, label, rewards"));
+            return Err(
+                self.unexpected("a part of a model", "such as const, formula, module, label, rewards")
+            );
         }
         self.advance();
         match word {
             "ctmc" | "stochastic" => match kind.replace(start) {
                 None => {}
-                Some(_) => return Err(Diagnostic::new(start, "the kind of the model is said twice", "keep one")),
+                Some(_) => {
+                    return Err(Diagnostic::new(start, "the kind of the model is said twice", "keep one"));
+                }
             },
             "dtmc" | "mdp" | "pta" | "pomdp" | "popta" | "probabilistic" | "nondeterministic" => {
                 kind.get_or_insert(start);
@@ -66,7 +71,11 @@ impl Parser<'_> {
                 let states = self.expression()?;
                 self.expect("endinit", "the initial states are written init condition endinit")?;
                 if model.init.replace(states).is_some() {
-                    return Err(Diagnostic::new(start, "there are two 'init' … 'endinit'", "join them with '|'"));
+                    return Err(Diagnostic::new(
+                        start,
+                        "there are two 'init' … 'endinit'",
+                        "join them with '|'",
+                    ));
                 }
             }
             "system" => {
@@ -83,7 +92,13 @@ impl Parser<'_> {
                     "remove it",
                 ));
             }
-            _ => return Err(Diagnostic::new(start, format!("'{word}' begins no part of a model"), "remove it")),
+            _ => {
+                return Err(Diagnostic::new(
+                    start,
+                    format!("'{word}' begins no part of a model"),
+                    "remove it",
+                ));
+            }
         }
         Ok(())
     }
@@ -147,7 +162,10 @@ impl Parser<'_> {
             } else if self.token().kind == TokenKind::End || self.is("module") {
                 return Err(self.unexpected("'endmodule'", "a module ends with 'endmodule'"));
             } else {
-                Err(self.unexpected("a variable, a command or 'endmodule'", "a command begins with [action] or []"))
+                Err(self.unexpected(
+                    "a variable, a command or 'endmodule'",
+                    "a command begins with [action] or []",
+                ))
             };
             if let Err(error) = part {
                 // What ends the module is left for the loop.
@@ -212,15 +230,17 @@ impl Parser<'_> {
     }
 
     fn rewards(&mut self, model: &mut ModelText) -> Parsed<()> {
-        let name =
-            if self.token().kind == TokenKind::Quoted { Some(self.quoted("a reward structure")?) } else { None };
+        let name = if self.token().kind == TokenKind::Quoted {
+            Some(self.quoted("a reward structure")?)
+        } else {
+            None
+        };
         let mut items = Vec::new();
         while !self.take("endrewards") {
             if self.token().kind == TokenKind::End {
                 return Err(self.unexpected("'endrewards'", "rewards end with 'endrewards'"));
             }
-            let of =
-                if self.is("[") { Rewarded::Transitions(self.action()?) } else { Rewarded::States };
+            let of = if self.is("[") { Rewarded::Transitions(self.action()?) } else { Rewarded::States };
             let guard = self.expression()?;
             self.expect(":", "a reward is written condition : value; or [action] condition : value;")?;
             let value = self.expression()?;

@@ -4,7 +4,7 @@ use super::{Parsed, Parser};
 use crate::diagnostics::Diagnostic;
 use crate::lexer::TokenKind;
 use crate::syntax::{
-    Binary, Bound, Expression, FilterKind, Goal, Kind, Operator, Path, PropertiesText, Times, Unary, Value,
+    Binary, Bound, Expression, FilterKind, Goal, Kind, Operator, Path, PropertiesText, Times, Unary,
 };
 
 /// The properties of a text, and what is wrong with them.
@@ -12,8 +12,9 @@ pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
     let mut parser = Parser::new(text, true);
     let mut all = PropertiesText::default();
     while parser.token().kind != TokenKind::End {
+        let started = parser.at;
         if let Err(error) = parser.entry(&mut all) {
-            parser.recover(error, |word| word == ";");
+            parser.recover(error, started);
         }
     }
     (all, parser.errors)
@@ -263,7 +264,8 @@ impl Parser<'_> {
         if self.take("S") {
             return Ok(Goal::SteadyState);
         }
-        Err(self.unexpected("C<=t, I=t, F or S", "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]"))
+        Err(self
+            .unexpected("C<=t, I=t, F or S", "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]"))
     }
 
     /// `filter(min, property, states)`.
@@ -289,11 +291,6 @@ impl Parser<'_> {
         let operator = Operator::Filter(kind, property, states);
         self.node(Kind::Operator(Box::new(operator)), start.to(end))
     }
-}
-
-/// An expression that is always true, where none is written.
-pub(crate) fn always(of: &Expression) -> Expression {
-    Expression { kind: Kind::Literal(Value::Bool(true)), span: of.span, depth: 1 }
 }
 
 /// The negation of an expression.
