@@ -1,0 +1,510 @@
+//! Expressions with names resolved and constants folded, and the flat code that is run of them in every state.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::syntax::{Binary, Expression, Function, Kind, Type, Unary, Value};
+
+/// What can go wrong when an expression is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Overflow,
+    Modulus,
+    Power,
+    Rounding,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overflow => "a whole number leaves 64 bits; write a factor with a point to have doubles",
+            Self::Modulus => "mod(i, n) with n = 0 or less has no value; guard it by a condition",
+            Self::Power => "pow(i, n) of whole numbers with n < 0 has no value; write pow(1.0*i, n)",
+            Self::Rounding => "floor, ceil and round have no value for what does not fit 64 bits",
+        })
+    }
+}
+
+/// Operations on cells of 64 bits: whole numbers, doubles by their bits, false and true as 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Not,
+    NegateInt,
+    AddInt,
+    SubtractInt,
+    TimesInt,
+    MinInt,
+    MaxInt,
+    PowerInt,
+    Mod,
+    EqualInt,
+    LessInt,
+    LessEqualInt,
+    ToDouble,
+    Negate,
+    Add,
+    Subtract,
+    Times,
+    Divide,
+    Min,
+    Max,
+    Power,
+    Log,
+    Equal,
+    Less,
+    LessEqual,
+    Floor,
+    Ceil,
+    Round,
+}
+
+impl Op {
+    fn arguments(self) -> usize {
+        match self {
+            Self::Not | Self::NegateInt | Self::ToDouble | Self::Negate => 1,
+            Self::Floor | Self::Ceil | Self::Round => 1,
+            _ => 2,
+        }
+    }
+
+    fn ty(self) -> Type {
+        match self {
+            Self::Not | Self::EqualInt | Self::LessInt | Self::LessEqualInt => Type::Bool,
+            Self::Equal | Self::Less | Self::LessEqual => Type::Bool,
+            Self::NegateInt | Self::AddInt | Self::SubtractInt | Self::TimesInt => Type::Int,
+            Self::MinInt | Self::MaxInt | Self::PowerInt | Self::Mod => Type::Int,
+            Self::Floor | Self::Ceil | Self::Round => Type::Int,
+            _ => Type::Double,
+        }
+    }
+
+    #[inline]
+    fn one(self, a: u64) -> Result<u64, Fault> {
+        let double = f64::from_bits(a);
+        Ok(match self {
+            Self::Not => a ^ 1,
+            Self::NegateInt => (a as i64).checked_neg().ok_or(Fault::Overflow)? as u64,
+            Self::ToDouble => (a as i64 as f64).to_bits(),
+            Self::Negate => (-double).to_bits(),
+            Self::Floor => whole(double.floor())?,
+            Self::Ceil => whole(double.ceil())?,
+            // As in PRISM: halves go up.
+            _ => whole((double + 0.5).floor())?,
+        })
+    }
+
+    #[inline]
+    fn two(self, a: u64, b: u64) -> Result<u64, Fault> {
+        let (i, j) = (a as i64, b as i64);
+        let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+        let int = |value: Option<i64>| value.map(|v| v as u64).ok_or(Fault::Overflow);
+        Ok(match self {
+            Self::AddInt => int(i.checked_add(j))?,
+            Self::SubtractInt => int(i.checked_sub(j))?,
+            Self::TimesInt => int(i.checked_mul(j))?,
+            Self::MinInt => i.min(j) as u64,
+            Self::MaxInt => i.max(j) as u64,
+            Self::PowerInt => match u32::try_from(j) {
+                Ok(exponent) => int(i.checked_pow(exponent))?,
+                Err(_) if j < 0 => return Err(Fault::Power),
+                Err(_) if i == 0 || i == 1 => a,
+                Err(_) if i == -1 => (1 - 2 * (j & 1)) as u64,
+                Err(_) => return Err(Fault::Overflow),
+            },
+            Self::Mod if j > 0 => i.rem_euclid(j) as u64,
+            Self::Mod => return Err(Fault::Modulus),
+            Self::EqualInt => u64::from(i == j),
+            Self::LessInt => u64::from(i < j),
+            Self::LessEqualInt => u64::from(i <= j),
+            Self::Add => (x + y).to_bits(),
+            Self::Subtract => (x - y).to_bits(),
+            Self::Times => (x * y).to_bits(),
+            Self::Divide => (x / y).to_bits(),
+            // NaN stays: `f64::min` would lose it.
+            Self::Min => {
+                if x.is_nan() || x < y {
+                    a
+                } else {
+                    b
+                }
+            }
+            Self::Max => {
+                if x.is_nan() || x > y {
+                    a
+                } else {
+                    b
+                }
+            }
+            Self::Power => x.powf(y).to_bits(),
+            Self::Log => (x.ln() / y.ln()).to_bits(),
+            Self::Equal => u64::from(x == y),
+            Self::Less => u64::from(x < y),
+            _ => u64::from(x <= y),
+        })
+    }
+}
+
+fn whole(x: f64) -> Result<u64, Fault> {
+    // 2^63 itself is no i64 any more.
+    let fits = (-(2f64.powi(63))..2f64.powi(63)).contains(&x);
+    if fits { Ok(x as i64 as u64) } else { Err(Fault::Rounding) }
+}
+
+impl Value {
+    pub(crate) fn cell(self) -> u64 {
+        match self {
+            Self::Int(i) => i as u64,
+            Self::Double(d) => d.to_bits(),
+            Self::Bool(b) => u64::from(b),
+        }
+    }
+
+    pub(crate) fn of_cell(cell: u64, ty: Type) -> Self {
+        match ty {
+            Type::Int => Self::Int(cell as i64),
+            Type::Double => Self::Double(f64::from_bits(cell)),
+            Type::Bool => Self::Bool(cell != 0),
+        }
+    }
+}
+
+/// An expression over variables by their numbers. Everything without a variable is a value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Term {
+    Value(Value),
+    Variable(usize, Type),
+    Apply(Op, Vec<Self>),
+    And(Box<[Self; 2]>),
+    Or(Box<[Self; 2]>),
+    If(Box<[Self; 3]>),
+}
+
+impl Term {
+    pub(crate) fn ty(&self) -> Type {
+        match self {
+            Self::Value(value) => value.ty(),
+            Self::Variable(_, ty) => *ty,
+            Self::Apply(op, _) => op.ty(),
+            Self::And(_) | Self::Or(_) => Type::Bool,
+            Self::If(all) => all[1].ty(),
+        }
+    }
+
+    fn parts(&self) -> &[Self] {
+        match self {
+            Self::Value(_) | Self::Variable(..) => &[],
+            Self::Apply(_, parts) => parts,
+            Self::And(parts) | Self::Or(parts) => &parts[..],
+            Self::If(parts) => &parts[..],
+        }
+    }
+
+    pub(crate) fn each_variable(&self, f: &mut impl FnMut(usize)) {
+        if let Self::Variable(v, _) = self {
+            f(*v);
+        }
+        self.parts().iter().for_each(|part| part.each_variable(f));
+    }
+
+    /// The one variable that it depends on, if it is one.
+    pub(crate) fn only_variable(&self) -> Option<usize> {
+        let mut found = None;
+        let mut several = false;
+        self.each_variable(&mut |v| several |= found.replace(v).is_some_and(|other| other != v));
+        found.filter(|_| !several)
+    }
+
+    /// As a double.
+    pub(crate) fn double(self) -> Self {
+        match self.ty() {
+            Type::Int => Self::apply(Op::ToDouble, vec![self]),
+            _ => self,
+        }
+    }
+
+    /// Conditions that all have to hold, in the order of the text.
+    pub(crate) fn conjuncts(self, all: &mut Vec<Self>) {
+        match self {
+            Self::And(parts) => parts.into_iter().for_each(|part| part.conjuncts(all)),
+            Self::Value(Value::Bool(true)) => {}
+            other => all.push(other),
+        }
+    }
+
+    /// An operation, or its value if that can be known.
+    fn apply(op: Op, parts: Vec<Self>) -> Self {
+        let cells: Option<Vec<u64>> =
+            parts.iter().map(|p| if let Self::Value(v) = p { Some(v.cell()) } else { None }).collect();
+        let value = cells.map(|c| if op.arguments() == 1 { op.one(c[0]) } else { op.two(c[0], c[1]) });
+        match value {
+            Some(Ok(cell)) => Self::Value(Value::of_cell(cell, op.ty())),
+            _ => Self::Apply(op, parts),
+        }
+    }
+
+    fn and(a: Self, b: Self) -> Self {
+        match (a, b) {
+            (Self::Value(Value::Bool(true)), other) | (other, Self::Value(Value::Bool(true))) => other,
+            (Self::Value(Value::Bool(false)), _) => Self::Value(Value::Bool(false)),
+            (a, b) => Self::And(Box::new([a, b])),
+        }
+    }
+
+    fn or(a: Self, b: Self) -> Self {
+        match (a, b) {
+            (Self::Value(Value::Bool(false)), other) | (other, Self::Value(Value::Bool(false))) => other,
+            (Self::Value(Value::Bool(true)), _) => Self::Value(Value::Bool(true)),
+            (a, b) => Self::Or(Box::new([a, b])),
+        }
+    }
+}
+
+/// A term with its size and depth, which bound what formulas can grow to.
+#[derive(Clone, Debug)]
+pub(crate) struct Formula {
+    pub(crate) term: Term,
+    size: usize,
+    depth: usize,
+}
+
+/// Nodes and levels of an expression with all formulas put in.
+const SIZE: usize = 1_000_000;
+const DEPTH: usize = 1500;
+
+/// What names stand for when expressions are resolved.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meaning {
+    pub(crate) values: HashMap<String, Value>,
+    pub(crate) variables: HashMap<String, (usize, Type)>,
+    pub(crate) formulas: HashMap<String, Formula>,
+    pub(crate) labels: HashMap<String, Formula>,
+}
+
+impl Meaning {
+    /// The term of an expression whose types are right; an error is one of size.
+    pub(crate) fn formula(&self, e: &Expression) -> Result<Formula, String> {
+        let of_parts = |all: &[&Formula]| {
+            let size = 1 + all.iter().map(|f| f.size).sum::<usize>();
+            let depth = 1 + all.iter().map(|f| f.depth).max().unwrap_or(0);
+            if size > SIZE || depth > DEPTH {
+                return Err(format!(
+                    "an expression grows beyond {SIZE} parts or {DEPTH} levels by its formulas"
+                ));
+            }
+            Ok((size, depth))
+        };
+        let parts: Vec<Formula> = match &e.kind {
+            Kind::Literal(_) | Kind::Operator(_) => Vec::new(),
+            Kind::Name(name) => self.formulas.get(name).cloned().into_iter().collect(),
+            Kind::Label(name) => self.labels.get(name).cloned().into_iter().collect(),
+            Kind::Unary(_, a) => vec![self.formula(a)?],
+            Kind::Binary(_, a, b) => vec![self.formula(a)?, self.formula(b)?],
+            Kind::If(all) => all.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
+            Kind::Call(_, all) => all.iter().map(|e| self.formula(e)).collect::<Result<_, _>>()?,
+        };
+        let (mut size, depth) = of_parts(&parts.iter().collect::<Vec<_>>())?;
+        let mut terms = parts.into_iter().map(|f| f.term);
+        let mut next = || terms.next().expect("as many parts as the syntax has");
+        let term = match &e.kind {
+            Kind::Literal(value) => Term::Value(*value),
+            Kind::Name(name) => match (self.values.get(name), self.variables.get(name)) {
+                (Some(value), _) => Term::Value(*value),
+                (None, Some((v, ty))) => Term::Variable(*v, *ty),
+                (None, None) => next(),
+            },
+            Kind::Label(_) => next(),
+            Kind::Operator(_) => return Err("P, R and S have no value within one state".into()),
+            Kind::Unary(Unary::Not, _) => Term::apply(Op::Not, vec![next()]),
+            Kind::Unary(Unary::Minus, _) => match next() {
+                int if int.ty() == Type::Int => Term::apply(Op::NegateInt, vec![int]),
+                double => Term::apply(Op::Negate, vec![double]),
+            },
+            Kind::Binary(operator, ..) => binary(*operator, next(), next()),
+            Kind::If(_) => {
+                let (condition, yes, no) = (next(), next(), next());
+                let (yes, no) = if yes.ty() == no.ty() { (yes, no) } else { (yes.double(), no.double()) };
+                match condition {
+                    Term::Value(Value::Bool(true)) => yes,
+                    Term::Value(Value::Bool(false)) => no,
+                    condition => Term::If(Box::new([condition, yes, no])),
+                }
+            }
+            Kind::Call(function, _) => call(*function, terms.collect()),
+        };
+        if let Term::Value(_) = term {
+            size = 1;
+        }
+        Ok(Formula { term, size, depth })
+    }
+
+    /// The term alone.
+    pub(crate) fn term(&self, e: &Expression) -> Result<Term, String> {
+        Ok(self.formula(e)?.term)
+    }
+
+    /// The value of an expression without variables.
+    pub(crate) fn value(&self, e: &Expression) -> Result<Value, String> {
+        let term = self.term(e)?;
+        match term {
+            Term::Value(value) => Ok(value),
+            term => {
+                let ty = term.ty();
+                let cell = Code::new(&term).run(&[], &mut Vec::new()).map_err(|fault| fault.to_string())?;
+                Ok(Value::of_cell(cell, ty))
+            }
+        }
+    }
+}
+
+fn binary(operator: Binary, a: Term, b: Term) -> Term {
+    let ints = a.ty() != Type::Double && b.ty() != Type::Double && operator != Binary::Divide;
+    let (a, b) = if ints { (a, b) } else { (a.double(), b.double()) };
+    let pick = |int: Op, double: Op| if ints { int } else { double };
+    let apply = |op: Op, a: Term, b: Term| Term::apply(op, vec![a, b]);
+    match operator {
+        Binary::And => Term::and(a, b),
+        Binary::Or => Term::or(a, b),
+        Binary::Implies => Term::or(Term::apply(Op::Not, vec![a]), b),
+        Binary::Iff => apply(Op::EqualInt, a, b),
+        Binary::Equal => apply(pick(Op::EqualInt, Op::Equal), a, b),
+        Binary::NotEqual => Term::apply(Op::Not, vec![apply(pick(Op::EqualInt, Op::Equal), a, b)]),
+        Binary::Less => apply(pick(Op::LessInt, Op::Less), a, b),
+        Binary::LessEqual => apply(pick(Op::LessEqualInt, Op::LessEqual), a, b),
+        Binary::Greater => apply(pick(Op::LessInt, Op::Less), b, a),
+        Binary::GreaterEqual => apply(pick(Op::LessEqualInt, Op::LessEqual), b, a),
+        Binary::Plus => apply(pick(Op::AddInt, Op::Add), a, b),
+        Binary::Minus => apply(pick(Op::SubtractInt, Op::Subtract), a, b),
+        Binary::Times => apply(pick(Op::TimesInt, Op::Times), a, b),
+        Binary::Divide => apply(Op::Divide, a, b),
+    }
+}
+
+fn call(function: Function, arguments: Vec<Term>) -> Term {
+    let ints = arguments.iter().all(|a| a.ty() == Type::Int);
+    let pick = |int: Op, double: Op| if ints { int } else { double };
+    let op = match function {
+        // A whole number is its own floor.
+        Function::Floor | Function::Ceil | Function::Round if ints => {
+            return arguments.into_iter().next().expect("one argument");
+        }
+        Function::Floor => Op::Floor,
+        Function::Ceil => Op::Ceil,
+        Function::Round => Op::Round,
+        Function::Min => pick(Op::MinInt, Op::Min),
+        Function::Max => pick(Op::MaxInt, Op::Max),
+        Function::Pow => pick(Op::PowerInt, Op::Power),
+        Function::Mod => Op::Mod,
+        Function::Log => Op::Log,
+    };
+    let double = |a: Term| if ints && op != Op::Log { a } else { a.double() };
+    let mut arguments = arguments.into_iter().map(double);
+    let first = arguments.next().expect("one argument at least");
+    if op.arguments() == 1 {
+        return Term::apply(op, vec![first]);
+    }
+    arguments.fold(first, |all, next| Term::apply(op, vec![all, next]))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Instruction {
+    Push(u64),
+    Load(u32),
+    LoadDouble(u32),
+    Apply1(Op),
+    Apply2(Op),
+    /// Both numbers of the operation are at hand: a variable and a value.
+    WithValue(Op, u64),
+    /// The cell stays and the rest is left out if it is 0 (1); else it goes.
+    IfFalse(u32),
+    IfTrue(u32),
+    /// Takes the cell, and goes on at the number if it is 0.
+    Unless(u32),
+    Jump(u32),
+}
+
+/// Flat code of a term, for a stack.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    code: Vec<Instruction>,
+}
+
+impl Code {
+    pub(crate) fn new(term: &Term) -> Self {
+        let mut code = Self { code: Vec::new() };
+        code.add(term);
+        code
+    }
+
+    fn add(&mut self, term: &Term) {
+        match term {
+            Term::Value(value) => self.code.push(Instruction::Push(value.cell())),
+            Term::Variable(v, _) => self.code.push(Instruction::Load(*v as u32)),
+            Term::Apply(op, parts) => {
+                if let (Op::ToDouble, Term::Variable(v, _)) = (op, &parts[0]) {
+                    return self.code.push(Instruction::LoadDouble(*v as u32));
+                }
+                self.add(&parts[0]);
+                match parts.get(1) {
+                    None => self.code.push(Instruction::Apply1(*op)),
+                    Some(Term::Value(value)) => self.code.push(Instruction::WithValue(*op, value.cell())),
+                    Some(second) => {
+                        self.add(second);
+                        self.code.push(Instruction::Apply2(*op));
+                    }
+                }
+            }
+            Term::And(parts) | Term::Or(parts) => {
+                self.add(&parts[0]);
+                let jump = self.code.len();
+                self.code.push(Instruction::Jump(0));
+                self.add(&parts[1]);
+                let end = self.code.len() as u32;
+                let and = matches!(term, Term::And(_));
+                self.code[jump] = if and { Instruction::IfFalse(end) } else { Instruction::IfTrue(end) };
+            }
+            Term::If(parts) => {
+                self.add(&parts[0]);
+                let unless = self.code.len();
+                self.code.push(Instruction::Jump(0));
+                self.add(&parts[1]);
+                let jump = self.code.len();
+                self.code.push(Instruction::Jump(0));
+                self.code[unless] = Instruction::Unless(self.code.len() as u32);
+                self.add(&parts[2]);
+                self.code[jump] = Instruction::Jump(self.code.len() as u32);
+            }
+        }
+    }
+
+    /// The cell of the value, given those of the variables. `stack` is memory to use.
+    #[inline]
+    pub(crate) fn run(&self, variables: &[i64], stack: &mut Vec<u64>) -> Result<u64, Fault> {
+        // The top of the stack is at hand, what lies below is in memory.
+        let mut top = 0;
+        let mut at = 0;
+        stack.clear();
+        while let Some(instruction) = self.code.get(at) {
+            at += 1;
+            match *instruction {
+                Instruction::Push(cell) => stack.push(std::mem::replace(&mut top, cell)),
+                Instruction::Load(v) => stack.push(std::mem::replace(&mut top, variables[v as usize] as u64)),
+                Instruction::LoadDouble(v) => {
+                    stack.push(std::mem::replace(&mut top, (variables[v as usize] as f64).to_bits()));
+                }
+                Instruction::Apply1(op) => top = op.one(top)?,
+                Instruction::Apply2(op) => top = op.two(stack.pop().unwrap_or(0), top)?,
+                Instruction::WithValue(op, cell) => top = op.two(top, cell)?,
+                Instruction::IfFalse(end) if top == 0 => at = end as usize,
+                Instruction::IfTrue(end) if top != 0 => at = end as usize,
+                Instruction::IfFalse(_) | Instruction::IfTrue(_) => top = stack.pop().unwrap_or(0),
+                Instruction::Unless(end) => {
+                    if std::mem::replace(&mut top, stack.pop().unwrap_or(0)) == 0 {
+                        at = end as usize;
+                    }
+                }
+                Instruction::Jump(end) => at = end as usize,
+            }
+        }
+        Ok(top)
+    }
+}

@@ -1,0 +1,156 @@
+//! `system … endsystem`: which actions of which modules happen together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::diagnostics::Diagnostic;
+use crate::syntax::{Module, Name, System};
+
+/// Commands of these modules with these actions happen together, and are seen as the action `seen`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Together {
+    /// None: not seen as an action, or none is written.
+    pub(crate) seen: Option<String>,
+    /// Modules by their numbers, each with its own action.
+    pub(crate) parts: Vec<(usize, Option<String>)>,
+}
+
+/// A composition of many modules with many renamings can have more of these than anybody means.
+const LIMIT: usize = 1_000_000;
+
+/// Combinations of a system; without one, of all modules in parallel.
+pub(crate) fn combinations(system: Option<&System>, modules: &[Module]) -> Result<Vec<Together>, Diagnostic> {
+    let Some(system) = system else {
+        let all = (0..modules.len()).map(|m| of_module(m, modules)).collect();
+        return parallel(all).ok_or_else(|| too_many(&modules[0].name));
+    };
+    let mut used = BTreeSet::new();
+    let all = of_system(system, modules, &mut used)?;
+    match (0..modules.len()).find(|m| !used.contains(m)) {
+        None => Ok(all),
+        Some(missing) => Err(Diagnostic::new(
+            modules[missing].name.span,
+            format!("the module '{}' is not part of the system", modules[missing].name.text),
+            "name each module once in system … endsystem",
+        )),
+    }
+}
+
+fn too_many(name: &Name) -> Diagnostic {
+    let message = format!("the composition has more than {LIMIT} combinations of actions");
+    Diagnostic::new(name.span, message, "use fewer modules that share actions")
+}
+
+fn of_module(m: usize, modules: &[Module]) -> Vec<Together> {
+    let actions: BTreeSet<Option<String>> =
+        modules[m].commands.iter().map(|c| c.action.as_ref().map(|name| name.text.clone())).collect();
+    actions.into_iter().map(|a| Together { seen: a.clone(), parts: vec![(m, a)] }).collect()
+}
+
+fn alphabet(all: &[Together]) -> BTreeSet<String> {
+    all.iter().filter_map(|t| t.seen.clone()).collect()
+}
+
+/// All together: an action happens in every part that has it.
+fn parallel(all: Vec<Vec<Together>>) -> Option<Vec<Together>> {
+    let alphabets: Vec<BTreeSet<String>> = all.iter().map(|part| alphabet(part)).collect();
+    let mut results = Vec::new();
+    let mut by_action: BTreeMap<String, Vec<Vec<Together>>> = BTreeMap::new();
+    for (part, alphabet) in all.into_iter().zip(alphabets) {
+        let mut own: BTreeMap<String, Vec<Together>> =
+            alphabet.into_iter().map(|a| (a, Vec::new())).collect();
+        for one in part {
+            match one.seen.as_ref().and_then(|a| own.get_mut(a)) {
+                Some(list) => list.push(one),
+                None => results.push(one),
+            }
+        }
+        own.into_iter().for_each(|(action, list)| by_action.entry(action).or_default().push(list));
+    }
+    for lists in by_action.into_values() {
+        let product = lists.into_iter().map(Some).reduce(|a, b| joined(&a?, &b?))??;
+        results.extend(product);
+    }
+    (results.len() <= LIMIT).then_some(results)
+}
+
+/// Each of the one with each of the other, which are seen as the same action.
+fn joined(left: &[Together], right: &[Together]) -> Option<Vec<Together>> {
+    if left.len().checked_mul(right.len())? > LIMIT {
+        return None;
+    }
+    let pairs = left.iter().flat_map(|l| right.iter().map(move |r| (l, r)));
+    Some(
+        pairs
+            .map(|(l, r)| Together { seen: l.seen.clone(), parts: [&l.parts[..], &r.parts].concat() })
+            .collect(),
+    )
+}
+
+fn of_system(
+    system: &System,
+    modules: &[Module],
+    used: &mut BTreeSet<usize>,
+) -> Result<Vec<Together>, Diagnostic> {
+    match system {
+        System::Module(name) => {
+            let Some(m) = modules.iter().position(|module| module.name.text == name.text) else {
+                let known = modules.iter().map(|m| &*m.name.text);
+                let help = crate::types::similar(&name.text, known, "name modules of this model");
+                return Err(Diagnostic::new(name.span, format!("there is no module '{}'", name.text), help));
+            };
+            if !used.insert(m) {
+                let message = format!("the module '{}' is part of the system twice", name.text);
+                return Err(Diagnostic::new(name.span, message, "make a copy of it by renaming"));
+            }
+            Ok(of_module(m, modules))
+        }
+        System::Parallel(all) => {
+            let all =
+                all.iter().map(|s| of_system(s, modules, used)).collect::<Result<Vec<_>, Diagnostic>>()?;
+            parallel(all).ok_or_else(|| too_many(&modules[0].name))
+        }
+        System::Interleaved(all) => {
+            let mut results = Vec::new();
+            for part in all {
+                results.extend(of_system(part, modules, used)?);
+            }
+            Ok(results)
+        }
+        System::On(left, actions, right) => {
+            let (left, right) = (of_system(left, modules, used)?, of_system(right, modules, used)?);
+            let on: BTreeSet<&str> = actions.iter().map(|a| &*a.text).collect();
+            let split = |all: Vec<Together>| -> (Vec<Together>, Vec<Together>) {
+                all.into_iter().partition(|t| t.seen.as_deref().is_some_and(|a| on.contains(a)))
+            };
+            let ((left_on, mut results), (right_on, right_off)) = (split(left), split(right));
+            results.extend(right_off);
+            for action in on {
+                let of = |all: &[Together]| -> Vec<Together> {
+                    all.iter().filter(|t| t.seen.as_deref() == Some(action)).cloned().collect()
+                };
+                let product = joined(&of(&left_on), &of(&right_on));
+                results.extend(product.ok_or_else(|| too_many(&modules[0].name))?);
+            }
+            Ok(results)
+        }
+        System::Hide(inner, actions) => {
+            let mut all = of_system(inner, modules, used)?;
+            for one in &mut all {
+                if one.seen.as_ref().is_some_and(|a| actions.iter().any(|hidden| hidden.text == *a)) {
+                    one.seen = None;
+                }
+            }
+            Ok(all)
+        }
+        System::Rename(inner, pairs) => {
+            let mut all = of_system(inner, modules, used)?;
+            for one in &mut all {
+                let new = pairs.iter().find(|(old, _)| Some(&old.text) == one.seen.as_ref());
+                if let Some((_, new)) = new {
+                    one.seen = Some(new.text.clone());
+                }
+            }
+            Ok(all)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Values of constants as they are given to a program: `N=64,T=1:1:5`.
+
+use crate::{Error, Result, Value};
+
+/// Values that a constant is given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given {
+    /// The constant.
+    pub name: String,
+    /// One value, or those of a range.
+    pub values: Vec<Value>,
+}
+
+/// Values of a range: more are a mistake.
+const VALUES: usize = 1_000_000;
+
+/// Reads `name=value,name=low:high,name=low:step:high`.
+pub fn parse(text: &str) -> Result<Vec<Given>> {
+    let mut all: Vec<Given> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let refused = |why: String| Error::Constant(format!("'{part}': {why}"));
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| refused("write a constant as name=value".into()))?;
+        let name = name.trim().to_owned();
+        if all.iter().any(|given| given.name == name) {
+            return Err(refused(format!("'{name}' is given twice")));
+        }
+        let numbers: Vec<Value> =
+            value.split(':').map(str::parse).collect::<std::result::Result<_, String>>().map_err(refused)?;
+        let values = match numbers[..] {
+            [value] => vec![value],
+            [low, high] => range(low, Value::Int(1), high).map_err(refused)?,
+            [low, step, high] => range(low, step, high).map_err(refused)?,
+            _ => return Err(refused("a range is low:high or low:step:high".into())),
+        };
+        all.push(Given { name, values });
+    }
+    Ok(all)
+}
+
+fn range(low: Value, step: Value, high: Value) -> std::result::Result<Vec<Value>, String> {
+    let number = |v: Value| v.number().ok_or_else(|| "a range is of numbers".to_owned());
+    let (from, by, to) = (number(low)?, number(step)?, number(high)?);
+    let count = ((to - from) / by * (1.0 + 1e-12)).floor() + 1.0;
+    if !(count >= 1.0 && count <= VALUES as f64) {
+        return Err(format!("a range has 1 to {VALUES} values: low:step:high with low <= high, step > 0"));
+    }
+    Ok((0..count as i64)
+        .map(|k| match (low, step) {
+            (Value::Int(low), Value::Int(step)) => Value::Int(low + k * step),
+            _ => Value::Double(from + k as f64 * by),
+        })
+        .collect())
+}
+
+/// Every combination of the values, the last constant changing fastest.
+pub fn combinations(all: &[Given]) -> Result<Vec<Vec<(String, Value)>>> {
+    let count = all.iter().try_fold(1_usize, |n, given| n.checked_mul(given.values.len()));
+    if count.is_none_or(|n| n > VALUES) {
+        return Err(Error::Constant(format!("the constants have more than {VALUES} combinations of values")));
+    }
+    let mut combined = vec![Vec::new()];
+    for given in all {
+        let with = |before: &Vec<(String, Value)>| {
+            let before = before.clone();
+            given
+                .values
+                .iter()
+                .map(move |v| [&before[..], &[(given.name.clone(), *v)]].concat())
+                .collect::<Vec<_>>()
+        };
+        combined = combined.iter().flat_map(with).collect();
+    }
+    Ok(combined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_their_combinations() {
+        let all = parse("N=64, T=1:2:5,b=true,x=0:0.1:0.3").expect("constants");
+        assert_eq!(all[1].values, [Value::Int(1), Value::Int(3), Value::Int(5)]);
+        assert_eq!(all[3].values.len(), 4);
+        let combined = combinations(&all).expect("few");
+        assert_eq!(combined.len(), 12);
+        assert_eq!(combined[5][1], ("T".to_owned(), Value::Int(3)));
+        for wrong in ["N", "N=x", "N=1:0:2", "N=2:1", "N=1,N=2", "N=1:2:3:4", "N=1e999"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! States packed into words, so that their order is that of their variables' values.
+
+use crate::instance::VariableInfo;
+
+/// A state: bits of its variables, the first variable in the highest ones.
+pub(super) type Key<const W: usize> = [u64; W];
+
+/// Where a variable is in a state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) word: usize,
+    pub(super) shift: u32,
+    mask: u64,
+    pub(super) low: i64,
+    /// Largest value less the least one.
+    width: u64,
+}
+
+impl Field {
+    pub(super) fn holds(&self, value: i64) -> bool {
+        value.wrapping_sub(self.low) as u64 <= self.width
+    }
+
+    pub(super) fn value(&self, key: &[u64]) -> i64 {
+        self.low.wrapping_add(((key[self.word] >> self.shift) & self.mask) as i64)
+    }
+
+    /// Values, if they are few enough for a table.
+    pub(super) fn values(&self) -> Option<std::ops::RangeInclusive<i64>> {
+        (self.width < 4096).then(|| self.low..=self.low.wrapping_add(self.width as i64))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) fields: Vec<Field>,
+    pub(super) words: usize,
+    /// Bits of the last word that are in use.
+    pub(super) bits: u32,
+}
+
+impl Layout {
+    pub(super) fn new(variables: &[VariableInfo]) -> Self {
+        let mut fields: Vec<Field> = Vec::new();
+        let (mut word, mut used) = (0, 0);
+        let mut first = 0;
+        for variable in variables {
+            let bits = variable.bits();
+            if used + bits > 64 {
+                (word, used, first) = (word + 1, 0, fields.len());
+            }
+            // What stands before it in the word moves up.
+            used += bits;
+            fields[first..].iter_mut().for_each(|f| f.shift += bits);
+            fields.push(Field {
+                word,
+                shift: 0,
+                mask: if bits == 64 { u64::MAX } else { (1 << bits) - 1 },
+                low: variable.low,
+                width: variable.high.wrapping_sub(variable.low) as u64,
+            });
+        }
+        // A variable of one value has no bits, and no place that a shift would reach.
+        fields.iter_mut().for_each(|f| f.shift = if f.mask == 0 { 0 } else { f.shift });
+        Self { fields, words: word + 1, bits: used }
+    }
+
+    pub(super) fn pack(&self, values: &[i64], key: &mut [u64]) {
+        key.fill(0);
+        for (field, value) in self.fields.iter().zip(values) {
+            key[field.word] |= (value.wrapping_sub(field.low) as u64) << field.shift;
+        }
+    }
+
+    pub(super) fn unpack(&self, key: &[u64], values: &mut Vec<i64>) {
+        values.clear();
+        values.extend(self.fields.iter().map(|field| field.value(key)));
+    }
+}

@@ -1,0 +1,366 @@
+//! The states of a model, and the chain on them.
+
+mod assemble;
+mod layout;
+mod program;
+mod search;
+mod store;
+
+use rayon::prelude::*;
+
+use crate::code::{Code, Term};
+use crate::instance::{Initial, Instance};
+use crate::properties::StateFormula;
+use crate::syntax::{Rewarded, Type, Value};
+use crate::{Error, Result};
+use assemble::{Assembled, assemble};
+use layout::{Key, Layout};
+use program::{Program, Scratch};
+use search::search;
+use store::Store;
+
+/// How many states and transitions are found so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// States.
+    pub states: u64,
+    /// Transitions to other states.
+    pub transitions: u64,
+}
+
+/// What exploring may use, and whom it tells. Threads are those of rayon's pool at hand.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// Bytes that states and transitions may take.
+    pub memory_limit: Option<u64>,
+    /// Called about ten times a second, on any thread; false stops the work.
+    pub progress: Option<&'a (dyn Fn(Progress) -> bool + Sync)>,
+}
+
+impl Options<'_> {
+    fn check_memory(&self, bytes: usize, states: u64, transitions: u64) -> Result<()> {
+        let Some(limit) = self.memory_limit.filter(|limit| bytes as u64 > *limit) else { return Ok(()) };
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        Err(Error::Size(format!(
+            "{states} states with {transitions} transitions take {:.1} MiB, and the limit is {:.1} MiB; \
+             raise it, or choose smaller constants",
+            mib(bytes as u64),
+            mib(limit)
+        )))
+    }
+}
+
+/// Transitions between different states, row by row. Rates of transitions with the same ends are added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Where each row begins; one more than there are states.
+    pub offsets: Vec<u64>,
+    /// States that are reached, ascending within a row.
+    pub columns: Vec<u32>,
+    /// Their rates, all above 0.
+    pub rates: Vec<f64>,
+}
+
+impl Chain {
+    /// States and rates that a state leads to.
+    pub fn row(&self, state: usize) -> impl ExactSizeIterator<Item = (u32, f64)> {
+        let range = self.offsets[state] as usize..self.offsets[state + 1] as usize;
+        self.columns[range.clone()].iter().copied().zip(self.rates[range].iter().copied())
+    }
+}
+
+/// All states that an instance can reach, numbered in the order of their variables' values.
+#[derive(Clone, Debug)]
+pub struct StateSpace {
+    instance: Instance,
+    layout: Layout,
+    stride: usize,
+    keys: Vec<u64>,
+    chain: Chain,
+    self_loops: Vec<(u32, f64)>,
+    deadlocks: Vec<u32>,
+    initial: Vec<u32>,
+}
+
+/// Words of the largest states.
+const WORDS: usize = 8;
+
+impl Instance {
+    /// Finds all states that can be reached, and the transitions between them.
+    pub fn explore(&self, options: &Options<'_>) -> Result<StateSpace> {
+        let program = Program::new(self);
+        match program.layout.words {
+            1 => self.explored::<1>(&program, options),
+            2 => self.explored::<2>(&program, options),
+            3 | 4 => self.explored::<4>(&program, options),
+            5..=WORDS => self.explored::<WORDS>(&program, options),
+            words => Err(Error::Size(format!(
+                "a state of this model takes {} bits, and at most {} are supported; give its variables smaller ranges",
+                words * 64,
+                WORDS * 64
+            ))),
+        }
+    }
+
+    fn explored<const W: usize>(&self, program: &Program<'_>, options: &Options<'_>) -> Result<StateSpace> {
+        let first = self.initial_states::<W>(&program.layout, options)?;
+        let store = Store::new(&program.layout, rayon::current_num_threads());
+        let (segments, tokens) = search(program, &store, &first, options)?;
+        let Assembled { states, chain, self_loops, deadlocks, initial } =
+            assemble(store, segments, &tokens, options)?;
+        Ok(StateSpace {
+            instance: self.clone(),
+            layout: program.layout.clone(),
+            stride: W,
+            keys: states.into_flattened(),
+            chain,
+            self_loops,
+            deadlocks,
+            initial,
+        })
+    }
+
+    fn initial_states<const W: usize>(&self, layout: &Layout, options: &Options<'_>) -> Result<Vec<Key<W>>> {
+        let condition = match &self.initial {
+            Initial::State(values) => {
+                let mut key = [0; W];
+                layout.pack(values, &mut key);
+                return Ok(vec![key]);
+            }
+            Initial::Condition(condition) => condition,
+        };
+        // Parts of the condition are checked as soon as their variables have values.
+        let mut conjuncts = Vec::new();
+        condition.clone().conjuncts(&mut conjuncts);
+        let mut checks: Vec<Vec<Code>> = vec![Vec::new(); self.variables.len() + 1];
+        for conjunct in conjuncts {
+            let mut behind = 0;
+            conjunct.each_variable(&mut |v| behind = behind.max(v + 1));
+            checks[behind].push(Code::new(&conjunct));
+        }
+        let mut found = Vec::new();
+        let mut values: Vec<i64> = self.variables.iter().map(|v| v.low).collect();
+        let mut stack = Vec::new();
+        let mut tried = 0_u64;
+        let mut level = 0;
+        let fault = |values: &[i64], what: &dyn std::fmt::Display| {
+            Error::State(format!("the condition of initial states, in {}: {what}", self.describe(values)))
+        };
+        loop {
+            let mut holds = true;
+            for code in &checks[level] {
+                holds = holds && code.run(&values, &mut stack).map_err(|f| fault(&values, &f))? != 0;
+            }
+            if holds && level < self.variables.len() {
+                values[level] = self.variables[level].low;
+                level += 1;
+                continue;
+            }
+            if holds {
+                let mut key = [0; W];
+                layout.pack(&values, &mut key);
+                found.push(key);
+                options.check_memory(found.len() * size_of::<Key<W>>(), found.len() as u64, 0)?;
+            }
+            tried += 1;
+            if tried > 1 << 32 {
+                let message =
+                    "the condition of initial states takes too long to search: state ranges within it";
+                return Err(Error::Size(message.into()));
+            }
+            while level > 0 && values[level - 1] == self.variables[level - 1].high {
+                level -= 1;
+            }
+            if level == 0 {
+                break;
+            }
+            values[level - 1] += 1;
+        }
+        if found.is_empty() {
+            return Err(Error::State("no state satisfies 'init' … 'endinit'; relax the condition".into()));
+        }
+        Ok(found)
+    }
+}
+
+impl StateSpace {
+    /// The model with its constants.
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// Number of states.
+    pub fn states(&self) -> usize {
+        self.chain.offsets.len() - 1
+    }
+
+    /// Transitions between different states.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// The chain alone, without the memory of states.
+    pub fn into_chain(self) -> Chain {
+        self.chain
+    }
+
+    /// States that lead back to themselves, with the rates; ascending, and without deadlocks.
+    pub fn self_loops(&self) -> &[(u32, f64)] {
+        &self.self_loops
+    }
+
+    /// States without any transition, ascending. As in PRISM they are taken to stay for ever.
+    pub fn deadlocks(&self) -> &[u32] {
+        &self.deadlocks
+    }
+
+    /// Pairs of states with a transition: between different states, and with self-loops, also those that deadlocks are given.
+    pub fn transitions(&self) -> (u64, u64) {
+        let others = self.chain.columns.len() as u64;
+        (others, others + (self.self_loops.len() + self.deadlocks.len()) as u64)
+    }
+
+    /// Initial states, ascending. Several are equally likely.
+    pub fn initial(&self) -> &[u32] {
+        &self.initial
+    }
+
+    /// Values of the variables in a state; false and true are 0 and 1.
+    pub fn values(&self, state: usize) -> Vec<i64> {
+        let mut values = Vec::new();
+        self.unpack(state, &mut values);
+        values
+    }
+
+    fn unpack(&self, state: usize, values: &mut Vec<i64>) {
+        self.layout.unpack(&self.keys[state * self.stride..(state + 1) * self.stride], values);
+    }
+
+    /// A state by its variables: `(q=2, up=true)`.
+    pub fn describe(&self, state: usize) -> String {
+        self.instance.describe(&self.values(state))
+    }
+
+    /// True in the states that a label names; "init" and "deadlock" are built in.
+    pub fn label(&self, name: &str) -> Result<Vec<bool>> {
+        let listed = |list: &[u32]| {
+            let mut all = vec![false; self.states()];
+            list.iter().for_each(|state| all[*state as usize] = true);
+            Ok(all)
+        };
+        match (name, self.instance.meaning.labels.get(name)) {
+            ("init", _) => listed(&self.initial),
+            ("deadlock", _) => listed(&self.deadlocks),
+            (_, Some(label)) => self.truth(&label.term),
+            (_, None) => Err(Error::Name(format!("the model has no label \"{name}\""))),
+        }
+    }
+
+    /// The rate at which a reward structure earns in each state: its rewards of states, and those of transitions times the
+    /// rates at which these happen. Without a name it is the first structure.
+    pub fn rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
+        let known = &self.instance.model.0.names.rewards;
+        let number = match name {
+            None if known.is_empty() => None,
+            None => Some(0),
+            Some(name) => known.iter().position(|known| known == name),
+        };
+        let number = number.ok_or_else(|| {
+            Error::Name(format!("the model has no reward structure \"{}\"", name.unwrap_or_default()))
+        })?;
+        let program = Program::new(&self.instance);
+        let parts: Vec<_> = (self.instance.rewards(number)?.into_iter())
+            .map(|part| {
+                let groups = match part.of {
+                    Rewarded::States => None,
+                    Rewarded::Transitions(action) => Some(program.seen_as(action.as_ref().map(|a| &*a.text))),
+                };
+                (Code::new(&part.guard), Code::new(&part.value), groups)
+            })
+            .collect();
+        self.each(|values, scratch, stack| {
+            let mut total = 0.0;
+            scratch.values.clear();
+            scratch.values.extend_from_slice(values);
+            for (guard, value, groups) in &parts {
+                let run = |code: &Code, stack: &mut Vec<u64>| {
+                    code.run(values, stack).map_err(|fault| {
+                        Error::State(format!(
+                            "a reward in the state {}: {fault}",
+                            self.instance.describe(values)
+                        ))
+                    })
+                };
+                if run(guard, stack)? == 0 {
+                    continue;
+                }
+                let value = f64::from_bits(run(value, stack)?);
+                let rate = match groups {
+                    None => 1.0,
+                    Some(groups) => (program.total_rate(groups, scratch))
+                        .map_err(|trouble| trouble.error(&program, values))?,
+                };
+                if !value.is_finite() {
+                    let state = self.instance.describe(values);
+                    let message =
+                        format!("a reward in the state {state} is {value}; guard it by a condition");
+                    return Err(Error::State(message));
+                }
+                total += value * rate;
+            }
+            Ok(total)
+        })
+    }
+
+    /// The values of a formula over variables in all states.
+    pub fn evaluate(&self, formula: &StateFormula) -> Result<Values> {
+        let term = &formula.0;
+        if term.ty() == Type::Bool {
+            return self.truth(term).map(Values::Truth);
+        }
+        let code = Code::new(&term.clone().double());
+        let values = self.each(|values, _, stack| self.run(&code, values, stack).map(f64::from_bits));
+        values.map(Values::Numbers)
+    }
+
+    fn run(&self, code: &Code, values: &[i64], stack: &mut Vec<u64>) -> Result<u64> {
+        code.run(values, stack).map_err(|fault| {
+            Error::State(format!("in the state {}: {fault}", self.instance.describe(values)))
+        })
+    }
+
+    fn truth(&self, term: &Term) -> Result<Vec<bool>> {
+        if let Term::Value(Value::Bool(value)) = term {
+            return Ok(vec![*value; self.states()]);
+        }
+        let code = Code::new(term);
+        self.each(|values, _, stack| Ok(self.run(&code, values, stack)? != 0))
+    }
+
+    /// A value for each state, on all threads.
+    fn each<T: Copy + Default + Send>(
+        &self,
+        f: impl Fn(&[i64], &mut Scratch, &mut Vec<u64>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        const TASK: usize = 1 << 13;
+        let mut all = vec![T::default(); self.states()];
+        all.par_chunks_mut(TASK).enumerate().try_for_each(|(task, part)| {
+            let (mut values, mut scratch, mut stack) = (Vec::new(), Scratch::default(), Vec::new());
+            for (k, value) in part.iter_mut().enumerate() {
+                self.unpack(task * TASK + k, &mut values);
+                *value = f(&values, &mut scratch, &mut stack)?;
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+}
+
+/// Values of a formula in all states.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Of type `bool`.
+    Truth(Vec<bool>),
+    /// Numbers of either type.
+    Numbers(Vec<f64>),
+}

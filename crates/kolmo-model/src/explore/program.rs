@@ -1,0 +1,448 @@
+//! Commands compiled for a layout of states: which are enabled, and what they lead to.
+//!
+//! Parts of a guard that depend on one variable of few values are tables of sets: for each value, the commands that it
+//! allows. The enabled commands are the intersection of one set a variable, and of what is left of guards.
+
+use crate::code::{Code, Fault, Term};
+use crate::diagnostics::Span;
+use crate::instance::Instance;
+use crate::syntax::{Type, Value};
+
+use super::layout::{Key, Layout};
+
+/// What goes wrong in a state, and in which command.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) what: String,
+    pub(super) span: Span,
+}
+
+enum Rate {
+    Constant(f64),
+    /// By the value of one variable.
+    Table(usize, i64, Vec<f64>),
+    Code(Code),
+}
+
+enum Next {
+    Set(i64),
+    Add(i64),
+    Code(Code),
+}
+
+struct Update {
+    rate: Rate,
+    assignments: Vec<(usize, Next)>,
+}
+
+struct Command {
+    updates: Vec<Update>,
+    span: Span,
+}
+
+/// For each value of a variable, commands that it allows.
+struct Table {
+    variable: usize,
+    low: i64,
+    sets: Vec<u64>,
+}
+
+/// Commands of one module with one action: words of the set and the bits therein.
+type Group = Vec<(usize, u64)>;
+
+pub(super) struct Program<'a> {
+    pub(super) instance: &'a Instance,
+    pub(super) layout: Layout,
+    commands: Vec<Command>,
+    all: Vec<u64>,
+    tables: Vec<Table>,
+    /// What tables do not have of guards, by the numbers of commands.
+    guards: Vec<(usize, Code)>,
+    /// Commands that happen by themselves.
+    alone: Vec<u64>,
+    /// Groups that happen together.
+    together: Vec<Vec<Group>>,
+}
+
+/// Memory of one thread.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) values: Vec<i64>,
+    enabled: Vec<u64>,
+    stack: Vec<u64>,
+}
+
+/// Rows of transitions to states that have no number yet.
+#[derive(Default)]
+pub(super) struct Rows<const W: usize> {
+    pub(super) keys: Vec<Key<W>>,
+    pub(super) rates: Vec<f64>,
+    /// Of the row at hand.
+    start: usize,
+    source: Option<Key<W>>,
+    pub(super) self_loop: f64,
+}
+
+/// Rows up to this length are searched for a state that is reached twice.
+const SEARCHED: usize = 48;
+
+impl<const W: usize> Rows<W> {
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.rates.clear();
+    }
+
+    fn begin(&mut self, source: Key<W>) {
+        self.start = self.keys.len();
+        self.source = Some(source);
+        self.self_loop = 0.0;
+    }
+
+    #[inline]
+    fn push(&mut self, key: Key<W>, rate: f64) {
+        if self.source == Some(key) {
+            self.self_loop += rate;
+            return;
+        }
+        let row = &self.keys[self.start..];
+        if row.len() <= SEARCHED
+            && let Some(k) = row.iter().position(|other| *other == key)
+        {
+            self.rates[self.start + k] += rate;
+            return;
+        }
+        self.keys.push(key);
+        self.rates.push(rate);
+    }
+
+    /// Adds up what a long row has twice.
+    fn end(&mut self) {
+        if self.keys.len() - self.start <= SEARCHED {
+            return;
+        }
+        let keys = self.keys.drain(self.start..);
+        let mut row: Vec<(Key<W>, f64)> = keys.zip(self.rates.drain(self.start..)).collect();
+        row.sort_by_key(|(key, _)| *key);
+        row.dedup_by(|b, a| {
+            let same = a.0 == b.0;
+            a.1 += if same { b.1 } else { 0.0 };
+            same
+        });
+        self.keys.extend(row.iter().map(|(key, _)| *key));
+        self.rates.extend(row.iter().map(|(_, rate)| *rate));
+    }
+}
+
+impl<'a> Program<'a> {
+    pub(super) fn new(instance: &'a Instance) -> Self {
+        let layout = Layout::new(&instance.variables);
+        let words = instance.commands.len().div_ceil(64).max(1);
+        let mut program = Self {
+            instance,
+            commands: Vec::new(),
+            all: vec![0; words],
+            tables: Vec::new(),
+            guards: Vec::new(),
+            alone: vec![0; words],
+            together: Vec::new(),
+            layout,
+        };
+        for (c, command) in instance.commands.iter().enumerate() {
+            program.all[c / 64] |= 1 << (c % 64);
+            program.add_guard(c, command.guard.clone());
+            let updates = command.updates.iter().map(|(rate, assignments)| Update {
+                rate: program.rate(rate),
+                assignments: assignments.iter().map(|(v, next)| (*v, assignment(*v, next))).collect(),
+            });
+            let updates = updates.collect();
+            program.commands.push(Command { updates, span: command.span });
+        }
+        for together in &instance.model.0.together {
+            let groups: Vec<Group> = together.parts.iter().map(|part| program.group(part)).collect();
+            if let [group] = &groups[..] {
+                group.iter().for_each(|(word, bits)| program.alone[*word] |= bits);
+            } else {
+                program.together.push(groups);
+            }
+        }
+        program
+    }
+
+    fn group(&self, part: &(usize, Option<String>)) -> Group {
+        let range = self.instance.groups.get(part).cloned().unwrap_or(0..0);
+        let mut group = Group::new();
+        for c in range {
+            match group.last_mut() {
+                Some((word, bits)) if *word == c / 64 => *bits |= 1 << (c % 64),
+                _ => group.push((c / 64, 1 << (c % 64))),
+            }
+        }
+        group
+    }
+
+    fn add_guard(&mut self, c: usize, guard: Term) {
+        let mut conjuncts = Vec::new();
+        guard.conjuncts(&mut conjuncts);
+        let mut rest: Option<Term> = None;
+        for conjunct in conjuncts {
+            // Behind a part without a table, a part may rely on that: it stays behind.
+            let allowed = if rest.is_none() { self.tabulated(&conjunct) } else { None };
+            if let Some((variable, allowed)) = allowed {
+                self.add_table(c, variable, &allowed);
+            } else {
+                rest = Some(match rest {
+                    None => conjunct,
+                    Some(before) => Term::And(Box::new([before, conjunct])),
+                });
+            }
+        }
+        if let Some(rest) = rest {
+            self.guards.push((c, Code::new(&rest)));
+        }
+    }
+
+    /// The one variable of a term, its field's values, and the term's value at each.
+    fn tabulated(&self, term: &Term) -> Option<(usize, Vec<u64>)> {
+        let variable = term.only_variable()?;
+        let values = self.layout.fields[variable].values()?;
+        let code = Code::new(term);
+        let mut variables = vec![0; variable + 1];
+        let mut stack = Vec::new();
+        let cells = values.map(|value| {
+            variables[variable] = value;
+            code.run(&variables, &mut stack)
+        });
+        Some((variable, cells.collect::<Result<_, Fault>>().ok()?))
+    }
+
+    fn add_table(&mut self, c: usize, variable: usize, allowed: &[u64]) {
+        let words = self.all.len();
+        let low = self.layout.fields[variable].low;
+        let known = self.tables.iter().position(|t| t.variable == variable);
+        let k = known.unwrap_or_else(|| {
+            self.tables.push(Table { variable, low, sets: vec![u64::MAX; words * allowed.len()] });
+            self.tables.len() - 1
+        });
+        for (value, allowed) in allowed.iter().enumerate() {
+            if *allowed == 0 {
+                self.tables[k].sets[value * words + c / 64] &= !(1 << (c % 64));
+            }
+        }
+    }
+
+    fn rate(&self, term: &Term) -> Rate {
+        if let Term::Value(value) = term {
+            return Rate::Constant(value.number().unwrap_or(f64::NAN));
+        }
+        match self.tabulated(term) {
+            Some((variable, cells)) => {
+                let low = self.layout.fields[variable].low;
+                Rate::Table(variable, low, cells.into_iter().map(f64::from_bits).collect())
+            }
+            None => Rate::Code(Code::new(term)),
+        }
+    }
+
+    /// Finds the enabled commands of the state in `scratch.values`.
+    #[inline]
+    fn enable(&self, scratch: &mut Scratch) -> Result<(), Trouble> {
+        let words = self.all.len();
+        let Scratch { values, enabled, stack } = scratch;
+        enabled.clear();
+        enabled.extend_from_slice(&self.all);
+        for table in &self.tables {
+            let at = (values[table.variable] - table.low) as usize * words;
+            for (set, allowed) in enabled.iter_mut().zip(&table.sets[at..at + words]) {
+                *set &= allowed;
+            }
+        }
+        for (c, code) in &self.guards {
+            let (word, bit) = (c / 64, 1 << (c % 64));
+            if enabled[word] & bit != 0 && self.run(code, *c, values, stack)? == 0 {
+                enabled[word] &= !bit;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn run(&self, code: &Code, c: usize, values: &[i64], stack: &mut Vec<u64>) -> Result<u64, Trouble> {
+        code.run(values, stack).map_err(|fault| self.trouble(c, fault.to_string()))
+    }
+
+    #[cold]
+    fn trouble(&self, c: usize, what: String) -> Trouble {
+        Trouble { what, span: self.commands[c].span }
+    }
+
+    #[inline]
+    fn rate_of(&self, c: usize, update: &Update, scratch: &mut Scratch) -> Result<f64, Trouble> {
+        let rate = match &update.rate {
+            Rate::Constant(rate) => *rate,
+            Rate::Table(variable, low, rates) => rates[(scratch.values[*variable] - low) as usize],
+            Rate::Code(code) => f64::from_bits(self.run(code, c, &scratch.values, &mut scratch.stack)?),
+        };
+        if (0.0..f64::INFINITY).contains(&rate) { Ok(rate) } else { Err(self.bad_rate(c, rate)) }
+    }
+
+    #[cold]
+    fn bad_rate(&self, c: usize, rate: f64) -> Trouble {
+        self.trouble(
+            c,
+            format!("the rate is {rate}, and rates are finite and 0 or more; change it or the guard"),
+        )
+    }
+
+    #[inline]
+    fn update<const W: usize>(
+        &self,
+        c: usize,
+        update: &Update,
+        scratch: &mut Scratch,
+        key: &mut Key<W>,
+    ) -> Result<(), Trouble> {
+        for (variable, next) in &update.assignments {
+            let old = scratch.values[*variable];
+            let new = match next {
+                Next::Set(value) => *value,
+                Next::Add(step) => old.wrapping_add(*step),
+                Next::Code(code) => self.run(code, c, &scratch.values, &mut scratch.stack)? as i64,
+            };
+            let field = &self.layout.fields[*variable];
+            if !field.holds(new) {
+                return Err(self.out_of_range(c, *variable, new));
+            }
+            let word = &mut key[field.word];
+            *word = word.wrapping_add((new.wrapping_sub(old) as u64) << field.shift);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn out_of_range(&self, c: usize, variable: usize, value: i64) -> Trouble {
+        let info = &self.instance.variables[variable];
+        let remedy =
+            if info.unbounded { "bound it by a guard" } else { "widen the range or narrow the guard" };
+        let what = format!("'{}' would become {value}, outside of {}..{}", info.name, info.low, info.high);
+        self.trouble(c, format!("{what}; {remedy}"))
+    }
+
+    /// Adds the transitions of a state as a row.
+    #[inline]
+    pub(super) fn successors<const W: usize>(
+        &self,
+        key: &Key<W>,
+        scratch: &mut Scratch,
+        rows: &mut Rows<W>,
+    ) -> Result<(), Trouble> {
+        self.layout.unpack(key, &mut scratch.values);
+        self.enable(scratch)?;
+        rows.begin(*key);
+        for word in 0..self.all.len() {
+            let mut bits = scratch.enabled[word] & self.alone[word];
+            while bits != 0 {
+                let c = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                for update in &self.commands[c].updates {
+                    let rate = self.rate_of(c, update, scratch)?;
+                    if rate > 0.0 {
+                        let mut next = *key;
+                        self.update(c, update, scratch, &mut next)?;
+                        rows.push(next, rate);
+                    }
+                }
+            }
+        }
+        for groups in &self.together {
+            let possible =
+                |group: &Group| group.iter().any(|(word, bits)| scratch.enabled[*word] & bits != 0);
+            if groups.iter().all(possible) {
+                self.combine(groups, 1.0, *key, scratch, rows)?;
+            }
+        }
+        rows.end();
+        Ok(())
+    }
+
+    /// One enabled command of each group, in every combination.
+    fn combine<const W: usize>(
+        &self,
+        groups: &[Group],
+        rate: f64,
+        key: Key<W>,
+        scratch: &mut Scratch,
+        rows: &mut Rows<W>,
+    ) -> Result<(), Trouble> {
+        let Some((first, rest)) = groups.split_first() else {
+            rows.push(key, rate);
+            return Ok(());
+        };
+        for (word, of_group) in first {
+            let mut bits = scratch.enabled[*word] & of_group;
+            while bits != 0 {
+                let c = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                for update in &self.commands[c].updates {
+                    let product = rate * self.rate_of(c, update, scratch)?;
+                    if product == f64::INFINITY {
+                        return Err(self.bad_rate(c, product));
+                    }
+                    if product > 0.0 {
+                        let mut next = key;
+                        self.update(c, update, scratch, &mut next)?;
+                        self.combine(rest, product, next, scratch, rows)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups of commands that are seen as an action.
+    pub(super) fn seen_as(&self, action: Option<&str>) -> Vec<Vec<Group>> {
+        let all = self.instance.model.0.together.iter().filter(|t| t.seen.as_deref() == action);
+        all.map(|t| t.parts.iter().map(|part| self.group(part)).collect()).collect()
+    }
+
+    /// Total rate of such groups in the state in `scratch.values`.
+    pub(super) fn total_rate(&self, all: &[Vec<Group>], scratch: &mut Scratch) -> Result<f64, Trouble> {
+        self.enable(scratch)?;
+        let mut total = 0.0;
+        for groups in all {
+            let mut product = 1.0;
+            for group in groups {
+                let mut sum = 0.0;
+                for (word, of_group) in group {
+                    let mut bits = scratch.enabled[*word] & of_group;
+                    while bits != 0 {
+                        let c = word * 64 + bits.trailing_zeros() as usize;
+                        bits &= bits - 1;
+                        for update in &self.commands[c].updates {
+                            sum += self.rate_of(c, update, scratch)?;
+                        }
+                    }
+                }
+                product *= sum;
+            }
+            total += product;
+        }
+        Ok(total)
+    }
+}
+
+fn assignment(variable: usize, next: &Term) -> Next {
+    use crate::code::Op;
+    let own = |term: &Term| *term == Term::Variable(variable, Type::Int);
+    match next {
+        Term::Value(Value::Int(value)) => Next::Set(*value),
+        Term::Value(Value::Bool(value)) => Next::Set(i64::from(*value)),
+        Term::Variable(v, _) if *v == variable => Next::Add(0),
+        Term::Apply(op, parts) => match (op, &parts[..]) {
+            (Op::AddInt, [a, Term::Value(Value::Int(step))]) if own(a) => Next::Add(*step),
+            (Op::AddInt, [Term::Value(Value::Int(step)), a]) if own(a) => Next::Add(*step),
+            (Op::SubtractInt, [a, Term::Value(Value::Int(step))]) if own(a) => Next::Add(step.wrapping_neg()),
+            _ => Next::Code(Code::new(next)),
+        },
+        _ => Next::Code(Code::new(next)),
+    }
+}

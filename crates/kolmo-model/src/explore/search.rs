@@ -1,0 +1,259 @@
+//! All states that can be reached, by all threads of the pool.
+//!
+//! Threads take states from a shared list in rounds; within a round each goes on with the states that it finds. The order
+//! does not matter: states get their numbers at the end.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+
+use super::layout::Key;
+use super::program::{Program, Rows, Scratch, Trouble};
+use super::store::{Lookup, Store, TooMany};
+use super::{Options, Progress};
+use crate::{Error, Result};
+
+/// Rows of a segment: a power of two.
+pub(super) const ROWS: usize = 1 << 12;
+
+/// States that a thread takes at once.
+const CHUNK: usize = 1024;
+
+/// States that a thread works on in a round, at most.
+const ROUND: usize = 1 << 16;
+
+/// Transitions of some states, as tokens.
+pub(super) struct Segment<const W: usize> {
+    pub(super) sources: Vec<(Key<W>, u32)>,
+    /// Of each row, and the end of the last one.
+    pub(super) starts: Vec<u32>,
+    pub(super) targets: Vec<u32>,
+    pub(super) rates: Vec<f64>,
+    /// Rows that lead back to their own state.
+    pub(super) loops: Vec<(u32, f64)>,
+}
+
+impl<const W: usize> Segment<W> {
+    fn new() -> Self {
+        Self {
+            sources: Vec::with_capacity(ROWS),
+            starts: vec![0],
+            targets: Vec::new(),
+            rates: Vec::new(),
+            loops: Vec::new(),
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.sources.shrink_to_fit();
+        self.targets.shrink_to_fit();
+        self.rates.shrink_to_fit();
+    }
+}
+
+/// What all threads share.
+struct Shared<'a, const W: usize> {
+    program: &'a Program<'a>,
+    store: &'a Store<W>,
+    options: &'a Options<'a>,
+    states: AtomicU64,
+    transitions: AtomicU64,
+    bytes: AtomicUsize,
+    stop: AtomicBool,
+    /// What stopped it; of several troubles that of the first state.
+    failure: Mutex<Option<(Option<Key<W>>, Error)>>,
+    shown: Mutex<Instant>,
+}
+
+/// One thread's work.
+struct Worker<const W: usize> {
+    scratch: Scratch,
+    rows: Rows<W>,
+    lookup: Lookup,
+    tokens: Vec<u32>,
+    taken: Vec<(Key<W>, u32)>,
+    next: Vec<(Key<W>, u32)>,
+    lengths: Vec<u32>,
+    loops: Vec<(u32, f64)>,
+    open: Segment<W>,
+    closed: Vec<Segment<W>>,
+}
+
+impl<const W: usize> Worker<W> {
+    fn new() -> Self {
+        Self {
+            scratch: Scratch::default(),
+            rows: Rows::default(),
+            lookup: Lookup::default(),
+            tokens: Vec::new(),
+            taken: Vec::new(),
+            next: Vec::new(),
+            lengths: Vec::new(),
+            loops: Vec::new(),
+            open: Segment::new(),
+            closed: Vec::new(),
+        }
+    }
+
+    /// Takes states of the shared list, and then its own, for as many as `most`.
+    fn round(&mut self, shared: &Shared<'_, W>, list: &[(Key<W>, u32)], cursor: &AtomicUsize, most: usize) {
+        let mut done = 0;
+        while done < most && !shared.stop.load(Ordering::Relaxed) {
+            let start = cursor.fetch_add(CHUNK, Ordering::Relaxed);
+            self.taken.clear();
+            if start < list.len() {
+                self.taken.extend_from_slice(&list[start..list.len().min(start + CHUNK)]);
+            } else {
+                let keep = self.next.len().saturating_sub(CHUNK);
+                self.taken.extend(self.next.drain(keep..));
+            }
+            if self.taken.is_empty() {
+                return;
+            }
+            done += self.taken.len();
+            if let Err((key, error)) = self.chunk(shared) {
+                shared.fail(key, error);
+            }
+        }
+    }
+
+    fn chunk(&mut self, shared: &Shared<'_, W>) -> std::result::Result<(), (Option<Key<W>>, Error)> {
+        self.rows.clear();
+        self.lengths.clear();
+        self.loops.clear();
+        for (k, (key, _)) in self.taken.iter().enumerate() {
+            let before = self.rows.keys.len();
+            let done = shared.program.successors(key, &mut self.scratch, &mut self.rows);
+            done.map_err(|trouble| (Some(*key), trouble.error(shared.program, &self.scratch.values)))?;
+            self.lengths.push((self.rows.keys.len() - before) as u32);
+            if self.rows.self_loop > 0.0 {
+                self.loops.push((k as u32, self.rows.self_loop));
+            }
+        }
+        let found = self.next.len();
+        (shared.store.resolve(&self.rows.keys, &mut self.tokens, &mut self.next, &mut self.lookup))
+            .map_err(|TooMany| (None, Error::Size("the model has more than 2^32 states".into())))?;
+        self.keep();
+        let fresh = (self.next.len() - found) as u64;
+        let states = fresh + shared.states.fetch_add(fresh, Ordering::Relaxed);
+        let transitions = self.tokens.len() as u64;
+        let transitions = transitions + shared.transitions.fetch_add(transitions, Ordering::Relaxed);
+        let kept = self.taken.len() * (size_of::<(Key<W>, u32)>() + 4) + self.tokens.len() * 12;
+        let kept = kept + shared.bytes.fetch_add(kept, Ordering::Relaxed);
+        shared.watch(states, transitions, kept).map_err(|error| (None, error))
+    }
+
+    /// Adds the rows at hand to segments.
+    fn keep(&mut self) {
+        let (mut row, mut at) = (0, 0);
+        while row < self.taken.len() {
+            let open = &mut self.open;
+            let count = (self.taken.len() - row).min(ROWS - open.sources.len());
+            let base = open.sources.len() as u32;
+            let from = at;
+            for length in &self.lengths[row..row + count] {
+                at += *length as usize;
+                open.starts.push((open.targets.len() + at - from) as u32);
+            }
+            open.sources.extend_from_slice(&self.taken[row..row + count]);
+            open.targets.extend_from_slice(&self.tokens[from..at]);
+            open.rates.extend_from_slice(&self.rows.rates[from..at]);
+            let rows = row as u32..(row + count) as u32;
+            let loops = self.loops.iter().filter(|(k, _)| rows.contains(k));
+            open.loops.extend(loops.map(|(k, rate)| (k - rows.start + base, *rate)));
+            row += count;
+            if open.sources.len() == ROWS {
+                open.shrink();
+                self.closed.push(std::mem::replace(open, Segment::new()));
+            }
+        }
+    }
+}
+
+impl Trouble {
+    /// The message, with the command and the state.
+    pub(super) fn error(self, program: &Program<'_>, values: &[i64]) -> Error {
+        let instance = program.instance;
+        let place = instance.model.0.source.place(self.span);
+        Error::State(format!("{place}: in the state {}, {}", instance.describe(values), self.what))
+    }
+}
+
+impl<const W: usize> Shared<'_, W> {
+    fn fail(&self, key: Option<Key<W>>, error: Error) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        // A trouble that is known goes before one of another place in the order of states.
+        if failure.as_ref().is_none_or(|(known, _)| key.is_some() && (known.is_none() || key < *known)) {
+            *failure = Some((key, error));
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Memory, the caller's wish to stop, and its news.
+    fn watch(&self, states: u64, transitions: u64, kept: usize) -> Result<()> {
+        self.options.check_memory(kept + self.store.bytes(), states, transitions)?;
+        let Some(progress) = self.options.progress else { return Ok(()) };
+        if let Ok(mut shown) = self.shown.try_lock()
+            && shown.elapsed() >= Duration::from_millis(100)
+        {
+            *shown = Instant::now();
+            if !progress(Progress { states, transitions }) {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Segments of all states that are reached from the initial ones, and the tokens of those.
+pub(super) fn search<const W: usize>(
+    program: &Program<'_>,
+    store: &Store<W>,
+    initial: &[Key<W>],
+    options: &Options<'_>,
+) -> Result<(Vec<Segment<W>>, Vec<u32>)> {
+    let shared = Shared {
+        program,
+        store,
+        options,
+        states: AtomicU64::new(initial.len() as u64),
+        transitions: AtomicU64::new(0),
+        bytes: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        shown: Mutex::new(Instant::now()),
+    };
+    let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::new()).collect();
+    let (mut tokens, mut list) = (Vec::new(), Vec::new());
+    (store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()))
+        .map_err(|TooMany| Error::Size("there are more than 2^32 initial states".into()))?;
+    let mut most = CHUNK;
+    while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
+        let cursor = AtomicUsize::new(0);
+        if list.len() < CHUNK / 4 && most < ROUND {
+            workers[0].round(&shared, &list, &cursor, most);
+        } else {
+            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(&shared, &list, &cursor, most));
+        }
+        let left = cursor.into_inner().min(list.len());
+        list.drain(..left);
+        workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
+        most = (most * 2).min(ROUND);
+        // A few states would keep one thread busy.
+        let share = (list.len() / workers.len()).clamp(1, CHUNK);
+        if share < CHUNK && workers.len() > 1 {
+            most = most.min(ROUND / 4);
+        }
+    }
+    if let Some((_, error)) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut segments = Vec::new();
+    for worker in workers {
+        segments.extend(worker.closed);
+        segments.extend(Some(worker.open).filter(|open| !open.sources.is_empty()));
+    }
+    Ok((segments, tokens))
+}

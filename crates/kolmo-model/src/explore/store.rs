@@ -1,0 +1,266 @@
+//! States that are known: one bit each where they have at most 32 bits, else hash tables behind locks.
+//!
+//! A state gets a token at once, and its number when all are known.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rayon::prelude::*;
+use std::hash::{BuildHasher, Hasher};
+
+use super::layout::{Key, Layout};
+
+pub(super) enum Store<const W: usize> {
+    Bits(Bits),
+    Shards(Shards<W>),
+}
+
+/// Memory of one thread.
+#[derive(Default)]
+pub(super) struct Lookup {
+    hashes: Vec<u64>,
+    starts: Vec<u32>,
+    sorted: Vec<u32>,
+}
+
+/// More states than tokens can name.
+#[derive(Debug)]
+pub(super) struct TooMany;
+
+impl<const W: usize> Store<W> {
+    pub(super) fn new(layout: &Layout, threads: usize) -> Self {
+        if layout.words == 1 && layout.bits <= 32 {
+            let pages = (1_usize << layout.bits).div_ceil(PAGE_CELLS);
+            Self::Bits(Bits {
+                pages: (0..pages).map(|_| OnceLock::new()).collect(),
+                used: AtomicUsize::new(0),
+            })
+        } else {
+            let count = (threads * 32).next_power_of_two().clamp(64, 4096);
+            Self::Shards(Shards {
+                all: (0..count).map(|_| Mutex::new(HashTable::new())).collect(),
+                bits: count.trailing_zeros(),
+                hasher: FixedState::with_seed(0),
+                bytes: AtomicUsize::new(0),
+            })
+        }
+    }
+
+    /// Gives the tokens of states, and adds those that are new to `fresh`.
+    pub(super) fn resolve(
+        &self,
+        keys: &[Key<W>],
+        tokens: &mut Vec<u32>,
+        fresh: &mut Vec<(Key<W>, u32)>,
+        lookup: &mut Lookup,
+    ) -> Result<(), TooMany> {
+        match self {
+            Self::Bits(bits) => {
+                tokens.clear();
+                for key in keys {
+                    let cell = key[0] as u32;
+                    if bits.insert(cell) {
+                        fresh.push((*key, cell));
+                    }
+                    tokens.push(cell);
+                }
+                Ok(())
+            }
+            Self::Shards(shards) => shards.resolve(keys, tokens, fresh, lookup),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            // With the ranks.
+            Self::Bits(bits) => {
+                bits.pages.len() * 16 + bits.used.load(Ordering::Relaxed) * PAGE_CELLS / 8 * 3 / 2
+            }
+            Self::Shards(shards) => shards.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+const PAGE_WORDS: usize = 512;
+const PAGE_CELLS: usize = PAGE_WORDS * 64;
+
+type Page = Box<[AtomicU64; PAGE_WORDS]>;
+
+/// A bit for every combination of values. Pages without a state take no memory.
+pub(super) struct Bits {
+    pages: Vec<OnceLock<Page>>,
+    used: AtomicUsize,
+}
+
+impl Bits {
+    /// True if the bit was not set.
+    #[inline]
+    fn insert(&self, cell: u32) -> bool {
+        let cell = cell as usize;
+        let page = self.pages[cell / PAGE_CELLS].get_or_init(|| {
+            self.used.fetch_add(1, Ordering::Relaxed);
+            Box::new([const { AtomicU64::new(0) }; PAGE_WORDS])
+        });
+        let (word, bit) = (&page[cell / 64 % PAGE_WORDS], 1 << (cell % 64));
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+}
+
+type Table<const W: usize> = HashTable<(Key<W>, u32)>;
+
+/// States by their hashes, in tables of their own locks.
+pub(super) struct Shards<const W: usize> {
+    all: Vec<Mutex<Table<W>>>,
+    bits: u32,
+    hasher: FixedState,
+    bytes: AtomicUsize,
+}
+
+impl<const W: usize> Shards<W> {
+    #[inline]
+    fn hash(&self, key: &Key<W>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        key.iter().for_each(|word| hasher.write_u64(*word));
+        hasher.finish()
+    }
+
+    /// Tables use the highest and the lowest bits of a hash.
+    #[inline]
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.all.len() - 1)
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Table<W>> {
+        self.all[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(
+        &self,
+        keys: &[Key<W>],
+        tokens: &mut Vec<u32>,
+        fresh: &mut Vec<(Key<W>, u32)>,
+        lookup: &mut Lookup,
+    ) -> Result<(), TooMany> {
+        // Sorted by tables, so that each is locked once.
+        let Lookup { hashes, starts, sorted } = lookup;
+        hashes.clear();
+        hashes.extend(keys.iter().map(|key| self.hash(key)));
+        starts.clear();
+        starts.resize(self.all.len() + 1, 0);
+        hashes.iter().for_each(|hash| starts[self.shard(*hash) + 1] += 1);
+        (0..self.all.len()).for_each(|s| starts[s + 1] += starts[s]);
+        sorted.clear();
+        sorted.resize(keys.len(), 0);
+        for (k, hash) in hashes.iter().enumerate() {
+            let next = &mut starts[self.shard(*hash)];
+            sorted[*next as usize] = k as u32;
+            *next += 1;
+        }
+        tokens.clear();
+        tokens.resize(keys.len(), 0);
+        let mut start = 0;
+        for (shard, &end) in starts[..self.all.len()].iter().enumerate() {
+            let list = &sorted[start..end as usize];
+            start = end as usize;
+            if list.is_empty() {
+                continue;
+            }
+            let mut table = self.lock(shard);
+            let before = table.allocation_size();
+            for &k in list {
+                let key = &keys[k as usize];
+                let count = table.len();
+                let entry = table.entry(hashes[k as usize], |e| e.0 == *key, |e| self.hash(&e.0));
+                tokens[k as usize] = match entry {
+                    Entry::Occupied(entry) => entry.get().1,
+                    Entry::Vacant(entry) => {
+                        let token = (count as u64) << self.bits | shard as u64;
+                        let token = u32::try_from(token).map_err(|_| TooMany)?;
+                        entry.insert((*key, token));
+                        fresh.push((*key, token));
+                        token
+                    }
+                };
+            }
+            self.bytes.fetch_add(table.allocation_size() - before, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Bits of a page, and how many are set before each word.
+type Ranks = Box<[(u64, u32); PAGE_WORDS]>;
+
+/// Numbers of states by their tokens.
+pub(super) enum Numbers {
+    Ranks(Vec<Option<Ranks>>),
+    Listed(Vec<AtomicU32>),
+}
+
+impl Numbers {
+    #[inline]
+    pub(super) fn get(&self, token: u32) -> u32 {
+        match self {
+            Self::Ranks(pages) => {
+                let cell = token as usize;
+                let page = pages[cell / PAGE_CELLS].as_ref().expect("the state is known");
+                let (bits, before) = page[cell / 64 % PAGE_WORDS];
+                before + (bits & ((1 << (cell % 64)) - 1)).count_ones()
+            }
+            Self::Listed(numbers) => numbers[token as usize].load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// All states in their order, where the row of each is, and numbers by tokens. `found` has the state, its token and its
+/// row's place, in any order; it is taken as the memory of sorting.
+pub(super) fn numbered<const W: usize>(
+    store: Store<W>,
+    mut found: Vec<(Key<W>, u32, u32)>,
+) -> (Vec<Key<W>>, Vec<u32>, Numbers) {
+    let count = found.len();
+    match store {
+        Store::Bits(bits) => {
+            let mut states: Vec<Key<W>> = Vec::with_capacity(count);
+            let mut pages = Vec::with_capacity(bits.pages.len());
+            for (p, page) in bits.pages.into_iter().enumerate() {
+                pages.push(page.into_inner().map(|page| {
+                    let mut ranks = Box::new([(0, 0); PAGE_WORDS]);
+                    for (w, (word, rank)) in page.iter().zip(ranks.iter_mut()).enumerate() {
+                        let mut rest = word.load(Ordering::Relaxed);
+                        *rank = (rest, states.len() as u32);
+                        while rest != 0 {
+                            let mut key = [0; W];
+                            key[0] = (p * PAGE_CELLS + w * 64) as u64 + u64::from(rest.trailing_zeros());
+                            states.push(key);
+                            rest &= rest - 1;
+                        }
+                    }
+                    ranks
+                }));
+            }
+            let numbers = Numbers::Ranks(pages);
+            let places: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+            found.into_par_iter().for_each(|(_, token, place)| {
+                places[numbers.get(token) as usize].store(place, Ordering::Relaxed);
+            });
+            (states, places.into_iter().map(AtomicU32::into_inner).collect(), numbers)
+        }
+        Store::Shards(shards) => {
+            let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len())).max().unwrap_or(0);
+            let tokens = most << shards.bits;
+            drop(shards);
+            found.par_sort_unstable_by_key(|(key, ..)| *key);
+            let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
+            found.par_iter().enumerate().for_each(|(number, (_, token, _))| {
+                numbers[*token as usize].store(number as u32, Ordering::Relaxed);
+            });
+            let places = found.iter().map(|(_, _, place)| *place).collect();
+            let states = found.iter().map(|(key, ..)| *key).collect();
+            (states, places, Numbers::Listed(numbers))
+        }
+    }
+}

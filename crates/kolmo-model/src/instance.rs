@@ -1,0 +1,281 @@
+//! Models with all constants known.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use crate::code::{Meaning, Term};
+use crate::diagnostics::{Diagnostic, Diagnostics, Span};
+use crate::model::Checked;
+use crate::syntax::{self, Expression, Rewarded, Type, Value, Variable};
+use crate::{Error, Model, Result};
+
+/// Numbers of commands by their module and action.
+type Groups = HashMap<(usize, Option<String>), Range<usize>>;
+
+/// A model whose constants all have a value.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    pub(crate) model: Model,
+    pub(crate) meaning: Meaning,
+    pub(crate) variables: Vec<VariableInfo>,
+    /// Commands of one module with one action stand together.
+    pub(crate) commands: Vec<Command>,
+    pub(crate) groups: Groups,
+    pub(crate) initial: Initial,
+}
+
+/// A variable of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableInfo {
+    /// The name.
+    pub name: String,
+    /// `bool` or `int`.
+    pub ty: Type,
+    /// The least value; 0 stands for false.
+    pub low: i64,
+    /// The largest value; 1 stands for true.
+    pub high: i64,
+    /// True if the model gives no range: values are kept to 32 bits.
+    pub unbounded: bool,
+}
+
+impl VariableInfo {
+    /// Bits that a value takes.
+    pub(crate) fn bits(&self) -> u32 {
+        64 - self.high.wrapping_sub(self.low).cast_unsigned().leading_zeros()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) guard: Term,
+    /// Rates as doubles, and next values of variables.
+    pub(crate) updates: Vec<(Term, Vec<(usize, Term)>)>,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Initial {
+    State(Vec<i64>),
+    Condition(Term),
+}
+
+/// A part of a reward structure.
+pub(crate) struct Reward {
+    pub(crate) of: Rewarded,
+    pub(crate) guard: Term,
+    pub(crate) value: Term,
+}
+
+impl Model {
+    /// The model with values of its constants; those that the text defines cannot be given.
+    pub fn with_constants(&self, given: &[(String, Value)]) -> Result<Instance> {
+        let checked = &*self.0;
+        let mut meaning = Meaning { values: values(&checked.constants, given)?, ..Meaning::default() };
+        let mut builder = Builder { checked, errors: Vec::new() };
+        for constant in &checked.constants {
+            let Some(e) = &constant.value else { continue };
+            let value = builder.value(&meaning, e, constant.ty);
+            meaning.values.insert(constant.name.text.clone(), value.unwrap_or(Value::Int(0)));
+            if value.is_none() {
+                return Err(builder.refused());
+            }
+        }
+        let mut variables = Vec::new();
+        let mut first = Vec::new();
+        for v in &checked.variables {
+            let (info, init) = builder.variable(&meaning, v);
+            let ty = info.ty;
+            meaning.variables.insert(info.name.clone(), (variables.len(), ty));
+            variables.push(info);
+            first.push(init);
+        }
+        for f in &checked.formulas {
+            let formula = builder.keep(f.body.span, meaning.formula(&f.body));
+            let Some(formula) = formula else { return Err(builder.refused()) };
+            meaning.formulas.insert(f.name.text.clone(), formula);
+        }
+        for label in &checked.labels {
+            if let Some(formula) = builder.keep(label.body.span, meaning.formula(&label.body)) {
+                meaning.labels.insert(label.name.text.clone(), formula);
+            }
+        }
+        let (commands, groups) = builder.commands(&meaning);
+        let initial = match &checked.init {
+            None => Initial::State(first),
+            Some(e) => Initial::Condition(builder.term(&meaning, e)),
+        };
+        if !builder.errors.is_empty() {
+            return Err(builder.refused());
+        }
+        Ok(Instance { model: self.clone(), meaning, variables, commands, groups, initial })
+    }
+}
+
+/// Values of constants without one, of their types.
+pub(crate) fn values(
+    constants: &[syntax::Constant],
+    given: &[(String, Value)],
+) -> Result<HashMap<String, Value>> {
+    let refused = |message: String| Err(Error::Constant(message));
+    let mut values = HashMap::new();
+    for (name, value) in given {
+        let Some(constant) = constants.iter().find(|c| c.name.text == *name) else {
+            let known = constants.iter().map(|c| &*c.name.text);
+            let help = crate::types::similar(name, known, "give constants that are declared");
+            return refused(format!("there is no constant '{name}'; {help}"));
+        };
+        if constant.value.is_some() {
+            return refused(format!(
+                "the constant '{name}' has its value in the text already; do not give it"
+            ));
+        }
+        let Some(value) = value.to(constant.ty) else {
+            return refused(format!("the constant '{name}' is of type {}, and {value} is not", constant.ty));
+        };
+        values.insert(name.clone(), value);
+    }
+    let missing: Vec<String> = (constants.iter())
+        .filter(|c| c.value.is_none() && !values.contains_key(&c.name.text))
+        .map(|c| format!("{} {}", c.ty, c.name.text))
+        .collect();
+    if missing.is_empty() {
+        return Ok(values);
+    }
+    refused(format!("constants without a value: {}; give them, such as N=3", missing.join(", ")))
+}
+
+struct Builder<'a> {
+    checked: &'a Checked,
+    errors: Vec<Diagnostic>,
+}
+
+impl Builder<'_> {
+    fn refused(&mut self) -> Error {
+        Error::Text(Diagnostics::new(&self.checked.source, std::mem::take(&mut self.errors)))
+    }
+
+    fn keep<T>(&mut self, span: Span, result: std::result::Result<T, String>) -> Option<T> {
+        result.map_err(|message| self.errors.push(Diagnostic::new(span, message, ""))).ok()
+    }
+
+    fn term(&mut self, meaning: &Meaning, e: &Expression) -> Term {
+        self.keep(e.span, meaning.term(e)).unwrap_or(Term::Value(Value::Bool(false)))
+    }
+
+    fn value(&mut self, meaning: &Meaning, e: &Expression, ty: Type) -> Option<Value> {
+        self.keep(e.span, meaning.value(e)).and_then(|value| value.to(ty))
+    }
+
+    fn variable(&mut self, meaning: &Meaning, v: &Variable) -> (VariableInfo, i64) {
+        let whole = |value: Option<Value>| match value {
+            Some(Value::Int(i)) => i,
+            Some(Value::Bool(b)) => i64::from(b),
+            _ => 0,
+        };
+        let (low, high) = match &v.range {
+            syntax::Range::Bool => (0, 1),
+            syntax::Range::Int(low, high) => {
+                (whole(self.value(meaning, low, Type::Int)), whole(self.value(meaning, high, Type::Int)))
+            }
+            syntax::Range::Unbounded => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        };
+        let unbounded = matches!(v.range, syntax::Range::Unbounded);
+        let ty = if matches!(v.range, syntax::Range::Bool) { Type::Bool } else { Type::Int };
+        if low > high && self.errors.is_empty() {
+            let message = format!("the range [{low}..{high}] of '{}' is empty", v.name.text);
+            self.errors.push(Diagnostic::new(v.name.span, message, "the lower end comes first"));
+        }
+        let init = match &v.init {
+            Some(e) => whole(self.value(meaning, e, ty)),
+            None if unbounded => 0,
+            None => low,
+        };
+        if !(low..=high).contains(&init) && self.errors.is_empty() {
+            let message =
+                format!("the initial value {init} of '{}' is outside of {low}..{high}", v.name.text);
+            self.errors.push(Diagnostic::new(v.name.span, message, "widen the range"));
+        }
+        (VariableInfo { name: v.name.text.clone(), ty, low, high, unbounded }, init)
+    }
+
+    fn commands(&mut self, meaning: &Meaning) -> (Vec<Command>, Groups) {
+        let mut commands = Vec::new();
+        let mut groups = HashMap::new();
+        for (m, module) in self.checked.modules.iter().enumerate() {
+            let mut by_action: Vec<(Option<String>, Vec<&syntax::Command>)> = Vec::new();
+            let mut numbers: HashMap<Option<String>, usize> = HashMap::new();
+            for command in &module.commands {
+                let action = command.action.as_ref().map(|a| a.text.clone());
+                let k = *numbers.entry(action.clone()).or_insert_with(|| {
+                    by_action.push((action, Vec::new()));
+                    by_action.len() - 1
+                });
+                by_action[k].1.push(command);
+            }
+            for (action, list) in by_action {
+                let start = commands.len();
+                for command in list {
+                    let guard = self.term(meaning, &command.guard);
+                    let mut updates = Vec::new();
+                    for update in &command.updates {
+                        let rate = update.rate.as_ref().map(|e| self.term(meaning, e).double());
+                        let assignments = (update.assignments.iter())
+                            .map(|(name, e)| (meaning.variables[&name.text].0, self.term(meaning, e)))
+                            .collect();
+                        updates.push((rate.unwrap_or(Term::Value(Value::Double(1.0))), assignments));
+                    }
+                    commands.push(Command { guard, updates, span: command.span });
+                }
+                groups.insert((m, action), start..commands.len());
+            }
+        }
+        (commands, groups)
+    }
+}
+
+impl Instance {
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Variables in the order of the states' numbers: the first one changes most slowly.
+    pub fn variables(&self) -> &[VariableInfo] {
+        &self.variables
+    }
+
+    /// The value of a constant.
+    pub fn constant(&self, name: &str) -> Option<Value> {
+        self.meaning.values.get(name).copied()
+    }
+
+    /// A state by its variables: `(q=2, up=true)`.
+    pub(crate) fn describe(&self, values: &[i64]) -> String {
+        let mut text = String::from("(");
+        for (variable, value) in self.variables.iter().zip(values) {
+            let comma = if text.len() > 1 { ", " } else { "" };
+            let _ = match variable.ty {
+                Type::Bool => write!(text, "{comma}{}={}", variable.name, *value != 0),
+                _ => write!(text, "{comma}{}={value}", variable.name),
+            };
+        }
+        text + ")"
+    }
+
+    /// The parts of a reward structure, by its number.
+    pub(crate) fn rewards(&self, number: usize) -> Result<Vec<Reward>> {
+        let term = |e: &Expression| self.meaning.term(e).map_err(Error::Size);
+        let items = self.model.0.rewards[number].items.iter();
+        items
+            .map(|item| {
+                Ok(Reward {
+                    of: item.of.clone(),
+                    guard: term(&item.guard)?,
+                    value: term(&item.value)?.double(),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,202 @@
+//! Words, numbers and signs of a text in the PRISM language.
+
+use crate::diagnostics::{Diagnostic, Span};
+
+/// Kind of a token; its text is what its span has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    Name,
+    /// A word that no constant, variable or module can have as its name.
+    Keyword,
+    Integer,
+    Real,
+    /// A name in quotation marks, which are inside of the span.
+    Quoted,
+    Sign,
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) span: Span,
+}
+
+const KEYWORDS: [&str; 61] = [
+    "A",
+    "C",
+    "E",
+    "F",
+    "G",
+    "I",
+    "P",
+    "Pmax",
+    "Pmin",
+    "R",
+    "Rmax",
+    "Rmin",
+    "S",
+    "U",
+    "W",
+    "X",
+    "bool",
+    "ceil",
+    "clock",
+    "const",
+    "ctmc",
+    "double",
+    "dtmc",
+    "endinit",
+    "endinvariant",
+    "endmodule",
+    "endobservables",
+    "endrewards",
+    "endsystem",
+    "false",
+    "filter",
+    "floor",
+    "formula",
+    "func",
+    "global",
+    "init",
+    "int",
+    "invariant",
+    "label",
+    "log",
+    "max",
+    "mdp",
+    "min",
+    "mod",
+    "module",
+    "nondeterministic",
+    "observable",
+    "observables",
+    "of",
+    "pomdp",
+    "popta",
+    "pow",
+    "probabilistic",
+    "pta",
+    "rate",
+    "rewards",
+    "round",
+    "stochastic",
+    "system",
+    "true",
+    "prob",
+];
+
+/// Longer signs before their beginnings. `<-` and `|[` are two each: `x<-1` is a comparison.
+const SIGNS: [&str; 10] = ["<=>", "|||", "||", "->", "=>", "<=", ">=", "!=", "..", "'"];
+
+/// Tokens of a text, the last of which is [`TokenKind::End`]; what is no token is left out and told.
+pub(crate) fn tokens(text: &str, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let (kind, length) = match rest[0] {
+            b' ' | b'\t' | b'\r' | b'\n' | b'\x0c' => {
+                at += 1;
+                continue;
+            }
+            b'/' if rest.get(1) == Some(&b'/') => {
+                at += rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                continue;
+            }
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
+                let length = while_true(rest, |b| b.is_ascii_alphanumeric() || b == b'_');
+                let keyword = KEYWORDS.contains(&&text[at..at + length]);
+                (if keyword { TokenKind::Keyword } else { TokenKind::Name }, length)
+            }
+            b'0'..=b'9' => number(rest),
+            b'.' if rest.get(1).is_some_and(u8::is_ascii_digit) => number(rest),
+            b'"' => match rest[1..].iter().position(|b| *b == b'"' || *b == b'\n') {
+                Some(end) if rest[1 + end] == b'"' => (TokenKind::Quoted, end + 2),
+                _ => {
+                    let length = while_true(rest, |b| b != b'\n');
+                    errors.push(Diagnostic::new(
+                        Span { start: at as u32, end: (at + length) as u32 },
+                        "this quotation mark is not closed on its line",
+                        "write the name of a label, a reward structure or a property as \"name\"",
+                    ));
+                    at += length;
+                    continue;
+                }
+            },
+            _ => match SIGNS.iter().find(|s| rest.starts_with(s.as_bytes())) {
+                Some(sign) => (TokenKind::Sign, sign.len()),
+                None if b"+-*/<>=!&|?:;,()[]{}".contains(&rest[0]) => (TokenKind::Sign, 1),
+                None => {
+                    let c = text[at..].chars().next().expect("a character begins here");
+                    let help = if c == '^' { "write powers as pow(x, y)" } else { "remove it" };
+                    let span = Span { start: at as u32, end: (at + c.len_utf8()) as u32 };
+                    errors.push(Diagnostic::new(span, format!("{c:?} is no part of the language"), help));
+                    at += c.len_utf8();
+                    continue;
+                }
+            },
+        };
+        tokens.push(Token { kind, span: Span { start: at as u32, end: (at + length) as u32 } });
+        at += length;
+    }
+    let end = text.len() as u32;
+    tokens.push(Token { kind: TokenKind::End, span: Span { start: end, end } });
+    tokens
+}
+
+fn while_true(bytes: &[u8], test: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|b| !test(*b)).unwrap_or(bytes.len())
+}
+
+/// `12`, `1.5`, `.5`, `1e-3`; the two points of `0..5` are no part of a number.
+fn number(bytes: &[u8]) -> (TokenKind, usize) {
+    let digits = |at: usize| while_true(&bytes[at.min(bytes.len())..], |b| b.is_ascii_digit());
+    let mut length = digits(0);
+    let mut kind = TokenKind::Integer;
+    if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
+        length += 1 + digits(length + 1);
+        kind = TokenKind::Real;
+    }
+    if matches!(bytes.get(length), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
+        let exponent = digits(length + 1 + sign);
+        if exponent > 0 {
+            length += 1 + sign + exponent;
+            kind = TokenKind::Real;
+        }
+    }
+    (kind, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<&str> {
+        let mut errors = Vec::new();
+        let tokens = tokens(text, &mut errors);
+        assert!(errors.is_empty(), "{errors:?}");
+        tokens.iter().map(|t| &text[t.span.range()]).collect()
+    }
+
+    #[test]
+    fn ranges_signs_and_comments_are_cut_where_the_language_cuts_them() {
+        assert_eq!(texts("[0..5]"), ["[", "0", "..", "5", "]", ""]);
+        assert_eq!(texts("x<-1e-3//y\n.5"), ["x", "<", "-", "1e-3", ".5", ""]);
+        assert_eq!(texts("(x'=x+1)"), ["(", "x", "'", "=", "x", "+", "1", ")", ""]);
+        assert_eq!(texts("a<=>b=>c!=2.5"), ["a", "<=>", "b", "=>", "c", "!=", "2.5", ""]);
+        assert_eq!(texts("P=?[\"a b\"]"), ["P", "=", "?", "[", "\"a b\"", "]", ""]);
+        assert_eq!(texts("a|||b||c|[d]|e"), ["a", "|||", "b", "||", "c", "|", "[", "d", "]", "|", "e", ""]);
+    }
+
+    #[test]
+    fn what_is_no_token_is_told_and_left_out() {
+        let mut errors = Vec::new();
+        let found = tokens("x ^ 2 \u{3b1} \"open\ny", &mut errors);
+        assert_eq!(found.len(), 4);
+        assert_eq!(errors.len(), 3);
+        assert!(errors[0].help.contains("pow"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Markov chains in continuous time as the PRISM language writes them.
+//!
+//! A text becomes a [`Model`], constants make an [`Instance`] of it, and exploring that gives a [`StateSpace`]: the chain, with labels
+//! and rewards, its states numbered in the order of their variables' values. [`properties`] reads the questions, in CSL.
+//!
+//! ```
+//! use kolmo_model::{Model, Options, Value};
+//!
+//! let text = r#"
+//!     ctmc
+//!     const int N;
+//!     module queue
+//!         q : [0..N];
+//!         [] q < N -> 2 : (q'=q+1);
+//!         [serve] q > 0 -> 3 : (q'=q-1);
+//!     endmodule
+//!     label "full" = q = N;
+//!     rewards "served" [serve] true : 1; endrewards
+//! "#;
+//! let model = Model::parse("queue.sm", text)?;
+//! let instance = model.with_constants(&[("N".into(), Value::Int(4))])?;
+//! let space = instance.explore(&Options::default())?;
+//! assert_eq!(space.states(), 5);
+//! assert_eq!(space.describe(4), "(q=4)");
+//! assert_eq!(space.label("full")?, [false, false, false, false, true]);
+//! assert_eq!(space.rewards(Some("served"))?, [0.0, 3.0, 3.0, 3.0, 3.0]);
+//! # Ok::<(), kolmo_model::Error>(())
+//! ```
+
+mod code;
+mod composition;
+pub mod constants;
+mod diagnostics;
+mod explore;
+mod instance;
+mod lexer;
+mod model;
+mod parser;
+pub mod properties;
+mod syntax;
+mod types;
+
+pub use diagnostics::Diagnostics;
+pub use explore::{Chain, Options, Progress, StateSpace, Values};
+pub use instance::{Instance, VariableInfo};
+pub use model::Model;
+pub use syntax::{FilterKind, Type, Value};
+pub use types::Names;
+
+/// Why a model, its constants or its properties are refused, or its states are not found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text is wrong: each place, with what to do about it.
+    #[error("{0}")]
+    Text(Diagnostics),
+    /// Constants are missing, unknown or of another type.
+    #[error("{0}")]
+    Constant(String),
+    /// Something goes wrong in a state, which is named by its variables.
+    #[error("{0}")]
+    State(String),
+    /// More states or more memory than there may be.
+    #[error("{0}")]
+    Size(String),
+    /// A name of a label or of a reward structure that is not there, or the like.
+    #[error("{0}")]
+    Name(String),
+    /// The caller stopped it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A result with the [`enum@Error`] of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

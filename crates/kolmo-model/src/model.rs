@@ -1,0 +1,397 @@
+//! Models whose names and types are right.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::composition::{Together, combinations};
+use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
+use crate::parser;
+use crate::syntax::{
+    Command, Constant, Definition, Expression, Kind, ModelText, Module, Name, Part, Range, Renaming, Rewards,
+    Type, Unary, Update, Variable,
+};
+use crate::types::{Checker, Entity, Names, ordered, similar};
+use crate::{Error, Result};
+
+/// A model in the PRISM language, whose names and types are right. Constants may be missing.
+#[derive(Clone, Debug)]
+pub struct Model(pub(crate) Arc<Checked>);
+
+#[derive(Debug)]
+pub(crate) struct Checked {
+    pub(crate) source: Source,
+    /// Each behind those that it uses.
+    pub(crate) constants: Vec<Constant>,
+    pub(crate) formulas: Vec<Definition>,
+    pub(crate) labels: Vec<Definition>,
+    /// Globals first, then module by module.
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) modules: Vec<Module>,
+    pub(crate) rewards: Vec<Rewards>,
+    pub(crate) init: Option<Expression>,
+    pub(crate) together: Vec<Together>,
+    pub(crate) names: Names,
+}
+
+/// Bytes of a text, whose places are counted in 32 bits.
+const LONGEST: usize = 1 << 30;
+
+/// A source that is short enough.
+pub(crate) fn source(name: &str, text: &str) -> Result<Source> {
+    if text.len() > LONGEST {
+        return Err(Error::Size(format!("{name} has {} bytes, and at most {LONGEST} are read", text.len())));
+    }
+    Ok(Source { name: name.into(), text: text.into() })
+}
+
+impl Model {
+    /// Reads a model. `name` is what messages call the text by, such as its path.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        let source = source(name, text)?;
+        let (model, mut errors) = parser::model(text);
+        // Names that a part with a mistake declares would all be unknown.
+        if errors.is_empty() {
+            let checked = check(source.clone(), model, &mut errors);
+            if let (Some(checked), true) = (checked, errors.is_empty()) {
+                return Ok(Self(Arc::new(checked)));
+            }
+        }
+        Err(Error::Text(Diagnostics::new(&source, errors)))
+    }
+
+    /// Constants that have no value, and are to be given one.
+    pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
+        self.0.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
+    }
+
+    /// The names that properties of this model may use.
+    pub fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// Labels in the order of the text.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        self.0.labels.iter().map(|label| &*label.name.text)
+    }
+
+    /// Names of the reward structures in the order of the text; "" where one has none.
+    pub fn reward_structures(&self) -> impl Iterator<Item = &str> {
+        self.0.names.rewards.iter().map(String::as_str)
+    }
+}
+
+fn check(source: Source, text: ModelText, errors: &mut Vec<Diagnostic>) -> Option<Checked> {
+    let modules = modules(&text, errors);
+    let names = names(&text, &modules, errors);
+    let owners: HashMap<&str, usize> = (modules.iter().enumerate())
+        .flat_map(|(m, module)| module.variables.iter().map(move |v| (&*v.name.text, m)))
+        .collect();
+    let mut checker = Checker::new(&names, errors);
+    for constant in &text.constants {
+        if let Some(value) = &constant.value {
+            checker.expect_constant(value, constant.ty, "the value of a constant");
+        }
+    }
+    for label in &text.labels {
+        checker.expect(&label.body, Type::Bool, "a label");
+    }
+    for variable in text.globals.iter().chain(modules.iter().flat_map(|m| &m.variables)) {
+        check_variable(&mut checker, variable, text.init.is_some());
+    }
+    for (m, module) in modules.iter().enumerate() {
+        for command in &module.commands {
+            check_command(&mut checker, command, m, &owners);
+        }
+    }
+    for item in text.rewards.iter().flat_map(|rewards| &rewards.items) {
+        checker.expect(&item.guard, Type::Bool, "the condition of a reward");
+        checker.expect(&item.value, Type::Double, "a reward");
+    }
+    if let Some(init) = &text.init {
+        checker.expect(init, Type::Bool, "the condition of initial states");
+    }
+    if modules.is_empty() {
+        errors.push(Diagnostic::new(Span::default(), "the model has no module", "write module … endmodule"));
+        return None;
+    }
+    let together = match combinations(text.system.as_ref().map(|(system, _)| system), &modules) {
+        Ok(together) => together,
+        Err(error) => {
+            errors.push(error);
+            return None;
+        }
+    };
+    let constants = in_order(text.constants, |c| (&c.name.text, c.value.as_ref()));
+    let formulas = in_order(text.formulas, |f| (&f.name.text, Some(&f.body)));
+    let variables =
+        text.globals.into_iter().chain(modules.iter().flat_map(|m| m.variables.iter().cloned())).collect();
+    let (labels, rewards, init) = (text.labels, text.rewards, text.init);
+    Some(Checked { source, constants, formulas, labels, variables, modules, rewards, init, together, names })
+}
+
+/// Definitions, each behind those that it uses.
+pub(crate) fn in_order<T>(all: Vec<T>, parts: impl Fn(&T) -> (&String, Option<&Expression>)) -> Vec<T> {
+    let list: Vec<_> = all.iter().map(&parts).map(|(name, body)| (&**name, body)).collect();
+    let (order, _) = ordered(&list);
+    let mut all: Vec<Option<T>> = all.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|k| all[k].take()).collect()
+}
+
+/// All modules, renamed ones with their own text.
+fn modules(text: &ModelText, errors: &mut Vec<Diagnostic>) -> Vec<Module> {
+    let formulas: HashMap<&str, &Expression> =
+        text.formulas.iter().map(|f| (&*f.name.text, &f.body)).collect();
+    let mut known: BTreeMap<&str, Module> = BTreeMap::new();
+    for part in &text.modules {
+        if let Part::Module(module) = part
+            && known.insert(&module.name.text, module.clone()).is_some()
+        {
+            let message = format!("there are two modules '{}'", module.name.text);
+            errors.push(Diagnostic::new(module.name.span, message, "rename one of them"));
+        }
+    }
+    let mut all = Vec::new();
+    for part in &text.modules {
+        match part {
+            Part::Module(module) => all.push(module.clone()),
+            Part::Renaming(renaming) => {
+                let Some(original) = known.get(&*renaming.original.text) else {
+                    let help = similar(&renaming.original.text, known.keys().copied(), "define it before");
+                    let message = format!("there is no module '{}' to rename", renaming.original.text);
+                    errors.push(Diagnostic::new(renaming.original.span, message, help));
+                    continue;
+                };
+                match renamed(original, renaming, &formulas) {
+                    Ok(module) => {
+                        if known.insert(&renaming.name.text, module.clone()).is_some() {
+                            let message = format!("there are two modules '{}'", renaming.name.text);
+                            errors.push(Diagnostic::new(renaming.name.span, message, "rename one of them"));
+                        }
+                        all.push(module);
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+    }
+    all
+}
+
+/// A module with other names: formulas are put in before, as in PRISM.
+fn renamed(
+    original: &Module,
+    renaming: &Renaming,
+    formulas: &HashMap<&str, &Expression>,
+) -> std::result::Result<Module, Diagnostic> {
+    let mut pairs: HashMap<&str, &str> = HashMap::new();
+    for (old, new) in &renaming.pairs {
+        if pairs.insert(&old.text, &new.text).is_some() {
+            let message = format!("'{}' is renamed twice", old.text);
+            return Err(Diagnostic::new(old.span, message, "keep one of the renamings"));
+        }
+    }
+    if let Some(missing) = original.variables.iter().find(|v| !pairs.contains_key(&*v.name.text)) {
+        let name = &missing.name.text;
+        let message = format!("the variable '{name}' of '{}' keeps its name", original.name.text);
+        let help = format!("add {name}=…: two modules cannot have the same variable");
+        return Err(Diagnostic::new(renaming.name.span, message, help));
+    }
+    let mut rename = Rename { pairs, formulas, at: renaming.name.span, left: 1_000_000 };
+    let name = |rename: &Rename<'_>, old: &Name| {
+        let text = rename.pairs.get(&*old.text).map_or_else(|| old.text.clone(), |new| (*new).to_owned());
+        Name { text, span: old.span }
+    };
+    let mut module = Module { name: renaming.name.clone(), variables: Vec::new(), commands: Vec::new() };
+    for v in &original.variables {
+        let range = match &v.range {
+            Range::Int(low, high) => Range::Int(rename.expression(low, 0)?, rename.expression(high, 0)?),
+            other => other.clone(),
+        };
+        let init = v.init.as_ref().map(|e| rename.expression(e, 0)).transpose()?;
+        module.variables.push(Variable { name: name(&rename, &v.name), range, init });
+    }
+    for c in &original.commands {
+        let mut updates = Vec::new();
+        for update in &c.updates {
+            let rate = update.rate.as_ref().map(|e| rename.expression(e, 0)).transpose()?;
+            let mut assignments = Vec::new();
+            for (variable, value) in &update.assignments {
+                assignments.push((name(&rename, variable), rename.expression(value, 0)?));
+            }
+            updates.push(Update { rate, assignments });
+        }
+        let action = c.action.as_ref().map(|a| name(&rename, a));
+        module.commands.push(Command {
+            action,
+            guard: rename.expression(&c.guard, 0)?,
+            updates,
+            span: c.span,
+        });
+    }
+    Ok(module)
+}
+
+struct Rename<'a> {
+    pairs: HashMap<&'a str, &'a str>,
+    formulas: &'a HashMap<&'a str, &'a Expression>,
+    at: Span,
+    /// Parts that the expressions may still have.
+    left: usize,
+}
+
+impl Rename<'_> {
+    fn expression(&mut self, e: &Expression, level: u16) -> std::result::Result<Expression, Diagnostic> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 || level > 300 {
+            let message = "expressions of the renamed module grow too large by their formulas";
+            return Err(Diagnostic::new(self.at, message, "formulas that use themselves have no value"));
+        }
+        let mut go = |e: &Expression| self.expression(e, level + 1);
+        let kind = match &e.kind {
+            Kind::Name(name) => match (self.pairs.get(&**name), self.formulas.get(&**name)) {
+                (Some(new), _) => Kind::Name((*new).to_owned()),
+                (None, Some(body)) => return self.expression(body, level + 1),
+                (None, None) => e.kind.clone(),
+            },
+            Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) => e.kind.clone(),
+            Kind::Unary(operator, a) => Kind::Unary(*operator, Box::new(go(a)?)),
+            Kind::Binary(operator, a, b) => Kind::Binary(*operator, Box::new(go(a)?), Box::new(go(b)?)),
+            Kind::If(all) => Kind::If(Box::new([go(&all[0])?, go(&all[1])?, go(&all[2])?])),
+            Kind::Call(function, all) => {
+                Kind::Call(*function, all.iter().map(go).collect::<std::result::Result<_, _>>()?)
+            }
+        };
+        Ok(Expression { kind, span: e.span, depth: e.depth })
+    }
+}
+
+/// Names of constants, variables and formulas, each once, with their types.
+fn names(text: &ModelText, modules: &[Module], errors: &mut Vec<Diagnostic>) -> Names {
+    let mut names = Names::default();
+    let variable_type = |v: &Variable| match v.range {
+        Range::Bool => Type::Bool,
+        Range::Int(..) | Range::Unbounded => Type::Int,
+    };
+    let variables = text.globals.iter().chain(modules.iter().flat_map(|m| &m.variables));
+    let all = (text.constants.iter().map(|c| (&c.name, Entity::Constant(Some(c.ty)))))
+        .chain(variables.map(|v| (&v.name, Entity::Variable(Some(variable_type(v))))))
+        .chain(text.formulas.iter().map(|f| (&f.name, Entity::Formula(None))));
+    for (name, entity) in all {
+        if names.entities.insert(name.text.clone(), entity).is_some() {
+            let message = format!("the name '{}' is declared twice", name.text);
+            errors.push(Diagnostic::new(name.span, message, "rename one of them"));
+        }
+    }
+    for label in &text.labels {
+        let name = &label.name;
+        if name.text == "init" || name.text == "deadlock" {
+            let message = format!("the label \"{}\" is built in", name.text);
+            errors.push(Diagnostic::new(name.span, message, "choose another name"));
+        } else if !names.labels.insert(name.text.clone()) {
+            let message = format!("there are two labels \"{}\"", name.text);
+            errors.push(Diagnostic::new(name.span, message, "rename one of them"));
+        }
+    }
+    for rewards in &text.rewards {
+        let name = rewards.name.as_ref().map_or("", |name| &*name.text);
+        if !name.is_empty() && names.rewards.iter().any(|known| known == name) {
+            let span = rewards.name.as_ref().map_or(Span::default(), |name| name.span);
+            let message = format!("there are two reward structures \"{name}\"");
+            errors.push(Diagnostic::new(span, message, "rename one of them"));
+        }
+        names.rewards.push(name.to_owned());
+    }
+    check_circles("constant", text.constants.iter().map(|c| (&c.name, c.value.as_ref())).collect(), errors);
+    check_circles("formula", text.formulas.iter().map(|f| (&f.name, Some(&f.body))).collect(), errors);
+    let list: Vec<_> = text.formulas.iter().map(|f| (&*f.name.text, Some(&f.body))).collect();
+    for k in ordered(&list).0 {
+        let formula = &text.formulas[k];
+        let ty = Checker::new(&names, errors).check(&formula.body);
+        if let Some(Entity::Formula(known)) = names.entities.get_mut(&formula.name.text) {
+            *known = ty;
+        }
+    }
+    names.labels.extend(["init".to_owned(), "deadlock".to_owned()]);
+    names
+}
+
+/// Tells definitions that use themselves.
+pub(crate) fn check_circles(
+    what: &str,
+    all: Vec<(&Name, Option<&Expression>)>,
+    errors: &mut Vec<Diagnostic>,
+) {
+    let list: Vec<_> = all.iter().map(|(name, body)| (&*name.text, *body)).collect();
+    for k in ordered(&list).1 {
+        let name = all[k].0;
+        let message = format!("the {what} '{}' depends on itself", name.text);
+        errors.push(Diagnostic::new(name.span, message, "break the circle"));
+    }
+}
+
+fn check_variable(checker: &mut Checker<'_>, variable: &Variable, states_given: bool) {
+    if let Range::Int(low, high) = &variable.range {
+        checker.expect_constant(low, Type::Int, "the end of a range");
+        checker.expect_constant(high, Type::Int, "the end of a range");
+    }
+    if let Some(init) = &variable.init {
+        let ty = if matches!(variable.range, Range::Bool) { Type::Bool } else { Type::Int };
+        checker.expect_constant(init, ty, "an initial value");
+        if states_given {
+            checker.errors.push(Diagnostic::new(
+                init.span,
+                "initial values are given twice: here and by 'init' … 'endinit'",
+                "keep one of them",
+            ));
+        }
+    }
+}
+
+fn check_command(checker: &mut Checker<'_>, command: &Command, module: usize, owners: &HashMap<&str, usize>) {
+    checker.expect(&command.guard, Type::Bool, "the condition of a command");
+    for update in &command.updates {
+        if let Some(rate) = &update.rate {
+            checker.expect(rate, Type::Double, "a rate");
+        }
+        let mut assigned = HashSet::new();
+        for (name, value) in &update.assignments {
+            let Some(Entity::Variable(Some(ty))) = checker.names.entities.get(&name.text) else {
+                let known = checker.names.entities.iter();
+                let variables =
+                    known.filter(|(_, e)| matches!(e, Entity::Variable(_))).map(|(name, _)| &**name);
+                let help = similar(&name.text, variables, "declare it in the module: x : [0..3];");
+                let message = format!("there is no variable '{}' to change", name.text);
+                checker.errors.push(Diagnostic::new(name.span, message, help));
+                checker.check(value);
+                continue;
+            };
+            checker.expect(value, *ty, "the next value of this variable");
+            let refused = match owners.get(&*name.text) {
+                Some(owner) if *owner != module => Some((
+                    format!("'{}' belongs to another module, and only that can change it", name.text),
+                    "let both modules have the action, or declare the variable 'global'",
+                )),
+                None if command.action.is_some() => Some((
+                    format!("the global variable '{}' is changed by a command with an action", name.text),
+                    "change it by a command without one: []",
+                )),
+                _ => None,
+            };
+            if let Some((message, help)) = refused {
+                checker.errors.push(Diagnostic::new(name.span, message, help));
+            }
+            if !assigned.insert(&name.text) {
+                let message = format!("'{}' is given two next values", name.text);
+                checker.errors.push(Diagnostic::new(name.span, message, "keep one of them"));
+            }
+        }
+    }
+    // `x>0 -> -1 : …`: known to be wrong whatever the state.
+    for update in &command.updates {
+        if let Some(Expression { kind: Kind::Unary(Unary::Minus, inner), span, .. }) = &update.rate
+            && matches!(inner.kind, Kind::Literal(_))
+        {
+            checker.errors.push(Diagnostic::new(*span, "a rate is negative", "rates are 0 or more"));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Properties in CSL, as PRISM writes them.
+
+use super::{Parsed, Parser};
+use crate::diagnostics::Diagnostic;
+use crate::lexer::TokenKind;
+use crate::syntax::{
+    Binary, Bound, Expression, FilterKind, Goal, Kind, Operator, Path, PropertiesText, Times, Unary,
+};
+
+/// The properties of a text, and what is wrong with them.
+pub(crate) fn properties(text: &str) -> (PropertiesText, Vec<Diagnostic>) {
+    let mut parser = Parser::new(text, true);
+    let mut all = PropertiesText::default();
+    while parser.token().kind != TokenKind::End {
+        let started = parser.at;
+        if let Err(error) = parser.entry(&mut all) {
+            parser.recover(error, started);
+        }
+    }
+    (all, parser.errors)
+}
+
+const TIMES: &str = "times are written <=t, >=t, [t1,t2] or =t";
+
+impl Parser<'_> {
+    fn entry(&mut self, all: &mut PropertiesText) -> Parsed<()> {
+        if self.take(";") {
+        } else if self.take("const") {
+            all.constants.push(self.constant()?);
+        } else if self.take("label") {
+            all.labels.push(self.label()?);
+        } else {
+            let named = self.token().kind == TokenKind::Quoted && self.ahead(1) == ":";
+            let name = if named {
+                let name = self.quoted("a property")?;
+                self.advance();
+                Some(name)
+            } else {
+                None
+            };
+            let property = self.expression()?;
+            if self.token().kind != TokenKind::End && !self.take(";") {
+                // The next one may begin on a line of its own.
+                let between = &self.text[self.last().end as usize..self.span().start as usize];
+                if !between.contains('\n') {
+                    return Err(self.unexpected("the end of the property", "several are separated by ';'"));
+                }
+            }
+            all.properties.push((name, property));
+        }
+        Ok(())
+    }
+
+    /// `P`, `R`, `S` or a filter.
+    pub(super) fn property_operator(&mut self) -> Parsed<Expression> {
+        let start = self.span();
+        let word = self.word();
+        let refused = |message: String, help: &str| Err(Diagnostic::new(start, message, help));
+        let operator = match word {
+            "P" => {
+                self.advance();
+                let bound = self.bound()?;
+                self.expect("[", "a probability is written P=? [ F<=t condition ]")?;
+                Operator::Probability(bound, self.path()?)
+            }
+            "S" => {
+                self.advance();
+                let bound = self.bound()?;
+                self.expect("[", "a probability in the long run is written S=? [ condition ]")?;
+                Operator::SteadyState(bound, self.expression()?)
+            }
+            "R" => {
+                self.advance();
+                let structure = if self.take("{") {
+                    let name = self.quoted("a reward structure")?;
+                    self.expect("}", "a reward structure is named by R{\"name\"}")?;
+                    Some(name)
+                } else {
+                    None
+                };
+                let span = structure.as_ref().map_or(start, |name| name.span);
+                let bound = self.bound()?;
+                self.expect("[", "a reward is written R=? [ C<=t ]")?;
+                Operator::Reward(structure.map(|name| name.text), span, bound, self.goal()?)
+            }
+            "filter" => return self.filter(),
+            "Pmin" | "Pmax" | "Rmin" | "Rmax" => {
+                return refused(
+                    format!("{word} asks for the best of several choices, and a Markov chain has none"),
+                    "write P or R",
+                );
+            }
+            "A" | "E" => {
+                return refused(
+                    format!("{word} [ … ] of CTL is not answered"),
+                    "ask for a probability: P>=1 [ … ] or P>0 [ … ]",
+                );
+            }
+            "F" | "G" | "X" | "U" | "W" | "C" | "I" => {
+                return refused(
+                    format!("{word} stands outside of an operator, or within another {word}"),
+                    "path formulas stand in P=? [ … ], and nest by P>=p [ … ] only",
+                );
+            }
+            _ => return Err(self.unexpected("an expression", "")),
+        };
+        let end = self.expect("]", "the operator ends with ']'")?.span;
+        self.node(Kind::Operator(Box::new(operator)), start.to(end))
+    }
+
+    /// `=?`, or `>=0.5`.
+    fn bound(&mut self) -> Parsed<Option<Bound>> {
+        if matches!(self.word(), "min" | "max") {
+            let message = "a Markov chain has no choices to take the best of";
+            return Err(Diagnostic::new(self.span(), message, "write =?"));
+        }
+        if self.is("=") && self.ahead(1) == "?" {
+            self.advance();
+            self.advance();
+            return Ok(None);
+        }
+        let comparison = match self.word() {
+            "<" => Binary::Less,
+            "<=" => Binary::LessEqual,
+            ">" => Binary::Greater,
+            ">=" => Binary::GreaterEqual,
+            _ => return Err(self.unexpected("=? or a bound", "such as P=? or P>=0.99")),
+        };
+        self.advance();
+        // Sums at most: a comparison would take the bracket's neighbour.
+        let limit = self.binary(8)?;
+        Ok(Some(Bound { comparison, limit }))
+    }
+
+    fn path(&mut self) -> Parsed<Path> {
+        if self.is("(") && self.inner_path() {
+            self.advance();
+            let path = self.nested(Self::path)?;
+            self.expect(")", "close the parenthesis")?;
+            return Ok(path);
+        }
+        if self.take("X") {
+            return Ok(Path::Next(self.state()?));
+        }
+        if self.take("F") {
+            let times = self.times()?;
+            return Ok(Path::Finally(self.state()?, times));
+        }
+        if self.take("G") {
+            let times = self.times()?;
+            return Ok(Path::Globally(self.state()?, times));
+        }
+        if self.is("!") && matches!(self.ahead(1), "F" | "G" | "X" | "(") && self.negated_path() {
+            let message = "a negated path formula is not answered";
+            let help = "!F a is G !a, !G a is F !a";
+            return Err(Diagnostic::new(self.span(), message, help));
+        }
+        let left = self.state()?;
+        match self.word() {
+            "U" => {
+                self.advance();
+                let times = self.times()?;
+                Ok(Path::Until(left, self.state()?, times))
+            }
+            word @ ("W" | "R") => Err(Diagnostic::new(
+                self.span(),
+                format!("{} is not answered", if word == "W" { "weak until" } else { "release" }),
+                "a W b is !(!b U !a & !b), a R b is !(!a U !b): ask for 1 minus the probability of the until",
+            )),
+            _ => Err(self.unexpected("'U'", "path formulas are X a, F<=t a, G<=t a and a U<=t b")),
+        }
+    }
+
+    /// True where the parenthesis at hand holds a path formula as a whole.
+    fn inner_path(&self) -> bool {
+        let mut depth = 0;
+        for token in &self.tokens[self.at..] {
+            match &self.text[token.span.range()] {
+                "(" | "[" => depth += 1,
+                ")" | "]" => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return false;
+                    }
+                }
+                "F" | "G" | "X" | "U" | "W" if depth == 1 && token.kind == TokenKind::Keyword => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn negated_path(&self) -> bool {
+        if self.ahead(1) != "(" {
+            return true;
+        }
+        let mut behind = self.tokens[self.at + 1..].iter().map(|t| &self.text[t.span.range()]);
+        let mut depth = 0;
+        behind.any(|word| {
+            depth += i32::from(word == "(" || word == "[") - i32::from(word == ")" || word == "]");
+            depth == 1 && matches!(word, "F" | "G" | "X" | "U")
+        })
+    }
+
+    /// A state formula within a path formula.
+    fn state(&mut self) -> Parsed<Expression> {
+        if matches!(self.word(), "F" | "G" | "X") && self.token().kind == TokenKind::Keyword {
+            return Err(Diagnostic::new(
+                self.span(),
+                format!("{} stands within another path formula, which is not answered", self.word()),
+                "CSL nests by P>=p [ … ]",
+            ));
+        }
+        self.expression()
+    }
+
+    fn times(&mut self) -> Parsed<Times> {
+        let mut times = Times::default();
+        match self.word() {
+            "<=" | "<" => {
+                self.advance();
+                times.to = Some(self.binary(8)?);
+            }
+            ">=" | ">" => {
+                self.advance();
+                times.from = Some(self.binary(8)?);
+            }
+            "=" => {
+                self.advance();
+                let time = self.binary(8)?;
+                times = Times { from: Some(time.clone()), to: Some(time) };
+            }
+            "[" => {
+                self.advance();
+                times.from = Some(self.expression()?);
+                self.expect(",", TIMES)?;
+                times.to = Some(self.expression()?);
+                self.expect("]", TIMES)?;
+            }
+            _ => {}
+        }
+        Ok(times)
+    }
+
+    fn goal(&mut self) -> Parsed<Goal> {
+        if self.take("C") {
+            if !self.take("<=") {
+                let help = "give a time, C<=t; total reward until a condition holds is R=? [ F condition ]";
+                return Err(self.unexpected("'<=': total reward without end is not answered", help));
+            }
+            return Ok(Goal::Cumulative(self.binary(8)?));
+        }
+        if self.take("I") {
+            self.expect("=", "a reward at a time is written I=t")?;
+            return Ok(Goal::Instantaneous(self.binary(8)?));
+        }
+        if self.take("F") {
+            if matches!(self.word(), "<=" | "<" | ">=" | ">" | "=" | "[") {
+                let message = "reward until a condition holds takes no times";
+                return Err(Diagnostic::new(self.span(), message, "write C<=t, or F without a time"));
+            }
+            return Ok(Goal::Reach(self.state()?));
+        }
+        if self.take("S") {
+            return Ok(Goal::SteadyState);
+        }
+        Err(self
+            .unexpected("C<=t, I=t, F or S", "rewards are R=? [ C<=t ], [ I=t ], [ F condition ] and [ S ]"))
+    }
+
+    /// `filter(min, property, states)`.
+    fn filter(&mut self) -> Parsed<Expression> {
+        const FORM: &str = "a filter is written filter(min, property, states)";
+        let start = self.advance().span;
+        self.expect("(", FORM)?;
+        let kind = match self.word() {
+            "+" => Some(FilterKind::Sum),
+            "&" => Some(FilterKind::ForAll),
+            "|" => Some(FilterKind::Exists),
+            word => FilterKind::NAMES.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind),
+        };
+        let Some(kind) = kind else {
+            let names: Vec<&str> = FilterKind::NAMES.iter().map(|(name, _)| *name).collect();
+            return Err(self.unexpected("the kind of the filter", &format!("known are {}", names.join(", "))));
+        };
+        self.advance();
+        self.expect(",", FORM)?;
+        let property = self.expression()?;
+        let states = if self.take(",") { Some(self.expression()?) } else { None };
+        let end = self.expect(")", FORM)?.span;
+        let operator = Operator::Filter(kind, property, states);
+        self.node(Kind::Operator(Box::new(operator)), start.to(end))
+    }
+}
+
+/// The negation of an expression.
+pub(crate) fn negated(of: &Expression) -> Expression {
+    Expression { kind: Kind::Unary(Unary::Not, Box::new(of.clone())), span: of.span, depth: of.depth + 1 }
+}

@@ -1,0 +1,529 @@
+//! Questions in CSL, as PRISM writes them: `P=? [ F<=10 "full" ]`, `R{"served"}=? [ C<=T ]`, `S>=0.9 [ q < 3 ]`.
+//!
+//! [`parse`] checks a text against the names of a model, or the labels of a chain; [`Properties::with_constants`] resolves
+//! what it asks into [`Formula`]s, whose times and bounds are numbers.
+
+use std::collections::HashMap;
+
+use crate::code::{Code, Meaning, Term};
+use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
+use crate::explore::Values;
+use crate::instance::values;
+use crate::model::{check_circles, in_order, source};
+use crate::parser;
+use crate::syntax::{
+    self, Binary, Constant, Definition, Expression, FilterKind, Kind, Name, Operator, Type, Value,
+};
+use crate::types::{Checker, Entity, Names};
+use crate::{Error, Instance, Result};
+
+/// Properties whose names and types are right. Constants may be missing.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    source: Source,
+    constants: Vec<Constant>,
+    labels: Vec<Definition>,
+    properties: Vec<(Option<Name>, Expression)>,
+    names: Names,
+}
+
+/// One property with its constants.
+#[derive(Clone, Debug)]
+pub struct Property {
+    /// Its name, if the text gives one.
+    pub name: Option<String>,
+    /// As it is written.
+    pub text: String,
+    /// True, false or a number.
+    pub ty: Type,
+    /// What it asks for.
+    pub formula: Formula,
+}
+
+/// A formula that has a value in every state.
+#[derive(Clone, Debug)]
+pub enum Formula {
+    /// Over variables and constants alone.
+    State(StateFormula),
+    /// The states of a label that no formula of the model defines: "init", "deadlock", or one of a file.
+    Label(String),
+    /// Made of the values of others.
+    Combination(Combination, Vec<Self>),
+    /// `P`.
+    Probability {
+        /// What it is compared with; none for `=?`.
+        bound: Option<Bound>,
+        /// What is to happen.
+        path: Path,
+        /// One minus the probability is asked for: `G a` is not `F !a`.
+        complement: bool,
+    },
+    /// `R`.
+    Reward {
+        /// The reward structure; the first one if none is named.
+        structure: Option<String>,
+        /// What it is compared with; none for `=?`.
+        bound: Option<Bound>,
+        /// Which reward.
+        goal: Goal,
+    },
+    /// `S`: the probability in the long run.
+    SteadyState {
+        /// What it is compared with; none for `=?`.
+        bound: Option<Bound>,
+        /// The states.
+        states: Box<Self>,
+    },
+    /// One value made of those of several states.
+    Filter {
+        /// How.
+        kind: FilterKind,
+        /// The values.
+        formula: Box<Self>,
+        /// The states; all if none are named.
+        states: Option<Box<Self>>,
+    },
+}
+
+/// What a path is to do.
+#[derive(Clone, Debug)]
+pub enum Path {
+    /// `X a`: the next state.
+    Next(Box<Formula>),
+    /// `a U[from,to] b`; `F b` is `true U b`.
+    Until {
+        /// What holds until then; none stands for true.
+        left: Option<Box<Formula>>,
+        /// What comes true.
+        right: Box<Formula>,
+        /// From this time on.
+        from: f64,
+        /// Until this time, which may be infinite.
+        to: f64,
+    },
+}
+
+/// Which reward is asked for.
+#[derive(Clone, Debug)]
+pub enum Goal {
+    /// `C<=t`: earned until a time.
+    Cumulative(f64),
+    /// `I=t`: the rate at a time.
+    Instantaneous(f64),
+    /// `F a`: earned until a condition holds.
+    Reach(Box<Formula>),
+    /// `S`: the rate in the long run.
+    SteadyState,
+}
+
+/// `>= 0.9`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// How.
+    pub comparison: Comparison,
+    /// With what.
+    pub limit: f64,
+}
+
+/// Sides of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+}
+
+impl Bound {
+    /// True or false if that holds of every value from `low` to `high`, none if it holds of some.
+    pub fn decide(&self, low: f64, high: f64) -> Option<bool> {
+        let holds = |value: f64| match self.comparison {
+            Comparison::Less => value < self.limit,
+            Comparison::LessEqual => value <= self.limit,
+            Comparison::Greater => value > self.limit,
+            Comparison::GreaterEqual => value >= self.limit,
+        };
+        (holds(low) == holds(high)).then(|| holds(low))
+    }
+}
+
+/// A formula over variables: [`StateSpace::evaluate`](crate::StateSpace::evaluate) gives its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateFormula(pub(crate) Term);
+
+impl StateFormula {
+    /// The value, if it is the same in all states.
+    pub fn constant(&self) -> Option<Value> {
+        if let Term::Value(value) = self.0 { Some(value) } else { None }
+    }
+}
+
+/// An operation on the values of other formulas, such as `1 - a` or `a & !b`.
+#[derive(Clone, Debug)]
+pub struct Combination {
+    term: Term,
+    types: Vec<Type>,
+}
+
+impl Combination {
+    /// The value, given those of the parts.
+    pub fn value(&self, parts: &[Value]) -> Result<Value> {
+        let cells: Vec<i64> = (parts.iter().zip(&self.types))
+            .map(|(value, ty)| value.to(*ty).unwrap_or(*value).cell().cast_signed())
+            .collect();
+        self.run(&Code::new(&self.term), &cells, &mut Vec::new())
+    }
+
+    fn run(&self, code: &Code, cells: &[i64], stack: &mut Vec<u64>) -> Result<Value> {
+        let cell = code.run(cells, stack).map_err(|fault| Error::State(fault.to_string()))?;
+        Ok(Value::of_cell(cell, self.term.ty()))
+    }
+
+    /// The values in all states, given those of the parts, which have as many.
+    pub fn values(&self, parts: &[Values]) -> Result<Values> {
+        let states = parts.first().map_or(0, |part| match part {
+            Values::Truth(all) => all.len(),
+            Values::Numbers(all) => all.len(),
+        });
+        let code = Code::new(&self.term);
+        let (mut cells, mut stack) = (vec![0; parts.len()], Vec::new());
+        let mut all = Vec::with_capacity(states);
+        for state in 0..states {
+            for ((cell, part), ty) in cells.iter_mut().zip(parts).zip(&self.types) {
+                *cell = match (part, ty) {
+                    (Values::Truth(all), _) => i64::from(all[state]),
+                    (Values::Numbers(all), Type::Int) => all[state] as i64,
+                    (Values::Numbers(all), _) => all[state].to_bits().cast_signed(),
+                };
+            }
+            all.push(self.run(&code, &cells, &mut stack)?);
+        }
+        Ok(match self.term.ty() {
+            Type::Bool => Values::Truth(all.iter().map(|value| *value == Value::Bool(true)).collect()),
+            _ => Values::Numbers(all.iter().filter_map(|value| value.number()).collect()),
+        })
+    }
+}
+
+/// Reads properties: one or several, with names, constants and labels. `name` is what messages call the text by.
+pub fn parse(name: &str, text: &str, names: &Names) -> Result<Properties> {
+    let source = source(name, text)?;
+    let (parsed, mut errors) = parser::properties(text);
+    let mut names = names.clone();
+    for constant in &parsed.constants {
+        let entity = Entity::Constant(Some(constant.ty));
+        if names.entities.insert(constant.name.text.clone(), entity).is_some() {
+            let message = format!("the name '{}' is declared twice", constant.name.text);
+            errors.push(Diagnostic::new(
+                constant.name.span,
+                message,
+                "the model or these properties have it",
+            ));
+        }
+    }
+    let list = parsed.constants.iter().map(|c| (&c.name, c.value.as_ref()));
+    check_circles("constant", list.collect(), &mut errors);
+    let mut checker = Checker::new(&names, &mut errors);
+    for constant in &parsed.constants {
+        if let Some(value) = &constant.value {
+            checker.expect_constant(value, constant.ty, "the value of a constant");
+        }
+    }
+    for label in &parsed.labels {
+        checker.expect(&label.body, Type::Bool, "a label");
+        define(&mut checker, &label.name, Some(Type::Bool));
+    }
+    for (name, property) in &parsed.properties {
+        let ty = checker.check(property);
+        if let Some(name) = name {
+            define(&mut checker, name, ty);
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Error::Text(Diagnostics::new(&source, errors)));
+    }
+    let constants = in_order(parsed.constants, |c| (&c.name.text, c.value.as_ref()));
+    Ok(Properties { source, constants, labels: parsed.labels, properties: parsed.properties, names })
+}
+
+/// What follows may use the name, in quotation marks.
+fn define(checker: &mut Checker<'_>, name: &Name, ty: Option<Type>) {
+    let known = checker.names.labels.contains(&name.text);
+    if known || checker.properties.insert(name.text.clone(), ty).is_some() {
+        let message = format!("the name \"{}\" is given twice", name.text);
+        checker.errors.push(Diagnostic::new(
+            name.span,
+            message,
+            "a label or a property has it: choose another one",
+        ));
+    }
+}
+
+impl Properties {
+    /// Constants of this text that have no value, and are to be given one.
+    pub fn undefined_constants(&self) -> impl Iterator<Item = (&str, Type)> {
+        self.constants.iter().filter(|c| c.value.is_none()).map(|c| (&*c.name.text, c.ty))
+    }
+
+    /// Number of properties.
+    pub fn len(&self) -> usize {
+        self.properties.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.properties.is_empty()
+    }
+
+    /// The properties with values of the constants of this text. The instance is that of the model whose names they use,
+    /// none if they were read for the labels of a chain.
+    pub fn with_constants(
+        &self,
+        instance: Option<&Instance>,
+        given: &[(String, Value)],
+    ) -> Result<Vec<Property>> {
+        let mut meaning = instance.map_or_else(Meaning::default, |instance| instance.meaning.clone());
+        meaning.values.extend(values(&self.constants, given)?);
+        let mut resolver = Resolver {
+            names: &self.names,
+            meaning,
+            definitions: HashMap::new(),
+            types: HashMap::new(),
+            level: 0,
+            left: 1_000_000,
+        };
+        let refused = |error| Error::Text(Diagnostics::new(&self.source, vec![error]));
+        for constant in &self.constants {
+            if let Some(e) = &constant.value {
+                let value = resolver.value(e, constant.ty).map_err(refused)?;
+                resolver.meaning.values.insert(constant.name.text.clone(), value);
+            }
+        }
+        for label in &self.labels {
+            resolver.define(&label.name.text, &label.body, Type::Bool);
+        }
+        let mut all = Vec::new();
+        for (name, e) in &self.properties {
+            let formula = resolver.formula(e).map_err(refused)?;
+            let ty = resolver.ty(e);
+            if let Some(name) = name {
+                resolver.define(&name.text, e, ty);
+            }
+            let text = self.source.text[e.span.range()].to_owned();
+            all.push(Property { name: name.as_ref().map(|name| name.text.clone()), text, ty, formula });
+        }
+        Ok(all)
+    }
+}
+
+type Resolved<T> = std::result::Result<T, Diagnostic>;
+
+struct Resolver<'a> {
+    names: &'a Names,
+    meaning: Meaning,
+    /// Labels and properties of the text, by their names.
+    definitions: HashMap<&'a str, &'a Expression>,
+    types: HashMap<String, Option<Type>>,
+    level: u16,
+    left: usize,
+}
+
+impl<'a> Resolver<'a> {
+    fn define(&mut self, name: &'a str, body: &'a Expression, ty: Type) {
+        self.definitions.insert(name, body);
+        self.types.insert(name.to_owned(), Some(ty));
+    }
+
+    fn ty(&self, e: &Expression) -> Type {
+        let mut errors = Vec::new();
+        let mut checker = Checker::new(self.names, &mut errors);
+        checker.properties = self.types.clone();
+        checker.check(e).unwrap_or(Type::Double)
+    }
+
+    fn value(&self, e: &Expression, ty: Type) -> Resolved<Value> {
+        let value = self.meaning.value(e).map_err(|message| Diagnostic::new(e.span, message, ""))?;
+        value.to(ty).ok_or_else(|| Diagnostic::new(e.span, format!("{value} is not of type {ty}"), ""))
+    }
+
+    fn number(&self, e: &Expression, what: &str, range: std::ops::RangeInclusive<f64>) -> Resolved<f64> {
+        let number = self.value(e, Type::Double)?.number().unwrap_or(f64::NAN);
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let help = match range.end().is_finite() {
+            true => format!("it is to be from {} to {}", range.start(), range.end()),
+            false => format!("it is to be {} or more", range.start()),
+        };
+        Err(Diagnostic::new(e.span, format!("{what} is {number}"), help))
+    }
+
+    /// No operators, and no labels but those of the model's formulas.
+    fn is_of_variables(&self, e: &Expression) -> bool {
+        match &e.kind {
+            Kind::Literal(_) | Kind::Name(_) => true,
+            Kind::Label(name) => {
+                !self.definitions.contains_key(&**name) && self.meaning.labels.contains_key(name)
+            }
+            Kind::Operator(_) => false,
+            Kind::Unary(_, a) => self.is_of_variables(a),
+            Kind::Binary(_, a, b) => self.is_of_variables(a) && self.is_of_variables(b),
+            Kind::If(all) => all.iter().all(|e| self.is_of_variables(e)),
+            Kind::Call(_, all) => all.iter().all(|e| self.is_of_variables(e)),
+        }
+    }
+
+    fn boxed(&mut self, e: &Expression) -> Resolved<Box<Formula>> {
+        self.formula(e).map(Box::new)
+    }
+
+    fn formula(&mut self, e: &Expression) -> Resolved<Formula> {
+        self.left = self.left.saturating_sub(1);
+        if self.level > 200 || self.left == 0 {
+            return Err(Diagnostic::new(e.span, "properties name one another too often", "write them out"));
+        }
+        self.level += 1;
+        let result = self.of_kind(e);
+        self.level -= 1;
+        result
+    }
+
+    fn of_kind(&mut self, e: &Expression) -> Resolved<Formula> {
+        match &e.kind {
+            Kind::Operator(operator) => self.operator(operator),
+            Kind::Label(name) => match self.definitions.get(&**name) {
+                Some(body) => self.formula(body),
+                None if self.is_of_variables(e) => self.of_variables(e),
+                None => Ok(Formula::Label(name.clone())),
+            },
+            _ if self.is_of_variables(e) => self.of_variables(e),
+            _ => {
+                let mut parts = Vec::new();
+                let outline = self.outline(e, &mut parts)?;
+                let mut meaning = Meaning { values: self.meaning.values.clone(), ..Meaning::default() };
+                let types: Vec<Type> = parts.iter().map(|(_, ty)| *ty).collect();
+                for (k, ty) in types.iter().enumerate() {
+                    meaning.variables.insert(format!("\"{k}"), (k, *ty));
+                }
+                let term = meaning.term(&outline).map_err(|message| Diagnostic::new(e.span, message, ""))?;
+                let formulas = parts.into_iter().map(|(formula, _)| formula).collect();
+                Ok(Formula::Combination(Combination { term, types }, formulas))
+            }
+        }
+    }
+
+    fn of_variables(&self, e: &Expression) -> Resolved<Formula> {
+        let term = self.meaning.term(e).map_err(|message| Diagnostic::new(e.span, message, ""))?;
+        Ok(Formula::State(StateFormula(term)))
+    }
+
+    /// The expression with names in the place of what has values of its own, which is added to `parts`.
+    fn outline(&mut self, e: &Expression, parts: &mut Vec<(Formula, Type)>) -> Resolved<Expression> {
+        let kind = match &e.kind {
+            Kind::Literal(_) => e.kind.clone(),
+            Kind::Unary(operator, a) if !self.is_of_variables(e) => {
+                Kind::Unary(*operator, Box::new(self.outline(a, parts)?))
+            }
+            Kind::Binary(operator, a, b) if !self.is_of_variables(e) => {
+                let left = self.outline(a, parts)?;
+                Kind::Binary(*operator, Box::new(left), Box::new(self.outline(b, parts)?))
+            }
+            Kind::If(all) if !self.is_of_variables(e) => Kind::If(Box::new([
+                self.outline(&all[0], parts)?,
+                self.outline(&all[1], parts)?,
+                self.outline(&all[2], parts)?,
+            ])),
+            Kind::Call(function, all) if !self.is_of_variables(e) => {
+                let all = all.iter().map(|e| self.outline(e, parts)).collect::<Resolved<_>>()?;
+                Kind::Call(*function, all)
+            }
+            _ => {
+                parts.push((self.formula(e)?, self.ty(e)));
+                Kind::Name(format!("\"{}", parts.len() - 1))
+            }
+        };
+        Ok(Expression { kind, span: e.span, depth: e.depth })
+    }
+
+    fn bound(&self, bound: Option<&syntax::Bound>, most: f64) -> Resolved<Option<Bound>> {
+        let Some(bound) = bound else { return Ok(None) };
+        let comparison = match bound.comparison {
+            Binary::Less => Comparison::Less,
+            Binary::LessEqual => Comparison::LessEqual,
+            Binary::Greater => Comparison::Greater,
+            _ => Comparison::GreaterEqual,
+        };
+        let least = if most.is_finite() { 0.0 } else { f64::NEG_INFINITY };
+        Ok(Some(Bound { comparison, limit: self.number(&bound.limit, "the bound", least..=most)? }))
+    }
+
+    fn until(
+        &mut self,
+        left: Option<Box<Formula>>,
+        right: Box<Formula>,
+        times: &syntax::Times,
+    ) -> Resolved<Path> {
+        let time = |e: &Option<Expression>, otherwise: f64| match e {
+            Some(e) => self.number(e, "the time", 0.0..=f64::INFINITY),
+            None => Ok(otherwise),
+        };
+        let (from, to) = (time(&times.from, 0.0)?, time(&times.to, f64::INFINITY)?);
+        if from > to || from == f64::INFINITY {
+            let span = times.from.as_ref().map_or(Span::default(), |e| e.span);
+            let message = format!("the times [{from},{to}] are none");
+            return Err(Diagnostic::new(span, message, "the earlier time comes first"));
+        }
+        Ok(Path::Until { left, right, from, to })
+    }
+
+    fn operator(&mut self, operator: &Operator) -> Resolved<Formula> {
+        Ok(match operator {
+            Operator::Probability(bound, path) => {
+                let bound = self.bound(bound.as_ref(), 1.0)?;
+                let complement = matches!(path, syntax::Path::Globally(..));
+                let path = match path {
+                    syntax::Path::Next(a) => Path::Next(self.boxed(a)?),
+                    syntax::Path::Until(a, b, times) => {
+                        let (left, right) = (self.boxed(a)?, self.boxed(b)?);
+                        self.until(Some(left), right, times)?
+                    }
+                    syntax::Path::Finally(a, times) => {
+                        let right = self.boxed(a)?;
+                        self.until(None, right, times)?
+                    }
+                    syntax::Path::Globally(a, times) => {
+                        let right = self.boxed(&parser::negated(a))?;
+                        self.until(None, right, times)?
+                    }
+                };
+                Formula::Probability { bound, path, complement }
+            }
+            Operator::Reward(structure, _, bound, goal) => {
+                let bound = self.bound(bound.as_ref(), f64::INFINITY)?;
+                let goal = match goal {
+                    syntax::Goal::Cumulative(t) => {
+                        Goal::Cumulative(self.number(t, "the time", 0.0..=f64::MAX)?)
+                    }
+                    syntax::Goal::Instantaneous(t) => {
+                        Goal::Instantaneous(self.number(t, "the time", 0.0..=f64::MAX)?)
+                    }
+                    syntax::Goal::Reach(a) => Goal::Reach(self.boxed(a)?),
+                    syntax::Goal::SteadyState => Goal::SteadyState,
+                };
+                Formula::Reward { structure: structure.clone(), bound, goal }
+            }
+            Operator::SteadyState(bound, a) => {
+                Formula::SteadyState { bound: self.bound(bound.as_ref(), 1.0)?, states: self.boxed(a)? }
+            }
+            Operator::Filter(kind, property, states) => Formula::Filter {
+                kind: *kind,
+                formula: self.boxed(property)?,
+                states: states.as_ref().map(|states| self.boxed(states)).transpose()?,
+            },
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! Types of expressions, and the names that they may use.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::diagnostics::{Diagnostic, Span};
+use crate::syntax::{Binary, Expression, Function, Goal, Kind, Operator, Path, Type, Unary};
+
+/// What a name stands for; the type is missing where its definition is wrong, which is told there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entity {
+    Constant(Option<Type>),
+    Variable(Option<Type>),
+    Formula(Option<Type>),
+}
+
+impl Entity {
+    fn ty(self) -> Option<Type> {
+        match self {
+            Self::Constant(ty) | Self::Variable(ty) | Self::Formula(ty) => ty,
+        }
+    }
+}
+
+/// The names that properties may use: those of a model, or labels and rewards alone.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    pub(crate) entities: BTreeMap<String, Entity>,
+    pub(crate) labels: BTreeSet<String>,
+    /// Reward structures in their order; the name is empty if there is none.
+    pub(crate) rewards: Vec<String>,
+}
+
+impl Names {
+    /// Labels and reward structures of a chain that was read from a file. A structure without a name is "".
+    pub fn bare<L: Into<String>, R: Into<String>>(
+        labels: impl IntoIterator<Item = L>,
+        rewards: impl IntoIterator<Item = R>,
+    ) -> Self {
+        Self {
+            entities: BTreeMap::new(),
+            labels: labels.into_iter().map(Into::into).chain(["init".into(), "deadlock".into()]).collect(),
+            rewards: rewards.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// "did you mean x?", or else `otherwise`.
+pub(crate) fn similar<'a>(name: &str, known: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+    known
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or_else(|| otherwise.to_owned(), |(_, other)| format!("did you mean '{other}'?"))
+}
+
+/// Finds types, and collects what is wrong.
+pub(crate) struct Checker<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) errors: &'a mut Vec<Diagnostic>,
+    /// What is to be a constant, if it is: variables cannot stand in it.
+    pub(crate) constant: Option<&'static str>,
+    /// Properties that may be named by "name": their types.
+    pub(crate) properties: HashMap<String, Option<Type>>,
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(names: &'a Names, errors: &'a mut Vec<Diagnostic>) -> Self {
+        Self { names, errors, constant: None, properties: HashMap::new() }
+    }
+
+    fn error(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.errors.push(Diagnostic::new(span, message, help));
+    }
+
+    /// Demands a type; whole numbers serve as doubles.
+    pub(crate) fn expect(&mut self, e: &Expression, ty: Type, what: &str) {
+        let Some(found) = self.check(e) else { return };
+        let fits = found == ty || (ty == Type::Double && found == Type::Int);
+        if !fits {
+            let help = match (ty, found) {
+                (Type::Int, Type::Double) => "use floor(…), ceil(…) or round(…); '/' always gives a double",
+                (Type::Bool, _) => "compare it with something: x > 0",
+                (_, Type::Bool) => "write condition ? 1 : 0",
+                _ => "",
+            };
+            let wanted = match ty {
+                Type::Int => "a whole number",
+                Type::Double => "a number",
+                Type::Bool => "true or false",
+            };
+            self.error(e.span, format!("{what} is to be {wanted}, and this is of type {found}"), help);
+        }
+    }
+
+    /// As [`expect`](Self::expect), of an expression without variables.
+    pub(crate) fn expect_constant(&mut self, e: &Expression, ty: Type, what: &'static str) {
+        self.constant = Some(what);
+        self.expect(e, ty, what);
+        self.constant = None;
+    }
+
+    /// The type, or none where something is wrong, which is then told.
+    pub(crate) fn check(&mut self, e: &Expression) -> Option<Type> {
+        match &e.kind {
+            Kind::Literal(value) => Some(value.ty()),
+            Kind::Name(name) => self.name(name, e.span),
+            Kind::Label(name) => self.label(name, e.span),
+            Kind::Unary(Unary::Not, a) => {
+                self.expect(a, Type::Bool, "the operand of '!'");
+                Some(Type::Bool)
+            }
+            Kind::Unary(Unary::Minus, a) => self.numeric(a, "the operand of '-'"),
+            Kind::Binary(operator, a, b) => self.binary(*operator, a, b, e.span),
+            Kind::If(all) => {
+                self.expect(&all[0], Type::Bool, "the condition of '?'");
+                let (yes, no) = (self.check(&all[1]), self.check(&all[2]));
+                let (yes, no) = (yes?, no?);
+                if (yes == Type::Bool) != (no == Type::Bool) {
+                    let message = format!("the values of this choice are of types {yes} and {no}");
+                    self.error(e.span, message, "both have to be numbers, or both true or false");
+                    return None;
+                }
+                Some(joined(yes, no))
+            }
+            Kind::Call(function, arguments) => self.call(*function, arguments),
+            Kind::Operator(operator) => self.operator(operator),
+        }
+    }
+
+    fn name(&mut self, name: &str, span: Span) -> Option<Type> {
+        let Some(entity) = self.names.entities.get(name) else {
+            let known = self.names.entities.keys().map(String::as_str);
+            let help = similar(name, known, "declare it as a constant, a variable or a formula");
+            self.error(span, format!("the name '{name}' is not known"), help);
+            return None;
+        };
+        if let (Some(what), Entity::Variable(_)) = (self.constant, entity) {
+            let message = format!("{what} is to be a constant, and '{name}' is a variable");
+            self.error(span, message, "use constants and numbers only");
+            return None;
+        }
+        entity.ty()
+    }
+
+    fn label(&mut self, name: &str, span: Span) -> Option<Type> {
+        if let Some(ty) = self.properties.get(name) {
+            return *ty;
+        }
+        if self.names.labels.contains(name) && self.constant.is_none() {
+            return Some(Type::Bool);
+        }
+        let known = self.names.labels.iter().map(String::as_str);
+        let help = similar(name, known, "labels are written label \"name\" = condition;");
+        self.error(span, format!("the label \"{name}\" is not known here"), help);
+        None
+    }
+
+    fn numeric(&mut self, e: &Expression, what: &str) -> Option<Type> {
+        let ty = self.check(e)?;
+        if ty == Type::Bool {
+            let message = format!("{what} is to be a number, and this is of type bool");
+            self.error(e.span, message, "write condition ? 1 : 0");
+            return None;
+        }
+        Some(ty)
+    }
+
+    fn binary(&mut self, operator: Binary, a: &Expression, b: &Expression, span: Span) -> Option<Type> {
+        let what = format!("each operand of '{}'", operator.sign());
+        match operator {
+            Binary::Implies | Binary::Iff | Binary::Or | Binary::And => {
+                self.expect(a, Type::Bool, &what);
+                self.expect(b, Type::Bool, &what);
+                Some(Type::Bool)
+            }
+            Binary::Equal | Binary::NotEqual => {
+                let (left, right) = (self.check(a), self.check(b));
+                let (left, right) = (left?, right?);
+                if (left == Type::Bool) != (right == Type::Bool) {
+                    let message = format!("a value of type {left} is compared with one of type {right}");
+                    self.error(span, message, "compare numbers with numbers; '&' binds less than '='");
+                    return None;
+                }
+                Some(Type::Bool)
+            }
+            Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => {
+                self.numeric(a, &what);
+                self.numeric(b, &what);
+                Some(Type::Bool)
+            }
+            Binary::Plus | Binary::Minus | Binary::Times | Binary::Divide => {
+                let (left, right) = (self.numeric(a, &what), self.numeric(b, &what));
+                let ty = joined(left?, right?);
+                Some(if operator == Binary::Divide { Type::Double } else { ty })
+            }
+        }
+    }
+
+    fn call(&mut self, function: Function, arguments: &[Expression]) -> Option<Type> {
+        if function == Function::Mod {
+            for argument in arguments {
+                self.expect(argument, Type::Int, "each argument of mod");
+            }
+            return Some(Type::Int);
+        }
+        let types: Vec<Option<Type>> =
+            arguments.iter().map(|a| self.numeric(a, "each argument of a function")).collect();
+        let ty = types.into_iter().collect::<Option<Vec<Type>>>()?.into_iter().reduce(joined)?;
+        Some(match function {
+            Function::Floor | Function::Ceil | Function::Round | Function::Mod => Type::Int,
+            Function::Log => Type::Double,
+            Function::Min | Function::Max | Function::Pow => ty,
+        })
+    }
+
+    fn operator(&mut self, operator: &Operator) -> Option<Type> {
+        let bound = match operator {
+            Operator::Probability(bound, path) => {
+                match path {
+                    Path::Next(a) => self.expect(a, Type::Bool, "the operand of X"),
+                    Path::Finally(a, _) | Path::Globally(a, _) => {
+                        self.expect(a, Type::Bool, "the operand of F or G");
+                    }
+                    Path::Until(a, b, _) => {
+                        self.expect(a, Type::Bool, "each operand of U");
+                        self.expect(b, Type::Bool, "each operand of U");
+                    }
+                }
+                if let Path::Until(_, _, times) | Path::Finally(_, times) | Path::Globally(_, times) = path {
+                    for time in [&times.from, &times.to].into_iter().flatten() {
+                        self.expect_constant(time, Type::Double, "a time");
+                    }
+                }
+                bound
+            }
+            Operator::Reward(structure, span, bound, goal) => {
+                self.structure(structure.as_deref(), *span);
+                match goal {
+                    Goal::Cumulative(time) | Goal::Instantaneous(time) => {
+                        self.expect_constant(time, Type::Double, "a time");
+                    }
+                    Goal::Reach(a) => self.expect(a, Type::Bool, "the operand of F"),
+                    Goal::SteadyState => {}
+                }
+                bound
+            }
+            Operator::SteadyState(bound, a) => {
+                self.expect(a, Type::Bool, "the operand of S");
+                bound
+            }
+            Operator::Filter(kind, property, states) => {
+                if let Some(states) = states {
+                    self.expect(states, Type::Bool, "the set of states of a filter");
+                }
+                return self.filter(*kind, property);
+            }
+        };
+        if let Some(bound) = bound {
+            self.expect_constant(&bound.limit, Type::Double, "a bound");
+            return Some(Type::Bool);
+        }
+        Some(Type::Double)
+    }
+
+    fn structure(&mut self, name: Option<&str>, span: Span) {
+        let known = &self.names.rewards;
+        match name {
+            None if known.is_empty() => {
+                self.error(span, "the model has no rewards", "add rewards … endrewards");
+            }
+            Some(name) if !known.iter().any(|known| known == name) => {
+                let help =
+                    similar(name, known.iter().map(String::as_str), "add rewards \"name\" … endrewards");
+                self.error(span, format!("the reward structure \"{name}\" is not known"), help);
+            }
+            _ => {}
+        }
+    }
+
+    fn filter(&mut self, kind: crate::syntax::FilterKind, property: &Expression) -> Option<Type> {
+        use crate::syntax::FilterKind as F;
+        match kind {
+            F::Count | F::ForAll | F::Exists => {
+                self.expect(property, Type::Bool, "the property of this filter");
+                Some(if kind == F::Count { Type::Int } else { Type::Bool })
+            }
+            F::First | F::State | F::Print | F::PrintAll => self.check(property),
+            F::Min | F::Max | F::Sum | F::Range | F::ArgMin | F::ArgMax => {
+                self.numeric(property, "the property of this filter")
+            }
+            F::Average => self.numeric(property, "the property of this filter").map(|_| Type::Double),
+        }
+    }
+}
+
+/// The type of numbers of two types together.
+fn joined(a: Type, b: Type) -> Type {
+    if a == b { a } else { Type::Double }
+}
+
+/// Calls `f` with every name that an expression uses.
+pub(crate) fn each_name<'a>(e: &'a Expression, f: &mut dyn FnMut(&'a str)) {
+    match &e.kind {
+        Kind::Name(name) => f(name),
+        Kind::Literal(_) | Kind::Label(_) | Kind::Operator(_) => {}
+        Kind::Unary(_, a) => each_name(a, f),
+        Kind::Binary(_, a, b) => {
+            each_name(a, f);
+            each_name(b, f);
+        }
+        Kind::If(all) => all.iter().for_each(|e| each_name(e, f)),
+        Kind::Call(_, all) => all.iter().for_each(|e| each_name(e, f)),
+    }
+}
+
+/// Numbers of definitions, each behind those that it uses; apart from them, those that use themselves in a circle.
+pub(crate) fn ordered(definitions: &[(&str, Option<&Expression>)]) -> (Vec<usize>, Vec<usize>) {
+    let numbers: HashMap<&str, usize> = definitions.iter().enumerate().map(|(k, d)| (d.0, k)).collect();
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); definitions.len()];
+    let mut missing = vec![0_usize; definitions.len()];
+    for (k, (_, body)) in definitions.iter().enumerate() {
+        let Some(body) = body else { continue };
+        let mut used: BTreeSet<usize> = BTreeSet::new();
+        each_name(body, &mut |name| used.extend(numbers.get(name)));
+        missing[k] = used.len();
+        used.into_iter().for_each(|other| users[other].push(k));
+    }
+    let mut order: Vec<usize> = (0..definitions.len()).filter(|k| missing[*k] == 0).collect();
+    let mut at = 0;
+    while let Some(&done) = order.get(at) {
+        at += 1;
+        for &user in &users[done] {
+            missing[user] -= 1;
+            if missing[user] == 0 {
+                order.push(user);
+            }
+        }
+    }
+    let circles = (0..definitions.len()).filter(|k| missing[*k] > 0).collect();
+    (order, circles)
+}

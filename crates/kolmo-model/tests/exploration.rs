@@ -1,0 +1,268 @@
+//! States, chains, labels and rewards, against an explorer of a few lines.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kolmo_model::{Error, Model, Options, Progress, StateSpace};
+
+use crate::{WORKSHOP, explored, instance, trouble};
+
+/// The workshop by hand: parts, up1, up2, busy.
+type Workshop = (i64, bool, bool, bool);
+
+fn workshop(n: i64, (parts, up1, up2, busy): Workshop) -> Vec<(Workshop, f64)> {
+    let mut next = Vec::new();
+    for (first, up) in [(true, up1), (false, up2)] {
+        let with = |up: bool| if first { (up, up2) } else { (up1, up) };
+        let (a, b) = with(!up);
+        if up {
+            next.push(((parts, a, b, busy), 1.0 / 40.0));
+            if parts > 0 {
+                next.push(((parts - 1, up1, up2, busy), 3.0));
+            }
+        } else if busy && first {
+            next.push(((parts, a, b, false), 0.5));
+        } else if busy {
+            next.push(((parts, a, b, false), 0.25));
+            next.push(((parts, a, b, true), 0.75));
+        }
+    }
+    if !(busy || up1 && up2) {
+        next.push(((parts, up1, up2, true), 5.0));
+    }
+    if parts < n {
+        next.push(((n.min(parts + 2), up1, up2, busy), 0.5));
+    }
+    next
+}
+
+/// All states in their order, each with what it leads to.
+fn by_hand(n: i64) -> BTreeMap<Workshop, BTreeMap<Workshop, f64>> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![(n, true, true, false)];
+    while let Some(state) = open.pop() {
+        if all.contains_key(&state) {
+            continue;
+        }
+        let mut row = BTreeMap::new();
+        for (next, rate) in workshop(n, state) {
+            *row.entry(next).or_insert(0.0) += rate;
+            open.push(next);
+        }
+        all.insert(state, row);
+    }
+    all
+}
+
+#[test]
+fn a_model_with_renaming_globals_and_synchronisation_is_the_one_by_hand() {
+    let n = 5;
+    let space = explored(WORKSHOP, "N=5");
+    let all = by_hand(n);
+    assert_eq!(space.states(), all.len());
+    let numbers: BTreeMap<Workshop, usize> = all.keys().enumerate().map(|(k, state)| (*state, k)).collect();
+    for (k, (state, row)) in all.iter().enumerate() {
+        let (parts, up1, up2, busy) = *state;
+        assert_eq!(space.values(k), [parts, up1.into(), up2.into(), busy.into()]);
+        assert_eq!(space.describe(k), format!("(parts={parts}, up1={up1}, up2={up2}, busy={busy})"));
+        let found: Vec<(usize, f64)> = space.chain().row(k).map(|(to, rate)| (to as usize, rate)).collect();
+        let expected: Vec<(usize, f64)> = row.iter().map(|(to, rate)| (numbers[to], *rate)).collect();
+        assert_eq!(found, expected, "{state:?}");
+    }
+    let transitions = all.values().map(|row| row.len() as u64).sum();
+    assert_eq!(space.transitions(), (transitions, transitions));
+    assert_eq!(space.initial(), [numbers[&(n, true, true, false)] as u32]);
+
+    let down: Vec<bool> = all.keys().map(|(_, up1, up2, _)| !up1 && !up2).collect();
+    assert_eq!(space.label("down").expect("a label"), down);
+    let parts: Vec<f64> = all.keys().map(|(parts, ..)| *parts as f64).collect();
+    assert_eq!(space.rewards(Some("parts")).expect("rewards"), parts);
+    let repairs = all.keys().map(|(_, up1, up2, busy)| {
+        let (first, second) = (busy & !up1, busy & !up2);
+        f64::from(u8::from(first)) * 0.5 + f64::from(u8::from(second)) * 10.0 * (0.25 + 0.75)
+    });
+    assert_eq!(space.rewards(Some("repairs")).expect("rewards"), repairs.collect::<Vec<_>>());
+    // Rewards without a name, of transitions without an action.
+    let unnamed = all.keys().map(|(parts, up1, up2, busy)| {
+        let working = f64::from(u8::from(*up1) + u8::from(*up2));
+        let unseen = working / 40.0
+            + f64::from(u8::from(*parts > 0)) * 3.0 * working
+            + f64::from(u8::from(!busy && working < 2.0)) * 5.0
+            + f64::from(u8::from(*parts < n)) * 0.5;
+        f64::from(u8::from(working > 0.0)) + if *parts > 0 { 0.5 * unseen } else { 0.0 }
+    });
+    for (found, expected) in space.rewards(Some("")).expect("rewards").into_iter().zip(unnamed) {
+        // Seven terms, added in another order.
+        assert!((found - expected).abs() <= 8.0 * f64::EPSILON * expected, "{found} {expected}");
+    }
+    assert!(matches!(space.label("up"), Err(Error::Name(_))));
+    assert!(matches!(space.rewards(Some("x")), Err(Error::Name(_))));
+}
+
+/// `k` counters of `n` values, each of which counts up alone and falls back together with the next one.
+fn counters(k: usize, n: usize) -> String {
+    let modules: String = (0..k)
+        .map(|i| {
+            let next = (i + 1) % k;
+            format!(
+                "module m{i} x{i} : [3..{top}]; [] x{i}<{top} -> {rate} : (x{i}'=x{i}+1); \
+                 [a{i}] x{i}>3 -> x{i}/7 : (x{i}'=x{i}-1); [a{next}] mod(x{i}, 2)=1 -> 2 : (x{i}'=3); endmodule\n",
+                top = n + 2,
+                rate = i + 1
+            )
+        })
+        .collect();
+    format!("ctmc\n{modules}label \"top\" = x0 = {};", n + 2)
+}
+
+fn same(a: &StateSpace, b: &StateSpace) {
+    assert!(a.chain() == b.chain(), "the chains differ");
+    assert_eq!(a.self_loops(), b.self_loops());
+    assert!((0..a.states()).step_by(97).all(|state| a.values(state) == b.values(state)));
+}
+
+#[test]
+fn every_way_of_keeping_states_and_every_number_of_threads_gives_the_same_chain() {
+    // 5 × 3 bits are one bit a state; another variable with one value of many makes it a table of one word, or of several.
+    let text = counters(5, 7);
+    let few = explored(&text, "");
+    assert_eq!(few.states(), 7_usize.pow(5));
+    let with = |count: usize| {
+        let more: String = (0..count).map(|k| format!("far{k} : [0..4000000000] init 3;")).collect();
+        explored(&format!("{text} module far {more} endmodule"), "")
+    };
+    for count in [1, 2, 4, 8] {
+        let more = with(count);
+        assert!(more.chain() == few.chain(), "{count} more variables");
+        assert_eq!(more.values(more.states() - 1)[5..], vec![3; count]);
+    }
+    for threads in [1, 2, 5] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| {
+            same(&explored(&text, ""), &few);
+            same(&with(3), &with(3));
+        });
+    }
+    assert!(matches!(
+        instance(
+            &format!(
+                "{text} module far {} endmodule",
+                (0..20).map(|k| format!("y{k} : int;")).collect::<String>()
+            ),
+            ""
+        )
+        .explore(&Options::default()),
+        Err(Error::Size(_))
+    ));
+}
+
+#[test]
+fn self_loops_and_deadlocks_are_kept_apart() {
+    let text = "ctmc module m x : [-2..3]; y : bool;
+        [] x<2 -> 1 : (x'=x+1) + 0 : (x'=17);
+        [] x=0 -> 4 : true + 2 : (x'=0);
+        [] x=1 -> 1.5 : (x'=x+2);
+        endmodule";
+    let space = explored(text, "");
+    assert_eq!(space.states(), 6);
+    assert_eq!(space.self_loops(), [(2, 6.0)]);
+    assert_eq!(space.deadlocks(), [4, 5]);
+    assert_eq!(space.transitions(), (5, 8));
+    assert_eq!(space.label("deadlock").expect("built in"), [false, false, false, false, true, true]);
+    assert_eq!(space.label("init").expect("built in"), [true, false, false, false, false, false]);
+    assert_eq!(space.chain().row(3).collect::<Vec<_>>(), [(4, 1.0), (5, 1.5)]);
+}
+
+#[test]
+fn initial_states_may_be_a_condition() {
+    let text = "ctmc module m x : [0..9]; y : [0..9]; b : bool; [] x>0 -> 1 : (x'=x-1); endmodule
+        init x+y=9 & b & mod(x, 2)=0 endinit";
+    let space = explored(text, "");
+    let first: Vec<Vec<i64>> = space.initial().iter().map(|state| space.values(*state as usize)).collect();
+    assert_eq!(first, [[0, 9, 1], [2, 7, 1], [4, 5, 1], [6, 3, 1], [8, 1, 1]]);
+    assert_eq!(space.states(), 1 + 3 + 5 + 7 + 9);
+    assert!(trouble(&text.replace("x+y=9", "x+y=90")).to_string().contains("no state satisfies"));
+}
+
+#[test]
+fn systems_are_composed_as_written() {
+    let modules = "module a x : [0..1]; [s] x=0 -> 2 : (x'=1); [t] x=1 -> 1 : (x'=0); endmodule
+        module b y : [0..1]; [s] y=0 -> 3 : (y'=1); [t] y=1 -> 1 : (y'=0); endmodule
+        module c z : [0..1]; [u] z=0 -> 5 : (z'=1); [s] z=1 -> 1 : (z'=0); endmodule\n";
+    let states = |system: &str| {
+        let space = explored(&format!("ctmc {modules} {system}"), "");
+        (space.states(), space.transitions().0)
+    };
+    let composed = |inner: &str| states(&format!("system {inner} endsystem"));
+    assert_eq!(states(""), composed("a || b || c"));
+    assert_eq!(composed("a || b || c"), composed("(a || b) |[s]| c"));
+    // Each by itself: a cube.
+    assert_eq!(composed("a ||| b ||| c"), (8, 24));
+    assert_eq!(composed("(a || b)/{s,t} ||| c"), (4, 8));
+    // c waits for nobody, since its action is renamed.
+    assert_eq!(composed("a || b || (c{s<-v})"), (4, 8));
+    // Nothing has w: it blocks where it is demanded of both.
+    assert_eq!(composed("(a{s<-w}) |[w]| b ||| c"), composed("((a{s<-w})/{t} |[w]| b) ||| c"));
+    let space = explored(
+        &format!(
+            "ctmc {modules} rewards \"r\" [s] true : 1; endrewards system (a || b)/{{s}} || c endsystem"
+        ),
+        "",
+    );
+    // Hidden actions earn nothing.
+    assert!(space.rewards(Some("r")).expect("rewards").contains(&1.0));
+    assert!(space.rewards(Some("r")).expect("rewards").iter().all(|r| *r != 6.0));
+}
+
+#[test]
+fn what_goes_wrong_in_a_state_names_it() {
+    let model = |command: &str| {
+        format!("ctmc\nmodule m\nx : [0..5];\nb : bool;\n[] x<5 -> 1 : (x'=x+1);\n{command}\nendmodule")
+    };
+    for (command, parts) in [
+        ("[] x=3 -> 1 : (x'=x+3);", ["test.sm:6", "(x=3, b=false)", "would become 6, outside of 0..5"]),
+        ("[] x=2 -> x-3 : (b'=true);", ["test.sm:6", "(x=2, b=false)", "rate is -1"]),
+        ("[] x>=0 -> 1/(x-4) * (x=4 ? 1 : 0) : (b'=true);", ["test.sm:6", "(x=4, b=false)", "rate is inf"]),
+        ("[] x>=0 -> 0/(x-1)*1 : (b'=true);", ["test.sm:6", "(x=1, b=false)", "rate is NaN"]),
+        ("[] mod(3, x) = 1 -> 1 : (b'=true);", ["test.sm:6", "(x=0, b=false)", "no value"]),
+        ("[] x=1 -> 1 : (x'=9223372036854775807*x*2);", ["test.sm:6", "(x=1, b=false)", "64 bits"]),
+    ] {
+        let message = trouble(&model(command)).to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{command}: {message}");
+    }
+    // A guard protects what stands behind it.
+    explored(&model("[] x>0 & mod(3, x) = 1 -> 1 : (b'=true);"), "");
+    let unbounded = trouble("ctmc module m x : int init 2147483600; [] true -> 1 : (x'=x+1); endmodule");
+    assert!(unbounded.to_string().contains("bound it by a guard"), "{unbounded}");
+}
+
+#[test]
+fn memory_and_interruption_end_the_work() {
+    let instance = instance(&counters(6, 8), "");
+    let limited = Options { memory_limit: Some(1 << 20), ..Options::default() };
+    let error = instance.explore(&limited).expect_err("a MiB is too little");
+    assert!(matches!(&error, Error::Size(message) if message.contains("the limit is 1.0 MiB")), "{error}");
+
+    let calls = AtomicU64::new(0);
+    let stop = |progress: Progress| {
+        assert!(progress.states > 0);
+        calls.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    let large =
+        Model::parse("m", &counters(8, 8)).expect("a model").with_constants(&[]).expect("no constants");
+    let error =
+        large.explore(&Options { progress: Some(&stop), ..Options::default() }).expect_err("it is stopped");
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert!(calls.into_inner() > 0);
+}
+
+#[test]
+fn a_state_with_many_successors_has_each_once() {
+    let updates: Vec<String> = (0..400).map(|k| format!("1 : (x'={})", k % 150 + 1)).collect();
+    let space =
+        explored(&format!("ctmc module m x : [0..200]; [] x=0 -> {}; endmodule", updates.join(" + ")), "");
+    let row: Vec<(u32, f64)> = space.chain().row(0).collect();
+    assert_eq!(row.len(), 150);
+    assert!(row.iter().all(|(to, rate)| *rate == if *to <= 100 { 3.0 } else { 2.0 }), "{row:?}");
+}

@@ -1,0 +1,226 @@
+//! Precedence, types, values and messages.
+
+use kolmo_model::{Error, Model, Value};
+
+use crate::{WORKSHOP, given};
+
+/// The value of an expression, as that of a constant.
+fn value(ty: &str, expression: &str) -> Result<Value, String> {
+    let text = format!("ctmc const {ty} x = {expression}; module m v : bool; endmodule");
+    let model = Model::parse("e", &text).map_err(|e| e.to_string())?;
+    let instance = model.with_constants(&[]).map_err(|e| e.to_string())?;
+    Ok(instance.constant("x").expect("it is declared"))
+}
+
+#[test]
+fn operators_bind_as_in_the_manual() {
+    for (expression, expected) in [
+        ("1 + 2 * 3", Value::Int(7)),
+        ("10 - 4 - 3", Value::Int(3)),
+        ("-2 * -3 - -1", Value::Int(7)),
+        ("2 * 3 + 4 * 5", Value::Int(26)),
+        ("(1 + 2) * 3", Value::Int(9)),
+        ("true ? 1 : false ? 2 : 3", Value::Int(1)),
+        ("false ? 1 : false ? 2 : 3", Value::Int(3)),
+        ("1 < 2 ? 5 : 6", Value::Int(5)),
+        ("mod(-7, 3)", Value::Int(2)),
+        ("pow(2, 10)", Value::Int(1024)),
+        ("min(3, 1, 2) + max(3, 1, 2)", Value::Int(4)),
+        ("func(max, 3, 4)", Value::Int(4)),
+        ("floor(-1.5)", Value::Int(-2)),
+        ("ceil(-1.5)", Value::Int(-1)),
+        ("round(2.5)", Value::Int(3)),
+        ("round(-2.5)", Value::Int(-2)),
+        ("floor(7)", Value::Int(7)),
+        ("9223372036854775807", Value::Int(i64::MAX)),
+    ] {
+        assert_eq!(value("int", expression), Ok(expected), "{expression}");
+    }
+    for (expression, expected) in [
+        ("1 = 2 = false", true),   // (1 = 2) = false
+        ("!1 = 2", true),          // !(1 = 2)
+        ("!false & false", false), // (!false) & false
+        ("true | true & false", true),
+        ("false & false | true", true),
+        ("true <=> false | true", true),
+        ("false => false => false", false), // to the left
+        ("true => false <=> false", true),  // <=> binds more
+        ("2 < 3 = true", true),
+        ("1 + 1 = 2 & 3 > 2", true),
+        ("1/2 = 0.5", true),
+        ("1 = 1.0", true),
+        ("true = !false", true),
+        ("false & mod(1, 0) = 0", false), // not looked at
+        ("true | mod(1, 0) = 0", true),
+        ("false => mod(1, 0) = 0", true),
+    ]
+    .map(|(e, v)| (e, Value::Bool(v)))
+    {
+        match value("bool", expression) {
+            Err(message) if expression.contains("= !") => {
+                assert!(message.contains("parentheses"), "{message}");
+            }
+            found => assert_eq!(found, Ok(expected), "{expression}"),
+        }
+    }
+    for (expression, expected) in [
+        ("7/2", 3.5),
+        ("6/3/2", 1.0),
+        ("pow(2, 0.5)", 2f64.powf(0.5)),
+        ("pow(2.0, -1)", 0.5),
+        ("log(8, 2)", 8f64.ln() / 2f64.ln()),
+        ("min(1, 0.5)", 0.5),
+        ("true ? 1 : 0.5", 1.0),
+        ("1.5e1 + .5", 15.5),
+        ("3", 3.0),
+    ] {
+        assert_eq!(value("double", expression), Ok(Value::Double(expected)), "{expression}");
+    }
+}
+
+#[test]
+fn types_are_checked_where_they_matter() {
+    for (ty, expression, part) in [
+        ("int", "1/2", "floor"),
+        ("int", "0.5", "whole number"),
+        ("int", "true", "? 1 : 0"),
+        ("bool", "1", "true or false"),
+        ("bool", "1 & true", "operand of '&'"),
+        ("bool", "true < false", "operand of '<'"),
+        ("bool", "1 = true", "compared"),
+        ("double", "true ? 1 : false", "types int and bool"),
+        ("int", "mod(5, 2.0)", "argument of mod"),
+        ("int", "pow(1)", "given 1 argument"),
+        ("int", "y", "not known"),
+        ("int", "v ? 1 : 0", "'v' is a variable"),
+        ("int", "x + 1", "depends on itself"),
+        ("int", "9223372036854775808", "64 bits"),
+        ("int", "9223372036854775807 + 1", "64 bits"),
+        ("int", "mod(1, 0)", "no value"),
+        ("int", "pow(2, -1)", "pow(1.0*i, n)"),
+        ("int", "floor(1e30)", "64 bits"),
+        ("int", "2 ^ 3", "pow(x, y)"),
+    ] {
+        let message = value(ty, expression).expect_err(expression);
+        assert!(message.contains(part), "{expression}: {message}");
+    }
+}
+
+fn messages(text: &str) -> Vec<(usize, usize, String)> {
+    match Model::parse("m.sm", text) {
+        Err(Error::Text(list)) => {
+            list.messages().map(|(line, column, m)| (line, column, m.to_owned())).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn several_errors_are_told_at_once_each_at_its_place() {
+    let text = "ctmc\nconst int N = 2\nmodule a\n x : [0..N];\n [] x < 2 -> 1 (x'=1);\n [] x > 0 -> 1 : (x'=);\nendmodule\n";
+    let found = messages(text);
+    let places: Vec<(usize, usize)> = found.iter().map(|(line, column, _)| (*line, *column)).collect();
+    assert_eq!(places, [(3, 1), (5, 16), (6, 22)], "{found:?}");
+
+    let text = "ctmc\nmodule a\n x : [0..3];\n b : bool;\n [] y=1 -> 1 : (x'=b);\n [] b -> x>1 : (z'=1) & (x'=1) & (x'=2);\nendmodule\nlabel \"l\" = x;\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 6, "{found:?}");
+    assert_eq!((found[0].0, found[0].1, &*found[0].2), (5, 5, "the name 'y' is not known"));
+}
+
+#[test]
+fn a_message_has_line_column_caret_and_remedy() {
+    let text = "ctmc\nconst int size = 3;\nmodule m\n  x : [0..sise];\nendmodule\n";
+    let error = Model::parse("m.sm", text).expect_err("the name is wrong").to_string();
+    let expected = "\
+error: the name 'sise' is not known
+ --> m.sm:4:11
+  |
+4 |   x : [0..sise];
+  |           ^^^^
+  |
+  = help: did you mean 'size'?";
+    assert_eq!(error, expected, "\n{error}");
+}
+
+#[test]
+fn what_is_no_chain_in_continuous_time_is_refused_by_name() {
+    for (text, part) in [
+        ("dtmc module m x : bool; endmodule", "'dtmc'"),
+        ("mdp module m x : bool; endmodule", "'mdp'"),
+        ("pta module m x : clock; endmodule", "'pta'"),
+        ("module m x : bool; endmodule", "does not say"),
+        ("ctmc", "no module"),
+        ("ctmc module m x : clock; endmodule", "clocks"),
+        ("ctmc module m x : bool; invariant x endinvariant endmodule", "invariant"),
+        ("ctmc module m x : bool; endmodule module m y : bool; endmodule", "two modules"),
+        ("ctmc module m x : bool; endmodule module n x : bool; endmodule", "declared twice"),
+        ("ctmc module m x : bool; endmodule module n = m [ a=b ] endmodule", "keeps its name"),
+        ("ctmc module m x : bool; endmodule module n = o [ x=y ] endmodule", "no module 'o'"),
+        ("ctmc module m x : bool; endmodule module n [] true -> (x'=true); endmodule", "another module"),
+        ("ctmc global g : bool; module m [a] true -> (g'=true); endmodule", "with an action"),
+        ("ctmc module m x : bool init true; endmodule init x endinit", "given twice"),
+        ("ctmc module m x : bool; endmodule system m || m endsystem", "twice"),
+        ("ctmc module m x : bool; endmodule system n endsystem", "no module 'n'"),
+        ("ctmc module m x : bool; endmodule module n y : bool; endmodule system m endsystem", "not part"),
+        ("ctmc formula f = g; formula g = f; module m x : bool; endmodule", "depends on itself"),
+        ("ctmc module m x : bool; [] true -> -1 : true; endmodule", "negative"),
+        ("ctmc label \"deadlock\" = true; module m x : bool; endmodule", "built in"),
+        ("ctmc const int bool = 3; module m x : bool; endmodule", "cannot be the name of a constant"),
+    ] {
+        let found = messages(text);
+        assert!(found.iter().any(|(_, _, message)| message.contains(part)), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn constants_are_asked_for_by_name_and_type() {
+    let model = Model::parse("w.sm", WORKSHOP).expect("a model");
+    assert_eq!(model.undefined_constants().map(|(name, _)| name).collect::<Vec<_>>(), ["N"]);
+    assert_eq!(model.labels().collect::<Vec<_>>(), ["down", "full"]);
+    assert_eq!(model.reward_structures().collect::<Vec<_>>(), ["parts", "repairs", ""]);
+    for (constants, part) in [
+        ("", "int N"),
+        ("N=2.5", "of type int"),
+        ("N=true", "of type int"),
+        ("N=1,fail=2", "in the text already"),
+        ("N=1,M=2", "no constant 'M'"),
+        ("N=-1", "empty"),
+    ] {
+        let error = model.with_constants(&given(constants)).expect_err(constants).to_string();
+        assert!(error.contains(part), "{constants}: {error}");
+    }
+}
+
+#[test]
+fn long_and_deep_expressions_are_taken_or_refused() {
+    let model = |e: &str| {
+        Model::parse("m", &format!("ctmc module m x : bool; [] {e} -> 1 : (x'=!x); endmodule")).map(|_| ())
+    };
+    model(&vec!["x"; 20_000].join(" | ")).expect("a long disjunction");
+    model(&(0..200).map(|k| format!("{k}=1 ? x : ")).collect::<String>().replace("x :", "true :").add("x"))
+        .expect("a long choice");
+    for deep in
+        ["(".repeat(10_000), "-".repeat(10_000), "!".repeat(10_000), "1+".repeat(10_000), "min(".repeat(9999)]
+    {
+        let error = model(&format!("{deep}1")).expect_err("nested too deep").to_string();
+        assert!(error.len() < 200_000);
+    }
+    // Each formula has twice the last one.
+    let doubled: String = (1..60).map(|k| format!("formula f{k} = f{0} + f{0};", k - 1)).collect();
+    let text =
+        format!("ctmc formula f0 = x; {doubled} module m x : [0..1]; [] f59 > 0 -> 1 : true; endmodule");
+    let model = Model::parse("m", &text).expect("the text is right");
+    assert!(model.with_constants(&[]).expect_err("it grows").to_string().contains("parts"));
+}
+
+trait Add {
+    fn add(self, more: &str) -> Self;
+}
+
+impl Add for String {
+    fn add(mut self, more: &str) -> Self {
+        self.push_str(more);
+        self
+    }
+}
