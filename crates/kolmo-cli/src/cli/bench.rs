@@ -10,7 +10,7 @@ use super::files::Files;
 use super::progress::Progress;
 use super::seed_table::SeedTable;
 use super::transient::HaloDepth;
-use super::{Common, Outcome, transient, whole};
+use super::{Common, Outcome, transient, whole, write_report};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -147,7 +147,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     {
         return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));
     }
-    let mut report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = job.common.report.as_deref().map(OutputFile::create).transpose()?;
     let chain = transient::model(&job.model, None)?;
     let reference = match command {
         Bench::Spmv(_)
@@ -210,12 +210,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             Bench::SeedTable(_) => unreachable!("it has a table of its own"),
         }
     }
-    if let Some(mut file) = report.take() {
-        for record in &records {
-            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
     let mut out = OutputFile::stdout();
     writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
     if matches!(command, Bench::Spmv(spmv) if spmv.timeline) {

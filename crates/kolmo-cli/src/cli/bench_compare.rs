@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::files::Files;
-use super::{Common, Outcome, interrupt, say, whole};
+use super::{Common, Outcome, interrupt, say, whole, write_report};
 use crate::plot::short;
 use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds, times};
@@ -109,12 +109,7 @@ pub(super) fn run(args: &Compare) -> Result<Outcome> {
         [] => measure(args)?,
         files => stored(files)?,
     };
-    if let Some(mut file) = report {
-        for line in &lines {
-            writeln!(file, "{line}").map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, &lines)?;
     let own = lines
         .into_iter()
         .map(|line| Measured { device: line["spec"].as_str().unwrap_or("").to_owned(), line });

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::lanes::LaneSets;
-use super::{Common, Outcome, Size, whole};
+use super::{Common, Outcome, Size, whole, write_report};
 use crate::report::{bytes, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::ranks::Ranks;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
     if ranks.is_distributed() {
         return between_ranks(args, ranks);
     }
-    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let counts = match args.common.lanes.0 {
         Some(lanes) => vec![lanes],
         None => LANE_COUNTS.to_vec(),
@@ -71,12 +71,7 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
         }
         devices.push(records);
     }
-    if let Some(mut file) = report.take() {
-        for record in devices.iter().flatten() {
-            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, devices.iter().flatten().map(|record| serde_json::json!(record)))?;
     let mut out = OutputFile::stdout();
     writeln!(out, "{}", table(&devices)).map_err(|e| out.error(e))?;
     out.commit()?;
@@ -95,12 +90,7 @@ fn between_ranks(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
         ranks.all_ok(super::interrupt::check())?;
         records.extend(bench::between_ranks(ranks, bytes, args.repeat)?);
     }
-    if let Some(mut file) = report {
-        for record in &records {
-            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
     if !ranks.is_root() {
         return Ok(Outcome::Met);
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::lanes::LaneSets;
-use super::{Common, Outcome, say, tridiagonal, whole};
+use super::{Common, Outcome, say, tridiagonal, whole, write_report};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{Device, DeviceSpec};
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
                 .to_owned(),
         ));
     }
-    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let (name, file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
     let mut all = Vec::new();
     let mut out = OutputFile::stdout();
@@ -92,12 +92,7 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         write!(out, "{}", table(&some)).map_err(|e| out.error(e))?;
         all.extend(some);
     }
-    if let Some(mut file) = report.take() {
-        for record in &all {
-            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, all.iter().map(|record| serde_json::json!(record)))?;
     out.commit()?;
     Ok(Outcome::Met)
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, Outcome, interrupt, whole};
+use super::{Common, Outcome, interrupt, whole, write_report};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
     if args.chains < 16 || args.length == 0 {
         return Err(Error::Invalid("--chains must be 16 or more and --length 1 or more".to_owned()));
     }
-    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut records: Vec<Record> = Vec::new();
     for spec in &args.matrix {
         let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
@@ -97,12 +97,7 @@ pub(super) fn run(args: &Walk) -> Result<Outcome> {
             measure(args, &system, &reference, &machine, &mut records)?;
         }
     }
-    if let Some(mut file) = report.take() {
-        for record in &records {
-            writeln!(file, "{}", serde_json::json!(record)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, records.iter().map(|record| serde_json::json!(record)))?;
     let mut out = OutputFile::stdout();
     writeln!(out, "{}", table(&records)).map_err(|e| out.error(e))?;
     out.commit()?;

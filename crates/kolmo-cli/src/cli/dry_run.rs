@@ -1,10 +1,8 @@
 //! `--dry-run` of `kolmo walk` and `kolmo tridiagonal`: what it would take, by a pilot.
 
-use std::io::Write;
-
 use serde_json::json;
 
-use super::{Outcome, say};
+use super::{Outcome, say, write_report};
 use crate::report::{bytes, devices, devices_of, grouped, seconds};
 use kolmo::Machine;
 use kolmo::io::output::OutputFile;
@@ -103,7 +101,7 @@ pub(super) fn walk(
         .collect();
     let host = (12 * problem.matrix.nnz() + 8 * 8 * problem.matrix.rows()) as u64 + solution.table_bytes;
     let host = Room { device: "the host".to_owned(), needed: host, free: Some(available_memory()) };
-    if let Some(mut file) = report {
+    if report.is_some() {
         let object = json!({
             "command": "walk",
             "version": env!("CARGO_PKG_VERSION"),
@@ -123,8 +121,7 @@ pub(super) fn walk(
             "host": host.json(),
             "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
         });
-        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
-        file.commit()?;
+        write_report(report, [format_args!("{object:#}")])?;
     }
     say(format_args!(
         "system   {system}  {} unknowns, {} entries, norm {:.6}, {}",
@@ -190,7 +187,7 @@ pub(super) fn tridiagonal(
     };
     let told = devices_of(machine);
     let all = ranks.all_reduce_sum(machine.lanes.len() as u64);
-    if let Some(mut file) = report {
+    if report.is_some() {
         let mut object = json!({
             "command": "tridiagonal",
             "version": env!("CARGO_PKG_VERSION"),
@@ -210,8 +207,7 @@ pub(super) fn tridiagonal(
             [serde_json::Value::Object(own)] => own.iter().for_each(|(k, v)| object[k] = v.clone()),
             _ => object["each"] = each.into(),
         }
-        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
-        file.commit()?;
+        write_report(report, [format_args!("{object:#}")])?;
     }
     if ranks.is_root() {
         say(format_args!(

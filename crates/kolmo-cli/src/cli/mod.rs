@@ -80,6 +80,19 @@ enum Command {
     Manual(completions::Manual),
 }
 
+/// How a solver runs, and what it tells.
+#[derive(Debug, Clone, Args)]
+struct Solving {
+    /// Say all that is known of the run
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Say what it would take, memory, time and where, and leave no answer
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Where and how a command computes.
 #[derive(Debug, Clone, Args)]
 struct Common {
@@ -199,6 +212,18 @@ impl Common {
             OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
         Machine::open(specs, &options)
     }
+}
+
+/// Writes the lines of `--report` and gives the file its name, where there is one.
+fn write_report(
+    file: Option<kolmo::io::output::OutputFile>,
+    lines: impl IntoIterator<Item = impl Display>,
+) -> Result<()> {
+    let Some(mut file) = file else { return Ok(()) };
+    for line in lines {
+        writeln!(file, "{line}").map_err(|e| file.error(e))?;
+    }
+    file.commit()
 }
 
 /// An error for an output whose extension names no format of `what`.

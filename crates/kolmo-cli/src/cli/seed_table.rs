@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 
-use super::{Common, Outcome, PrecisionArg, say};
+use super::{Common, Outcome, PrecisionArg, say, write_report};
 use crate::report::{bytes, grouped, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
@@ -69,7 +69,7 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             args.epsilon, args.theta
         )));
     }
-    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let wanted =
         Wanted { times: &args.times, epsilon: args.epsilon, theta: args.theta, seconds: args.seconds };
     // Opened once to see that all are there, before anything is measured.
@@ -120,12 +120,7 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             measure(&|| common.open(), Column::Several)?;
         }
     }
-    if let Some(mut file) = report.take() {
-        for cell in &cells {
-            writeln!(file, "{}", serde_json::json!(cell)).map_err(|e| file.error(e))?;
-        }
-        file.commit()?;
-    }
+    write_report(report, cells.iter().map(|cell| serde_json::json!(cell)))?;
     let mut out = OutputFile::stdout();
     let text = text(args, &cells, &notes, &specs, &names);
     writeln!(out, "{text}").map_err(|e| out.error(e))?;

@@ -1,6 +1,5 @@
 //! `kolmo transient`.
 
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,7 +12,7 @@ use super::files::Files;
 use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
 use super::until::{self, Until};
-use super::{Common, Outcome, conclude, interrupt, meant, say, sets, whole};
+use super::{Outcome, Solving, conclude, interrupt, meant, say, sets, whole, write_report};
 use crate::report;
 use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
@@ -79,12 +78,8 @@ pub(super) struct Transient {
     /// prism: values as PRISM prints them, whatever the file's extension
     #[arg(long, value_name = "F")]
     format: Option<FormatArg>,
-    /// Say all that is known of the run
-    #[arg(long, short, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Say what it would take, memory, time and where, and do nothing
-    #[arg(long)]
-    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) solving: Solving,
     /// With --dry-run: predict a run on N ranks, from an exchange measured here
     #[arg(long, value_name = "N", requires = "dry_run", value_parser = whole::<usize>)]
     pub(super) ranks: Option<usize>,
@@ -97,8 +92,6 @@ pub(super) struct Transient {
     /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
     #[arg(long, requires = "checkpoint")]
     resume: bool,
-    #[command(flatten)]
-    pub(super) common: Common,
     /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
     #[arg(long, value_name = "M", default_value = "sweep")]
     method: MethodArg,
@@ -175,7 +168,7 @@ impl Transient {
             .read("--rewards", self.rewards.iter().map(Path::new))
             .read("--initial", self.initial.as_deref().map(Path::new))
             .written("-o", self.output.as_deref())
-            .written("--report", self.common.report.as_deref())
+            .written("--report", self.solving.common.report.as_deref())
             .written("--plot", self.plot.as_deref())
             .written("--checkpoint", self.checkpoint.as_deref())
     }
@@ -226,7 +219,7 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
 
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
-    let quiet = args.common.quiet || !ranks.is_root();
+    let quiet = args.solving.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
     let Prepared {
         times,
@@ -242,7 +235,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     } = prepare(args, ranks)?;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
-    if args.dry_run {
+    if args.solving.dry_run {
         let problem = Problem {
             transitions: &*chain.transitions,
             initial: &initial,
@@ -251,7 +244,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             vectors: true,
         };
         let looking = Progress::new(quiet, "looking at the rows");
-        let look = if args.verbose { capacity::plan } else { capacity::estimate };
+        let look = if args.solving.verbose { capacity::plan } else { capacity::estimate };
         let plan = look(&machine, &problem, &options)?;
         let many = args.ranks.map(|count| capacity::many(&machine, &problem, &options, count));
         let many = ranks.all_ok(many.transpose())?;
@@ -262,10 +255,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             plan: &plan,
             many: many.as_ref(),
         };
-        if let Some(mut file) = report_file {
-            writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-            file.commit()?;
-        }
+        write_report(report_file, [format_args!("{:#}", run.json())])?;
         if ranks.is_root() {
             say(run.text().trim_end());
         }
@@ -282,9 +272,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         for warning in &chain.warnings {
             say(format_args!("warning: {warning}"));
         }
-        let named = args.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
+        let named = args.solving.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
         let f32 = machine.precision == Precision::F32;
-        if f32 && matches!(args.common.precision, super::PrecisionArg::Auto) && named {
+        if f32 && matches!(args.solving.common.precision, super::PrecisionArg::Auto) && named {
             let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
             say(format_args!("note: {name} has no double precision; computing in f32"));
@@ -332,11 +322,8 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         checkpoint: checkpoint.as_ref(),
         values,
     };
-    if let Some(mut file) = report_file {
-        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-        file.commit()?;
-    }
-    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
 /// A problem, and where it is solved.
@@ -367,15 +354,15 @@ pub(super) struct Outputs {
 fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (times, mut options, outputs) = ranks.all_ok(outputs(args, ranks))?;
     let checkpoint = match &args.checkpoint {
-        Some(file) if !args.dry_run => {
-            let quiet = args.common.quiet || !ranks.is_root();
+        Some(file) if !args.solving.dry_run => {
+            let quiet = args.solving.common.quiet || !ranks.is_root();
             Some(open_checkpoint(file, args.resume, outputs.pause, quiet, ranks)?)
         }
         _ => None,
     };
-    let machine = args.common.open_on(ranks)?;
-    super::tuned::recall(&machine, args.common.quiet || !ranks.is_root());
-    let reading = Progress::new(args.common.quiet || !ranks.is_root(), "reading the model");
+    let machine = args.solving.common.open_on(ranks)?;
+    super::tuned::recall(&machine, args.solving.common.quiet || !ranks.is_root());
+    let reading = Progress::new(args.solving.common.quiet || !ranks.is_root(), "reading the model");
     let chain = model_on(args, &options, &machine)?;
     drop(reading);
     let read = || {
@@ -404,7 +391,7 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     let (mut chain, selection, mut initial, rewards, mut until) = ranks.all_ok(read())?;
     if let Some(until) = &mut until {
         let from = interval(args)?.map_or(0.0, |(from, _)| from);
-        if from == 0.0 || args.dry_run {
+        if from == 0.0 || args.solving.dry_run {
             chain = until.bounded(chain);
         } else {
             (chain, initial) = until.first(chain, &initial, from, &machine, &mut options)?;
@@ -483,13 +470,13 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         })
     });
     let pause = pause.transpose()?;
-    let report = args.common.report.as_deref();
+    let report = args.solving.common.report.as_deref();
     let table = args.states.is_some() || !args.label.is_empty() || args.top.is_some() || args.until.is_some();
-    let output = args.output.as_deref().filter(|_| !args.dry_run);
+    let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
     let output = output.map(|path| Named::create(path, table, times.len(), args.format.is_some(), ranks));
     let output = output.transpose()?;
     let report_file = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
-    let plot = args.plot.as_deref().filter(|_| !args.dry_run);
+    let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run);
     let plot = plot.map(|path| curves::create_on(path, ranks)).transpose()?;
     Ok((times, options, Outputs { output, report_file, plot, pause }))
 }

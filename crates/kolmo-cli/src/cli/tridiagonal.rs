@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::files::Files;
 use super::progress::Progress;
 use super::shared_file::SharedFile;
-use super::{Common, Outcome, conclude, interrupt, no_format, say, whole};
+use super::{Common, Outcome, Solving, conclude, interrupt, no_format, say, whole, write_report};
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::count;
@@ -49,14 +49,8 @@ pub(super) struct Tridiagonal {
     /// Output file; its extension is the format: .npy, .csv or .txt
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Say all that is known of the run
-    #[arg(long, short, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Say what it would take, memory and time, by a pilot of some rows
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
-    common: Common,
+    pub(super) solving: Solving,
     /// Rows of a block that one thread eliminates (the seed: 10); auto: units of 128 rows that 32 threads share
     #[arg(long, value_name = "M", default_value = "auto")]
     block: Block,
@@ -78,7 +72,7 @@ impl Tridiagonal {
             .read("SYSTEM", [Path::new(&self.system)])
             .read("-b", self.b.as_deref())
             .written("-o", self.output.as_deref())
-            .written("--report", self.common.report.as_deref())
+            .written("--report", self.solving.common.report.as_deref())
     }
 }
 
@@ -226,7 +220,7 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
             args.tolerance
         )));
     }
-    let report = args.common.report.as_deref();
+    let report = args.solving.common.report.as_deref();
     let format = match &args.output {
         None => "csv".to_owned(),
         Some(path) => match path.extension().and_then(|e| e.to_str()) {
@@ -238,7 +232,7 @@ fn outputs(args: &Tridiagonal, ranks: Ranks) -> Result<Outputs> {
             _ => return Err(no_format(path, "unknowns", ".npy, .csv or .txt")),
         },
     };
-    let output = args.output.as_deref().filter(|_| !args.dry_run && ranks.is_root());
+    let output = args.output.as_deref().filter(|_| !args.solving.dry_run && ranks.is_root());
     let create = if ranks.is_distributed() { OutputFile::create_shared } else { OutputFile::create };
     let output = output.map(create).transpose()?;
     let report = report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?;
@@ -266,7 +260,8 @@ fn options(args: &Tridiagonal) -> Options {
 pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     // Rank 0 speaks for all.
-    let common = Common { quiet: args.common.quiet || !ranks.is_root(), ..args.common.clone() };
+    let common =
+        Common { quiet: args.solving.common.quiet || !ranks.is_root(), ..args.solving.common.clone() };
     let quiet = common.quiet;
     let Outputs { format, output, report: report_file } = ranks.all_ok(outputs(args, ranks))?;
     let mut machine = common.open_on(ranks)?;
@@ -301,7 +296,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         Some(_) => None,
         None => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
-            Some(super::lanes::predict(&common, args.verbose && !quiet, &machine, together.max(1)))
+            Some(super::lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
         }
     };
     if ranks.all_reduce_max(lanes_predicted.unwrap_or(1) as f64) > 1.0 {
@@ -311,7 +306,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         machine = ranks.all_ok(common.open_lanes(&specs, count))?.on_ranks(ranks);
     }
     let load = started.elapsed().as_secs_f64();
-    if args.dry_run {
+    if args.solving.dry_run {
         return super::dry_run::tridiagonal(&machine, &rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
@@ -355,11 +350,8 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
         solution: &solution,
         seconds: Seconds { load, solve: solved, total: started.elapsed().as_secs_f64() },
     };
-    if let Some(mut file) = report_file {
-        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-        file.commit()?;
-    }
-    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
 /// Writes this rank's unknowns at their place.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::files::Files;
 use super::lanes::LaneSets;
-use super::{Common, Outcome, say, whole};
+use super::{Common, Outcome, say, whole, write_report};
 use crate::report::{bytes, devices, grouped, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
     }
     settings::prepare(&folder)?;
     let counts: Vec<usize> = LANE_COUNTS.into_iter().filter(|&lanes| lanes <= args.max_lanes).collect();
-    let mut report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     if let (Some(plot), 2..) = (&args.plot, args.common.device.0.len()) {
         return Err(Error::Invalid(format!(
             "--plot {} draws one device, and {} are named; name one",
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
         all.push(tuned);
     }
     out.commit()?;
-    if let Some(mut file) = report.take() {
+    if report.is_some() {
         let regret = all.iter().map(|t| worst_regret(t).1).fold(0.0, f64::max);
         let object = json!({
             "command": "tune",
@@ -113,8 +113,7 @@ pub(super) fn run(args: &Tune) -> Result<Outcome> {
             "files": files,
             "tuned": all,
         });
-        writeln!(file, "{object:#}").map_err(|e| file.error(e))?;
-        file.commit()?;
+        write_report(report, [format_args!("{object:#}")])?;
     }
     Ok(Outcome::Met)
 }

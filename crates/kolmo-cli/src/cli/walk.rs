@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::files::Files;
 use super::progress::Progress;
-use super::{Common, Outcome, conclude, curves, dry_run, interrupt, no_format, say, whole};
+use super::{Outcome, Solving, conclude, curves, dry_run, interrupt, no_format, say, whole, write_report};
 use crate::report;
 use kolmo::internals::count;
 use kolmo::io::npz::{self, Values};
@@ -53,14 +53,8 @@ pub(super) struct Walk {
     /// Draw the half-widths over the chains
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Say all that is known of the run
-    #[arg(long, short, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Say what it would take, memory and time, by a pilot of a few chains
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
-    common: Common,
+    pub(super) solving: Solving,
     /// Where the points come from: sobol, halton, faure, philox or mtgp32
     #[arg(long, value_name = "S", default_value = "sobol")]
     sequence: Sequence,
@@ -120,7 +114,7 @@ impl Walk {
             .read("MATRIX", [Path::new(&self.matrix)])
             .read("-b", self.rhs.iter().map(PathBuf::as_path))
             .written("-o", self.output.as_deref())
-            .written("--report", self.common.report.as_deref())
+            .written("--report", self.solving.common.report.as_deref())
             .written("--plot", self.plot.as_deref())
     }
 }
@@ -259,22 +253,22 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         },
         ahead: args.points_ahead,
     };
-    let quiet = args.common.quiet || !ranks.is_root();
+    let quiet = args.solving.common.quiet || !ranks.is_root();
     // Rank 0 writes.
     let outputs = || {
-        if ranks.is_distributed() && (args.plot.is_some() || args.dry_run) {
+        if ranks.is_distributed() && (args.plot.is_some() || args.solving.dry_run) {
             return Err(Error::Invalid(
                 "--plot and --dry-run are the work of one process; start it without mpirun".to_owned(),
             ));
         }
-        let report = args.common.report.as_deref();
-        let output = args.output.as_deref().filter(|_| !args.dry_run);
+        let report = args.solving.common.report.as_deref();
+        let output = args.output.as_deref().filter(|_| !args.solving.dry_run);
         let output = ranks.is_root().then(|| open(output)).transpose()?;
-        let plot = args.plot.as_deref().filter(|_| !args.dry_run).map(curves::create).transpose()?;
+        let plot = args.plot.as_deref().filter(|_| !args.solving.dry_run).map(curves::create).transpose()?;
         Ok((output, plot, report.filter(|_| ranks.is_root()).map(OutputFile::create).transpose()?))
     };
     let (output, plot, report_file) = ranks.all_ok(outputs())?;
-    let machine = args.common.open_on(ranks)?;
+    let machine = args.solving.common.open_on(ranks)?;
     if let Some(GroupSize(None)) = args.group_size {
         let grid = tuned_grid(&machine.lanes[0], machine.precision, args.groups, quiet);
         ranks.expect_same("grid", &format!("{} groups of {}", grid.groups, grid.size))?;
@@ -292,7 +286,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let load = started.elapsed().as_secs_f64();
 
     let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
-    if args.dry_run {
+    if args.solving.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
     let progress = Progress::new(quiet, "preparing the walks");
@@ -320,16 +314,13 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         devices: report::devices_of(&machine),
         solution: &solution,
     };
-    if let Some(mut file) = report_file {
-        writeln!(file, "{:#}", run.json()).map_err(|e| file.error(e))?;
-        file.commit()?;
-    }
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
     if !quiet {
         for warning in &solution.warnings {
             say(format_args!("warning: {warning}"));
         }
     }
-    Ok(conclude(&run, solution.status, &args.common, args.verbose, ranks))
+    Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
 /// The grid that was the fastest on the first lane's device, else the published one.
