@@ -32,7 +32,7 @@ pub(super) struct Chunk<'a, T> {
     pub(super) lane: &'a Lane,
     /// Number of that lane.
     pub(super) at: usize,
-    /// The first row, counted from the first here.
+    /// The first row in the host's arrays.
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) memory: Arc<RowMemory<T>>,
@@ -48,18 +48,29 @@ pub(super) struct Chunk<'a, T> {
 }
 
 impl<T: Number> Chunk<'_, T> {
+    /// The chunk's rows of the host's arrays.
+    fn here(&self) -> Range<usize> {
+        self.first..self.first + self.rows
+    }
+
     /// Brings what stage 1 needs.
     pub(super) fn upload(&self, inputs: &[HostArray<T>; 4], upload: Upload) -> Result<()> {
-        self.bring(inputs, if self.shared { Upload::All } else { upload })
+        self.bring(self.here(), inputs, upload)
     }
 
     /// Brings what stage 3 needs and stage 1 did not leave.
     pub(super) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
-        self.bring(inputs, if self.evicted { Upload::All } else { Upload::Nothing })
+        if self.evicted { self.bring(self.here(), inputs, Upload::All) } else { Ok(()) }
     }
 
-    fn bring(&self, [dl, d, du, b]: &[HostArray<T>; 4], upload: Upload) -> Result<()> {
-        let here = self.first..self.first + self.rows;
+    /// Brings rows of the host's arrays to the lane's memory; all that they have where others go through it.
+    pub(super) fn bring(
+        &self,
+        here: Range<usize>,
+        [dl, d, du, b]: &[HostArray<T>; 4],
+        upload: Upload,
+    ) -> Result<()> {
+        let upload = if self.shared { Upload::All } else { upload };
         let to = &self.memory.arrays;
         let copy = |from: &[T], to: &Buffer<T>| match self.staged {
             true => self.lane.upload(from, to, 0),
@@ -83,9 +94,14 @@ impl<T: Number> Chunk<'_, T> {
 
     /// Takes the unknowns away.
     pub(super) fn download(&self, x: &mut [T]) -> Result<()> {
+        self.take(0, x)
+    }
+
+    /// Takes the unknowns from row `at` in memory on away.
+    pub(super) fn take(&self, at: usize, x: &mut [T]) -> Result<()> {
         match self.staged {
-            true => self.lane.download(&self.memory.arrays.x, 0, x),
-            false => self.lane.fetch(&self.memory.arrays.x, 0, x),
+            true => self.lane.download(&self.memory.arrays.x, at, x),
+            false => self.lane.fetch(&self.memory.arrays.x, at, x),
         }
     }
 

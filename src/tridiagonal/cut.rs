@@ -8,6 +8,7 @@ use super::arithmetic::Number;
 use super::chunk::Chunk;
 use super::levels::Shape;
 use super::memory::RowMemory;
+use super::one_pass::BESIDE;
 use super::place::{Alignment, Place};
 use super::plan::PlanOptions;
 use super::rows::Span;
@@ -37,6 +38,8 @@ pub(super) struct Cut<'a, 'p, T> {
     options: &'p PlanOptions,
     /// dl, d, du, b and x on the host.
     arrays: &'p [HostArray<T>; 5],
+    /// Rows before the first here that these arrays have.
+    before: usize,
     scheme: Scheme,
     /// The alignment at which ranks are cut, and of what leaves them.
     of_rank: Alignment,
@@ -51,6 +54,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         span: Span,
         options: &'p PlanOptions,
         arrays: &'p [HostArray<T>; 5],
+        before: usize,
     ) -> Self {
         let (all, ranks) = (span.all(), span.ranks);
         let scheme = Scheme::of(span.n, all, span.cyclic, options.blocking());
@@ -62,7 +66,7 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         }
         let in_tiles = ranks.is_distributed() && scheme == Scheme::Tiles;
         let subtrees = in_tiles.then(|| of_ranks(span, of_rank));
-        Self { lanes, span, options, arrays, scheme, of_rank, subtrees }
+        Self { lanes, span, options, arrays, before, scheme, of_rank, subtrees }
     }
 
     /// Chunks of all rows, in the memory of the host's arrays themselves where a lane can work there.
@@ -147,14 +151,18 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     /// A memory for each lane that has rows, with room for each of these runs.
     fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
         let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
+        let several = ranges.len() > 1 || self.span.ranks.is_distributed();
         if let ([lane], [_]) = (self.lanes, ranges)
             && !in_blocks
+            && !several
             && !self.options.resident
             && let Some(memory) = RowMemory::adopt(lane, self.arrays)?
         {
             return Ok(vec![Arc::new(memory)]);
         }
-        let longest = ranges.iter().map(Range::len).max().unwrap_or(0);
+        // A window reaches beyond its chunk.
+        let beside = if several && self.scheme == Scheme::Tiles { 2 * BESIDE } else { 0 };
+        let longest = beside + ranges.iter().map(Range::len).max().unwrap_or(0);
         let lanes = self.lanes.iter().take(ranges.len());
         lanes.map(|lane| RowMemory::new(lane, longest, in_blocks).map(Arc::new)).collect()
     }
@@ -165,10 +173,10 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         let memories = self.memories(ranges)?;
         let mut before = 0;
         let chunk = |(k, range): (usize, &Range<usize>)| {
-            let (at, first, rows) = (k % lanes.len(), range.start, range.len());
+            let (at, first, rows) = (k % lanes.len(), self.before + range.start, range.len());
             let (lane, memory) = (&lanes[at], memories[at].clone());
             let Span { n, cyclic, .. } = self.span;
-            let place = Place { n, first: self.span.first + first, cyclic };
+            let place = Place { n, first: self.span.first + range.start, cyclic };
             let solve = self.scheme.chunk(lane, &memory, place, [rows, self.span.all()], alignment.levels)?;
             let items = before..before + solve.items();
             before = items.end;

@@ -84,6 +84,7 @@ pub(crate) mod layout;
 pub mod levels;
 pub mod memory;
 pub mod merge_tree;
+mod one_pass;
 pub mod pivot;
 pub mod place;
 pub mod plan;

@@ -4,9 +4,11 @@
 //! stage 1 (up to some [`ReducedBlock`](super::reduced_block::ReducedBlock)s, or to the reduced system of its blocks) and
 //! stage 3 (down from its interface values); in between one lane solves the interface system of all chunks, those of other
 //! ranks included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages,
-//! since every unknown depends on every row. Which reduced blocks are joined with which depends on the number of all rows
+//! since every unknown depends on every row. Where couplings fall off fast enough there is no barrier, and one pass over the
+//! rows does it all ([`one_pass`](super::one_pass)). Which reduced blocks are joined with which depends on the number of all rows
 //! alone, so that lanes, chunks and ranks change no bit.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -18,10 +20,11 @@ use super::equations::{Equations, split};
 use super::interface::InterfaceSystem;
 use super::kernels::all_flags;
 use super::memory::{Arrays, padded};
-use super::place::Place;
+use super::one_pass::{BESIDE, OnePass};
 use super::reduced_system::Blocking;
 use super::rows::Span;
-use super::window::{self, Windows};
+use super::scheme::Scheme;
+use super::window;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::{Error, Result};
@@ -87,21 +90,20 @@ pub struct Plan<'a, T> {
     options: PlanOptions,
     chunks: Vec<Chunk<'a, T>>,
     interface: InterfaceSystem<'a, T>,
-    /// The one-pass method on the only chunk.
-    one_pass: OnePass<T>,
-    /// dl, d, du, b and x on the host.
+    passes: Passes<T>,
+    /// dl, d, du, b and x on the host, with the rows around those here that windows need.
     arrays: [HostArray<T>; 5],
 }
 
-/// The passes over the rows that a plan's diagonals need on the device.
+/// The passes over the rows that a plan's diagonals need.
 #[derive(Debug)]
-enum OnePass<T> {
+enum Passes<T> {
     /// Nobody has looked.
     Unknown,
     /// One, as far as a look at the diagonals says, and the certificates of the solutions so far.
-    Enough(Box<Windows<T>>),
+    One(OnePass<T>),
     /// Two.
-    NotEnough,
+    Two,
 }
 
 /// The inputs of a plan, to be filled.
@@ -168,7 +170,8 @@ impl<'a, T: Number> Plan<'a, T> {
             )));
         }
         // Where a lane works in these arrays, it reads and writes whole groups of rows.
-        let on_host = if options.resident { 0 } else { padded(rows) };
+        let beside: usize = span.beside(BESIDE).iter().sum();
+        let on_host = if options.resident { 0 } else { padded(rows + beside) };
         let host = |what: &str| options.host_array(home, what, on_host);
         let made = || {
             let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
@@ -176,8 +179,8 @@ impl<'a, T: Number> Plan<'a, T> {
         };
         let arrays = span.ranks.all_ok(made())?;
         let interface = InterfaceSystem::none(span.ranks, home);
-        let (options, one_pass) = (*options, OnePass::Unknown);
-        let mut plan = Self { span, options, chunks: Vec::new(), interface, one_pass, arrays };
+        let (options, passes) = (*options, Passes::Unknown);
+        let mut plan = Self { span, options, chunks: Vec::new(), interface, passes, arrays };
         plan.relane(lanes)?;
         Ok(plan)
     }
@@ -207,8 +210,8 @@ impl<'a, T: Number> Plan<'a, T> {
         // The devices may hold no more than one of both.
         self.chunks.clear();
         self.interface = InterfaceSystem::none(ranks, home);
-        self.one_pass = OnePass::Unknown;
-        let cut = Cut::new(lanes, self.span, &self.options, &self.arrays);
+        self.passes = Passes::Unknown;
+        let cut = Cut::new(lanes, self.span, &self.options, &self.arrays, self.here().start);
         let Cutting { chunks, rank_reduction, stage2, items, shape } = ranks.all_ok(cut.chunks())?;
         let alone = chunks.len() == 1 && !ranks.is_distributed();
         let own = chunks.last().map_or(0, |last| last.items.end);
@@ -258,24 +261,30 @@ impl<'a, T: Number> Plan<'a, T> {
 
     /// The inputs, to be filled before [`Plan::solve`].
     pub fn inputs(&mut self) -> Inputs<'_, T> {
-        let rows = self.span.rows;
-        let [dl, d, du, b, _] = &mut self.arrays;
-        Inputs { dl: &mut dl[..rows], d: &mut d[..rows], du: &mut du[..rows], b: &mut b[..rows] }
+        let here = self.here();
+        let [dl, d, du, b, _] = self.arrays.each_mut().map(|array| &mut array[here.clone()]);
+        Inputs { dl, d, du, b }
     }
 
     /// dl, d, du and b, as filled.
     pub fn given(&self) -> [&[T]; 4] {
-        std::array::from_fn(|k| &self.arrays[k][..self.span.rows])
+        std::array::from_fn(|k| &self.arrays[k][self.here()])
     }
 
     /// The unknowns, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
-        &self.arrays[4][..self.span.rows]
+        &self.arrays[4][self.here()]
     }
 
-    /// A chunk's arrays on its lane, and its first row: for data that a program brings there by itself.
-    pub fn on_device(&mut self, chunk: usize) -> (&Arrays<T>, usize) {
-        (&self.chunks[chunk].memory.arrays, self.chunks[chunk].first)
+    /// The rows here in the host's arrays.
+    fn here(&self) -> Range<usize> {
+        let [before, _] = self.span.beside(BESIDE);
+        before..before + self.span.rows
+    }
+
+    /// The arrays on the only lane: for data that a program brings there by itself.
+    pub fn on_device(&mut self) -> &Arrays<T> {
+        &self.chunks[0].memory.arrays
     }
 
     /// [`NOT_DOMINANT`](super::kernels::NOT_DOMINANT) and the number of small pivots of all chunks.
@@ -283,6 +292,10 @@ impl<'a, T: Number> Plan<'a, T> {
     /// # Errors
     /// If a device is lost.
     pub fn flags(&self) -> Result<u32> {
+        if let Passes::One(_) = self.passes {
+            // What is certified is dominant.
+            return Ok(0);
+        }
         let known = || {
             let chunks = self.chunks.iter().map(|chunk| chunk.solve.flags(chunk.lane));
             let chunks = chunks.collect::<Result<Vec<u32>>>()?;
@@ -298,7 +311,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let memory = |chunk: &Chunk<'a, T>| if chunk.evicted { 0 } else { chunk.memory.bytes() };
         self.chunks.iter().map(|chunk| memory(chunk) + chunk.solve.bytes()).sum::<u64>()
             + self.interface.bytes()
-            + if let OnePass::Enough(windows) = &self.one_pass { windows.bytes() } else { 0 }
+            + if let Passes::One(one_pass) = &self.passes { one_pass.bytes() } else { 0 }
     }
 
     /// Solves, with all lanes at work at the same time. Stages of different lanes overlap: `total` is the time that
@@ -329,7 +342,7 @@ impl<'a, T: Number> Plan<'a, T> {
 
     fn solve_at(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let started = Instant::now();
-        let done = self.stages(pace, upload);
+        let done = self.passes(pace, upload);
         // Whatever happened, no copy is left that still touches the arrays.
         let finished = self.chunks.iter().try_for_each(|chunk| chunk.lane.finish());
         let stages = done?;
@@ -337,12 +350,46 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(Stages { total: started.elapsed().as_secs_f64(), ..stages })
     }
 
+    /// One pass over the rows where that seems to be enough and is certified, otherwise two; one stage after the other is
+    /// for the latter. The seconds of stages as far as this pace measures them.
+    fn passes(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
+        let ranks = self.span.ranks;
+        let overlapped = matches!(pace, Pace::Overlapped { .. });
+        if overlapped && upload == Upload::All {
+            let [dl, d, du, _] = self.given();
+            let overlap =
+                self.overlap(|rows| Ok([dl, d, du].map(|array| self.span.of_all(array, rows.clone()))))?;
+            self.choose(overlap)?;
+        }
+        let here = self.here();
+        let Passes::One(one_pass) = &mut self.passes else { return self.stages(pace, upload) };
+        if overlapped {
+            let [inputs @ .., x] = &mut self.arrays;
+            let changed = match upload {
+                Upload::All => &mut inputs[..],
+                Upload::RightHandSide => &mut inputs[3..],
+                Upload::Nothing => &mut [],
+            };
+            if ranks.is_distributed() {
+                changed.iter_mut().for_each(|array| self.span.exchange(BESIDE, array));
+            }
+            let solved = one_pass.solve(&self.chunks, pace, inputs, &mut x[here], upload);
+            if ranks.all_reduce_min(u64::from(ranks.all_ok(solved)?)) == 1 {
+                return Ok(Stages::default());
+            }
+        }
+        // The lanes hold rows as windows have them.
+        self.passes = Passes::Two;
+        self.stages(pace, Upload::All)
+    }
+
     /// The stages of a solution, and their seconds as far as this pace measures them.
     fn stages(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
+        let here = self.here();
         let Self { chunks, interface, arrays: [inputs @ .., x], .. } = self;
         let inputs = &*inputs;
-        let xs = split(x, chunks.iter().map(Chunk::downloaded));
+        let xs = split(&mut x[here], chunks.iter().map(Chunk::downloaded));
         if let (Pace::Overlapped { .. }, Some(launches)) = (pace, interface.launches()) {
             let solved = pace.run(
                 chunks.iter().zip(xs).collect(),
@@ -398,21 +445,36 @@ impl<'a, T: Number> Plan<'a, T> {
                 if self.options.block.is_some() { " in blocks" } else { "" }
             )));
         }
-        self.look()?;
-        if let OnePass::Enough(windows) = &self.one_pass {
+        if let Passes::Unknown = self.passes {
+            let Chunk { lane, memory, .. } = &self.chunks[0];
+            let Arrays { dl, d, du, .. } = &memory.arrays;
+            let overlap = self.overlap(|rows| {
+                let read = |array: &Buffer<T>| {
+                    let mut numbers = vec![T::ZERO; rows.len()];
+                    lane.download(array, rows.start, &mut numbers).map(|()| numbers)
+                };
+                Ok([read(dl)?, read(d)?, read(du)?])
+            })?;
+            self.choose(overlap)?;
+        }
+        if let Passes::One(one_pass) = &self.passes {
+            let (lane, windows) = (self.chunks[0].lane, one_pass.alone());
             let seconds = self.repeat(windows.launches(), times)?;
-            if windows.are_certified(self.chunks[0].lane)? {
+            let mut bad = vec![0; windows.groups()];
+            windows.fetch(lane, &mut bad)?;
+            lane.finish()?;
+            if bad.iter().all(|&tiles| tiles == 0) {
                 return Ok(seconds);
             }
-            self.one_pass = OnePass::NotEnough;
+            self.passes = Passes::Two;
         }
         let stage2 = self.interface.launches().unwrap_or_default();
         self.repeat(self.chunks[0].launches(&stage2), times)
     }
 
-    /// From here on [`Plan::solve_resident`] takes the two-pass method, until the plan gets other lanes.
+    /// From here on the plan takes the two-pass method, until it gets other diagonals from the host, or other lanes.
     pub fn two_passes(&mut self) {
-        self.one_pass = OnePass::NotEnough;
+        self.passes = Passes::Two;
     }
 
     /// Seconds of launches on the only lane, repeated.
@@ -423,34 +485,33 @@ impl<'a, T: Number> Plan<'a, T> {
         Ok(started.elapsed().as_secs_f64() / times as f64)
     }
 
-    /// Looks, if nobody has, whether one pass over the rows on the device seems to be enough.
-    fn look(&mut self) -> Result<()> {
-        let OnePass::Unknown = self.one_pass else { return Ok(()) };
-        self.one_pass = OnePass::NotEnough;
-        let chunk = &self.chunks[0];
-        let Span { n, cyclic, rows, .. } = self.span;
+    /// Rows that windows need around their tiles, if one pass over the rows seems to be enough. `read` gives dl, d and du of
+    /// rows, counted over all.
+    fn overlap(&self, read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>) -> Result<Option<usize>> {
+        let (Span { n, cyclic, .. }, all) = (self.span, self.span.all());
         // Whole systems have one pass of their own; the ends of a cyclic one are neighbours.
-        if cyclic || self.interface.stage2.is_none() {
-            return Ok(());
-        }
-        let (place, arrays) = (Place { n, first: 0, cyclic }, &chunk.memory.arrays);
-        let overlap = window::overlap(place, rows, |here| {
-            let read = |array: &Buffer<T>| {
-                let mut numbers = vec![T::ZERO; here.len()];
-                chunk.lane.download(array, here.start, &mut numbers).map(|()| numbers)
-            };
-            Ok([read(&arrays.dl)?, read(&arrays.d)?, read(&arrays.du)?])
-        })?;
-        if let Some(overlap) = overlap {
-            let windows = Windows::new(chunk.lane, arrays, place, [0, rows], overlap)?;
-            self.one_pass = OnePass::Enough(Box::new(windows));
+        let in_tiles = !cyclic && Scheme::of(n, all, cyclic, self.options.blocking()) == Scheme::Tiles;
+        if in_tiles { window::overlap(n, all, read) } else { Ok(None) }
+    }
+
+    /// Chooses one pass over the rows, with windows of this overlap, or two.
+    fn choose(&mut self, overlap: Option<usize>) -> Result<()> {
+        match (overlap, &self.passes) {
+            (None, _) => self.passes = Passes::Two,
+            (Some(overlap), Passes::One(one_pass)) if one_pass.overlap() == overlap => {}
+            (Some(overlap), _) => {
+                let origin = self.span.first - self.here().start;
+                let host = |len| self.options.host_array(self.interface.home, "certificates", len);
+                let one_pass = OnePass::new(&self.chunks, self.span, origin, overlap, host);
+                self.passes = Passes::One(self.span.ranks.all_ok(one_pass)?);
+            }
         }
         Ok(())
     }
 
-    /// True if [`Plan::solve_resident`] solved in one pass over the rows, which is certified then, and false if in two.
+    /// True if the last solution took one pass over the rows, which is certified then, and false if two.
     pub fn is_one_pass(&self) -> bool {
-        matches!(self.one_pass, OnePass::Enough(_))
+        matches!(self.passes, Passes::One(_))
     }
 
     /// Brings the unknowns that [`Plan::solve_resident`] left on the device to [`Plan::x`].
@@ -463,7 +524,8 @@ impl<'a, T: Number> Plan<'a, T> {
                 "a plan without arrays on the host has no place for unknowns".to_owned(),
             ));
         }
-        let xs = split(&mut self.arrays[4], self.chunks.iter().map(Chunk::downloaded));
+        let here = self.here();
+        let xs = split(&mut self.arrays[4][here], self.chunks.iter().map(Chunk::downloaded));
         self.chunks.iter().zip(xs).try_for_each(|(chunk, x)| {
             chunk.download(x)?;
             chunk.lane.finish()

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::arithmetic::Number;
 use super::place::{Alignment, OF_A_RANK};
 use super::reduced_system::Blocking;
 use super::scheme::Scheme;
@@ -87,6 +88,40 @@ impl Span {
     /// The rows here, counted over all systems.
     pub fn range(&self) -> Range<usize> {
         self.first..self.first + self.rows
+    }
+
+    /// Rows before and behind those here, `most` of each.
+    pub(crate) fn beside(&self, most: usize) -> [usize; 2] {
+        [self.first.min(most), (self.all() - self.first - self.rows).min(most)]
+    }
+
+    /// Numbers of rows of all ranks, those of the rows here being `own`. Every rank calls this.
+    pub(crate) fn of_all<T: Number>(&self, own: &[T], rows: Range<usize>) -> Vec<T> {
+        let at = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;
+        self.ranks.all_gather(&own[at(rows.start)..at(rows.end)]).concat()
+    }
+
+    /// Fills the ends of an array, of as many numbers as [`Self::beside`] says, with what the ranks around this one have in
+    /// their rows. Every rank calls this.
+    pub(crate) fn exchange<T: Number>(&self, most: usize, array: &mut [T]) {
+        let [before, _] = self.beside(most);
+        let own = &array[before..][..self.rows];
+        let ends = self.rows.min(most);
+        let lists = self.ranks.all_gather(&[&own[..ends], &own[self.rows - ends..]].concat());
+        let shares = self.ranks.all_gather(&[self.first as u64, self.rows as u64]);
+        let origin = self.first - before;
+        for (rank, (list, share)) in lists.iter().zip(shares).enumerate() {
+            let (head, tail) = list.split_at(list.len() / 2);
+            let (first, end) = (share[0] as usize, (share[0] + share[1]) as usize);
+            for (first, piece) in [(first, head), (end - tail.len(), tail)] {
+                let rows = (first..).zip(piece).filter(|_| rank != self.ranks.rank());
+                rows.for_each(|(row, &number)| {
+                    if let Some(to) = row.checked_sub(origin).and_then(|at| array.get_mut(at)) {
+                        *to = number;
+                    }
+                });
+            }
+        }
     }
 
     /// The numbers on both sides of those of the rows here, of which `own` are the first and the last: what the ranks

@@ -89,6 +89,8 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
+    /// Windows around tiles, each solved by itself and certified, in one pass over the rows.
+    OnePass,
     /// The partition method without pivoting.
     Partition,
     /// The partition method with scaled partial pivoting.
@@ -192,6 +194,8 @@ impl Options {
 /// One way through the systems: unknowns, the flags of stage 1, and the residual.
 struct Pass {
     x: Vec<Vec<f64>>,
+    /// True while one pass over the rows was enough for each solution.
+    one_pass: bool,
     flags: u32,
     residual: Residual,
     refinements: u32,
@@ -212,6 +216,7 @@ fn pass<T: Number>(
     let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
     let mut done = Pass {
         x: vec![vec![0.0; rows]; view.b.len()],
+        one_pass: true,
         flags: 0,
         residual: Residual::default(),
         refinements: 0,
@@ -287,6 +292,7 @@ fn solve_part<T: Number>(
         let x = &mut done.x[k][here.clone()];
         range::convert(plan.x(), x, -shift);
         let (found, steps) = refine(plan, view, b, x, &mut r, (options.refine, dominant), seconds)?;
+        done.one_pass &= plan.is_one_pass();
         done.residual = done.residual.max(found);
         done.refinements = done.refinements.max(steps);
     }
@@ -310,7 +316,8 @@ fn partition<T: Number>(
     let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
     let done = pass::<T>(lanes, view, options, &plain, seconds, stop)?;
     if !stop(done.flags) {
-        return Ok((Method::Partition, plain, done));
+        let method = if done.one_pass { Method::OnePass } else { Method::Partition };
+        return Ok((method, plain, done));
     }
     let again = pass::<T>(lanes, view, options, &pivoted, seconds, |_| false)?;
     // What the first way says of the rows holds for the second.

@@ -90,10 +90,11 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// Rows that windows need on both sides of their tiles, as far as the diagonals of some stretches of `rows` rows show; none
+/// Rows that windows need on both sides of their tiles, as far as the diagonals of some stretches of `rows` rows of systems of
+/// `n` show; none
 /// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
 pub(super) fn overlap<T: Number>(
-    place: Place,
+    n: usize,
     rows: usize,
     mut read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>,
 ) -> Result<Option<usize>> {
@@ -101,9 +102,8 @@ pub(super) fn overlap<T: Number>(
     for here in stretches(rows) {
         let [mut dl, d, mut du] = read(here.clone())?;
         for (i, row) in here.enumerate() {
-            let place_of = (place.first + row) % place.n;
-            dl[i] = if place_of == 0 { T::ZERO } else { dl[i] };
-            du[i] = if place_of + 1 == place.n { T::ZERO } else { du[i] };
+            dl[i] = if row % n == 0 { T::ZERO } else { dl[i] };
+            du[i] = if (row + 1) % n == 0 { T::ZERO } else { du[i] };
         }
         let Some(rows) = reach([&dl, &d, &du]) else { return Ok(None) };
         most = most.max(rows);
@@ -111,6 +111,11 @@ pub(super) fn overlap<T: Number>(
     // A quarter more, since other rows may be weaker.
     let wanted = (most + most.div_ceil(4)).next_power_of_two().max(LEAST);
     Ok(Some(wanted).filter(|&rows| rows <= MOST))
+}
+
+/// Rows of a tile with this overlap.
+pub(super) fn tile(overlap: usize) -> usize {
+    WINDOW_ROWS - 2 * overlap
 }
 
 /// The one-pass method on rows of a lane.
@@ -124,17 +129,18 @@ pub(super) struct Windows<T> {
 }
 
 impl<T: Number> Windows<T> {
-    /// Windows with `overlap` rows on both sides of their tiles, the first of which begins with row `at` of `rows` rows in
-    /// memory; that in turn is at a multiple of tiles.
+    /// Windows with `overlap` rows on both sides of the tiles of the rows `solved`, the first of which begins a tile, among
+    /// `rows` rows in memory.
     pub(super) fn new(
         lane: &Lane,
         arrays: &Arrays<T>,
         place: Place,
-        [at, rows]: [usize; 2],
+        rows: usize,
+        solved: Range<usize>,
         overlap: usize,
     ) -> Result<Self> {
-        let tile = WINDOW_ROWS - 2 * overlap;
-        let tiles = (rows - at).div_ceil(tile);
+        let tile = tile(overlap);
+        let tiles = solved.len().div_ceil(tile);
         let groups = tiles.div_ceil(SEAMS);
         let flags = lane.alloc("flags of tiles", tiles + groups)?;
         let (n, first) = place.params(rows);
@@ -143,7 +149,7 @@ impl<T: Number> Windows<T> {
             rows: rows as u32,
             n,
             first,
-            at: at as u32,
+            at: solved.start as u32,
             tiles: tiles as u32,
             tile: tile as u32,
             // Couplings of the last level reach twice as far as a window does: there are many more of them.
@@ -174,11 +180,14 @@ impl<T: Number> Windows<T> {
         vec![&self.window, &self.seam]
     }
 
-    /// True if the unknowns are certified, after the launches.
-    pub(super) fn are_certified(&self, lane: &Lane) -> Result<bool> {
-        let mut bad = vec![0; self.tiles.div_ceil(SEAMS)];
-        lane.download(&self.flags, self.tiles, &mut bad)?;
-        Ok(bad.iter().all(|&tiles| tiles == 0))
+    /// Groups of tiles.
+    pub(super) fn groups(&self) -> usize {
+        self.tiles.div_ceil(SEAMS)
+    }
+
+    /// Takes away how many tiles of each group are not certified, after the launches.
+    pub(super) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
+        lane.fetch(&self.flags, self.tiles, bad)
     }
 }
 
@@ -190,14 +199,13 @@ mod tests {
 
     /// The overlap where rows are −1, d, −1, with that d in each of 8 parts.
     fn found(d: impl Fn(usize) -> f64) -> Option<usize> {
-        let place = Place { n: ROWS, first: 0, cyclic: false };
         let beside = |row: usize, unused: usize| if row == unused { f64::NAN } else { -1.0 };
         let read = |here: Range<usize>| {
             let dl = here.clone().map(|row| beside(row, 0)).collect();
             let du = here.clone().map(|row| beside(row, ROWS - 1)).collect();
             Ok([dl, here.map(|row| d(row * STRETCHES / ROWS)).collect(), du])
         };
-        overlap::<f64>(place, ROWS, read).expect("no device is asked")
+        overlap::<f64>(ROWS, ROWS, read).expect("no device is asked")
     }
 
     /// Couplings of −1, d, −1 are powers of ρ = (d − √(d² − 4)) / 2.

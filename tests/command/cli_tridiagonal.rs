@@ -195,7 +195,7 @@ fn the_report_says_what_was_done_and_how_well() {
     }
     assert_eq!((&report["command"], &report["status"]), (&"tridiagonal".into(), &"met".into()));
     assert_eq!((&report["n"], &report["lanes"], &report["chunks"]), (&20_011.into(), &2.into(), &2.into()));
-    assert_eq!((&report["method"], &report["dominant"]), (&"partition".into(), &true.into()));
+    assert_eq!((&report["method"], &report["dominant"]), (&"one_pass".into(), &true.into()));
     assert_eq!(report["bound"]["residual"], report["residual"]);
     // The residual is that of what was written.
     let system: System = kolmo::models::tridiagonal("random:20011", 0).unwrap().unwrap().system;
@@ -215,7 +215,7 @@ fn settings_of_the_method_are_followed() {
         ("--block 10 --interface host", 10, "host", "partition"),
         ("--interface host", 10, "host", "partition"),
         ("--block 7 --interface device --pivot scaled", 7, "device", "pivoted"),
-        ("--pivot none --refine 2", 128, "device", "partition"),
+        ("--pivot none --refine 2", 128, "device", "one_pass"),
     ] {
         solved(&place, &format!("random:5000 {options} -o x.npy --report r.json --quiet"));
         let report = place.json("r.json");

@@ -4,7 +4,8 @@ use crate::support::machine;
 use crate::tridiagonal::{Numbers, dominant, rounded};
 use kolmo::Machine;
 use kolmo::kernel::Precision::{self, F32, F64};
-use kolmo::tridiagonal::{Number, Plan, PlanOptions, System};
+use kolmo::lane::{Lane, OpenOptions};
+use kolmo::tridiagonal::{Number, Plan, PlanOptions, System, Upload};
 
 /// Unknowns of a system on the device, and whether they are certified; in two passes alone if so asked.
 fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
@@ -12,7 +13,7 @@ fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> 
     let options = PlanOptions { pageable: true, ..PlanOptions::default() };
     let mut plan =
         Plan::<T>::with(&machine.lanes, system.n, system.batch, system.cyclic, &options).expect("it fits");
-    let arrays = plan.on_device(0).0;
+    let arrays = plan.on_device();
     let upload = |from: &[f64], to| machine.lanes[0].upload(&of(from), to, 0).expect("it fits");
     upload(&system.dl, &arrays.dl);
     upload(&system.d, &arrays.d);
@@ -61,8 +62,72 @@ fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> System {
     System::new(vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n], b).expect("lengths fit")
 }
 
+/// Unknowns of a system, host to host on all lanes, and whether they are certified.
+fn hosted<'a, T: Number>(lanes: &'a [Lane], system: &System) -> (Vec<f64>, bool, Plan<'a, T>) {
+    let mut plan = Plan::<T>::new(lanes, system.n, system.batch, system.cyclic).expect("it fits");
+    let inputs = plan.inputs();
+    for (to, from) in
+        [(inputs.dl, &system.dl), (inputs.d, &system.d), (inputs.du, &system.du), (inputs.b, &system.b[0])]
+    {
+        to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::of(from));
+    }
+    plan.solve(Upload::All).expect("it runs");
+    (plan.x().iter().map(|x| x.wide()).collect(), plan.is_one_pass(), plan)
+}
+
+/// Solves on one lane and on several, and in memory that rows go through chunk by chunk: the same bits.
+fn check_lanes<T: Number>(spec: &str) {
+    let Some(one) = machine(spec, T::PRECISION, false) else { return };
+    let Some(three) = machine(&[spec; 3].join(","), T::PRECISION, false) else { return };
+    let limited = OpenOptions {
+        precision: Some(T::PRECISION),
+        memory_limit: Some(100_000 * size_of::<T>() as u64),
+        ..OpenOptions::default()
+    };
+    let small = Machine::open(&[spec.parse().expect("a device")], &limited).expect("it opens");
+    // Borders of chunks lie beside, on and behind those of tiles.
+    for n in [2049, 40_000, 57_600, 100_003] {
+        let system = rounded(&dominant(n, 1, 23), T::PRECISION);
+        let (x, certified) = solved(&one, &system, false);
+        assert!(certified, "n = {n}");
+        for machine in [&one, &three, &small] {
+            let (hosted, one_pass, mut plan) = hosted::<T>(&machine.lanes, &system);
+            assert!(one_pass && hosted == x, "n = {n} on {} lanes", machine.lanes.len());
+            assert_eq!(plan.flags().expect("it runs"), 0);
+            // Another right-hand side, then other diagonals.
+            plan.inputs().b.iter_mut().for_each(|b| *b = *b + *b);
+            plan.solve(Upload::RightHandSide).expect("it runs");
+            let twice = |(x, y): (&T, &f64)| x.wide() == 2.0 * y;
+            assert!(plan.is_one_pass() && plan.x().iter().zip(&x).all(twice));
+            plan.inputs().d[n / 3] = T::of(1e-3);
+            plan.solve(Upload::All).expect("it runs");
+            assert!(!plan.is_one_pass() && plan.flags().expect("it runs") != 0);
+        }
+        assert!(
+            n < 10_000 || hosted::<T>(&small.lanes, &system).2.streamed(),
+            "{n} rows in {:?}",
+            limited.memory_limit
+        );
+    }
+    // Weak rows at the border of two chunks.
+    let weak = |row: usize| if (32_000..35_000).contains(&row) { 2.0 } else { 4.0 };
+    let system = rounded(&toeplitz(100_003, weak), T::PRECISION);
+    let two = solved(&one, &system, true).0;
+    for machine in [&one, &three, &small] {
+        let (x, one_pass, _) = hosted::<T>(&machine.lanes, &system);
+        assert!(!one_pass && x == two, "the bits of two passes on {} lanes", machine.lanes.len());
+    }
+}
+
 mod suite {
     use super::*;
+
+    pub(crate) fn lanes_and_chunks_change_no_bit(spec: &str, precision: Precision) {
+        match precision {
+            F64 => check_lanes::<f64>(spec),
+            F32 => check_lanes::<f32>(spec),
+        }
+    }
 
     pub(crate) fn every_size_is_certified(spec: &str, precision: Precision) {
         let Some(machine) = machine(spec, precision, false) else { return };
@@ -160,6 +225,7 @@ mod suite {
 macro_rules! on {
     ($name:ident, $spec:literal, $precision:ident) => {
         on!(@tests $name, $spec, $precision,
+            lanes_and_chunks_change_no_bit,
             every_size_is_certified,
             windows_grow_with_what_couplings_reach,
             decay_on_the_edge_of_certification_is_told_apart,

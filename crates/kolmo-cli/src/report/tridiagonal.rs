@@ -91,6 +91,7 @@ impl Run<'_> {
         let s = self.solution;
         let mut out = super::device_lines(&self.devices);
         let method = match s.method {
+            Method::OnePass => "one pass over the rows, certified, no pivoting",
             Method::Partition => "partition method, no pivoting",
             Method::Pivoted => "partition method, scaled partial pivoting",
             Method::Host => "elimination with partial pivoting on the host",
