@@ -52,13 +52,11 @@ pub(super) fn assemble<const W: usize>(
     }
     let (states, places, numbers) = numbered(store, flat);
 
-    let bounds = |place: u32| {
-        let segment = &segments[place as usize / ROWS];
-        let row = place as usize % ROWS;
-        (segment, segment.starts[row] as usize..segment.starts[row + 1] as usize)
-    };
     let mut offsets = vec![0_u64; count + 1];
-    offsets[1..].par_iter_mut().zip(&places).for_each(|(o, place)| *o = bounds(*place).1.len() as u64);
+    offsets[1..].par_iter_mut().zip(&places).for_each(|(length, place)| {
+        let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
+        *length = u64::from(starts[row + 1] - starts[row]);
+    });
     for k in 0..count {
         offsets[k + 1] += offsets[k];
     }
@@ -76,17 +74,33 @@ pub(super) fn assemble<const W: usize>(
             tasks.push((&places[start..end], c, r));
         }
     }
+    // Rows lie anywhere in memory, and so do numbers of states: each loop waits for one of these, for many rows at once.
     tasks.into_par_iter().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, (places, columns, rates)| {
         let mut at = 0;
-        for place in places {
-            let (segment, range) = bounds(*place);
-            row.clear();
-            let targets = segment.targets[range.clone()].iter().map(|token| numbers.get(*token));
-            row.extend(targets.zip(segment.rates[range].iter().copied()));
-            row.sort_unstable_by_key(|(column, _)| *column);
-            for (column, rate) in &*row {
-                (columns[at], rates[at]) = (*column, *rate);
-                at += 1;
+        for places in places.chunks(64) {
+            let mut found = [(0, 0, 0); 64];
+            for (found, place) in found.iter_mut().zip(places) {
+                let starts = &segments[*place as usize / ROWS].starts;
+                let row = *place as usize % ROWS;
+                *found = (*place as usize / ROWS, starts[row] as usize, starts[row + 1] as usize);
+            }
+            let (first, mut end) = (at, at);
+            for &(segment, from, to) in &found[..places.len()] {
+                let segment = &segments[segment];
+                columns[end..end + to - from].copy_from_slice(&segment.targets[from..to]);
+                rates[end..end + to - from].copy_from_slice(&segment.rates[from..to]);
+                end += to - from;
+            }
+            columns[first..end].iter_mut().for_each(|token| *token = numbers.get(*token));
+            for &(_, from, to) in &found[..places.len()] {
+                let range = at..at + to - from;
+                at = range.end;
+                row.clear();
+                row.extend(columns[range.clone()].iter().copied().zip(rates[range.clone()].iter().copied()));
+                row.sort_unstable_by_key(|(column, _)| *column);
+                for (k, (column, rate)) in range.zip(&*row) {
+                    (columns[k], rates[k]) = (*column, *rate);
+                }
             }
         }
     });

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
@@ -41,7 +39,7 @@ impl<const W: usize> Store<W> {
         } else {
             let count = (threads * 32).next_power_of_two().clamp(64, 4096);
             Self::Shards(Shards {
-                all: (0..count).map(|_| Mutex::new(HashTable::new())).collect(),
+                all: (0..count).map(|_| Mutex::new(Table { slots: Vec::new(), len: 0 })).collect(),
                 bits: count.trailing_zeros(),
                 hasher: FixedState::with_seed(0),
                 bytes: AtomicUsize::new(0),
@@ -109,7 +107,54 @@ impl Bits {
     }
 }
 
-type Table<const W: usize> = HashTable<(Key<W>, u32)>;
+/// States and their tokens at places that their hashes give, or behind.
+///
+/// All places that a list of states needs are read at once before the first is looked at, so that memory is waited for
+/// once: what general tables do not offer.
+struct Table<const W: usize> {
+    slots: Vec<(Key<W>, u32)>,
+    len: usize,
+}
+
+/// The token of a place without a state.
+const FREE: u32 = u32::MAX;
+
+impl<const W: usize> Table<W> {
+    /// Where the state is, or the free place where it belongs.
+    #[inline]
+    fn place(&self, hash: u64, key: &Key<W>) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut place = hash as usize & mask;
+        while self.slots[place].1 != FREE && self.slots[place].0 != *key {
+            place = (place + 1) & mask;
+        }
+        place
+    }
+
+    /// Makes room for more states: at most three places of four are taken.
+    fn reserve(&mut self, more: usize, hash: impl Fn(&Key<W>) -> u64) {
+        let needed = (self.len + more) * 4 / 3 + 1;
+        if needed <= self.slots.len() {
+            return;
+        }
+        let slots = vec![([0; W], FREE); needed.next_power_of_two()];
+        for slot in std::mem::replace(&mut self.slots, slots) {
+            if slot.1 != FREE {
+                let place = self.place(hash(&slot.0), &slot.0);
+                self.slots[place] = slot;
+            }
+        }
+    }
+
+    fn touch(&self, hashes: impl Iterator<Item = u64>) {
+        let mask = self.slots.len() - 1;
+        std::hint::black_box(hashes.fold(0, |all, hash| all ^ self.slots[hash as usize & mask].1));
+    }
+
+    fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<(Key<W>, u32)>()
+    }
+}
 
 /// States by their hashes, in tables of their own locks.
 pub(super) struct Shards<const W: usize> {
@@ -127,7 +172,7 @@ impl<const W: usize> Shards<W> {
         hasher.finish()
     }
 
-    /// Tables use the highest and the lowest bits of a hash.
+    /// Tables use the lowest bits of a hash.
     #[inline]
     fn shard(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.all.len() - 1)
@@ -169,23 +214,22 @@ impl<const W: usize> Shards<W> {
                 continue;
             }
             let mut table = self.lock(shard);
-            let before = table.allocation_size();
+            let before = table.bytes();
+            table.reserve(list.len(), |key| self.hash(key));
+            table.touch(list.iter().map(|k| hashes[*k as usize]));
             for &k in list {
-                let key = &keys[k as usize];
-                let count = table.len();
-                let entry = table.entry(hashes[k as usize], |e| e.0 == *key, |e| self.hash(&e.0));
-                tokens[k as usize] = match entry {
-                    Entry::Occupied(entry) => entry.get().1,
-                    Entry::Vacant(entry) => {
-                        let token = (count as u64) << self.bits | shard as u64;
-                        let token = u32::try_from(token).map_err(|_| TooMany)?;
-                        entry.insert((*key, token));
-                        fresh.push((*key, token));
-                        token
-                    }
-                };
+                let key = keys[k as usize];
+                let place = table.place(hashes[k as usize], &key);
+                if table.slots[place].1 == FREE {
+                    let token = (table.len as u64) << self.bits | shard as u64;
+                    let token = u32::try_from(token).ok().filter(|token| *token != FREE).ok_or(TooMany)?;
+                    table.slots[place] = (key, token);
+                    table.len += 1;
+                    fresh.push((key, token));
+                }
+                tokens[k as usize] = table.slots[place].1;
             }
-            self.bytes.fetch_add(table.allocation_size() - before, Ordering::Relaxed);
+            self.bytes.fetch_add(table.bytes() - before, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -250,7 +294,7 @@ pub(super) fn numbered<const W: usize>(
             (states, places.into_iter().map(AtomicU32::into_inner).collect(), numbers)
         }
         Store::Shards(shards) => {
-            let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len())).max().unwrap_or(0);
+            let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
             let tokens = most << shards.bits;
             drop(shards);
             found.par_sort_unstable_by_key(|(key, ..)| *key);
