@@ -44,8 +44,8 @@ impl Format {
             "sm" | "prism" | "pm" | "nm" | "pepa" => {
                 return Err(Error::File {
                     path: path.into(),
-                    reason: "is a model in PRISM's language; write its chain with 'prism MODEL -exportmodel \
-                             out.tra,lab' and give out.tra"
+                    reason: "is a model in a language; write its chain with 'kolmo generate MODEL -o out.tra' (of \
+                             PEPA, 'prism MODEL -exportmodel out.tra,lab') and give out.tra"
                         .to_owned(),
                 });
             }

@@ -39,6 +39,29 @@ pub trait Transitions: Send + Sync {
     }
 }
 
+/// Several problems share one chain.
+impl<T: Transitions + ?Sized> Transitions for Arc<T> {
+    fn states(&self) -> usize {
+        (**self).states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        (**self).incoming(state, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        (**self).outgoing(state, row);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        (**self).exit_rates(states, out);
+    }
+
+    fn distributed(&self) -> Option<&dyn Distributed> {
+        (**self).distributed()
+    }
+}
+
 /// The sum of a state's rates, with Neumaier's compensation, in the order given (ascending targets), so that
 /// every source of the same chain gives the same bits.
 pub fn exit_rate(rates: impl IntoIterator<Item = f64>) -> f64 {

@@ -21,6 +21,7 @@ mod compare_page;
 mod explicit_models;
 mod faults;
 mod lane_count;
+mod models;
 mod project;
 mod ranks;
 mod ranks_transient;

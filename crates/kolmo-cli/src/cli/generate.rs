@@ -1,29 +1,38 @@
 //! `kolmo generate`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::files::Files;
+use super::language::{self, Constants};
 use super::meant;
-use super::{Outcome, no_format, whole};
+use super::{Outcome, Size, no_format, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::{mtx, npz, write};
 use kolmo::models::{self, System};
+use kolmo::transient::{Chain, Initial};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
-    /// A built-in model: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
+    /// A model in PRISM's language (.sm, .prism), or a built-in one: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
     /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N,
     /// toeplitz:N,DL,D,DU, laplace:N
     spec: String,
-    /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx)
+    /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx). Labels, names of
+    /// states and rewards lie beside it: .lab, .sta, .srew
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
+    #[arg(long = "const", value_name = "NAME=V,…")]
+    constants: Option<Constants>,
+    /// Memory that exploring such a model may take, such as 3GiB
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<Size>,
     /// Seed of random systems and right-hand sides
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
@@ -38,7 +47,8 @@ pub(super) struct Generate {
 impl Generate {
     /// The files that are named.
     pub(super) fn files<'a>(&'a self, files: Files<'a>) -> Files<'a> {
-        files.written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
+        let model = Some(Path::new(&self.spec)).filter(|_| language::is_model(&self.spec));
+        files.read("MODEL", model).written("-o", Some(&self.output)).written("--rhs", self.rhs.as_deref())
     }
 }
 
@@ -55,41 +65,121 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     if let Some(system) = models::tridiagonal(&args.spec, args.seed) {
         return tridiagonal(args, &system?);
     }
+    if language::is_model(&args.spec) {
+        expect_format(&args.output)?;
+        let limit = args.memory_limit.map(|size| size.0);
+        return write_chain(args, &language::chain(&args.spec, args.constants.as_ref(), limit, args.quiet)?);
+    }
+    if args.constants.is_some() {
+        return Err(Error::Invalid(format!(
+            "--const is for models in PRISM's language, and {} is none; leave it out",
+            args.spec
+        )));
+    }
     let Some(model) = models::parse(&args.spec) else {
         let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::TRIDIAGONAL].concat();
         meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
-             systems {} and the tridiagonal systems {}",
+             systems {} and the tridiagonal systems {}; a model in PRISM's language is a file .sm or .prism",
             args.spec,
             models::SYSTEMS,
             models::TRIDIAGONAL
         )));
     };
     let model = model?;
-    let chain = &*model.transitions;
-    let extension = args.output.extension().and_then(|e| e.to_str()).unwrap_or("");
-    if !["tra", "mtx", "npz"].contains(&extension) {
-        return Err(no_format(&args.output, "chains", ".tra, .mtx or .npz"));
+    expect_format(&args.output)?;
+    write_chain(args, &model.into())
+}
+
+/// The format of a chain's file.
+fn expect_format(path: &Path) -> Result<&str> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some(format @ ("tra" | "mtx" | "npz")) => Ok(format),
+        _ => Err(no_format(path, "chains", ".tra, .mtx or .npz")),
     }
+}
+
+/// Writes a chain, and beside it what it has of labels, names and rewards.
+fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
+    let transitions = &*chain.transitions;
     let mut out = OutputFile::create(&args.output)?;
-    let written = match extension {
-        "tra" => write::write_tra(&mut out, chain),
-        "mtx" => mtx::write_chain(&mut out, chain),
-        _ => npz::write_chain(&mut out, chain),
+    let written = match expect_format(&args.output)? {
+        "tra" => write::write_tra(&mut out, transitions),
+        "mtx" => mtx::write_chain(&mut out, transitions),
+        _ => npz::write_chain(&mut out, transitions),
     };
     written.map_err(|e| out.error(e))?;
-    out.commit()?;
+    let mut files = vec![out];
+    let beside = [
+        ("lab", write_labels as fn(&mut OutputFile, &Chain) -> io::Result<()>, !chain.labels.sets.is_empty()),
+        ("sta", write_names, chain.names.is_some()),
+        ("srew", write_rewards, !chain.rewards.is_empty()),
+    ];
+    for (extension, write, _) in beside.iter().filter(|(.., there)| *there) {
+        let mut file = OutputFile::create(args.output.with_extension(extension))?;
+        write(&mut file, chain).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
+        files.push(file);
+    }
+    // All get their names, or none does.
+    files.into_iter().try_for_each(OutputFile::commit)?;
     if !args.quiet {
+        for warning in &chain.warnings {
+            super::say(format_args!("warning: {warning}"));
+        }
+        let initial = match &chain.initial {
+            Initial::State(state) => format!("initial state {state}"),
+            Initial::Uniform(states) => format!("{} initial states", grouped(states.len() as u64)),
+            Initial::Distribution(_) => "an initial distribution".to_owned(),
+        };
         super::say(format_args!(
-            "{}  n = {}, initial state {}, written to {}",
-            model.name,
-            grouped(chain.states() as u64),
-            model.initial,
+            "{}  n = {}, {initial}, written to {}",
+            chain.name,
+            grouped(transitions.states() as u64),
             args.output.display()
         ));
     }
     Ok(Outcome::Met)
+}
+
+/// Writes labels as PRISM does.
+fn write_labels(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
+    let sets = &chain.labels.sets;
+    let names: Vec<String> =
+        sets.iter().enumerate().map(|(k, (name, _))| format!("{k}=\"{name}\"")).collect();
+    writeln!(out, "{}", names.join(" "))?;
+    let mut next = vec![0; sets.len()];
+    for state in 0..chain.transitions.states() as u32 {
+        let mut line = String::new();
+        for (k, (_, set)) in sets.iter().enumerate() {
+            if set.get(next[k]) == Some(&state) {
+                next[k] += 1;
+                line += &format!(" {k}");
+            }
+        }
+        if !line.is_empty() {
+            writeln!(out, "{state}:{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the variables' values as PRISM does.
+fn write_names(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
+    let Some(names) = &chain.names else { return Ok(()) };
+    writeln!(out, "({})", names.variables().join(","))?;
+    (0..names.states()).try_for_each(|state| writeln!(out, "{state}:{}", names.tuple(state)))
+}
+
+/// Writes what states earn, all structures in one file.
+fn write_rewards(out: &mut OutputFile, chain: &Chain) -> io::Result<()> {
+    for reward in &chain.rewards {
+        let earning = || reward.values.iter().enumerate().filter(|(_, value)| **value != 0.0);
+        writeln!(out, "# Reward structure \"{}\"\n# State rewards", reward.name)?;
+        writeln!(out, "{} {}", reward.values.len(), earning().count())?;
+        earning().try_for_each(|(state, value)| writeln!(out, "{state} {value:e}"))?;
+    }
+    Ok(())
 }
 
 /// Writes A, and b where it is asked for.

@@ -7,6 +7,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Question",
         &[
+            "constants",
+            "prop",
             "time",
             "times",
             "epsilon",
@@ -33,7 +35,9 @@ const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 /// What `-h` shows of them.
-const SHORT: [&str; 18] = [
+const SHORT: [&str; 20] = [
+    "constants",
+    "prop",
     "time",
     "times",
     "epsilon",
@@ -73,7 +77,7 @@ const PUBLISHED: [&str; 11] = [
 pub(super) const ALL: &str = "--help-all";
 
 /// Commands that solve, and so have a bound to meet.
-const SOLVING: [&str; 3] = ["transient", "walk", "tridiagonal"];
+const SOLVING: [&str; 4] = ["transient", "check", "walk", "tridiagonal"];
 
 /// Exit codes and what they mean.
 const CODES: [(&str, &str); 4] = [
@@ -100,7 +104,7 @@ pub(super) const FILES: [(&str, &str); 2] = [
 ];
 
 /// Command lines with what they do, by the command's name.
-const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
     (
         "kolmo",
         &[
@@ -123,6 +127,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 14] = [
                 "kolmo transient m.tra --time 1e4 -o p.npy --checkpoint run.kept --resume",
                 "all probabilities of a long run, which goes on where it was interrupted",
             ),
+        ],
+    ),
+    (
+        "check",
+        &[
+            ("kolmo check queue.sm queue.csl --const N=64", "the properties of a file"),
+            (
+                "kolmo check queue.sm queue.csl --const N=64,T=1:1:10 --prop 1,full",
+                "two of them at ten times",
+            ),
+            ("kolmo check m.tra m.csl --report r.json", "of a chain in a file"),
         ],
     ),
     (

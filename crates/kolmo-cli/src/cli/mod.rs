@@ -5,6 +5,7 @@ mod bench_compare;
 mod bench_transfer;
 mod bench_tridiagonal;
 mod bench_walk;
+mod check;
 mod completions;
 mod curves;
 mod devices;
@@ -14,9 +15,11 @@ mod generate;
 mod help;
 mod interrupt;
 mod lanes;
+mod language;
 mod meant;
 mod output;
 mod progress;
+mod questions;
 mod seed_table;
 mod sets;
 mod shared_file;
@@ -61,6 +64,8 @@ struct Cli {
 enum Command {
     /// Probabilities of a continuous-time Markov chain at given times
     Transient(Box<transient::Transient>),
+    /// Properties of a model in CSL, each answered with its bound
+    Check(check::Check),
     /// Chosen components of x in A x = b, by quasi-random walks
     Walk(Box<walk::Walk>),
     /// Solve tridiagonal systems
@@ -72,7 +77,7 @@ enum Command {
     /// Compare devices on the same work
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Write a built-in model to a file
+    /// Write a built-in model, or the chain of one in PRISM's language, to a file
     Generate(generate::Generate),
     /// Write what completes commands in a shell
     Completions(completions::Completions),
@@ -361,6 +366,7 @@ fn files(command: &Command) -> Files<'_> {
     let files = Files::default();
     match command {
         Command::Transient(args) => args.files(files),
+        Command::Check(args) => args.files(files),
         Command::Walk(args) => args.files(files),
         Command::Tridiagonal(args) => args.files(files),
         Command::Tune(args) => args.files(files),
@@ -375,6 +381,7 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     let alone = match command {
         Command::Transient(_) | Command::Walk(_) | Command::Tridiagonal(_) => None,
         Command::Bench(bench::Bench::Transfer(_)) => None,
+        Command::Check(_) => Some("check"),
         Command::Devices(_) => Some("devices"),
         Command::Tune(_) => Some("tune"),
         Command::Bench(_) => Some("bench"),
@@ -390,6 +397,7 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
     ranks.all_ok(files(&command).check())?;
     match command {
         Command::Transient(args) => transient::run(&args, ranks),
+        Command::Check(args) => check::run(&args),
         Command::Walk(args) => walk::run(&args, ranks),
         Command::Tridiagonal(args) => tridiagonal::run(&args, ranks),
         Command::Devices(args) => devices::run(&args),

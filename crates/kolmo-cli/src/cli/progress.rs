@@ -28,6 +28,8 @@ struct State {
     done: u64,
     /// 0 where nobody knows.
     all: u64,
+    /// States and transitions found by a search of which nobody knows the end.
+    found: Option<[u64; 2]>,
     /// When this began, and from which number on: what was done before says nothing of the rate.
     since: Instant,
     first: u64,
@@ -35,10 +37,15 @@ struct State {
 
 impl State {
     fn new(what: &'static str, done: u64, all: u64) -> Self {
-        Self { ended: false, what, done, all, since: Instant::now(), first: done }
+        Self { ended: false, what, done, all, found: None, since: Instant::now(), first: done }
     }
 
     fn text(&self) -> String {
+        if let Some([states, transitions]) = self.found {
+            let rate = states as f64 / self.since.elapsed().as_secs_f64();
+            let [states, transitions, rate] = [states, transitions, rate as u64].map(grouped);
+            return format!("{states} states, {transitions} transitions, {rate} states a second");
+        }
         let left = self.all.saturating_sub(self.done) as f64;
         let rate = (self.done - self.first) as f64 / self.since.elapsed().as_secs_f64();
         let left = match rate > 0.0 {
@@ -80,6 +87,16 @@ impl Progress {
             *state = State::new(what, done, all);
         }
         state.done = done.min(all);
+    }
+
+    /// States and transitions that a search has found so far.
+    pub(super) fn found(&self, states: u64, transitions: u64) {
+        let Some((shared, _)) = &self.0 else { return };
+        let mut state = shared.state();
+        if state.found.is_none() {
+            *state = State::new("searching", 0, 0);
+        }
+        state.found = Some([states, transitions]);
     }
 }
 
@@ -157,5 +174,10 @@ mod tests {
         );
         progress.at(1, 10, "steps");
         assert_eq!(shared.state().text(), "1 of 10 steps");
+        progress.found(7_000, 20_000);
+        let text = shared.state().text();
+        assert!(text.starts_with("7 000 states, 20 000 transitions, "), "{text}");
+        progress.at(1, 3, "steps");
+        assert_eq!(shared.state().text(), "1 of 3 steps");
     }
 }

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
 use super::files::Files;
+use super::language::{self, Constants};
 use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
 use super::until::{self, Until};
@@ -30,8 +31,11 @@ use kolmo::{Error, Machine, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
-    /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
+    /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin), a model in PRISM's language (.sm, .prism) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
+    /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
+    #[arg(long = "const", value_name = "NAME=V,…")]
+    constants: Option<Constants>,
     /// Times, comma-separated, answered in this order; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
     time: Option<String>,
@@ -177,6 +181,7 @@ impl Transient {
 /// Reads a chain from a file, or makes a built-in one.
 pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     match models::parse(spec) {
+        None if language::is_model(spec) => language::chain(spec, None, None, true),
         Some(model) => {
             let model = model?;
             let labels = match labels {
@@ -196,6 +201,15 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
 fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Chain> {
     let ranks = machine.ranks;
+    if language::is_model(&args.model) {
+        return ranks.all_ok(explored(args, ranks));
+    }
+    if args.constants.is_some() {
+        return Err(Error::Invalid(format!(
+            "--const is for models in PRISM's language, and {} is none; leave it out",
+            args.model
+        )));
+    }
     let own = matches!(options.order, Order::Auto | Order::Natural)
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none()
@@ -215,6 +229,18 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
         }
         _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
     }
+}
+
+/// The chain of a model in PRISM's language, which every rank explores.
+fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
+    let common = &args.solving.common;
+    let quiet = common.quiet || !ranks.is_root();
+    let limit = common.memory_limit.map(|size| size.0);
+    let chain = language::chain(&args.model, args.constants.as_ref(), limit, quiet)?;
+    Ok(match &args.labels {
+        Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
+        None => chain,
+    })
 }
 
 pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
@@ -362,7 +388,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     };
     let machine = args.solving.common.open_on(ranks)?;
     super::tuned::recall(&machine, args.solving.common.quiet || !ranks.is_root());
-    let reading = Progress::new(args.solving.common.quiet || !ranks.is_root(), "reading the model");
+    let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
+    let reading = Progress::new(quiet, "reading the model");
     let chain = model_on(args, &options, &machine)?;
     drop(reading);
     let read = || {

@@ -48,7 +48,12 @@ impl Until {
             None => format!("{through} U {to}"),
             Some((from, until)) => format!("{through} U[{from},{until}] {to}"),
         };
-        Ok(Self { name, lost, reached: sets::states(to, chain)?, before: None })
+        Ok(Self::between(name, lost, sets::states(to, chain)?))
+    }
+
+    /// The same of states: `lost` ends the way, `reached` is to be reached.
+    pub(super) fn between(name: String, lost: Vec<u32>, reached: Vec<u32>) -> Self {
+        Self { name, lost, reached, before: None }
     }
 
     /// The label whose probability is the answer.
@@ -118,7 +123,7 @@ impl Until {
     }
 }
 
-fn compensated(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(super) fn compensated(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sum = [0.0; 2];
     add_rates(&mut sum, values);
     sum[0] + sum[1]

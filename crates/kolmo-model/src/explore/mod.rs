@@ -259,6 +259,15 @@ impl StateSpace {
     /// The rate at which a reward structure earns in each state: its rewards of states, and those of transitions times the
     /// rates at which these happen. Without a name it is the first structure.
     pub fn rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
+        self.earned(name, true)
+    }
+
+    /// The same of the rewards of states alone, which PRISM's `I=t` asks for.
+    pub fn state_rewards(&self, name: Option<&str>) -> Result<Vec<f64>> {
+        self.earned(name, false)
+    }
+
+    fn earned(&self, name: Option<&str>, at_transitions: bool) -> Result<Vec<f64>> {
         let known = &self.instance.model.0.names.rewards;
         let number = match name {
             None if known.is_empty() => None,
@@ -270,6 +279,7 @@ impl StateSpace {
         })?;
         let program = Program::new(&self.instance);
         let parts: Vec<_> = (self.instance.rewards(number)?.into_iter())
+            .filter(|part| at_transitions || matches!(part.of, Rewarded::States))
             .map(|part| {
                 let groups = match part.of {
                     Rewarded::States => None,

@@ -1,0 +1,277 @@
+//! Models in the PRISM language where a chain's file may stand, and properties in CSL. The models are of these tests; their
+//! answers come from closed formulas, and from the matrix exponentials behind the table of docs/prism.md.
+
+use crate::support::{Place, Run, binary, number};
+
+/// A queue of at most N customers; it is full in its last state.
+const QUEUE: &str = r#"ctmc
+const int N;
+const double arrivals = 1;
+module queue
+  q : [0..N];
+  [come] q < N -> arrivals : (q'=q+1);
+  [serve] q > 0 -> 2 : (q'=q-1);
+endmodule
+label "full" = q = N;
+rewards "customers" true : q; endrewards
+rewards "served" [serve] true : 1; endrewards
+"#;
+
+/// The server of docs/prism.md.
+const SERVER: &str = r#"ctmc
+module server
+  q : [0..2];
+  up : bool init true;
+  [] q < 2 -> 0.5 : (q'=q+1);
+  [serve] up & q > 0 -> 1 : (q'=q-1);
+  [] up -> 0.05 : (up'=false);
+  [] !up -> 0.4 : (up'=true);
+endmodule
+label "down" = !up;
+label "full" = q = 2;
+rewards "jobs" true : q; endrewards
+rewards "served" [serve] true : 1; endrewards
+"#;
+
+/// Something decays to one of two ends.
+const DECAY: &str = r#"ctmc
+module decay
+  s : [0..2];
+  [] s = 0 -> 3 : (s'=1) + 1 : (s'=2);
+endmodule
+label "left" = s = 1;
+rewards s = 0 : 5; endrewards
+"#;
+
+fn check(place: &Place, words: &[&str]) -> Run {
+    let mut all = vec!["check"];
+    all.extend(words);
+    all.extend(["--device", "cpu"]);
+    let output = std::process::Command::new(binary())
+        .args(&all)
+        .current_dir(place.path())
+        .output()
+        .expect("kolmo starts");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Run { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The values and bounds of a check that succeeds, as they are printed.
+fn answers(place: &Place, words: &[&str]) -> Vec<(String, f64)> {
+    let run = check(place, words);
+    assert_eq!(run.code, 0, "{words:?}\n{}", run.stderr);
+    let rows = run.stdout.lines().skip(1).map(|line| {
+        let mut fields = line.rsplitn(3, ',');
+        let bound = number(fields.next().expect("a bound"));
+        (fields.next().expect("a value").to_owned(), bound)
+    });
+    rows.collect()
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.put("queue.sm", QUEUE).put("server.prism", SERVER).put("decay.sm", DECAY);
+    place
+}
+
+#[test]
+fn a_model_stands_where_a_file_may() {
+    let place = place();
+    for format in ["tra", "mtx", "npz"] {
+        let run = place.kolmo(&format!("generate queue.sm --const N=4 -o q.{format}"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(run.stderr.contains("explored 5 states, 8 transitions"), "{}", run.stderr);
+        let of = |model: &str| {
+            place.transient(&format!("{model} --time 2 --quiet -o p.npy"));
+            place.get("p.npy")
+        };
+        assert_eq!(of(&format!("q.{format}")), of("queue.sm --const N=4"), "{format}");
+        assert_eq!(of("queue.sm --const N=4"), of("birth-death:5,1,2"), "{format}");
+    }
+    // Labels, names and rewards lie beside the chain.
+    for more in ["--label full --label init", "--rewards customers", "--rewards served", "--top 2", "--until true full"] {
+        let of = |model: &str| place.transient(&format!("{model} --time 2 {more}")).stdout;
+        assert_eq!(of("q.tra"), of("queue.sm --const N=4"), "{more}");
+    }
+    assert_eq!(
+        place.names().iter().filter(|name| name.starts_with("q.")).map(|name| &name[2..]).collect::<Vec<_>>(),
+        ["lab", "mtx", "npz", "srew", "sta", "tra"]
+    );
+    assert!(place.text("q.sta").ends_with("4:(4)\n"));
+    assert!(place.transient("queue.sm --const N=4 --time 2 --top 1").stdout.contains("(q=0)"));
+    let warned = place.transient("decay.sm --time 1 --label deadlock");
+    assert!(warned.stderr.contains("stay for ever: 2"), "{}", warned.stderr);
+    assert!((warned.column(2)[0] - (1.0 - (-4.0f64).exp())).abs() < 1e-9, "{}", warned.stdout);
+}
+
+#[test]
+fn what_is_wrong_with_a_model_is_refused_with_its_place() {
+    let place = place();
+    place.put("bad.sm", QUEUE.replace("q > 0", "p > 0")).put("mdp.nm", QUEUE.replace("ctmc", "mdp"));
+    place.put("empty.csl", "// nothing\n");
+    let refused = |line: &str, parts: &[&str]| {
+        let words: Vec<&str> = line.split('~').collect();
+        let run = match words[0] {
+            "check" => check(&place, &words[1..]),
+            _ => place.kolmo(&line.replace('~', " ")),
+        };
+        assert_eq!((run.code, &run.stdout[..]), (2, ""), "{line}\n{}", run.stderr);
+        for part in parts {
+            assert!(run.stderr.contains(part), "{line}: {part}\n{}", run.stderr);
+        }
+        assert_eq!(run.stderr.matches("error:").count(), 1, "{}", run.stderr);
+    };
+    refused("transient~bad.sm~--const~N=4~--time~1", &["bad.sm:7:11", "^"]);
+    refused("generate~mdp.nm~--const~N=4~-o~q.tra", &["mdp"]);
+    refused("transient~queue.sm~--time~1", &["constants without a value: int N", "--const"]);
+    refused("transient~queue.sm~--const~N=2:4~--time~1", &["N 3 values", "kolmo check"]);
+    refused("transient~queue.sm~--const~M=4~--time~1", &["no constant 'M'"]);
+    refused("transient~birth-death:5,1,2~--const~N=4~--time~1", &["--const", "birth-death:5,1,2"]);
+    refused("generate~queue.sm~--const~N=4~-o~q.drn", &[".tra, .mtx or .npz"]);
+    refused("generate~queue.sm~--const~N=1000000~-o~q.tra~--memory-limit~1MiB", &["1.0 MiB"]);
+    refused("transient~none.sm~--time~1", &["none.sm"]);
+    let of_queue = |property: &str, parts: &[&str]| {
+        refused(&format!("check~queue.sm~--const~N=4~{property}"), parts);
+    };
+    of_queue("P=? [ F<=1 \"none\" ]", &["none", "^"]);
+    of_queue("P=? [ F<=1 P>0.5 [ X q=1 ] ]", &["P=? [ F<=1 P>0.5 [ X q=1 ] ]", "inside of another"]);
+    of_queue("R{\"customers\"}=? [ F q=4 ]", &["R=? [ F … ]"]);
+    of_queue("1 - P=? [ F<=1 q=4 ]", &["arithmetic"]);
+    of_queue("filter(max, P=? [ F<=1 q=4 ], true)", &["filter(state"]);
+    of_queue("empty.csl", &["empty.csl has no property"]);
+    of_queue("P=? [ F<=T q=4 ]", &["T", "^"]);
+    of_queue("P=? [ F<=1 q=4 ]~--prop~2", &["--prop: there is no '2'; there are numbers 1 to 1"]);
+    refused("check~birth-death:5,1,2~P=? [ X \"init\" ]", &["self-loops"]);
+}
+
+/// With r = 1/2 customers a service the long run has q customers with a probability ∝ rᵠ.
+#[test]
+fn properties_of_closed_form_are_answered() {
+    let place = place();
+    let full = 0.5f64.powi(4) / (0..=4).map(|q| 0.5f64.powi(q)).sum::<f64>();
+    let mean: f64 = (0..=4).map(|q| f64::from(q) * full * 2f64.powi(4 - q)).sum();
+    let gone = |t: f64| 1.0 - (-4.0 * t).exp();
+    let cases: [(&str, &str, f64); 18] = [
+        ("queue.sm", "S=? [ \"full\" ]", full),
+        ("queue.sm", "R{\"customers\"}=? [ S ]", mean),
+        ("queue.sm", "R{\"served\"}=? [ S ]", 1.0 - full),
+        ("queue.sm", "P=? [ X q=1 ]", 1.0),
+        ("queue.sm", "filter(state, P=? [ X q=1 ], q=2)", 2.0 / 3.0),
+        ("queue.sm", "filter(avg, P=? [ F<=0 q>=3 ], true)", 0.4),
+        ("queue.sm", "filter(count, q>1)", 3.0),
+        ("queue.sm", "q + N", 4.0),
+        ("decay.sm", "P=? [ F<=0.3 \"left\" ]", 0.75 * gone(0.3)),
+        ("decay.sm", "P=? [ G<=0.3 s=0 ]", 1.0 - gone(0.3)),
+        ("decay.sm", "P=? [ G[0.1,0.3] !\"left\" ]", 1.0 - 0.75 * gone(0.3)),
+        ("decay.sm", "P=? [ s=0 U[0.1,0.3] \"left\" ]", 0.75 * (gone(0.3) - gone(0.1))),
+        ("decay.sm", "P=? [ s=0 U>=0.1 \"left\" ]", 0.75 * (1.0 - gone(0.1))),
+        ("decay.sm", "P=? [ s=0 U \"left\" ]", 0.75),
+        ("decay.sm", "P=? [ F=0.2 s=2 ]", 0.25 * gone(0.2)),
+        ("decay.sm", "R=? [ C<=0.5 ]", 5.0 * gone(0.5) / 4.0),
+        ("decay.sm", "R=? [ I=0.5 ]", 5.0 * (1.0 - gone(0.5))),
+        ("decay.sm", "filter(state, P=? [ X \"left\" ], \"left\")", 1.0),
+    ];
+    for (model, property, wanted) in cases {
+        let mut words = vec![model, property, "--epsilon", "1e-12"];
+        if model == "queue.sm" {
+            words.extend(["--const", "N=4"]);
+        }
+        let [(value, bound)] = &answers(&place, &words)[..] else { panic!("{property}") };
+        let error = (number(value) - wanted).abs();
+        // What the formula itself is rounded by comes on top.
+        assert!(error <= bound + 4.0 * f64::EPSILON && *bound < 1e-11, "{property}: {value} ± {bound}, {wanted}");
+    }
+}
+
+#[test]
+fn bounds_are_true_false_or_undecided() {
+    let place = place();
+    for (property, wanted) in [
+        ("P>=0.5 [ F<=1 \"left\" ]", "true"),
+        ("P<0.5 [ F<=1 \"left\" ]", "false"),
+        ("P>=0.75 [ F \"left\" ]", "undecided"),
+        ("P>0.75 [ X \"left\" ] | P>=0.5 [ F \"left\" ]", "true"),
+        ("P>=0.75 [ F \"left\" ] | P>=0.5 [ F \"left\" ]", "true"),
+        ("P>=0.75 [ F \"left\" ] & P>=0.5 [ F \"left\" ]", "undecided"),
+        ("R<=1.3 [ C<=10 ]", "true"),
+        ("S<0.3 [ s=2 ]", "true"),
+        ("s=0 & \"init\" & !\"deadlock\"", "true"),
+        ("filter(forall, s<2)", "false"),
+    ] {
+        assert_eq!(answers(&place, &["decay.sm", property])[0].0, wanted, "{property}");
+    }
+}
+
+/// The answers in the document were computed without kolmo.
+#[test]
+fn a_model_and_its_file_have_the_answers_of_the_table() {
+    let place = place();
+    place.kolmo("generate server.prism -o server.tra");
+    let page = include_str!("../../docs/prism.md").replace("\\|", "|");
+    let mut seen = 0;
+    for line in page.lines().filter(|line| line.contains("`server.tra ")) {
+        let property = line.split('`').nth(1).expect("a property");
+        let answer = line.trim_end_matches('|').rsplit('|').next().expect("an answer").trim();
+        let wanted = number(answer.split(' ').next().expect("a number"));
+        let wanted = if line.contains("as 1 −") { 1.0 - wanted } else { wanted };
+        for model in ["server.prism", "server.tra"] {
+            // A file of a chain has no variables.
+            if model == "server.tra" && property.contains("filter") {
+                continue;
+            }
+            let (value, bound) = answers(&place, &[model, property]).remove(0);
+            assert!((number(&value) - wanted).abs() <= bound + 1e-13, "{model} {property}: {value} ± {bound}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 31);
+}
+
+#[test]
+fn ranges_add_columns_and_share_sweeps() {
+    let place = place();
+    place.put(
+        "queue.csl",
+        "const double T;\n\"soon\": P=? [ F<=T \"full\" ];\n\"held\": R{\"customers\"}=? [ C<=T ];\nR{\"served\"}=? [ C<=T ];\n\
+         R{\"customers\"}=? [ I=T ];\nP=? [ F=T q=0 ];\n",
+    );
+    let run = check(&place, &["queue.sm", "queue.csl", "--const", "N=3:4,T=1:0.5:2", "--report", "r.json"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("property,N,T,value,bound", 1 + 2 * 3 * 5));
+    assert!(lines[1].starts_with("\"P=? [ F<=T \"\"full\"\" ]\",3,1,0."), "{}", lines[1]);
+    assert!(lines[30].starts_with("P=? [ F=T q=0 ],4,2,0."), "{}", lines[30]);
+    let report = place.json("r.json");
+    // Of each chain one sweep reaches "full", and one answers all else at all times.
+    assert_eq!(report["sweeps"], 4);
+    assert_eq!(report["chains"][1]["n"], 5);
+    assert_eq!(report["properties"][0]["name"], "soon");
+    assert_eq!(report["properties"][0]["constants"]["T"], 1.0);
+    // Each alone is answered as all together.
+    for (k, line) in lines[16..21].iter().enumerate() {
+        let prop = (k + 1).to_string();
+        let alone = check(&place, &["queue.sm", "queue.csl", "--const", "N=4,T=1", "--prop", &prop]);
+        let value = |line: &str| number(line.rsplit(',').nth(1).expect("a value"));
+        let alone = value(alone.stdout.lines().nth(1).expect("a line"));
+        assert!((alone - value(line)).abs() < 1e-9, "{line}: {alone}");
+    }
+    let held = answers(&place, &["queue.sm", "queue.csl", "--const", "N=4,T=1", "--prop", "held,1"]);
+    assert_eq!(held.len(), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_exploration_ends_when_it_is_asked_to() {
+    let place = Place::new();
+    let many = "module m\n a : [0..99]; b : [0..99]; c : [0..99]; d : [0..99];\n [] a<99 -> 1 : (a'=a+1); [] b<99 -> 1 : (b'=b+1);\n \
+                [] c<99 -> 1 : (c'=c+1); [] d<99 -> 1 : (d'=d+1);\nendmodule\n";
+    place.put("many.sm", format!("ctmc\n{many}"));
+    let child = place.start("generate many.sm -o m.tra --memory-limit 1GiB");
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert_eq!(place.names(), ["many.sm"]);
+}
