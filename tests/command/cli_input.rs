@@ -132,7 +132,8 @@ fn other_models_dialects_are_refused_with_what_to_do() {
     refuses_model("m.tra", "mdp\n0 0 1 1\n", &["mdp"]);
     refuses_model("m.tra", "dtmc\n0 1 1\n1 0 1\n", &["dtmc"]);
     refuses_model("m.tra", "ctmc\nmodule m\n  s : [0..1];\nendmodule\n", &["PRISM", "-exportmodel"]);
-    refuses_model("m.sm", "ctmc\nmodule m\nendmodule\n", &["PRISM", "-exportmodel"]);
+    refuses_model("m.sm", "dtmc\nmodule m\nendmodule\n", &["m.sm:1", "dtmc"]);
+    refuses_model("m.pepa", "P = (a, 1).P;\nP\n", &["PEPA", "-exportmodel"]);
     refuses_model("m.tra", THREE_DRN, &[".drn"]);
     refuses_model("m.tra", "0=\"init\"\n0: 0\n", &["labels"]);
     refuses_model("m.drn", THREE_DRN.replace("CTMC", "MDP"), &["MDP", "CTMC"]);

@@ -89,7 +89,13 @@ fn a_model_stands_where_a_file_may() {
         assert_eq!(of("queue.sm --const N=4"), of("birth-death:5,1,2"), "{format}");
     }
     // Labels, names and rewards lie beside the chain.
-    for more in ["--label full --label init", "--rewards customers", "--rewards served", "--top 2", "--until true full"] {
+    for more in [
+        "--label full --label init",
+        "--rewards customers",
+        "--rewards served",
+        "--top 2",
+        "--until true full",
+    ] {
         let of = |model: &str| place.transient(&format!("{model} --time 2 {more}")).stdout;
         assert_eq!(of("q.tra"), of("queue.sm --const N=4"), "{more}");
     }
@@ -179,7 +185,10 @@ fn properties_of_closed_form_are_answered() {
         let [(value, bound)] = &answers(&place, &words)[..] else { panic!("{property}") };
         let error = (number(value) - wanted).abs();
         // What the formula itself is rounded by comes on top.
-        assert!(error <= bound + 4.0 * f64::EPSILON && *bound < 1e-11, "{property}: {value} ± {bound}, {wanted}");
+        assert!(
+            error <= bound + 4.0 * f64::EPSILON && *bound < 1e-11,
+            "{property}: {value} ± {bound}, {wanted}"
+        );
     }
 }
 
@@ -220,7 +229,10 @@ fn a_model_and_its_file_have_the_answers_of_the_table() {
                 continue;
             }
             let (value, bound) = answers(&place, &[model, property]).remove(0);
-            assert!((number(&value) - wanted).abs() <= bound + 1e-13, "{model} {property}: {value} ± {bound}");
+            assert!(
+                (number(&value) - wanted).abs() <= bound + 1e-13,
+                "{model} {property}: {value} ± {bound}"
+            );
             seen += 1;
         }
     }
@@ -274,4 +286,43 @@ fn an_exploration_ends_when_it_is_asked_to() {
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted"), "{said}");
     assert_eq!(place.names(), ["many.sm"]);
+}
+
+/// Blocks of docs/models.md: the files that its lines write, and what the lines of `kolmo check` behind them print.
+#[test]
+fn the_page_says_what_is_printed() {
+    let place = Place::new();
+    let page = include_str!("../../docs/models.md");
+    let mut commands: Vec<&str> = Vec::new();
+    let mut seen = 0;
+    for block in page.split("```").skip(1).step_by(2) {
+        if let Some(script) = block.strip_prefix("sh\n") {
+            for file in script.split("cat > ").skip(1) {
+                let (name, rest) = file.split_once(" << 'END'\n").expect("a file's name");
+                place.put(name, rest.split_once("END\n").expect("its end").0);
+            }
+            commands = script.lines().filter(|line| line.starts_with("kolmo check")).collect();
+        } else if let Some(wanted) = block.strip_prefix("text\n") {
+            // Quotation marks of the shell keep blanks.
+            let quoted = commands.pop().expect("a command").split('\'').enumerate();
+            let words: Vec<&str> = quoted
+                .flat_map(|(k, part)| if k % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+                .collect();
+            let run = check(&place, &words[2..]);
+            assert_eq!(run.code, 0, "{words:?}\n{}", run.stderr);
+            let (wanted, got) = (wanted.lines(), run.stdout.lines());
+            assert_eq!(wanted.clone().count(), got.clone().count());
+            for (wanted, got) in wanted.zip(got) {
+                let parts = |line: &str| -> Vec<String> { line.rsplitn(3, ',').map(str::to_owned).collect() };
+                let (wanted, got) = (parts(wanted), parts(got));
+                assert_eq!(wanted[2], got[2]);
+                match (wanted[1].parse::<f64>(), got[1].parse::<f64>()) {
+                    (Ok(a), Ok(b)) => assert!((a - b).abs() <= number(&wanted[0]) + number(&got[0])),
+                    _ => assert_eq!(wanted[1], got[1]),
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 4 + 5);
 }

@@ -30,7 +30,7 @@ pub(super) struct Check {
     properties: Vec<String>,
     /// Values of constants, such as N=64,T=1:0.5:5; a range gives a line for each of its values
     #[arg(long = "const", value_name = "NAME=V,…")]
-    constants: Option<Constants>,
+    values: Option<Constants>,
     /// Only these properties, by their numbers from 1 or their names
     #[arg(long, value_name = "1,3|NAME")]
     prop: Option<String>,
@@ -56,6 +56,9 @@ fn is_file(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     ["csl", "props", "pctl", "prctl"].contains(&extension) || path.is_file()
 }
+
+/// Values of constants.
+type Assigned = [(String, Value)];
 
 /// What is asked about.
 enum Subject {
@@ -123,7 +126,7 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut subject = Subject::read(&args.model)?;
     let texts = texts(&args.properties, &subject.names())?;
-    let given = args.constants.as_ref().map_or(&[][..], |constants| &constants.0);
+    let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
     let (of_model, of_texts) = split(given, &subject, &texts);
     let of_texts = combinations(&of_texts).map_err(refused)?;
     let machine = args.common.open()?;
@@ -203,7 +206,7 @@ fn chosen(all: Vec<Property>, wanted: Option<&str>) -> Result<Vec<Property>> {
 fn resolved(
     texts: &[Properties],
     instance: Option<&Instance>,
-    values: &[(String, Value)],
+    values: &Assigned,
     wanted: Option<&str>,
 ) -> Result<Vec<Property>> {
     let mut all = Vec::new();
@@ -224,7 +227,7 @@ impl Run<'_> {
     fn answer(
         &mut self,
         subject: &mut Subject,
-        values: &[(String, Value)],
+        values: &Assigned,
         texts: &[Properties],
         of_texts: &[Vec<(String, Value)>],
         options: &Options,
@@ -247,7 +250,7 @@ impl Run<'_> {
             (None, Subject::Language(_)) => unreachable!("it is explored"),
         };
         let mut plan = Plan::new(source);
-        let mut asked: Vec<(Property, Planned, &[(String, Value)])> = Vec::new();
+        let mut asked: Vec<(Property, Planned, &Assigned)> = Vec::new();
         for own in of_texts {
             let instance = space.as_ref().map(|space| space.instance());
             for property in resolved(texts, instance, own, wanted)? {
@@ -312,7 +315,7 @@ impl Run<'_> {
     }
 
     fn json(&self, total: f64) -> Json {
-        let constants = |all: &[(String, Value)]| -> Json {
+        let constants = |all: &Assigned| -> Json {
             all.iter()
                 .map(|(name, value)| (name.clone(), as_json(*value)))
                 .collect::<serde_json::Map<_, _>>()

@@ -8,6 +8,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Question",
         &[
             "constants",
+            "values",
             "prop",
             "time",
             "times",
@@ -36,7 +37,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// What `-h` shows of them.
 const SHORT: [&str; 20] = [
-    "constants",
+    "values",
     "prop",
     "time",
     "times",
