@@ -5,7 +5,7 @@
 //! stage 3 (down from its interface values); in between one lane solves the interface system of all chunks, those of other
 //! ranks included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages,
 //! since every unknown depends on every row. Where couplings fall off fast enough there is no barrier, and one pass over the
-//! rows does it all ([`one_pass`](super::one_pass)). Which reduced blocks are joined with which depends on the number of all rows
+//! rows does it all (`one_pass`). Which reduced blocks are joined with which depends on the number of all rows
 //! alone, so that lanes, chunks and ranks change no bit.
 
 use std::ops::Range;
