@@ -192,6 +192,6 @@ mod tests {
         assert_eq!((few.median, few.min, few.lanes), (10.5, 10.0, 2));
         assert_eq!(LaneTime::of(1, vec![3.0]).error, 0.0);
         // Both have quartiles half a millisecond apart, to the last measurement.
-        assert!((few.error / many.error / (2001f64 / 5.0).sqrt() - 1.0).abs() < 1e-2);
+        approx::assert_abs_diff_eq!(few.error / many.error / (2001f64 / 5.0).sqrt(), 1.0, epsilon = 1e-2);
     }
 }
