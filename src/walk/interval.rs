@@ -64,7 +64,7 @@ mod tests {
             (1e6, 0.95, 1.960),
             (15.0, 0.99, 2.947),
         ] {
-            assert!((quantile(freedom, confidence) - wanted).abs() < 6e-4, "{freedom} {confidence}");
+            approx::assert_abs_diff_eq!(quantile(freedom, confidence), wanted, epsilon = 6e-4);
         }
     }
 
