@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::bound::{MatrixStatistics, scale_rates};
-use super::capacity::Need;
 use super::chain::Transitions;
 use super::chunk::{Chunk, SendRows, Stored};
+use super::need::Need;
 use super::partitioning::Partition;
 use super::region::{Piece, Region};
 pub(crate) use super::solution::MatrixInfo;

@@ -130,7 +130,7 @@ fn most_elements(lane: &Lane, real: u64) -> usize {
 /// The way in which these lanes exchange halos.
 fn lane_exchange(machine: &Machine) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
-    if !machine.ranks.is_distributed() && super::peer::all_reach(&machine.lanes) {
+    if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);
     }
     Ok(LaneExchange::Host(exchange_cost(machine)?))

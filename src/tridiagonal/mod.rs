@@ -72,37 +72,44 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
 //!   partition method", MMCP 2024.
 
-pub mod arithmetic;
-pub mod block_kernels;
+mod arithmetic;
+pub(crate) mod block_kernels;
 mod chunk;
 mod cut;
 mod equations;
 mod interface;
+#[doc(hidden)]
 pub mod kernels;
+#[doc(hidden)]
 pub mod lane_count;
 pub(crate) mod layout;
+#[doc(hidden)]
 pub mod levels;
-pub mod memory;
+mod memory;
+#[doc(hidden)]
 pub mod merge_tree;
 mod one_pass;
-pub mod pivot;
-pub mod place;
-pub mod plan;
+mod pivot;
+mod place;
+pub(crate) mod plan;
 mod range;
-pub mod reduced_block;
+mod reduced_block;
 mod reduced_system;
 mod residual;
 mod rows;
 mod scheme;
 mod solve;
+#[doc(hidden)]
 pub mod subtrees;
-pub mod system;
+mod system;
 mod window;
+#[doc(hidden)]
 pub mod window_kernels;
 
 pub use arithmetic::Number;
 pub use chunk::Upload;
 pub use layout::Layout;
+pub use memory::Arrays;
 pub use plan::{Plan, PlanOptions, Stages};
 pub use residual::Residual;
 pub use rows::{Rows, Span};
