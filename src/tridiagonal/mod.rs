@@ -89,6 +89,7 @@ mod memory;
 #[doc(hidden)]
 pub mod merge_tree;
 mod one_pass;
+mod options;
 mod pivot;
 mod place;
 pub(crate) mod plan;
@@ -99,9 +100,11 @@ mod residual;
 mod rows;
 mod scheme;
 mod solve;
+mod span;
 #[doc(hidden)]
 pub mod subtrees;
 mod system;
+mod view;
 mod window;
 #[doc(hidden)]
 pub mod window_kernels;
@@ -110,10 +113,26 @@ pub use arithmetic::Number;
 pub use chunk::Upload;
 pub use layout::Layout;
 pub use memory::Arrays;
-pub use plan::{Plan, PlanOptions, Stages};
+pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
+pub use plan::{Plan, Stages};
 pub use residual::Residual;
-pub use rows::{Rows, Span};
-pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, solve, solve_rows};
+pub use rows::Rows;
+pub use solve::{Method, Solution, solve, solve_rows};
+pub use span::Span;
 pub use system::System;
 
 pub use crate::Status;
+
+/// The kernels of tridiagonal systems.
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 10] = [
+    &kernels::REDUCE,
+    &kernels::MERGE,
+    &kernels::INTERFACE,
+    &kernels::EXPAND,
+    &kernels::SOLVE,
+    &block_kernels::BLOCK_REDUCE,
+    &block_kernels::BLOCK_SOLVE,
+    &scheme::batch::BATCH,
+    &window_kernels::WINDOW,
+    &window_kernels::SEAM,
+];

@@ -5,7 +5,8 @@
 
 use super::range;
 use super::residual::Residual;
-use super::rows::{Span, View};
+use super::span::Span;
+use super::view::View;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;

@@ -1,6 +1,9 @@
 //! Places of rows in their systems, and those at which they may be cut.
 
-use super::kernels::{TILE, UNIT};
+/// Rows of a unit.
+pub const UNIT: usize = 128;
+/// Rows of a tile: what one workgroup takes.
+pub const TILE: usize = 2048;
 
 /// The place of a chunk in its systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use super::record_layout::{HEAD, UNIT};
 use super::sequence::{Points, Stream};
-use super::table::{HEAD, UNIT};
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Real, kernel};
 use crate::parallel::*;
 
 kernel! {
@@ -23,10 +23,6 @@ kernel! {
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
-
-/// Every kernel of this engine, those of its sequences aside.
-pub(crate) static ALL: [&Kernel; 4] =
-    [&WALK, &WALK_COLUMNS, &super::grid::WALK_GRID, &super::lazy::WALK_LAZY];
 
 /// Right-hand sides of [`WALK_COLUMNS`].
 pub(crate) const COLUMNS: usize = 4;

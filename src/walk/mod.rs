@@ -89,6 +89,7 @@ mod options;
 #[doc(hidden)]
 pub mod published;
 mod reach;
+mod record_layout;
 mod records;
 mod run;
 mod sampling;
@@ -114,3 +115,7 @@ pub use splitting::Splitting;
 pub use table::RowOrder;
 
 pub use crate::Status;
+
+/// The kernels of walks, but for those of sequences.
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 4] =
+    [&kernels::WALK, &kernels::WALK_COLUMNS, &grid::WALK_GRID, &lazy::WALK_LAZY];
