@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::bound::{MatrixStatistics, expect_host_room, statistics_of_rows};
 use super::built::{surveyed, windows};
-use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
 use super::halo_depth::{self, Work};
 use super::matrix::Source;
@@ -14,6 +13,7 @@ use super::problem::{Method, Options, Problem, check};
 use super::region::Region;
 use super::solution::ExchangeCost;
 use super::subdivided;
+use super::transitions::Transitions;
 use crate::kernel::{Precision, Real};
 use crate::lane::Lane;
 use crate::ranks::Ranks;

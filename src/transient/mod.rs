@@ -122,10 +122,11 @@ pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
 pub(crate) mod timeline;
+pub(crate) mod transitions;
 mod transport;
 mod worker;
 
-pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
+pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
@@ -133,5 +134,6 @@ pub use solution::{
     Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
+pub use transitions::{TransitionList, Transitions, exit_rate};
 
 pub use crate::Status;

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::bound::lengths;
-use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
 use super::halo_depth::{self, Work};
 pub(crate) use super::problem::{Exchange, Partitioning};
 use super::region::Region;
 pub(crate) use super::solution::{ExchangeCost, LaneExchange, LanePlan};
+use super::transitions::Transitions;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;

@@ -10,13 +10,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::bound::MatrixStatistics;
-use super::chain::Transitions;
 use super::chunk::Part;
 use super::halo::{self, Gathered, HaloTransfer};
 use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
 use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
+use super::transitions::Transitions;
 use super::transport::Transport;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
