@@ -5,9 +5,9 @@ use crate::kernel::Kernel;
 /// Every kernel of the crate: one for each file in `shaders/`.
 pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
-    kernels.extend(crate::tridiagonal::kernels::ALL);
+    kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
-    kernels.extend(crate::walk::kernels::ALL);
+    kernels.extend(crate::walk::KERNELS);
     kernels.extend([&crate::lane::bandwidth::TRIAD, &crate::lane::bandwidth::COPY, &crate::lane::SELF_TEST]);
     kernels
 }

@@ -11,7 +11,8 @@ use self::header::Header;
 pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
-use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList, exit_rate};
+use crate::transient::chain::{ChainFile, Labels, Reward};
+use crate::transient::transitions::{TransitionList, exit_rate};
 use crate::{Error, Result, number};
 
 /// Significant digits that Storm writes unless told otherwise.

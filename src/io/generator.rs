@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::sparse::Coo;
-use crate::transient::chain::{ChainFile, TransitionList};
+use crate::transient::chain::ChainFile;
+use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Largest number of states (rows, columns) that the readers accept: 2^32 − 2.

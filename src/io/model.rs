@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::{csv, drn, lab, mtx, npy, npz, srew, sta, text, tra, trew, umb};
 use crate::lane::cpu::expect_memory;
-use crate::transient::chain::{Chain, ChainFile, Initial, Reward, TransitionList, Transitions};
+use crate::transient::chain::{Chain, ChainFile, Initial, Reward};
 use crate::transient::csr::{Csr, Duplicate};
 use crate::transient::names::StateNames;
+use crate::transient::transitions::{TransitionList, Transitions};
 use crate::{Error, Result};
 
 /// The format of a chain's file.

@@ -9,7 +9,8 @@ use super::write::{count_transitions, push_integer, push_number, write_in_blocks
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
-use crate::transient::chain::{ChainFile, Transitions};
+use crate::transient::chain::ChainFile;
+use crate::transient::transitions::Transitions;
 use crate::{Error, Result, number};
 
 /// Bytes that one thread parses at a time.

@@ -16,7 +16,8 @@ use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::{Coo, CsrMatrix, returned};
-use crate::transient::chain::{ChainFile, Transitions};
+use crate::transient::chain::ChainFile;
+use crate::transient::transitions::Transitions;
 use crate::{Error, Result};
 
 /// Elements reserved before they are read; beyond that vectors grow with what is really there.

@@ -9,7 +9,8 @@ use crate::io::generator;
 use crate::io::text::{self, Parted, Scanner, error, quote};
 use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::transient::chain::{ChainFile, TransitionList};
+use crate::transient::chain::ChainFile;
+use crate::transient::transitions::TransitionList;
 use crate::{Error, Result, number};
 
 /// States a chain may have: indices are `u32`, and the highest one is kept free.

@@ -21,8 +21,9 @@ use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
 pub(super) use self::part::{Share, share};
 use super::generator::MOST_STATES;
-use crate::transient::chain::{ChainFile, Labels, Reward, TransitionList};
+use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::names::StateNames;
+use crate::transient::transitions::TransitionList;
 use crate::{Error, Result};
 
 /// Probabilities of a state that add up to something else than 1 by more than this get a warning.

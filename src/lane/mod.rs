@@ -330,6 +330,14 @@ impl Lane {
         on!(self, lane => lane.lose());
     }
 
+    /// True if all lanes are streams, and each reaches the memory of every other.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn all_reach(lanes: &[Self]) -> bool {
+        let streams: Option<Vec<&CudaLane>> = lanes.iter().map(Self::cuda).collect();
+        streams
+            .is_some_and(|streams| streams.iter().all(|one| streams.iter().all(|other| one.reaches(other))))
+    }
+
     /// The stream behind a CUDA lane.
     #[cfg(feature = "cuda")]
     pub(crate) fn cuda(&self) -> Option<&CudaLane> {

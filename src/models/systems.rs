@@ -182,7 +182,7 @@ mod tests {
                 assert!(columns.windows(2).all(|w| w[0] < w[1]));
                 let own = columns.iter().position(|&j| j as usize == i).expect("a diagonal entry");
                 let off: f64 = values.iter().map(|v| v.abs()).sum::<f64>() - values[own];
-                assert!((off / values[own] - 0.8).abs() < 1e-14);
+                approx::assert_abs_diff_eq!(off / values[own], 0.8, epsilon = 1e-14);
                 assert!(s.rhs[i] > 0.0 && s.rhs[i] < values[own]);
                 plus += values.iter().filter(|v| **v > 0.0).count() - 1;
             }

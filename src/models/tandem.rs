@@ -1,6 +1,6 @@
 //! Tandem queueing network M/Cox(2)/1 → M/M/1 with finite queues.
 
-use crate::transient::chain::Transitions;
+use crate::transient::transitions::Transitions;
 
 /// Rate at which service ends in phase 1 and the customer moves on to the second station, μ1b.
 const LEAVE_PHASE_1: f64 = 1.8;

@@ -1,6 +1,6 @@
 //! Two wireless devices that share a channel, with bounded queues and binary exponential back-off.
 
-use crate::transient::chain::Transitions;
+use crate::transient::transitions::Transitions;
 
 /// A source's off → on rate.
 const TURN_ON: f64 = 0.05;

@@ -21,7 +21,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::{Transitions, exit_rate};
+use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;

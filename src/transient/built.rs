@@ -1,11 +1,11 @@
 //! A chain on its lanes, as every method needs it.
 
 use super::bound::{MatrixStatistics, statistics, statistics_of_rows};
-use super::chain::{Transitions, add_rates};
 use super::partitioning::{rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
 use super::problem::{Options, Problem};
+use super::transitions::{Transitions, add_rates};
 use crate::kernel::Real;
 use crate::ranks::Ranks;
 use crate::{Machine, Result};

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::chain::Transitions;
+use super::transitions::Transitions;
 use crate::ranks::Ranks;
 
 /// A chain of which each rank knows some states.
@@ -277,8 +277,8 @@ fn tarjan(transitions: &dyn Transitions, reached: &[bool], probable: &[f64]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::TransitionList;
     use crate::transient::csr::Csr;
+    use crate::transient::transitions::TransitionList;
 
     fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
         let list = TransitionList {

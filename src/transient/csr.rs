@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::chain::{TransitionList, Transitions};
+use super::transitions::{TransitionList, Transitions};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -98,7 +98,7 @@ impl Transitions for Csr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::exit_rate;
+    use crate::transient::transitions::exit_rate;
 
     fn list(entries: &[(u32, u32, f64)]) -> TransitionList {
         TransitionList {

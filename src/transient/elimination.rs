@@ -17,8 +17,8 @@
 //! a relative error of at most 6u m(m + 2) for a class or a set of transient states of m. A rate that leaves the range of
 //! normal numbers ends the elimination without an answer.
 
-use super::chain::Transitions;
 use super::classes::Classes;
+use super::transitions::Transitions;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
 
@@ -74,7 +74,7 @@ impl Rates {
         let (left, own) = self.values.split_at_mut(k * columns);
         let mut to = own[..columns].to_vec();
         to[k..states].fill(0.0);
-        let sum = super::chain::exit_rate(to.iter().copied());
+        let sum = super::transitions::exit_rate(to.iter().copied());
         for v in to.iter_mut().filter(|v| **v > 0.0) {
             *v /= sum;
             if *v < LEAST {
@@ -122,7 +122,7 @@ pub(super) fn limit(
     for class in 0..ends {
         let own = members(Some(class));
         share[passing.len() + class] =
-            super::chain::exit_rate(own.iter().map(|&state| initial[state as usize]));
+            super::transitions::exit_rate(own.iter().map(|&state| initial[state as usize]));
     }
     for k in (0..passing.len()).rev() {
         if k % 64 == 0 {
@@ -176,13 +176,13 @@ fn stationary(
         let before = || (0..k).filter(|&i| from(i) > 0.0);
         let top = before().map(|i| x[i].1).max().unwrap_or(0);
         let terms = before().map(|i| times_power_of_two(x[i].0, x[i].1 - top) * from(i));
-        let value = super::chain::exit_rate(terms) / sum;
+        let value = super::transitions::exit_rate(terms) / sum;
         let size = exponent(value);
         x.push((times_power_of_two(value, -size), size + top));
     }
     let top = x.iter().map(|x| x.1).max().unwrap_or(0);
     let x: Vec<f64> =
         x.into_iter().map(|(fraction, size)| times_power_of_two(fraction, size - top)).collect();
-    let sum = super::chain::exit_rate(x.iter().copied());
+    let sum = super::transitions::exit_rate(x.iter().copied());
     Ok(Some(x.into_iter().map(|x| x / sum).collect()))
 }

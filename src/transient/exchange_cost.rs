@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use super::halo::Transport;
 use super::solution::ExchangeCost;
+use super::transport::Transport;
 use super::worker::{Worker, on_lanes, workers};
 use crate::kernel::Precision;
 use crate::lane::bandwidth::{bind_copy, median};

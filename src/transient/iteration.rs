@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::Observer;
-use super::chunk::Sum;
-use super::exchange::Stage;
+use super::chunk::{Part, Sum};
 use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
-use super::parts::{Part, Parts};
+use super::lane_step::Stage;
+use super::parts::Parts;
 use crate::kernel::{Arguments, Kernel, Precision, Real};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::bound::{MatrixStatistics, scale_rates};
-use super::capacity::Need;
-use super::chain::Transitions;
 use super::chunk::{Chunk, SendRows, Stored};
+use super::need::Need;
 use super::partitioning::Partition;
 use super::region::{Piece, Region};
 pub(crate) use super::solution::MatrixInfo;
 use super::step::step_pattern;
+use super::transitions::Transitions;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane};
 use crate::ranks::Ranks;

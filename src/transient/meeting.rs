@@ -3,9 +3,9 @@
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.
 
-use super::chain::Transitions;
 use super::classes::Known;
 use super::problem::Observer;
+use super::transitions::Transitions;
 use crate::Result;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -187,8 +187,8 @@ pub(super) fn expected_steps(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::TransitionList;
     use crate::transient::csr::Csr;
+    use crate::transient::transitions::TransitionList;
 
     struct Silent;
     impl Observer for Silent {

@@ -96,10 +96,12 @@ pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;
 pub(crate) mod kernels;
+mod lane_step;
 mod last_look;
 pub(crate) mod matrix;
 mod meeting;
 pub(crate) mod names;
+mod need;
 pub(crate) mod order;
 pub(crate) mod partitioning;
 pub(crate) mod parts;
@@ -120,9 +122,11 @@ pub mod subdivided;
 mod sweep;
 pub(crate) mod sweeps;
 pub(crate) mod timeline;
+pub(crate) mod transitions;
+mod transport;
 mod worker;
 
-pub use chain::{Chain, ChainFile, Initial, Labels, Reward, TransitionList, Transitions, exit_rate};
+pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
@@ -130,5 +134,6 @@ pub use solution::{
     Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
+pub use transitions::{TransitionList, Transitions, exit_rate};
 
 pub use crate::Status;

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::chain::{Reward, Transitions};
+use super::chain::Reward;
 use super::partitioning::{Partitioning, share, split};
 pub(crate) use super::problem::Order;
 use super::problem::{Observer, Problem};
+use super::transitions::Transitions;
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -277,8 +278,8 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::TransitionList;
     use crate::transient::csr::Csr;
+    use crate::transient::transitions::TransitionList;
 
     /// A ring whose states are numbered in a way that scatters neighbours.
     fn scattered(n: u32) -> Csr {

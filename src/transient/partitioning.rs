@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::bound::lengths;
-use super::chain::Transitions;
 use super::exchange_cost::exchange_cost;
 use super::halo_depth::{self, Work};
 pub(crate) use super::problem::{Exchange, Partitioning};
 use super::region::Region;
 pub(crate) use super::solution::{ExchangeCost, LaneExchange, LanePlan};
+use super::transitions::Transitions;
 use crate::lane::Lane;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -130,7 +130,7 @@ fn most_elements(lane: &Lane, real: u64) -> usize {
 /// The way in which these lanes exchange halos.
 fn lane_exchange(machine: &Machine) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
-    if !machine.ranks.is_distributed() && super::peer::all_reach(&machine.lanes) {
+    if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);
     }
     Ok(LaneExchange::Host(exchange_cost(machine)?))

@@ -10,84 +10,19 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::bound::MatrixStatistics;
-use super::chain::Transitions;
-use super::chunk::{Chunk, Sum};
-use super::exchange::Stage;
-use super::halo::{self, Gathered, HaloTransfer, Transport};
+use super::chunk::Part;
+use super::halo::{self, Gathered, HaloTransfer};
 use super::kernels::SWEEP_ROWS;
 use super::matrix::{MatrixInfo, Source};
 use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
+use super::transitions::Transitions;
+use super::transport::Transport;
 use crate::kernel::Real;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
 use crate::{Machine, Result};
-
-/// Consecutive rows on a lane.
-#[derive(Debug)]
-pub struct Part<T> {
-    /// The lane's number.
-    pub lane: usize,
-    /// The own rows, global.
-    pub rows: Range<usize>,
-    /// Rows that it computes, those of neighbours among them where several steps pass between two exchanges.
-    pub computed: Range<usize>,
-    /// Place of the first own row in `x`.
-    pub own: usize,
-    /// Two iterates, halos included.
-    pub x: [Buffer<T>; 2],
-    /// Exit rates of the computed rows, unless its patterns hold them.
-    pub exit: Buffer<T>,
-    /// The matrix.
-    pub chunks: Vec<Chunk<T>>,
-}
-
-impl<T: Real> Part<T> {
-    /// Place of the first own row among the computed ones.
-    pub fn ghosts(&self) -> usize {
-        self.rows.start - self.computed.start
-    }
-
-    /// Place of the first computed row in `x`.
-    pub fn base(&self) -> usize {
-        self.own - self.ghosts()
-    }
-
-    /// True if its boundary is stored for other lanes alone, and computed straight to where it leaves from.
-    fn packed_in_place(&self) -> bool {
-        self.chunks.iter().any(|chunk| chunk.sends.is_some())
-    }
-
-    /// The launches of its rows in a stage of the step from x[source]. `packed` is the array from which values leave for
-    /// a region, if there is one.
-    pub(super) fn launches<'a>(
-        &self,
-        lane: &Lane,
-        stage: Stage,
-        source: usize,
-        sum: &Sum<'_>,
-        packed: impl Fn(usize) -> Option<&'a Buffer<T>>,
-    ) -> Result<Vec<Launch>> {
-        let mut launches = Vec::new();
-        for chunk in self.chunks.iter().filter(|chunk| Some(chunk.kind) == stage.kind()) {
-            let (rows, packed) = match (stage, &chunk.sends) {
-                (Stage::Own, _) => (chunk.own_rows(self), None),
-                (Stage::SendRows, Some(rows)) => match packed(rows.reader) {
-                    Some(packed) => (rows.range.clone(), Some(packed)),
-                    None => continue,
-                },
-                // Of such a boundary nothing leaves.
-                (Stage::SendRows, None) if self.packed_in_place() => continue,
-                _ => (0..chunk.rows, None),
-            };
-            if !rows.is_empty() {
-                launches.push(chunk.step(lane, self, source, sum, rows, packed)?);
-            }
-        }
-        Ok(launches)
-    }
-}
 
 /// A chain on its lanes.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::exchange::LaneStep;
 use super::halo::Gathered;
+use super::lane_step::LaneStep;
 use super::parts::Parts;
 use crate::Result;
 use crate::kernel::Real;
@@ -13,12 +13,6 @@ use crate::lane::{CudaLane, Event, Lane, Side, pieces};
 /// The streams of the lanes, if all have one.
 fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
     lanes.iter().map(Lane::cuda).collect()
-}
-
-/// True if all lanes are streams, and each reaches the memory of every other.
-pub(super) fn all_reach(lanes: &[Lane]) -> bool {
-    let Some(streams) = streams(lanes) else { return false };
-    streams.iter().all(|one| streams.iter().all(|other| one.reaches(other)))
 }
 
 /// Lanes that each lane waits for: those that write its halo before it reads it, and those that still read what it is

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::chain::{Initial, Reward, Transitions};
+use super::chain::{Initial, Reward};
 use super::rewards;
+use super::transitions::Transitions;
 use crate::ranks::Ranks;
 use crate::sparse::{MatrixFormat, WidthRule};
 use crate::{Error, Result};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::Transitions;
+use super::transitions::Transitions;
 use crate::parallel::*;
 use crate::sparse::BLOCK;
 
@@ -246,8 +246,8 @@ fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transient::chain::TransitionList;
     use crate::transient::csr::Csr;
+    use crate::transient::transitions::TransitionList;
 
     /// A line of states with steps of one up and of `reach` down.
     fn line(n: u32, reach: u32) -> Csr {

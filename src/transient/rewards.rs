@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::chain::{Reward, Transitions};
+use super::chain::Reward;
+use super::transitions::Transitions;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
 

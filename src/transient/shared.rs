@@ -7,63 +7,14 @@
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::chain::{TransitionList, Transitions};
 use super::csr::Duplicate;
+use super::transitions::{Distributed, Take, TransitionList, Transitions};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, CsrMatrix};
 
 /// States whose rows a rank asks for at once, if all do; more where there are that many times as many.
 const AT_ONCE: usize = 1 << 14;
 const ROUNDS: usize = 64;
-
-/// Receives a state and the transitions out of it.
-pub(crate) type Take<'a> = dyn FnMut(usize, &[(u32, f64)]) + 'a;
-
-/// Transitions of which a rank knows those of the blocks of 256 states that [`Ranks::share`] gives it, and those that it
-/// acquired.
-pub trait Distributed {
-    /// Gets to know `states`. Every rank calls this at once.
-    fn acquire_rows(&self, states: &Range<usize>);
-
-    /// Lets go of what is held for transitions out of states, until the next [`acquire_rows`](Self::acquire_rows). Every
-    /// rank calls this at once.
-    fn release_outgoing(&self);
-
-    /// Gives `take` each of some states, ascending, with the transitions out of it.
-    fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>);
-}
-
-/// The same for every chain: one that a process knows as a whole has nothing to acquire or release.
-impl dyn Transitions + '_ {
-    /// True if this process may ask for any state at once.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.distributed().is_none()
-    }
-
-    pub(super) fn acquire_rows(&self, states: &Range<usize>) {
-        if let Some(distributed) = self.distributed() {
-            distributed.acquire_rows(states);
-        }
-    }
-
-    pub(super) fn release_outgoing(&self) {
-        if let Some(distributed) = self.distributed() {
-            distributed.release_outgoing();
-        }
-    }
-
-    pub(super) fn each_outgoing(&self, states: Range<usize>, take: &mut Take<'_>) {
-        if let Some(distributed) = self.distributed() {
-            return distributed.each_outgoing(states, take);
-        }
-        let mut row = Vec::new();
-        for state in states {
-            row.clear();
-            self.outgoing(state, &mut row);
-            take(state, &row);
-        }
-    }
-}
 
 /// A chain whose transitions lie on several ranks.
 #[derive(Debug)]

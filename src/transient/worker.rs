@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-use super::halo::{SharedWindow, Transport};
 use super::timeline::{Clock, Phase, Timeline};
+use super::transport::{SharedWindow, Transport};
 use crate::kernel::Real;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};

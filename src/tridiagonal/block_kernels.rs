@@ -8,13 +8,13 @@ use crate::parallel::*;
 
 kernel! {
     /// Blocks become rows of the interface system.
-    pub static BLOCK_REDUCE = tridiagonal_block_reduce + block_rows + pivots + tree(
+    pub(crate) static BLOCK_REDUCE = tridiagonal_block_reduce + block_rows + pivots + tree(
         rows, n, first, blocks, pivot, small, at_dl, at_d, at_du, at_rhs,
     )(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &mut [T], flags: &mut [u32],
     );
     /// The unknowns inside of blocks.
-    pub static BLOCK_SOLVE = tridiagonal_block_solve + block_rows + pivots(like tridiagonal_block_reduce)(
+    pub(crate) static BLOCK_SOLVE = tridiagonal_block_solve + block_rows + pivots(like tridiagonal_block_reduce)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], above: &[T], kept: &mut [T], x: &mut [T],
     );
 }

@@ -2,10 +2,11 @@
 
 use super::arithmetic::{Number, fma};
 use super::place::Place;
+pub use super::place::{TILE, UNIT};
 use super::reduced_block::ReducedBlock;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, stream, streamed, transpose};
-use crate::kernel::{Kernel, Precision, kernel};
+use crate::kernel::{Precision, kernel};
 use crate::parallel::*;
 
 kernel! {
@@ -30,24 +31,6 @@ kernel! {
     );
 }
 
-/// Every kernel of this engine.
-pub static ALL: [&Kernel; 10] = [
-    &REDUCE,
-    &MERGE,
-    &INTERFACE,
-    &EXPAND,
-    &SOLVE,
-    &super::block_kernels::BLOCK_REDUCE,
-    &super::block_kernels::BLOCK_SOLVE,
-    &super::scheme::batch::BATCH,
-    &super::window_kernels::WINDOW,
-    &super::window_kernels::SEAM,
-];
-
-/// Rows of a unit.
-pub const UNIT: usize = 128;
-/// Rows of a tile: what one workgroup takes.
-pub const TILE: usize = 2048;
 /// Reduced blocks that one workgroup joins to one.
 pub const FAN: usize = 256;
 

@@ -72,41 +72,67 @@
 //! * M. Veneva, T. Imamura, "ML-based optimum number of CUDA streams for the GPU implementation of the tridiagonal
 //!   partition method", MMCP 2024.
 
-pub mod arithmetic;
-pub mod block_kernels;
+mod arithmetic;
+pub(crate) mod block_kernels;
 mod chunk;
 mod cut;
 mod equations;
 mod interface;
+#[doc(hidden)]
 pub mod kernels;
+#[doc(hidden)]
 pub mod lane_count;
 pub(crate) mod layout;
+#[doc(hidden)]
 pub mod levels;
-pub mod memory;
+mod memory;
+#[doc(hidden)]
 pub mod merge_tree;
 mod one_pass;
-pub mod pivot;
-pub mod place;
-pub mod plan;
+mod options;
+mod pivot;
+mod place;
+pub(crate) mod plan;
 mod range;
-pub mod reduced_block;
+mod reduced_block;
 mod reduced_system;
 mod residual;
 mod rows;
 mod scheme;
 mod solve;
+mod span;
+#[doc(hidden)]
 pub mod subtrees;
-pub mod system;
+mod system;
+mod view;
 mod window;
+#[doc(hidden)]
 pub mod window_kernels;
 
 pub use arithmetic::Number;
 pub use chunk::Upload;
 pub use layout::Layout;
-pub use plan::{Plan, PlanOptions, Stages};
+pub use memory::Arrays;
+pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
+pub use plan::{Plan, Stages};
 pub use residual::Residual;
-pub use rows::{Rows, Span};
-pub use solve::{Interface, Method, Options, Pivot, Refine, Solution, solve, solve_rows};
+pub use rows::Rows;
+pub use solve::{Method, Solution, solve, solve_rows};
+pub use span::Span;
 pub use system::System;
 
 pub use crate::Status;
+
+/// The kernels of tridiagonal systems.
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 10] = [
+    &kernels::REDUCE,
+    &kernels::MERGE,
+    &kernels::INTERFACE,
+    &kernels::EXPAND,
+    &kernels::SOLVE,
+    &block_kernels::BLOCK_REDUCE,
+    &block_kernels::BLOCK_SOLVE,
+    &scheme::batch::BATCH,
+    &window_kernels::WINDOW,
+    &window_kernels::SEAM,
+];

@@ -10,7 +10,7 @@ use super::arithmetic::Number;
 use super::chunk::{Chunk, Pace, Upload};
 use super::equations::split;
 use super::place::Place;
-use super::rows::Span;
+use super::span::Span;
 use super::window::{Windows, tile};
 use super::window_kernels::WINDOW_ROWS;
 use crate::Result;

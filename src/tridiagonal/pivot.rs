@@ -5,8 +5,8 @@
 
 use super::range;
 use super::residual::Residual;
-use super::rows::{Span, View};
-use super::system::System;
+use super::span::Span;
+use super::view::View;
 use crate::kernel::Precision;
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
@@ -192,22 +192,6 @@ pub(super) fn solve_replaced([dl, d, du, b]: &[Vec<f64>; 4]) -> (Vec<f64>, u32) 
         }
     }
     (vec![f64::NAN; d.len()], 16)
-}
-
-/// Unknowns of each right-hand side; or the system and row at which a pivot is zero.
-pub type Eliminated = Result<Vec<Vec<f64>>, (usize, usize)>;
-
-/// Solutions for right-hand sides `b`, each of all rows; or the system and row at which a pivot is zero.
-///
-/// # Errors
-/// Not an error but an outcome: (system, row) where the matrix is singular.
-pub fn solve(system: &System, b: &[Vec<f64>]) -> Eliminated {
-    let view = View { b: b.iter().map(|b| &b[..]).collect(), ..View::from(system) };
-    let mut x: Vec<Vec<f64>> = b.iter().map(|b| vec![f64::NAN; b.len()]).collect();
-    match improve(&view, &mut x, |_| true).singular {
-        Some(place) => Err(place),
-        None => Ok(x),
-    }
 }
 
 /// The outcome of systems on the host.

@@ -5,7 +5,7 @@
 //! stage 3 (down from its interface values); in between one lane solves the interface system of all chunks, those of other
 //! ranks included. Copies and kernels of different lanes overlap; what cannot overlap is the barrier between the two stages,
 //! since every unknown depends on every row. Where couplings fall off fast enough there is no barrier, and one pass over the
-//! rows does it all ([`one_pass`](super::one_pass)). Which reduced blocks are joined with which depends on the number of all rows
+//! rows does it all (`one_pass`). Which reduced blocks are joined with which depends on the number of all rows
 //! alone, so that lanes, chunks and ranks change no bit.
 
 use std::ops::Range;
@@ -21,9 +21,9 @@ use super::interface::InterfaceSystem;
 use super::kernels::all_flags;
 use super::memory::{Arrays, padded};
 use super::one_pass::{BESIDE, OnePass};
-use super::reduced_system::Blocking;
-use super::rows::Span;
+use super::options::PlanOptions;
 use super::scheme::Scheme;
+use super::span::Span;
 use super::window;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
 use crate::parallel::*;
@@ -48,39 +48,6 @@ pub struct Stages {
     pub download: f64,
     /// From the first to the last; less than the sum where lanes overlap.
     pub total: f64,
-}
-
-/// Settings of a [`Plan`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PlanOptions {
-    /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 16 threads.
-    pub block: Option<usize>,
-    /// With blocks: whether the interface system goes to the host as it is, instead of being solved on the device.
-    pub interface_on_host: bool,
-    /// With blocks: whether rows may be exchanged.
-    pub pivot: bool,
-    /// Whether inputs and unknowns lie in memory that is not page-locked, where lanes could have it so.
-    pub pageable: bool,
-    /// Whether there are no arrays on the host: all is on the devices, see [`Plan::solve_resident`].
-    pub resident: bool,
-}
-
-impl PlanOptions {
-    /// The blocks, if rows are in blocks.
-    pub(super) fn blocking(&self) -> Option<Blocking> {
-        self.block.map(|block| Blocking { block, host: self.interface_on_host, pivot: self.pivot })
-    }
-
-    fn host_array<T: bytemuck::Pod>(&self, lane: &Lane, what: &str, len: usize) -> Result<HostArray<T>> {
-        crate::lane::cpu::expect_memory((len * size_of::<T>()) as u64, || what.to_owned())?;
-        if self.pageable { Ok(HostArray::plain(len)) } else { lane.host_array(len) }
-    }
-}
-
-impl From<Blocking> for PlanOptions {
-    fn from(Blocking { block, host, pivot }: Blocking) -> Self {
-        Self { block: Some(block), interface_on_host: host, pivot, ..Self::default() }
-    }
 }
 
 /// Chunks of a system on lanes.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::rows::{Span, View};
+use super::span::Span;
 use super::system::System;
+use super::view::View;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;

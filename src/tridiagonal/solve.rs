@@ -7,83 +7,19 @@ use serde::Serialize;
 use super::arithmetic::Number;
 use super::chunk::Upload;
 use super::kernels::{NOT_DOMINANT, all_flags, both};
+use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use super::pivot::{self, Improved};
-use super::plan::{Plan, PlanOptions, Stages, convert};
+use super::plan::{Plan, Stages, convert};
 use super::range;
-use super::reduced_system::Blocking;
 use super::residual::Residual;
-use super::rows::{Rows, Span, View};
+use super::rows::Rows;
+use super::span::Span;
 use super::system::System;
+use super::view::View;
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::number::{exponent, times_power_of_two};
 use crate::{Error, Machine, Result, Status};
-
-/// The rows that may be exchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pivot {
-    /// No rows.
-    None,
-    /// Scaled partial pivoting.
-    Scaled,
-    /// No rows where stage 1 finds every row dominant, |d| ≥ |dl| + |du|, and scaled partial pivoting otherwise.
-    #[default]
-    Auto,
-}
-
-/// The number of corrections that follow a solution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Refine {
-    /// While the residual, normwise (2 ε) or componentwise (8 ε), is above what double precision can hold, and falls;
-    /// where it ends above, elimination with pivoting on the host takes over. They begin where every row is dominant only
-    /// above 64 ε componentwise.
-    #[default]
-    Auto,
-    /// A given number.
-    Steps(u32),
-}
-
-/// The place where the interface system is solved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Interface {
-    /// On the host, by one sweep.
-    Host,
-    /// On the device, by the same method.
-    Device,
-    /// The faster of both.
-    #[default]
-    Auto,
-}
-
-/// Settings of [`solve`].
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// Rows of a block that one thread eliminates; `None`: units of 128 rows that 16 threads share.
-    pub block: Option<usize>,
-    /// The place where the interface system is solved.
-    pub interface: Interface,
-    /// Rows that may be exchanged.
-    pub pivot: Pivot,
-    /// Corrections.
-    pub refine: Refine,
-    /// Normwise relative residual that counts as met. The componentwise one may be as large, or 1e-8 where that is more:
-    /// [`Residual::within`].
-    pub tolerance: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: None,
-            interface: Interface::Auto,
-            pivot: Pivot::Auto,
-            refine: Refine::Auto,
-            tolerance: 1e-12,
-        }
-    }
-}
 
 /// The method that solved a system in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -139,10 +75,6 @@ pub struct Solution {
     pub solve_seconds: f64,
 }
 
-/// Rows of a block where rows may be exchanged and nobody says how many.
-const PIVOT_BLOCK: usize = 32;
-/// Rows of a block with the interface on the host where nobody says how many: the published one.
-const HOST_BLOCK: usize = 10;
 /// Corrections at most, where nobody says how many.
 const MOST_CORRECTIONS: u32 = 12;
 
@@ -173,21 +105,6 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     match machine.precision {
         Precision::F64 => run::<f64>(&machine.lanes, &view, options),
         Precision::F32 => run::<f32>(&machine.lanes, &view, options),
-    }
-}
-
-impl Options {
-    /// The plan without exchanges.
-    pub(super) fn plain(&self) -> PlanOptions {
-        let interface_on_host = self.interface == Interface::Host;
-        let block = self.block.or(interface_on_host.then_some(HOST_BLOCK));
-        PlanOptions { block, interface_on_host, ..PlanOptions::default() }
-    }
-
-    /// The blocks in which rows are exchanged.
-    pub(super) fn pivoted(&self) -> Blocking {
-        let (block, host) = (self.block.unwrap_or(PIVOT_BLOCK), self.interface == Interface::Host);
-        Blocking { block, host, pivot: true }
     }
 }
 

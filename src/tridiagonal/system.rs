@@ -1,6 +1,7 @@
 //! Tridiagonal systems on the host.
 
-use super::rows::View;
+use super::span::Span;
+use super::view::View;
 use crate::{Error, Result};
 
 /// Systems a_i·x_{i−1} + d_i·x_i + c_i·x_{i+1} = b_i of equal size, i = 0 … n−1, one behind the other, with lower
@@ -106,6 +107,13 @@ impl System {
     /// [`Error::Invalid`].
     pub fn check(&self) -> Result<()> {
         View::from(self).check()
+    }
+}
+
+impl<'a> From<&'a System> for View<'a> {
+    fn from(system: &'a System) -> Self {
+        let System { n, batch, dl, d, du, b, cyclic } = system;
+        Self { span: Span::whole(*n, *batch, *cyclic), dl, d, du, b: b.iter().map(|b| &b[..]).collect() }
     }
 }
 

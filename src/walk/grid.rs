@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Walks from one row shared out over a grid, or one thread an unknown.
-    pub static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
+    pub(crate) static WALK_GRID = walk_grid + walk_params + chain + random + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
 }

@@ -20,7 +20,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// Mean and half-width of the two-sided Student interval of some independent estimates of one number.
 ///
 /// A single estimate says nothing of its error: its half-width is infinite.
-pub fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
+pub(crate) fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
     let count = estimates.len() as f64;
     let mean = estimates.iter().sum::<f64>() / count;
     if estimates.len() < 2 {
@@ -34,18 +34,18 @@ pub fn student(estimates: &[f64], confidence: f64) -> (f64, f64) {
 /// Whether what so many samples may have missed of a range D, 3 D / N, is no more than the half-width of as many independent
 /// ones, 2 σ / √N, by the spread of 64 of them, which is 4.7 standard deviations σ of a normal distribution:
 /// D ≤ √N / 7.05 spreads, and a tenth less.
-pub fn shows(spread: f64, range: f64, samples: f64) -> bool {
+pub(crate) fn shows(spread: f64, range: f64, samples: f64) -> bool {
     range <= samples.sqrt() / 8.0 * spread
 }
 
 /// The half-width below which a mean of so many samples, each within `range` of it, does not fall: what none of them has
 /// shown may move it as far.
-pub fn unseen(range: f64, samples: f64, confidence: f64) -> f64 {
+pub(crate) fn unseen(range: f64, samples: f64, confidence: f64) -> f64 {
     4.0 / 3.0 * (2.0 / (1.0 - confidence)).ln() * range / samples
 }
 
 /// The quantile of Student's t with that many degrees of freedom that |t| stays below with probability `confidence`.
-pub fn quantile(freedom: f64, confidence: f64) -> f64 {
+pub(crate) fn quantile(freedom: f64, confidence: f64) -> f64 {
     let t = StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom");
     t.inverse_cdf(0.5 + 0.5 * confidence)
 }
@@ -64,7 +64,7 @@ mod tests {
             (1e6, 0.95, 1.960),
             (15.0, 0.99, 2.947),
         ] {
-            assert!((quantile(freedom, confidence) - wanted).abs() < 6e-4, "{freedom} {confidence}");
+            approx::assert_abs_diff_eq!(quantile(freedom, confidence), wanted, epsilon = 6e-4);
         }
     }
 

@@ -2,39 +2,36 @@
 
 use std::ops::Range;
 
+use super::record_layout::{HEAD, UNIT};
 use super::sequence::{Points, Stream};
-use super::table::{HEAD, UNIT};
 use crate::kernel::block_sums::tree;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch, fused, prefetch};
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Real, kernel};
 use crate::parallel::*;
 
 kernel! {
     /// Sums of walks over blocks.
-    pub static WALK = walk + walk_params + chain + random + walk_block + tree(
+    pub(crate) static WALK = walk + walk_params + chain + random + walk_block + tree(
         groups, first, end, per_task, first_point, end_point, length, cut, sequence, scramble,
         tabled, seed_low, seed_high, stride, given,
     )(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], out: &mut [T],
     );
     /// The same for [`COLUMNS`] right-hand sides.
-    pub static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
+    pub(crate) static WALK_COLUMNS = walk_columns + walk_params + chain + random + walk_block + tree(like walk)(
         rows: &[u32], tasks: &[[u32; 4]], table: &[u32], columns: &[[T; 4]], out: &mut [[T; 4]],
     );
 }
 
-/// Every kernel of this engine, those of its sequences aside.
-pub static ALL: [&Kernel; 4] = [&WALK, &WALK_COLUMNS, &super::grid::WALK_GRID, &super::lazy::WALK_LAZY];
-
 /// Right-hand sides of [`WALK_COLUMNS`].
-pub const COLUMNS: usize = 4;
+pub(crate) const COLUMNS: usize = 4;
 
 /// The kernels' number for a buffer of points, beside those of the sequences.
 pub(super) const BUFFER: u32 = 4;
 
 /// Walks of a block.
-pub const BLOCK: usize = 256;
+pub(crate) const BLOCK: usize = 256;
 
 /// Dimensions whose coordinates are made at a time: their 16 KiB stay in the first cache.
 const DIMENSIONS: usize = 16;

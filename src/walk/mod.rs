@@ -73,24 +73,33 @@
 //! * The sequences have theirs: [`sequence`].
 
 mod bounds;
+#[doc(hidden)]
 pub mod certificate;
+#[doc(hidden)]
 pub mod chains;
+#[doc(hidden)]
 pub mod control;
-pub mod grid;
-pub mod interval;
-pub mod kernels;
+pub(crate) mod grid;
+pub(crate) mod interval;
+pub(crate) mod kernels;
+#[doc(hidden)]
 pub mod launcher;
-pub mod lazy;
+pub(crate) mod lazy;
 mod options;
+#[doc(hidden)]
 pub mod published;
 mod reach;
+mod record_layout;
 mod records;
 mod run;
 mod sampling;
+#[doc(hidden)]
 pub mod sequence;
 mod solution;
 mod solve;
+#[doc(hidden)]
 pub mod splitting;
+#[doc(hidden)]
 pub mod table;
 
 pub use control::Sweeps;
@@ -99,9 +108,14 @@ pub use options::{Options, Problem};
 #[doc(hidden)]
 pub use options::{PILOT, default_epsilon};
 pub use published::{Count, Length};
+pub use sequence::{Scramble, Sequence};
 pub use solution::{Bound, Component, Jacobi, Seconds, Solution};
 pub use solve::solve;
 pub use splitting::Splitting;
 pub use table::RowOrder;
 
 pub use crate::Status;
+
+/// The kernels of walks, but for those of sequences.
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 4] =
+    [&kernels::WALK, &kernels::WALK_COLUMNS, &grid::WALK_GRID, &lazy::WALK_LAZY];

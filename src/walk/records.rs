@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::certificate::Certificate;
+use super::record_layout::{CERTAIN, HEAD, LONG, UNIT, pair};
 use super::splitting::{AHEAD, Split};
-use super::table::{CERTAIN, HEAD, LONG, UNIT, pair};
 use crate::kernel::twin::simd::Body;
 
 /// Rows that are written at once.

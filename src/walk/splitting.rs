@@ -492,7 +492,7 @@ mod tests {
             split.sweep(&f, &x, &mut y);
             for (x, y) in x.iter().zip(y) {
                 // Five operations on numbers of at most 20.
-                assert!((x - y).abs() <= 5.0 * 20.0 * f64::EPSILON, "{splitting}: {x} {y}");
+                approx::assert_abs_diff_eq!(*x, y, epsilon = 5.0 * 20.0 * f64::EPSILON);
             }
         }
         let given = Split::new(&a, Splitting::Given).unwrap();

@@ -16,21 +16,13 @@
 
 use super::certificate::Certificate;
 use super::kernels::COLUMNS;
+use super::record_layout::{HEAD, LONG, UNIT};
 use super::records::{Records, Target, Writing};
 use super::splitting::Split;
 use crate::kernel::twin::simd::dispatch;
 use crate::lane::HostArray;
 use crate::parallel::*;
 use crate::{Error, Result};
-
-/// Words of the unit in which records are addressed.
-pub const UNIT: usize = 8;
-/// Words before a record's entries.
-pub const HEAD: usize = 4;
-/// Entries of the longest row that is searched from its start.
-pub const LONG: usize = 16;
-/// The last value of every distribution function.
-pub const CERTAIN: u32 = u32::MAX;
 
 /// Rows written by one thread at a time.
 const ROWS: usize = 1024;
@@ -64,13 +56,6 @@ pub struct Table {
 
 /// The error that a pair of f32 has, relative to the number; the second one's underflow aside.
 const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
-
-/// `value` as the sum of two f32.
-pub(super) fn pair(value: f64) -> [u32; 2] {
-    let high = value as f32;
-    let low = (value - f64::from(high)) as f32;
-    [high.to_bits(), low.to_bits()]
-}
 
 impl Table {
     /// Builds the table of L and up to [`COLUMNS`] columns g: the collision estimator adds up W_k g at each state.
@@ -167,6 +152,7 @@ fn walk_norm(certificate: &Certificate, g: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record_layout::CERTAIN;
     use super::*;
     use crate::sparse::CsrMatrix;
     use crate::walk::splitting::Splitting;

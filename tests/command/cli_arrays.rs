@@ -47,7 +47,7 @@ fn a_run_over_times_is_one_archive() {
         let exact = two(t);
         let off = (p[2 * k] - exact[0]).abs() + (p[2 * k + 1] - exact[1]).abs();
         assert!(off <= bound[k] && bound[k] < 1e-9, "{off} at {t}, bound {}", bound[k]);
-        assert!((instantaneous[k] - 3.0 * p[2 * k + 1]).abs() < 1e-8);
+        approx::assert_abs_diff_eq!(instantaneous[k], 3.0 * p[2 * k + 1], epsilon = 1e-8);
     }
 }
 

@@ -52,7 +52,7 @@ fn labels_are_drawn_over_all_finite_times() {
     for (t, mark) in [0.0, 0.1, 0.2, 0.4].iter().zip(&down) {
         let exact = 0.6 * (1.0 - (-5.0f64 * t).exp());
         // Coordinates have two decimals.
-        assert!((mark.2 - (low + exact * (high - low))).abs() <= 0.02, "{t}: {mark:?}");
+        approx::assert_abs_diff_eq!(mark.2, (low + exact * (high - low)), epsilon = 0.02);
     }
 }
 

@@ -79,7 +79,7 @@ fn several_right_hand_sides_are_told_apart() {
     assert_eq!(rows[0], ["rhs", "component", "estimate", "half_width", "chains", "length"]);
     for (k, row) in rows[1..].iter().enumerate() {
         assert_eq!((row[0].to_owned(), row[1]), (k.to_string(), "1"));
-        assert!((number(row[2]) - 2.0 * (k + 1) as f64).abs() <= number(row[3]), "{row:?}");
+        approx::assert_abs_diff_eq!(number(row[2]), 2.0 * (k + 1) as f64, epsilon = number(row[3]));
     }
     assert_eq!(rows.len(), 3);
 }
@@ -109,7 +109,7 @@ fn the_report_has_the_parts_of_the_half_width() {
         );
     }
     // L of rows 0 and 1 is 1/4 and 1/3.
-    assert!((report["norm"].as_f64().expect("a number") - 1.0 / 3.0).abs() < 1e-12);
+    approx::assert_abs_diff_eq!(report["norm"].as_f64().expect("a number"), 1.0 / 3.0, epsilon = 1e-12);
 }
 
 #[test]
@@ -124,7 +124,11 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
     // Twice the sweeps need no chains to say it better.
     let exact = walk(&place, "poisson2d:20,0.95 --component 210 --sweeps 500 --epsilon 1e-9");
     assert_eq!(exact.code, 0, "{}", exact.stderr);
-    assert!((number(exact.rows()[1][1]) - number(run.rows()[1][1])).abs() <= number(run.rows()[1][2]) + 1e-9);
+    approx::assert_abs_diff_eq!(
+        number(exact.rows()[1][1]),
+        number(run.rows()[1][1]),
+        epsilon = number(run.rows()[1][2]) + 1e-9
+    );
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn transfers(device: &str) {
         let median = record["seconds"]["median"].as_f64().unwrap();
         // What reads the numbers here may be off by the last digit of each.
         let rate = record["gb_per_s"].as_f64().unwrap() / (bytes / median / 1e9);
-        assert!((rate - 1.0).abs() <= 4.0 * f64::EPSILON, "{record}");
+        approx::assert_abs_diff_eq!(rate, 1.0, epsilon = 4.0 * f64::EPSILON);
         assert_eq!(record["repetitions"], 2);
         assert_eq!(record["relative_error"], 0.0);
         assert!(record["copy_gb_per_s"].as_f64().unwrap() > 0.0);
@@ -160,7 +160,7 @@ fn tuned(device: &str) {
         for set in ["training", "test"] {
             let metrics = &tuned["overlap"][part][set];
             let (mse, rmse) = (metrics["mse"].as_f64().unwrap(), metrics["rmse"].as_f64().unwrap());
-            assert!((rmse - mse.sqrt()).abs() <= 8.0 * f64::EPSILON * rmse, "{metrics}");
+            approx::assert_abs_diff_eq!(rmse, mse.sqrt(), epsilon = 8.0 * f64::EPSILON * rmse);
         }
     }
     assert!(tuned["overlap"]["big"].is_null());

@@ -264,7 +264,7 @@ fn a_dry_run_says_what_each_rank_would_take() {
     let needed = |of: &serde_json::Value| of["memory"][0]["needed"].as_f64().expect("bytes");
     let each: f64 = shared["each"].as_array().expect("ranks").iter().map(needed).sum();
     // Shares, and what every lane keeps beside them.
-    assert!((each / needed(&alone) - 1.0).abs() < 0.1, "{each} {alone}");
+    approx::assert_abs_diff_eq!(each / needed(&alone), 1.0, epsilon = 0.1);
     assert_eq!(shared["ranks"], 3);
 }
 

@@ -352,7 +352,7 @@ fn absorbing_states_keep_what_they_get_and_do_not_enter_alpha() {
 
     assert_eq!(solution.alpha, 2.0);
     for (p, t) in got.iter().zip([0.5f64, 3.0]) {
-        assert!((p[0] - (-2.0 * t).exp()).abs() <= solution.bound.total(), "t = {t}: {p:?}");
+        approx::assert_abs_diff_eq!(p[0], (-2.0 * t).exp(), epsilon = solution.bound.total());
     }
 }
 
@@ -364,7 +364,7 @@ fn making_a_set_absorbing_gives_the_first_passage_probability() {
     let passage = two.absorbing(&[1]);
     let (got, solution) = run(&cpu(), &*passage.transitions, &passage.initial, &[0.7], &Options::default());
 
-    assert!((got[0][1] - (1.0 - (-2.1f64).exp())).abs() <= solution.bound.total());
+    approx::assert_abs_diff_eq!(got[0][1], (1.0 - (-2.1f64).exp()), epsilon = solution.bound.total());
 }
 
 #[test]
@@ -629,7 +629,7 @@ fn a_chain_from_arrays_gives_its_probabilities_in_one_call() {
 
     assert_eq!(solution.probabilities[0], [0.0, 1.0]);
     let exact = 0.8 * (1.0 - (-2.5f64 * 0.3).exp());
-    assert!((solution.probabilities[1][0] - exact).abs() <= solution.bound.total());
+    approx::assert_abs_diff_eq!(solution.probabilities[1][0], exact, epsilon = solution.bound.total());
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     assert_eq!(grown.status, Status::Met);
     for c in &grown.components {
         assert!(c.half_width <= epsilon && c.chains.is_power_of_two(), "{c:?}");
-        assert!((c.estimate - case.x[c.component as usize]).abs() <= 2.0 * c.half_width);
+        approx::assert_abs_diff_eq!(c.estimate, case.x[c.component as usize], epsilon = 2.0 * c.half_width);
     }
     assert!(grown.components[0].chains > 1 << 14, "{:?}", grown.components);
 
@@ -286,7 +286,7 @@ fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
         &Options { epsilon: Some(epsilon), chains: Count::Number(chains), ..base },
     );
     let (a, b) = (&at_once.components[0], &grown.components[0]);
-    assert!((a.estimate - b.estimate).abs() <= a.bound.rounding, "{a:?} {b:?}");
+    approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = a.bound.rounding);
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn unusual_numbers_of_chains_are_walked_with_a_warning() {
         of(Options { scramble: Some(Scramble::None), chains: Count::Number(1 << 10), ..Options::default() });
     assert!(plain.warnings.iter().any(|w| w.contains("without a scramble")), "{:?}", plain.warnings);
     assert!(plain.status == Status::NotMet && plain.components[0].half_width == f64::INFINITY);
-    assert!((plain.components[0].estimate - case.x[3]).abs() < 0.01 * size(&case));
+    approx::assert_abs_diff_eq!(plain.components[0].estimate, case.x[3], epsilon = 0.01 * size(&case));
 }
 
 #[test]
@@ -572,7 +572,7 @@ fn chains_of_no_step_need_no_points() {
                     ..Options::default()
                 };
                 let c = ask_for(matrix, rhs, &[0], &options).components[0].clone();
-                assert!((c.estimate - x).abs() <= c.half_width + 1e-12, "{sequence} {sweeps}: {c:?} {x}");
+                approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }
         }
         if let Sweeps::Auto = sweeps {
@@ -670,7 +670,7 @@ fn what_the_components_do_not_depend_on_may_diverge() {
     let solution = ask_for(&matrix, &[1.0; 4], &[3, 1], &Options::default());
     assert_eq!(solution.components.iter().map(|c| c.component).collect::<Vec<_>>(), [3, 1]);
     for c in &solution.components {
-        assert!((c.estimate - 1.0 / 1.1).abs() <= c.half_width, "{c:?}");
+        approx::assert_abs_diff_eq!(c.estimate, 1.0 / 1.1, epsilon = c.half_width);
     }
     assert!(
         solution.n == 4 && solution.warnings.iter().any(|w| w.contains("2 of them")),

@@ -10,8 +10,7 @@ use kolmo::lane::available_memory;
 use kolmo::tridiagonal::System;
 use kolmo::tridiagonal::lane_count::measure::{Effort, measure, median_stages};
 use kolmo::tridiagonal::lane_count::{LaneTime, SizeTimes, StageTimes};
-use kolmo::tridiagonal::plan::{Plan, PlanOptions, Stages};
-use kolmo::tridiagonal::{Number, Upload};
+use kolmo::tridiagonal::{Number, Plan, PlanOptions, Stages, Upload};
 use kolmo::{Error, Machine, Result};
 
 /// Solutions by stages of each size.

@@ -28,10 +28,25 @@ pub use transient::{Case, transient};
 /// Those of the lanes.
 pub fn bandwidth(lanes: &[kolmo::lane::Lane], repeat: usize) -> kolmo::Result<f64> {
     let one = |lane: &kolmo::lane::Lane| match lane.device().host {
-        true => triad_bandwidth(lane, 512 << 20, repeat),
+        true => triad_bandwidth(lane, TRIAD, repeat),
         false => copy_bandwidth(lane, repeat),
     };
     lanes.iter().map(one).sum()
+}
+
+/// Bytes of an array of the CPU's triad.
+const TRIAD: u64 = 512 << 20;
+
+/// GB/s from smaller arrays, and seconds and bytes that [`bandwidth`] is to take.
+///
+/// # Errors
+/// Those of the lane.
+pub fn bandwidth_forecast(lane: &kolmo::lane::Lane) -> kolmo::Result<(f64, f64, u64)> {
+    const LESS: u64 = 16;
+    let at = std::time::Instant::now();
+    let found = triad_bandwidth(lane, TRIAD / LESS, 3)?;
+    let scale = if lane.device().host { LESS } else { 1 };
+    Ok((found, scale as f64 * at.elapsed().as_secs_f64(), scale * 4 * TRIAD / LESS))
 }
 
 /// An observer that has nothing to say.

@@ -8,8 +8,9 @@ use super::{Model, warnings};
 use crate::Result;
 use crate::io::text::{Line, Lines, Parted};
 use crate::ranks::Ranks;
-use crate::transient::chain::{Labels, Reward, TransitionList};
+use crate::transient::chain::{Labels, Reward};
 use crate::transient::rewards::brought_home;
+use crate::transient::transitions::TransitionList;
 
 /// States of a label that ranks tell one another at once, all of them together.
 const AT_ONCE: usize = 1 << 26;

@@ -6,9 +6,10 @@ use twox_hash::XxHash3_128;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
-use crate::transient::chain::{Initial, Transitions};
+use crate::transient::chain::Initial;
 use crate::transient::problem::{Method, Options, Problem};
 use crate::transient::rewards::home;
+use crate::transient::transitions::Transitions;
 use crate::{Machine, Result};
 
 /// Everything that the answer's bits depend on, but for devices.

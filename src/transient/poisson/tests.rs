@@ -1,7 +1,7 @@
 //! Poisson windows and weights against closed forms and values of high precision.
 
 use super::*;
-use crate::transient::chain::exit_rate;
+use crate::transient::transitions::exit_rate;
 use proptest::prelude::*;
 
 /// Sum with compensation.
@@ -138,7 +138,7 @@ fn tails_are_the_sums_from_the_right() {
     }
     let weights = Window::new(1e5, 1e-3).weights();
     let tails = weights.tails();
-    assert!((tails[0] - 1.0).abs() <= weights.truncation);
+    approx::assert_abs_diff_eq!(tails[0], 1.0, epsilon = weights.truncation);
     assert!(*tails.last().unwrap() <= weights.truncation);
     assert!(tails.windows(2).all(|pair| pair[0] > pair[1]));
 }

@@ -341,7 +341,11 @@ mod tests {
         }
         for (choice, data) in [(&one, &linear), (&two, &root)] {
             assert!(regrets(choice, data).iter().all(|r| *r <= MARGIN), "{choice:?}");
-            assert!((choice.time(data, 20_000_000, 4).unwrap() / (0.1 + 400.0) - 1.0).abs() < 0.3);
+            approx::assert_abs_diff_eq!(
+                choice.time(data, 20_000_000, 4).unwrap() / (0.1 + 400.0),
+                1.0,
+                epsilon = 0.3
+            );
             assert_eq!(choice.time(data, 20_000_000, 64), None);
         }
     }

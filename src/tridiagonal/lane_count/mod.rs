@@ -151,8 +151,10 @@ pub fn sizes() -> Vec<usize> {
 pub fn untuned(on_host_cores: bool, queued_copies: bool, n: usize) -> usize {
     match n {
         _ if on_host_cores => 1,
-        0..7_500_000 if queued_copies => 1,
-        _ if queued_copies => 2,
+        0..500_000 if queued_copies => 1,
+        500_000..2_000_000 if queued_copies => 2,
+        2_000_000..7_500_000 if queued_copies => 4,
+        _ if queued_copies => 8,
         0..2_000_000 => 1,
         2_000_000..20_000_000 => 4,
         20_000_000..70_000_000 => 8,
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn without_measurements_large_systems_take_more_lanes_on_devices_alone() {
-        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned(false, true, n)), [1, 1, 2]);
+        assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned(false, true, n)), [1, 4, 8]);
         assert_eq!([1_000, 5_000_000, 100_000_000].map(|n| untuned(false, false, n)), [1, 4, 16]);
         assert_eq!(untuned(true, false, 100_000_000), 1);
     }
@@ -190,6 +192,6 @@ mod tests {
         assert_eq!((few.median, few.min, few.lanes), (10.5, 10.0, 2));
         assert_eq!(LaneTime::of(1, vec![3.0]).error, 0.0);
         // Both have quartiles half a millisecond apart, to the last measurement.
-        assert!((few.error / many.error / (2001f64 / 5.0).sqrt() - 1.0).abs() < 1e-2);
+        approx::assert_abs_diff_eq!(few.error / many.error / (2001f64 / 5.0).sqrt(), 1.0, epsilon = 1e-2);
     }
 }

@@ -164,7 +164,7 @@ mod tests {
     fn the_misprint_is_none_of_rounding() {
         // The gain of two lanes changes its sign at 53 856 rows, far from 80 000.
         assert!(MODEL.gain(53_855, 2) < 0.0 && MODEL.gain(53_857, 2) > 0.0);
-        assert!((MODEL.gain(80_000, 2) - 0.022743741).abs() < 5e-10);
+        approx::assert_abs_diff_eq!(MODEL.gain(80_000, 2), 0.022743741, epsilon = 5e-10);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         for row in STAGES {
             // Six digits behind the point: the sum of four such numbers is exact to its own rounding.
             assert_eq!((row.stages.sum() * 1e6).round(), (row.sum * 1e6).round(), "n = {}", row.n);
-            assert!((row.stages.sum() - row.sum).abs() <= 4.0 * f64::EPSILON * row.sum);
+            approx::assert_abs_diff_eq!(row.stages.sum(), row.sum, epsilon = 4.0 * f64::EPSILON * row.sum);
             let lanes = gomez_luna(row.sum, LANE_COST);
             assert_eq!((lanes * 10.0).round() / 10.0, row.gomez_luna, "n = {}", row.n);
         }

@@ -154,7 +154,7 @@ mod tests {
         let metrics = Metrics::of(&pairs);
         // Residuals ½, −½, −½, ½; SS_tot = 4 + 0 + 1 + 1.
         assert!((metrics.mse - 0.25).abs() < 1e-14 && (metrics.rmse - 0.5).abs() < 1e-14);
-        assert!((metrics.r_squared.unwrap() - 5.0 / 6.0).abs() < 1e-14);
+        approx::assert_abs_diff_eq!(metrics.r_squared.unwrap(), 5.0 / 6.0, epsilon = 1e-14);
     }
 
     #[test]

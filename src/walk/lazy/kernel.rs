@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 kernel! {
     /// Sums of walks over blocks, and the largest row sum, the largest |f| and the most entries of a row that they met.
-    pub static WALK_LAZY = walk_lazy + walk_params + random + walk_block + tree(like walk)(
+    pub(crate) static WALK_LAZY = walk_lazy + walk_params + random + walk_block + tree(like walk)(
         starts: &[u32], columns: &[u32], values: &[T], rhs: &[T], tasks: &[[u32; 4]], table: &[u32],
         out: &mut [[T; 4]],
     );

@@ -8,7 +8,7 @@ mod view;
 use std::cell::Cell;
 use std::time::Instant;
 
-pub use kernel::WALK_LAZY;
+pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
 use view::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 

@@ -500,7 +500,7 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
         bound
     };
     // The unit of time does not matter, but for the rounding of 10^−38 itself.
-    assert!((bound(1e-38) / bound(1.0) - 1.0).abs() < 0.1);
+    approx::assert_abs_diff_eq!(bound(1e-38) / bound(1.0), 1.0, epsilon = 0.1);
 }
 
 #[test]
@@ -585,9 +585,9 @@ fn rewards_of_any_size_keep_their_digits_in_single_precision() {
         let solution = solve(&machine, &problem, &options, &mut ()).expect("an answer");
         let found = &solution.times[0].rewards[0];
         let exact = 0.5 * (1.0 + (-1f64).exp());
-        assert!((found.instantaneous / size - exact).abs() <= solution.bound.total(), "{size:e}: {found:?}");
+        approx::assert_abs_diff_eq!(found.instantaneous / size, exact, epsilon = solution.bound.total());
         let sum = 0.25 + 0.25 * (1.0 - (-1f64).exp());
-        assert!((found.cumulative / size - sum).abs() <= 1e-4, "{size:e}: {found:?}");
+        approx::assert_abs_diff_eq!(found.cumulative / size, sum, epsilon = 1e-4);
     }
     let problem = Problem {
         transitions: &chain,

@@ -67,7 +67,7 @@ pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, che
         let x = eliminate(&case.matrix, &rhs[a.rhs], false)[a.component as usize];
         assert!((a.estimate - x).abs() <= a.half_width, "x_{} of {}: {a:?} {x}", a.component, a.rhs);
         let bound = a.bound.rounding + b.bound.rounding;
-        assert!((a.estimate - b.estimate).abs() <= bound, "{a:?} {b:?}");
+        approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = bound);
     }
 }
 
@@ -88,9 +88,9 @@ pub(crate) fn points_may_come_out_of_a_buffer(spec: &str, precision: Precision, 
         let there = ask(&cpu(), &case, &[50, 90], &options);
         for (a, b) in here.components.iter().zip(&there.components) {
             let x = case.x[a.component as usize];
-            assert!((a.estimate - x).abs() <= a.half_width, "{sequence} {a:?} {x}");
+            approx::assert_abs_diff_eq!(a.estimate, x, epsilon = a.half_width);
             let bound = a.bound.rounding + b.bound.rounding;
-            assert!((a.estimate - b.estimate).abs() <= bound, "{sequence} {a:?} {b:?}");
+            approx::assert_abs_diff_eq!(a.estimate, b.estimate, epsilon = bound);
         }
         if matches!(sequence, Sequence::Sobol | Sequence::Philox) {
             let made = ask(&machine, &case, &[50, 90], &Options { ahead: false, ..options });

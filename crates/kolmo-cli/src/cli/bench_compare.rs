@@ -14,8 +14,10 @@ use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds, times};
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions, list};
+use kolmo::walk::Sweeps;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::compare::{Jobs, Part, Size, Work};
+use kolmo_bench::walk::accuracy_walks;
 
 #[derive(Debug, Args)]
 pub(super) struct Compare {
@@ -209,7 +211,7 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     for part in parts {
         match part {
             Part::Transient => {
-                jobs.transient.iter().try_for_each(|&(name, t)| chain(name, t, 1e-6, repeat))?
+                jobs.transient.iter().try_for_each(|&(name, t)| chain(name, t, 1e-6, repeat))?;
             }
             Part::Figures => {
                 rows.extend(jobs.rows.iter().map(|&n| (n, 6.0)));
@@ -229,13 +231,17 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
         most = most.max(super::tune::system_bytes(&machine, largest));
     }
     // Four ways on one to eight lanes, each array there and back; steps in four forms for a tenth of a second.
-    let copy = 1e9 * kolmo_bench::bandwidth(&machine.lanes, 1)?;
+    let (copy, own, bytes) = kolmo_bench::bandwidth_forecast(&machine.lanes[0])?;
+    let copy = 1e9 * copy;
+    (time, most) = (time + own, most.max(bytes));
     let wanted = |part: Part| parts.contains(&part);
     time += if wanted(Part::Transfer) { 32.0 * repeat * jobs.transfer as f64 / copy } else { 0.0 };
     time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
-    // 64 bytes a step at half of what a copy moves: gathers.
-    let steps = 73.0 * f64::from(jobs.chains) * repeat;
-    time += if wanted(Part::Walk) { 2.0 * steps * 64.0 / copy } else { 0.0 };
+    // 64 bytes a step at half of what a copy moves: gathers. Fig. 2 has chains of some hundred steps.
+    let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
+    let figures =
+        if wanted(Part::Figures) { accuracy_walks(jobs.accuracy.1, &[Sweeps::Fixed(0)]) } else { 0.0 };
+    time += 2.0 * 64.0 * (73.0 * walks + 100.0 * figures) / copy;
     Ok((time, most))
 }
 

@@ -198,8 +198,8 @@ mod tests {
         let own = circles(svg, "fill=\"#0072B2\"");
         assert_eq!(own.len(), 3);
         // Equal ratios are equal distances, to the two decimals that are written.
-        assert!((own[1].0 - own[0].0 - (own[2].0 - own[1].0)).abs() <= 0.02, "{own:?}");
-        assert!((own[1].1 - own[0].1 - (own[2].1 - own[1].1)).abs() <= 0.02, "{own:?}");
+        approx::assert_abs_diff_eq!(own[1].0 - own[0].0, (own[2].0 - own[1].0), epsilon = 0.02);
+        approx::assert_abs_diff_eq!(own[1].1 - own[0].1, (own[2].1 - own[1].1), epsilon = 0.02);
         assert!(own[2].0 > own[0].0 && own[2].1 > own[0].1);
         // What a logarithm cannot show has no marker; a limit has none at all.
         assert_eq!(circles(svg, "stroke=\"#D55E00\"").len(), 1);

@@ -1,0 +1,61 @@
+//! Rows and numbers of systems, wherever they come from.
+
+use super::span::Span;
+use crate::{Error, Result};
+
+/// Rows and numbers, all or a rank's.
+#[derive(Debug, Clone)]
+pub(crate) struct View<'a> {
+    pub(crate) span: Span,
+    pub(crate) dl: &'a [f64],
+    pub(crate) d: &'a [f64],
+    pub(crate) du: &'a [f64],
+    pub(crate) b: Vec<&'a [f64]>,
+}
+
+impl<'a> View<'a> {
+    /// One of the whole systems that are here.
+    pub(crate) fn system(&self, number: usize) -> Self {
+        let n = self.span.n;
+        let here = number * n..(number + 1) * n;
+        Self {
+            span: Span::whole(n, 1, self.span.cyclic),
+            dl: &self.dl[here.clone()],
+            d: &self.d[here.clone()],
+            du: &self.du[here.clone()],
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
+    }
+
+    /// An error that names the first number here that is NaN or infinite and is used.
+    pub(crate) fn check(&self) -> Result<()> {
+        use crate::parallel::*;
+        let Span { n, batch, cyclic, first, .. } = self.span;
+        let find = |name: &str, values: &[f64], unused: Option<usize>| {
+            let bad = values.par_iter().enumerate().position_first(|(i, v)| {
+                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + i) % n != unused))
+            });
+            match bad.map(|i| (first + i, values[i])) {
+                Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
+                    "{name} of row {} of system {} is {value}; every number has to be finite",
+                    i % n,
+                    i / n,
+                ))),
+                Some((i, value)) => Err(Error::Invalid(format!(
+                    "{name} of row {i} is {value}; every number has to be finite"
+                ))),
+                None => Ok(()),
+            }
+        };
+        find("dl", self.dl, Some(0))?;
+        find("d", self.d, None)?;
+        find("du", self.du, Some(n - 1))?;
+        match &self.b[..] {
+            [b] => find("b", b, None),
+            several => several
+                .iter()
+                .enumerate()
+                .try_for_each(|(k, b)| find(&format!("b of right-hand side {k}, that"), b, None)),
+        }
+    }
+}
