@@ -15,4 +15,4 @@ pub use crate::transient::subdivided;
 pub use crate::transient::sweeps::sweep;
 pub use crate::transient::timeline::{Moment, PHASES, Timeline};
 pub use crate::transient::transitions::add_rates;
-pub use crate::tridiagonal::plan::convert;
+pub use crate::tridiagonal::range::convert;

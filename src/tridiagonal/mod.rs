@@ -76,6 +76,7 @@ mod arithmetic;
 pub(crate) mod block_kernels;
 mod chunk;
 mod cut;
+mod elimination;
 mod equations;
 mod interface;
 #[doc(hidden)]
@@ -93,7 +94,7 @@ mod options;
 mod pivot;
 mod place;
 pub(crate) mod plan;
-mod range;
+pub(crate) mod range;
 mod reduced_block;
 mod reduced_system;
 mod residual;

@@ -26,7 +26,6 @@ use super::scheme::Scheme;
 use super::span::Span;
 use super::window;
 use crate::lane::{Buffer, HostArray, Lane, Launch, Program};
-use crate::parallel::*;
 use crate::{Error, Result};
 
 /// Seconds of the stages of a solution, host to host.
@@ -498,11 +497,4 @@ impl<'a, T: Number> Plan<'a, T> {
             chunk.lane.finish()
         })
     }
-}
-
-/// Copies numbers of another precision, on all threads.
-pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
-    const BLOCK: usize = 1 << 14;
-    let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
-    blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));
 }

@@ -30,10 +30,17 @@ pub(super) fn shift(largest: f64, roomy: i32) -> i32 {
     }
 }
 
+/// Copies numbers of another precision, on all threads.
+pub fn convert<S: Number, T: Number>(from: &[S], to: &mut [T]) {
+    const BLOCK: usize = 1 << 14;
+    let blocks = to.par_chunks_mut(BLOCK).zip(from.par_chunks(BLOCK));
+    blocks.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = T::of(from.wide())));
+}
+
 /// Copies v·2^k into another precision, on all threads.
-pub(super) fn convert<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
+pub(super) fn convert_times<S: Number, T: Number>(from: &[S], to: &mut [T], k: i32) {
     if k == 0 {
-        return super::plan::convert(from, to);
+        return convert(from, to);
     }
     let blocks = to.par_chunks_mut(1 << 14).zip(from.par_chunks(1 << 14));
     blocks.for_each(|(to, from)| {

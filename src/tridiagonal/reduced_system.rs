@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::arithmetic::Number;
 use super::block_kernels::{BLOCK_REDUCE, BLOCK_SOLVE, tridiagonal_block_reduce, tridiagonal_block_solve};
+use super::elimination::solve_replaced;
 use super::kernels::small_exponent;
 use super::levels::{Level, Levels, Shape};
 use super::memory::Arrays;
-use super::pivot;
 use super::place::{Alignment, Place};
 use crate::Result;
 use crate::lane::{Arg, Buffer, Lane, Launch};
@@ -170,7 +170,7 @@ pub(super) fn solve_on_host<T: Number>(system: &[T], exchange: bool) -> (Vec<T>,
     let part = |k: usize| system[k * rows..(k + 1) * rows].iter().map(|v| v.wide()).collect::<Vec<f64>>();
     let system = [0, 1, 2, 3].map(part);
     let (x, replaced) = match exchange {
-        true => pivot::solve_replaced(&system),
+        true => solve_replaced(&system),
         false => (thomas(&system), 0),
     };
     (x.into_iter().map(T::of).collect(), replaced)

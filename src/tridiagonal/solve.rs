@@ -9,7 +9,7 @@ use super::chunk::Upload;
 use super::kernels::{NOT_DOMINANT, all_flags, both};
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use super::pivot::{self, Improved};
-use super::plan::{Plan, Stages, convert};
+use super::plan::{Plan, Stages};
 use super::range;
 use super::residual::Residual;
 use super::rows::Rows;
@@ -186,13 +186,13 @@ fn solve_part<T: Number>(
     let mut r = vec![0.0; here.len()];
     let mut dominant = false;
     let inputs = plan.inputs();
-    convert(view.dl, inputs.dl);
-    convert(view.d, inputs.d);
-    convert(view.du, inputs.du);
+    range::convert(view.dl, inputs.dl);
+    range::convert(view.d, inputs.d);
+    range::convert(view.du, inputs.du);
     for (k, &b) in view.b.iter().enumerate() {
         let largest = view.span.ranks.all_reduce_max(range::largest(b));
         let shift = range::shift(largest, range::roomy(T::PRECISION));
-        range::convert(b, plan.inputs().b, shift);
+        range::convert_times(b, plan.inputs().b, shift);
         let at = Instant::now();
         let stages = plan.solve(if k == 0 { Upload::All } else { Upload::RightHandSide })?;
         *seconds += at.elapsed().as_secs_f64();
@@ -207,7 +207,7 @@ fn solve_part<T: Number>(
             }
         }
         let x = &mut done.x[k][here.clone()];
-        range::convert(plan.x(), x, -shift);
+        range::convert_times(plan.x(), x, -shift);
         let (found, steps) = refine(plan, view, b, x, &mut r, (options.refine, dominant), seconds)?;
         done.one_pass &= plan.is_one_pass();
         done.residual = done.residual.max(found);
@@ -397,7 +397,7 @@ fn refine<T: Number>(
             break;
         }
         let scale = -exponent(largest);
-        range::convert(r, plan.inputs().b, scale);
+        range::convert_times(r, plan.inputs().b, scale);
         let at = Instant::now();
         plan.solve(Upload::RightHandSide)?;
         *seconds += at.elapsed().as_secs_f64();
