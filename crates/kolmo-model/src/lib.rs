@@ -39,13 +39,15 @@ mod parser;
 pub mod properties;
 mod syntax;
 mod types;
+mod values;
 
 pub use diagnostics::Diagnostics;
-pub use explore::{Chain, Options, Progress, StateSpace, Values};
+pub use explore::{Chain, Options, Progress, StateSpace};
 pub use instance::{Instance, VariableInfo};
 pub use model::Model;
 pub use syntax::{FilterKind, Type, Value};
 pub use types::Names;
+pub use values::Values;
 
 /// Why a model, its constants or its properties are refused, or its states are not found.
 #[derive(Debug, thiserror::Error)]

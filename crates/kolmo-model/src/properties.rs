@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use crate::code::{Code, Meaning, Term};
 use crate::diagnostics::{Diagnostic, Diagnostics, Source, Span};
-use crate::explore::Values;
 use crate::instance::values;
 use crate::model::{check_circles, in_order, source};
 use crate::parser;
@@ -15,6 +14,7 @@ use crate::syntax::{
     self, Binary, Constant, Definition, Expression, FilterKind, Kind, Name, Operator, Type, Value,
 };
 use crate::types::{Checker, Entity, Names};
+use crate::values::Values;
 use crate::{Error, Instance, Result};
 
 /// Properties whose names and types are right. Constants may be missing.

@@ -1,12 +1,13 @@
 //! `kolmo bench`.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 
 use super::files::Files;
+use super::forecast::{forecast, of_chain};
 use super::progress::Progress;
 use super::seed_table::SeedTable;
 use super::transient::HaloDepth;
@@ -16,7 +17,7 @@ use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
-use kolmo::transient::{Chain, Method, Observer, Options, Partitioning, Problem, capacity, solve};
+use kolmo::transient::{Chain, Method, Observer, Options, Partitioning, Problem, solve};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
@@ -218,34 +219,6 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
     }
     out.commit()?;
     Ok(Outcome::Met)
-}
-
-/// Says how long a measurement is to take, and how much memory.
-pub(super) fn forecast(common: &Common, what: impl Display, time: f64, bytes: u64) {
-    if !common.quiet {
-        super::say(format_args!("{what}: about {} and {}", seconds(time), crate::report::bytes(bytes)));
-    }
-}
-
-/// Seconds of one step and of all of a chain's at some times, and bytes on the lanes; none where they lack memory, which
-/// the measurement itself says.
-pub(super) fn of_chain(
-    machine: &Machine,
-    chain: &Chain,
-    times: &[f64],
-    epsilon: f64,
-) -> Result<Option<(f64, f64, u64)>> {
-    let problem = Problem {
-        transitions: &*chain.transitions,
-        initial: &chain.initial,
-        times,
-        rewards: &[],
-        vectors: false,
-    };
-    let plan = capacity::estimate(machine, &problem, &Options { epsilon, ..Options::default() })?;
-    let bytes: u64 = plan.lanes.iter().map(capacity::Need::total).sum();
-    let terms = plan.terms.unwrap_or(0) as f64;
-    Ok(plan.fits().then_some((plan.step, terms * plan.step, bytes)))
 }
 
 /// Says how long the measurement of a chain is to take, and how much memory.

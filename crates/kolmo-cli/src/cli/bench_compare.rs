@@ -173,7 +173,7 @@ fn measure(args: &Compare) -> Result<Run> {
     for (i, (spec, (device, _))) in specs.iter().zip(&devices).enumerate() {
         if !common.quiet {
             let (time, bytes) = predicted(common, spec, &jobs, &parts)?;
-            super::bench::forecast(common, &device.spec, time, bytes);
+            super::forecast::forecast(common, &device.spec, time, bytes);
         }
         let open = |count: usize| common.open_lanes(std::slice::from_ref(spec), count);
         let mut note = |what: String| notes.push(format!("{}: {what}", device.spec));
@@ -202,7 +202,7 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     let (mut time, mut most) = (0.0, 0);
     let mut chain = |name: &str, t: f64, epsilon: f64, count: f64| -> Result<()> {
         let chain = super::transient::model(name, None)?;
-        if let Some((_, all, bytes)) = super::bench::of_chain(&machine, &chain, &[t], epsilon)? {
+        if let Some((_, all, bytes)) = super::forecast::of_chain(&machine, &chain, &[t], epsilon)? {
             (time, most) = (time + count * all, most.max(bytes));
         }
         Ok(())

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Transfer, ranks: Ranks) -> Result<Outcome> {
             let what = format!("{} on {}, {} numbers of lanes", bytes(args.size.0), spec, lanes.sets.len());
             let time = rounds * once * args.size.0 as f64 / few as f64;
             // Two arrays on the host and two on the device.
-            super::bench::forecast(&args.common, what, time, 4 * args.size.0);
+            super::forecast::forecast(&args.common, what, time, 4 * args.size.0);
         }
         for set in &lanes.sets {
             super::interrupt::check()?;

@@ -220,7 +220,7 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
         let rows = system.rows();
         let time = solutions * rows as f64 * super::tune::seconds_a_row(&sets, rows)?;
         let what = format!("{name} on {}", device.spec);
-        super::bench::forecast(&args.common, what, time, super::tune::system_bytes(one, rows));
+        super::forecast::forecast(&args.common, what, time, super::tune::system_bytes(one, rows));
     }
     let case = Case { name, system, device: &device, precision, copy, repeat: args.repeat, tuned };
     let mut all = Vec::new();

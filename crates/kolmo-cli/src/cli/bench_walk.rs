@@ -129,7 +129,7 @@ fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
     let walks: f64 = args.case.iter().map(chains).sum();
     let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
     let bytes = machine.lanes.iter().map(kolmo::lane::Lane::peak_bytes).sum();
-    super::bench::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
+    super::forecast::forecast(&args.common, what, walks * f64::from(length) / rate, bytes);
     Ok(())
 }
 

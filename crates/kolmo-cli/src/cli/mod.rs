@@ -11,6 +11,7 @@ mod curves;
 mod devices;
 mod dry_run;
 mod files;
+mod forecast;
 mod generate;
 mod help;
 mod interrupt;

@@ -91,14 +91,14 @@ pub(super) fn run(args: &SeedTable) -> Result<Outcome> {
             let (mut time, mut most) = (0.0, 0);
             for machine in [cpu(common)?, one()?] {
                 if let Some((_, all, bytes)) =
-                    super::bench::of_chain(&machine, &chain, &args.times, args.epsilon)?
+                    super::forecast::of_chain(&machine, &chain, &args.times, args.epsilon)?
                 {
                     // Algorithm 1 takes three kernels a term, and is cut off.
                     time += all + (3.0 * all).min(args.seconds * args.times.len() as f64);
                     most = most.max(bytes);
                 }
             }
-            super::bench::forecast(common, &case, time, most);
+            super::forecast::forecast(common, &case, time, most);
         }
         let mut measure = |open: &dyn Fn() -> Result<Machine>, column: Column| -> Result<()> {
             super::interrupt::check()?;

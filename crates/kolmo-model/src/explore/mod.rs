@@ -12,6 +12,7 @@ use crate::code::{Code, Term};
 use crate::instance::{Initial, Instance};
 use crate::properties::StateFormula;
 use crate::syntax::{Rewarded, Type, Value};
+use crate::values::Values;
 use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use layout::{Key, Layout};
@@ -364,13 +365,4 @@ impl StateSpace {
         })?;
         Ok(all)
     }
-}
-
-/// Values of a formula in all states.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Values {
-    /// Of type `bool`.
-    Truth(Vec<bool>),
-    /// Numbers of either type.
-    Numbers(Vec<f64>),
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::engines::PARTS;
+use super::parts::{PARTS, rate};
 use super::{Measured, devices};
 use crate::plot::{escape, short};
 use crate::report::times;
@@ -46,15 +46,6 @@ pub(super) fn section(measured: &[Measured], out: &mut String) {
         out.push_str("<p>One device is compared with nothing; name several, or give <code>--with</code> another report.</p>\n");
     }
     out.push_str("</section>\n");
-}
-
-/// Name, key and scale of the rate of a part.
-pub(super) fn rate(part: &str) -> (&'static str, &'static str, f64) {
-    match part {
-        "walk" => ("Msteps/s", "steps_per_s", 1e-6),
-        "tridiagonal" => ("Mrows/s", "rows_per_s", 1e-6),
-        _ => ("GB/s", "gb_per_s", 1.0),
-    }
 }
 
 /// How many times as fast a device is as another on each case that both have, each with its best number of lanes.

@@ -1,38 +1,10 @@
 //! The engines' sections: bars, tables, rooflines.
 
+use super::parts::PARTS;
 use super::{Measured, Table, by_case, devices, error, figure, section, time};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Bar, Bars, Form, Line, Lines, Stroke, short};
 use crate::report::times;
-
-/// (part, heading, what it is).
-pub(super) const PARTS: [(&str, &str, &str); 5] = [
-    (
-        "step",
-        "One step of uniformization",
-        "y = x P, fused with the accumulation of the answer, on the same chain. The error is the largest one of y against a \
-         plain sum, relative to its largest entry.",
-    ),
-    (
-        "transient",
-        "Transient solutions",
-        "All products of a solution with \u{3b5} = 10\u{207b}\u{2076}, the building of the matrix aside. The error is the l1 \
-         distance to another solution with \u{3b5} = 10\u{207b}\u{2079}.",
-    ),
-    (
-        "walk",
-        "Quasi-random walks",
-        "Chains of 73 steps, and one component to its default half-width from the matrix in the host\u{2019}s memory. The \
-         error is relative to the component.",
-    ),
-    ("tridiagonal", "Tridiagonal systems", "From the host to the host. The error is the relative residual."),
-    (
-        "transfer",
-        "Transfers",
-        "What moves between host and device; a round trip counts both ways, a copy on the device reads and writes. What \
-         arrived was compared word by word.",
-    ),
-];
 
 pub(super) fn sections(measured: &[Measured], out: &mut String) {
     let devices = devices(measured);
@@ -103,7 +75,7 @@ fn transfers(lines: &[(usize, &Measured)], devices: &[&str], out: &mut String) {
 }
 
 fn table(part: &str, lines: &[(usize, &Measured)], out: &mut String) {
-    let rate = super::conclusion::rate(part);
+    let rate = super::parts::rate(part);
     let folded = part == "transfer";
     if folded {
         out.push_str("<details><summary>Numbers</summary>\n");

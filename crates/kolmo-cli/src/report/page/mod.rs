@@ -8,6 +8,7 @@
 mod conclusion;
 mod engines;
 mod papers;
+mod parts;
 
 use std::fmt::Write;
 
