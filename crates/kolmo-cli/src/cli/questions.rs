@@ -484,7 +484,12 @@ fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f
         Precision::F64 => f64::EPSILON,
         Precision::F32 => f64::from(f32::EPSILON),
     };
-    let in_turn = solution.n as f64 / 256.0 + (result.window.1 - result.window.0) as f64;
+    let n = solution.n as f64;
+    // In the limit all states are added in turn.
+    let in_turn = match result.time.is_infinite() {
+        true => n,
+        false => n / 256.0 + (result.window.1 - result.window.0) as f64,
+    };
     16.0 * unit + in_turn * f64::EPSILON
 }
 
