@@ -156,6 +156,13 @@ fn quiet_leaves_stderr_empty_and_otherwise_it_has_the_summary() {
     assert!(!said.contains('\u{1b}'), "{said:?}");
     assert_eq!(quiet, "");
     assert!(all.contains("alpha = 26") && all.contains("terms 1 to"), "{all}");
+    assert!(!all.contains("a GPU"), "{all}");
+    // Where nothing is said of devices, a small chain does not wait for a GPU.
+    let chosen = place.kolmo("transient tandem:5 --time 1 --verbose").stderr;
+    assert!(
+        chosen.contains("device   cpu") && chosen.contains("before a GPU would have started"),
+        "{chosen}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support::{Keep, model};
 use kolmo::kernel::Precision::F64;
 use kolmo::lane::{DeviceSpec, Lane, OpenOptions};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::capacity::plan;
+use kolmo::transient::capacity::{plan, seconds_on_cores};
 use kolmo::transient::{Initial, Options, Order, Partitioning, Problem, solve};
 use kolmo::{Error, Machine};
 
@@ -43,4 +43,22 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
     }
     solve(&two(second + second / 4), &problem, &options, &mut Keep::default())
         .expect("a quarter more is enough");
+}
+
+#[test]
+fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
+    let seconds = |spec: &str, time: f64| {
+        let (chain, times, initial) = (model(spec), [time], Initial::State(0));
+        let problem =
+            Problem { transitions: &*chain, initial: &initial, times: &times, rewards: &[], vectors: true };
+        seconds_on_cores(&problem, &Options::default()).unwrap()
+    };
+
+    let short = seconds("tandem:15", 10.0).unwrap();
+    assert!(short > 0.0 && short < 0.1, "{short} s");
+    // As many times the products, and no bound but the window on them.
+    let long = seconds("tandem:15", 1e6).unwrap();
+    assert!(long / short > 1e4, "{long} s, {short} s");
+    assert_eq!(seconds("tandem:15", f64::INFINITY), None, "products until the limit are not known");
+    assert_eq!(seconds("wlan:60,6", 10.0), None, "too many states to look at first");
 }

@@ -202,6 +202,11 @@ impl Common {
         self.open_all(&self.device.0)
     }
 
+    /// True if nothing is said of where to run.
+    fn leaves_device_open(&self) -> bool {
+        self.device.0 == [DeviceSpec::Auto] && self.lanes.0.is_none()
+    }
+
     fn open_all(&self, specs: &[DeviceSpec]) -> Result<Machine> {
         self.open_lanes(specs, self.lanes.0.unwrap_or(1))
     }

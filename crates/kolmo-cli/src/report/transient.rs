@@ -17,6 +17,8 @@ pub struct Run<'a> {
     pub epsilon: f64,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
+    /// True if these are the host's cores because they are done before a GPU would have started.
+    pub small: bool,
     /// Memory of each rank.
     pub memory: Vec<RankMemory>,
     /// The answer.
@@ -214,6 +216,9 @@ impl Summary for Run<'_> {
         let (states, entries) = (grouped(s.n as u64), grouped(s.nnz));
         let mut out = format!("model    {}  {states} states, {entries} entries\n", self.model);
         out.push_str(&super::device_line(&self.devices));
+        if self.small && verbose {
+            out.push_str("         done before a GPU would have started; --device names another\n");
+        }
         if verbose {
             out.push_str(&self.details());
         }
