@@ -8,16 +8,15 @@
 //! Rows are cut into runs. Of each run only the two unknowns at its ends matter to the others (stage 1); they solve an
 //! interface system that is tridiagonal again (stage 2); inside of a run the rest follows (stage 3). There are four schemes:
 //!
-//! * **Tiles** ([`mod@reduced_block`], [`merge_tree`]): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
+//! * **Tiles** (`reduced_block.rs`, `merge_tree.rs`): a unit of 128 rows leaves a reduced block, x_first = u0 − u1·x_left −
 //!   u2·x_right and x_last = u3 − u4·x_left − u5·x_right. Two neighbours join to one by a 2 × 2 system, so what 16 threads of
 //!   8 rows leave, and what lanes' chunks and ranks leave, is joined in the same way, in one binary tree over units of 128
 //!   rows. Each row is read twice and written once, 72 bytes in f64. No row is exchanged: the way of dominant systems.
-//! * **Windows** ([`mod@window_kernels`]): where couplings fall off fast enough, a tile is solved together with the rows around
+//! * **Windows** (`window.rs`, `one_pass.rs`): where couplings fall off fast enough, a tile is solved together with the rows around
 //!   it that still matter, and with no others: one pass, 40 bytes a row. A solution counts if the
-//!   rows in which it would show say that nothing else mattered; what is not certified is solved in tiles. For data that stay on a
-//!   device ([`Plan::solve_resident`]).
+//!   rows in which it would show say that nothing else mattered; what is not certified is solved in tiles.
 //! * **Whole systems** of up to 2048 rows: a tile holds some of them, and each row is read once.
-//! * **Blocks** ([`block_kernels`]): one thread a block, whose two interface equations are rows of a reduced system. With
+//! * **Blocks** (`block_kernels.rs`): one thread a block, whose two interface equations are rows of a reduced system. With
 //!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
 //!   first published.
 //! * A cyclic system closes its one reduced block, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last = u3;
@@ -25,7 +24,7 @@
 //!
 //! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
 //! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
-//! eliminates with partial pivoting on the host ([`pivot`]), which also says what is singular.
+//! eliminates with partial pivoting on the host (`pivot.rs`), which also says what is singular.
 //!
 //! | symbol | identifier | published (Veneva, Imamura 2024) |
 //! |---|---|---|

@@ -24,7 +24,7 @@ impl Rows {
     /// Looks for a number that is NaN or infinite and is used.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with its array, row and system.
+    /// [`Error::Invalid`](crate::Error::Invalid) with its array, row and system.
     pub fn check(&self) -> Result<()> {
         View::from(self).check()
     }

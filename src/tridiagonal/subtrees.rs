@@ -1,7 +1,6 @@
 //! The subtrees of the merge tree that ranks send: the largest ones whose rows are theirs alone.
 //!
-//! The units at which ranks are cut are the leaves here, as many as
-//! [`Alignment::of_ranks`](super::place::Alignment::of_ranks) says. Of a run of them the largest subtrees are two a level at
+//! The units at which ranks are cut are the leaves here, as many as `Alignment::of_ranks` says. Of a run of them the largest subtrees are two a level at
 //! most, whatever its ends are: a rank joins its units so far and no further, and rank 0 goes on with those of all, each on
 //! its level. Levels are whole on both sides. What a level has beside the subtrees of a rank, and below those that rank 0
 //! was sent, is computed and never looked at.

@@ -5,16 +5,16 @@
 //! without the other unknowns.
 //!
 //! # Method
-//! A x = b becomes x = L x + f ([`splitting`]), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
+//! A x = b becomes x = L x + f (`splitting.rs`), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
 //! weight W_0 = 1 and goes from row i to row j with the probability p_ij; W is multiplied by l_ij / p_ij. The mean of
 //! θ = Σ_k W_k f_{s_k} is x_m. Probabilities are almost optimal, p_ij = |l_ij| / Σ_j |l_ij|, so that |l_ij / p_ij| is the
 //! sum of the row, whatever j.
 //!
-//! Here walks start from points of a low-discrepancy sequence ([`sequence`]), one coordinate a step, and rows list their
-//! entries in the order of what they lead to ([`table`]); they tally the residual r of some sweeps in the place of f
-//! ([`control`]). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
-//! may matter more ([`interval`]); certain bounds of truncation and rounding are added. Before the first step a
-//! [`certificate`] of convergence proves that walks converge and have a variance, or says why not.
+//! Here walks start from points of a low-discrepancy sequence (`sequence.rs`), one coordinate a step, and rows list their
+//! entries in the order of what they lead to (`table.rs`); they tally the residual r of some sweeps in the place of f
+//! (`control.rs`). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
+//! may matter more (`interval.rs`); certain bounds of truncation and rounding are added. Before the first step a
+//! certificate of convergence (`certificate.rs`) proves that walks converge and have a variance, or says why not.
 //!
 //! | paper | here |
 //! |---|---|

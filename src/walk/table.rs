@@ -11,7 +11,7 @@
 //!
 //! A walk with the fraction u, at most 2³² − 2, takes the first entry with u < C_k; the last C is 2³² − 1, above
 //! them all, and stands twice in a row with an odd number of entries. Probabilities are those of almost optimal walks, p_ij = |l_ij| / Σ_j |l_ij| (eq. 2.14 of the seed), so that
-//! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than [`LONG`] entries has the pair
+//! b_ij = l_ij / p_ij is the row's sum but for its sign. A row of more than `LONG` entries has the pair
 //! (0, number of entries) before them, and is searched by halves.
 
 use super::certificate::Certificate;
@@ -44,7 +44,7 @@ pub struct Table {
     pub words: HostArray<u32>,
     /// Unit of each row's record.
     pub place: HostArray<u32>,
-    /// The columns where there are several: of each row [`COLUMNS`] numbers, in the same unit as g.
+    /// The columns where there are several: of each row `COLUMNS` numbers, in the same unit as g.
     pub columns: Vec<f64>,
     /// g is stored divided by this power of 2.
     pub factor: f64,
@@ -58,7 +58,7 @@ pub struct Table {
 const PAIR: f64 = 1.0 / (1u64 << 48) as f64;
 
 impl Table {
-    /// Builds the table of L and up to [`COLUMNS`] columns g: the collision estimator adds up W_k g at each state.
+    /// Builds the table of L and up to `COLUMNS` columns g: the collision estimator adds up W_k g at each state.
     /// `order_by` holds the values that rows are ordered by, if any. L is scaled as `certificate` says; g is V⁻¹g then.
     ///
     /// # Errors
