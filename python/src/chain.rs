@@ -113,7 +113,8 @@ impl Chain {
             None => self.about.initial.clone(),
         };
         let Some(mask) = absorbing else { return answer(py, &*self.transitions, &initial, &question) };
-        let states: Vec<u32> = (0u32..).zip(mask.as_slice()?).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
+        let states: Vec<u32> =
+            (0u32..).zip(mask.as_slice()?).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
         let cut = transient::Chain::new("", Box::new(self.transitions.clone())).absorbing(&states);
         answer(py, &*cut.transitions, &initial, &question)
     }

@@ -148,7 +148,11 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         let fail = |reason: String| Err(Error::Invalid(reason));
         let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
         if self.starts.len() != self.n + 1 || self.starts[0].place() != 0 {
-            return fail(format!("indptr has {} numbers; give {} that begin with 0", self.starts.len(), self.n + 1));
+            return fail(format!(
+                "indptr has {} numbers; give {} that begin with 0",
+                self.starts.len(),
+                self.n + 1
+            ));
         }
         for (i, pair) in self.starts.windows(2).enumerate() {
             let (from, to) = (pair[0].place(), pair[1].place());

@@ -29,7 +29,8 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-5;
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     let Coo { rows, columns, mut row, mut column, mut value } = matrix;
     let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
-    let content = content(rows, columns, entries).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let content =
+        content(rows, columns, entries).map_err(|reason| Error::File { path: path.into(), reason })?;
     let warnings = if content == Content::Stochastic { vec![looks_stochastic(path)] } else { Vec::new() };
     if content == Content::Generator {
         let mut kept = 0;

@@ -83,7 +83,7 @@ def real(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def floats(name: str, values: ArrayLike) -> Floats:
     """A contiguous array of native doubles: the argument itself where it is one."""
-    return np.ascontiguousarray(real(name, values), dtype=np.float64)
+    return np.asarray(real(name, values), dtype=np.float64, order="C")
 
 
 def vector(name: str, values: ArrayLike, n: int) -> Floats:

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from ._input import Compressed, Place, Question, Systems, Wish
 
+__all__ = ["Chain", "devices", "read", "solve_tridiagonal", "transient", "walk"]
+
 @final
 class Chain:
     @property
