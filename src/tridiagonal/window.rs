@@ -28,7 +28,8 @@
 //! A look at 8 stretches of rows says how far couplings reach before anything is solved ([`overlap`]): some microseconds on
 //! the host. Where it says further than 409 rows, the two-pass method is all there is. Where a solution turns out not to be
 //! certified after all (some rows are weaker than those looked at, or the unknowns of a tile are next to nothing against
-//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes.
+//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes or other
+//! diagonals from the host.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -90,8 +91,7 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// Rows that windows need on both sides of their tiles, as far as the diagonals of some stretches of `rows` rows of systems of
-/// `n` show; none
+/// Rows that windows need on both sides of their tiles, as far as some stretches of `rows` rows of systems of `n` show; none
 /// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
 pub(super) fn overlap<T: Number>(
     n: usize,
