@@ -41,13 +41,25 @@ impl System {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
-    pub fn batched(
-        batch: usize,
-        mut dl: Vec<f64>,
-        d: Vec<f64>,
-        mut du: Vec<f64>,
-        b: Vec<Vec<f64>>,
-    ) -> Result<Self> {
+    pub fn batched(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<Vec<f64>>) -> Result<Self> {
+        let system = Self::matrix(batch, dl, d, du)?;
+        let rows = system.rows();
+        if b.is_empty() {
+            return Err(Error::Invalid("no right-hand side".to_owned()));
+        }
+        for b in &b {
+            if b.len() != rows {
+                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+            }
+        }
+        Ok(Self { b, ..system })
+    }
+
+    /// Several matrices of equal size, one behind the other, without right-hand sides: see [`Factor`](super::Factor).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn matrix(batch: usize, mut dl: Vec<f64>, d: Vec<f64>, mut du: Vec<f64>) -> Result<Self> {
         if batch == 0 {
             return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
         }
@@ -71,15 +83,7 @@ impl System {
                 )));
             }
         }
-        if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side".to_owned()));
-        }
-        for b in &b {
-            if b.len() != rows {
-                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
-            }
-        }
-        Ok(Self { n, batch, dl, d, du, b, cyclic: false })
+        Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
     }
 
     /// Makes the first and the last unknown neighbours.
