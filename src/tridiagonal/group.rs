@@ -11,6 +11,7 @@ use super::place::TILE;
 use super::plan::Plan;
 use super::range;
 use super::residual::Residual;
+use super::rings::Rings;
 use super::scheme::Scheme;
 use super::solve::Pass;
 use super::span::Span;
@@ -41,8 +42,8 @@ impl Room {
 
     /// Room for right-hand sides with these diagonals, for all at once where that is of use and they are not too many.
     fn of(view: &View<'_>, how: &PlanOptions) -> Result<Self> {
-        let (all, Span { n, rows, cyclic, ranks, .. }) = (view.b.len(), view.span);
-        if all < 2 || rows == 0 || cyclic || ranks.is_distributed() || how.block.is_some() {
+        let (all, Span { n, rows, batch, cyclic, ranks, .. }) = (view.b.len(), view.span);
+        if all < 2 || rows == 0 || (cyclic && batch == 1) || ranks.is_distributed() || how.block.is_some() {
             return Ok(Self::ONE);
         }
         let (copies, most) = match Scheme::of(n, rows, false, None) {
@@ -77,19 +78,22 @@ pub(super) struct Group<'a, T> {
     room: Room,
     /// True once the devices have the diagonals.
     pub(super) filled: bool,
+    /// Several cyclic systems are solved as open ones.
+    rings: Option<Rings>,
 }
 
 impl<'a, T: Number> Group<'a, T> {
     /// A plan for the right-hand sides of a view, or for one at a time where there is no memory for more.
     pub(super) fn new(lanes: &'a [Lane], view: &View<'_>, how: &PlanOptions) -> Result<Self> {
         let made = |room: Room| {
-            let Span { batch, .. } = view.span;
+            let Span { n, batch, .. } = view.span;
             let span = match room.copies {
-                1 => view.span,
-                copies => Span::whole(view.span.n, copies * batch, false),
+                // Several cyclic systems are opened.
+                1 => Span { cyclic: view.span.cyclic && batch == 1, ..view.span },
+                copies => Span::whole(n, copies * batch, false),
             };
             let plan = Plan::of(lanes, span, &PlanOptions { rhs: room.rhs, ..*how })?;
-            Ok(Self { plan, how: *how, room, filled: false })
+            Ok(Self { plan, how: *how, room, filled: false, rings: None })
         };
         match Room::of(view, how)? {
             Room::ONE => made(Room::ONE),
@@ -141,6 +145,47 @@ impl<'a, T: Number> Group<'a, T> {
         for (from, to) in [(view.dl, inputs.dl), (view.d, inputs.d), (view.du, inputs.du)] {
             to.chunks_mut(from.len().max(1)).for_each(|to| range::convert(from, to));
         }
+        if view.span.cyclic && view.span.batch > 1 {
+            let d = self.plan.inputs().d;
+            d.chunks_mut(view.d.len().max(1))
+                .for_each(|d| Rings::diagonal(view, |at, end| d[at] = T::of(end)));
+        }
+    }
+
+    /// Makes several cyclic systems open ones; false if that is not good enough. Every rank calls this.
+    pub(super) fn open(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<bool> {
+        let (ranks, rows) = (view.span.ranks, view.span.rows);
+        if self.rings.is_some() {
+            return Ok(true);
+        }
+        if ranks.all_reduce_min(u64::from(Rings::open(view))) == 0 {
+            return Ok(false);
+        }
+        self.fill(view);
+        (0..self.room.all()).for_each(|k| self.b(k, rows).fill(T::ZERO));
+        let b = self.b(0, rows);
+        Rings::right_hand_side(view, |at, number| b[at] = T::of(number));
+        self.solve_plan(seconds)?;
+        let mut z = vec![0.0; rows];
+        range::convert(self.x(0, rows), &mut z);
+        let dominant = self.plan.flags()? == 0;
+        self.rings = Rings::new(view, z);
+        Ok(ranks.all_reduce_min(u64::from(dominant && self.rings.is_some())) == 1)
+    }
+
+    /// The unknowns of a right-hand side times 2^k.
+    fn unknowns(&self, number: usize, to: &mut [f64], k: i32) {
+        let x = self.x(number, to.len());
+        match &self.rings {
+            None => range::convert_times(x, to, k),
+            Some(rings) => {
+                range::convert(x, to);
+                rings.close(to);
+                if k != 0 {
+                    to.iter_mut().for_each(|x| *x = times_power_of_two(*x, k));
+                }
+            }
+        }
     }
 
     /// Solves for all right-hand sides of a view, with unknowns from row `first` on; whether `stop` stopped it.
@@ -182,7 +227,7 @@ impl<'a, T: Number> Group<'a, T> {
             let mut xs = Vec::with_capacity(bs.len());
             for (k, x) in done.x[from..].iter_mut().take(bs.len()).enumerate() {
                 let x = &mut x[first..first + rows];
-                range::convert_times(self.x(k, rows), x, -shifts[k]);
+                self.unknowns(k, x, -shifts[k]);
                 xs.push(x);
             }
             let found = self.refine(view, bs, &mut xs, (options.refine, dominant), seconds)?;
@@ -233,7 +278,7 @@ impl<'a, T: Number> Group<'a, T> {
             }
             all.push((residual, 0, scale));
         }
-        let mut better = vec![];
+        let mut better = vec![0.0; rows];
         while all.iter().any(|(.., scale)| scale.is_some()) {
             for k in 0..self.room.all() {
                 if all.get(k).is_none_or(|(.., scale)| scale.is_none()) {
@@ -244,10 +289,8 @@ impl<'a, T: Number> Group<'a, T> {
             for (k, (residual, steps, next)) in all.iter_mut().enumerate() {
                 let Some(scale) = next.take() else { continue };
                 let (b, x) = (bs[k], &mut *xs[k]);
-                let corrected =
-                    x.iter().zip(self.x(k, rows)).map(|(x, e)| x + times_power_of_two(e.wide(), -scale));
-                better.clear();
-                better.extend(corrected);
+                self.unknowns(k, &mut better, -scale);
+                better.iter_mut().zip(&*x).for_each(|(e, x)| *e += x);
                 let (before, after) = (*residual, view.residual(b, &better, &mut r));
                 // Less than half a step's work is a sign that rounding has the last word.
                 let last = corrections == Refine::Auto && after.excess() >= 0.5 * before.excess();

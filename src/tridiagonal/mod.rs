@@ -20,7 +20,7 @@
 //!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
 //!   first published.
 //! * A cyclic system closes its one reduced block, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last = u3;
-//!   many systems lie one behind the other, and where one ends a coefficient is zero.
+//!   many small ones are opened (`rings.rs`); many systems lie one behind the other, and where one ends a coefficient is zero.
 //!
 //! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
 //! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
@@ -101,6 +101,7 @@ pub(crate) mod range;
 mod reduced_block;
 mod reduced_system;
 mod residual;
+mod rings;
 mod rows;
 mod scheme;
 mod solve;

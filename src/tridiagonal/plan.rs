@@ -486,6 +486,12 @@ impl<'a, T: Number> Plan<'a, T> {
             }
             self.passes = Passes::Two;
         }
+        if self.options.rhs > 1 && self.scheme() == Scheme::Tiles {
+            return Err(Error::Invalid(format!(
+                "one pass is not enough, and in two {} right-hand sides follow one another; on the device one can be repeated",
+                self.options.rhs
+            )));
+        }
         let stage2 = self.interface.launches().unwrap_or_default();
         self.repeat(self.chunks[0].launches(&stage2), times)
     }

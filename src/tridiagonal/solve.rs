@@ -12,6 +12,7 @@ use super::pivot::{self, Improved};
 use super::plan::Stages;
 use super::range;
 use super::residual::Residual;
+use super::rings::Rings;
 use super::rows::Rows;
 use super::span::Span;
 use super::system::System;
@@ -155,11 +156,13 @@ pub(super) struct Solver<'a, T> {
     group: Option<Group<'a, T>>,
     /// Flags of the solution without exchanges, if they ask for exchanges.
     exchange: Option<u32>,
+    /// Several cyclic systems are not good enough as open ones.
+    closed: bool,
 }
 
 impl<'a, T: Number> Solver<'a, T> {
     fn new(lanes: &'a [Lane], options: &Options) -> Self {
-        Self { lanes, options: *options, group: None, exchange: None }
+        Self { lanes, options: *options, group: None, exchange: None, closed: false }
     }
 
     /// Solves everything in one way; stops after the first solution if `stop` does not like what stage 1 finds.
@@ -182,14 +185,18 @@ impl<'a, T: Number> Solver<'a, T> {
             chunks: 0,
         };
         let given = self.group.take().filter(|group| group.fits(view, how));
-        if !(cyclic && batch > 1) {
+        let rings = cyclic && batch > 1;
+        if !rings || (Rings::fit(n) && !self.closed) {
             let mut group = match given {
                 Some(group) => group,
                 None => Group::new(self.lanes, view, how)?,
             };
-            group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
-            self.group = Some(group);
-            return Ok(done);
+            self.closed = rings && !group.open(view, seconds)?;
+            if !self.closed {
+                group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
+                self.group = Some(group);
+                return Ok(done);
+            }
         }
         // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
         let mut each = || {

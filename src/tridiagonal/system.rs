@@ -86,6 +86,37 @@ impl System {
         Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
     }
 
+    /// Systems of any sizes as one, in which they lie one behind the other and ask nothing of one another. Where a matrix is
+    /// singular or rows have to be exchanged on the host, each of them decides for itself.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for cyclic systems, and for such with another number of right-hand sides than the first.
+    pub fn joined(systems: &[Self]) -> Result<Self> {
+        let count = systems.first().map_or(0, |system| system.b.len());
+        if systems.iter().any(|system| system.cyclic) {
+            return Err(Error::Invalid("cyclic systems cannot be joined".to_owned()));
+        }
+        if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
+            return Err(Error::Invalid(format!(
+                "{} right-hand sides, and {count} of the first of the systems",
+                other.b.len()
+            )));
+        }
+        let [mut dl, mut d, mut du] = [const { Vec::new() }; 3];
+        for system in systems {
+            let first = dl.len();
+            dl.extend(&system.dl);
+            d.extend(&system.d);
+            du.extend(&system.du);
+            for start in (first..dl.len()).step_by(system.n) {
+                (dl[start], du[start + system.n - 1]) = (0.0, 0.0);
+            }
+        }
+        let of = |k: usize| systems.iter().flat_map(|system| &system.b[k]).copied().collect();
+        let b = (0..count).map(of).collect();
+        Ok(Self { b, ..Self::matrix(1, dl, d, du)? })
+    }
+
     /// Makes the first and the last unknown neighbours.
     #[must_use]
     pub fn cyclic(mut self) -> Self {

@@ -1,5 +1,7 @@
 //! Rows and numbers of systems, wherever they come from.
 
+use std::ops::Range;
+
 use super::span::Span;
 use crate::{Error, Result};
 
@@ -17,9 +19,13 @@ impl<'a> View<'a> {
     /// One of the whole systems that are here.
     pub(crate) fn system(&self, number: usize) -> Self {
         let n = self.span.n;
-        let here = number * n..(number + 1) * n;
+        self.part(number * n..(number + 1) * n)
+    }
+
+    /// Rows here that ask nothing of others, as a system.
+    pub(crate) fn part(&self, here: Range<usize>) -> Self {
         Self {
-            span: Span::whole(n, 1, self.span.cyclic),
+            span: Span::whole(here.len(), 1, self.span.cyclic),
             dl: &self.dl[here.clone()],
             d: &self.d[here.clone()],
             du: &self.du[here.clone()],

@@ -203,3 +203,49 @@ fn numbers_that_do_not_fit_a_matrix_are_refused() {
         "b of right-hand side 1, that of row 2",
     );
 }
+
+/// Where two matrices of a batch of rings are singular, each of them is found so, one after the other, in tiles.
+#[test]
+fn rings_that_are_singular_as_rings_alone_are_found() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let (n, batch) = (50, 3);
+    let rows = n * batch;
+    let mut d = vec![2.0; rows];
+    d[..n].fill(3.0);
+    let system = System::batched(batch, vec![-1.0; rows], d, vec![-1.0; rows], vec![vec![1.0; rows]]);
+    let got = solve(&machine, &system.expect("lengths fit").cyclic(), &Options::default()).expect("it runs");
+    assert_eq!((got.status, got.singular.map(|(system, _)| system)), (Status::NotMet, Some(1)));
+    assert!(got.x[0].iter().enumerate().all(|(i, x)| x.is_nan() == (i >= n)));
+}
+
+#[test]
+fn systems_of_different_sizes_are_solved_as_one() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let sizes = [1, 2, 7, 300, 1, 4000, 64];
+    let mut systems: Vec<System> = sizes.iter().map(|&n| dominant(n, 1, 33)).collect();
+    let whole = |systems: &[System]| System::joined(systems).expect("they fit");
+    let joined = whole(&systems);
+    let got = solve(&machine, &joined, &Options::default()).expect("it runs");
+    assert_eq!((got.status, got.method), (Status::Met, Method::OnePass));
+    let mut at = 0;
+    for system in &systems {
+        let x = &got.x[0][at..at + system.n];
+        let alone = solve(&machine, system, &Options::default()).expect("it runs");
+        let close = |(x, y): (&f64, &f64)| {
+            (x - y).abs() <= 1e-12 * alone.x[0].iter().fold(0.0, |m: f64, v| m.max(v.abs()))
+        };
+        assert!(x.iter().zip(&alone.x[0]).all(close), "n = {}", system.n);
+        at += system.n;
+    }
+    // A singular one spoils no other, and is named by its row.
+    systems[2].d.fill(0.0);
+    let got = solve(&machine, &whole(&systems), &Options::default()).expect("it runs");
+    assert_eq!((got.status, got.singular), (Status::NotMet, Some((0, 9))));
+    assert!(got.x[0].iter().enumerate().all(|(i, x)| x.is_nan() == (3..10).contains(&i)));
+
+    let other = System::matrix(1, vec![0.0], vec![1.0], vec![0.0]).expect("lengths fit");
+    for (with, wanted) in [(other, "0 right-hand sides, and 1"), (dominant(3, 1, 34).cyclic(), "cyclic")] {
+        let error = System::joined(&[systems[0].clone(), with]).expect_err("it is refused").to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
