@@ -11,12 +11,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::machine::{Place, Wanted, names};
+use crate::machine::{Place, names};
 use crate::matrix::Arrays;
-use crate::watch::{Told, watched};
+use crate::watch::{Told, brief, watched};
 
 /// Seconds that a GPU takes to start: a chain that the host's cores solve in less is solved there.
 const GPU_START: f64 = 0.5;
+
+/// Seconds of a solve that nobody interrupts.
+const BRIEF: f64 = 0.01;
 
 /// Where a chain begins: in a state, or with these probabilities.
 #[derive(FromPyObject)]
@@ -98,29 +101,29 @@ pub(crate) fn answer<'py>(
     let room = held.as_slice_mut()?;
     let problem = Problem { transitions, initial, times, rewards: &rewards, vectors: true };
     let options = Options { epsilon: question.epsilon, ..Options::default() };
-    let place = &question.place;
-    let (solution, device) = watched(py, question.progress.as_ref(), |told| {
-        let wanted = resolved(place.wanted()?, &problem, &options)?;
-        let solved = |machine: &Machine| {
+    let failed = |error| exception(py, &error);
+    let mut wanted = question.place.wanted().map_err(failed)?;
+    let cores = py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed)?;
+    let takes_less = |limit: f64| cores.is_some_and(|seconds| seconds < limit);
+    if wanted.is(&DeviceSpec::Auto) && takes_less(GPU_START) {
+        wanted = wanted.on(DeviceSpec::Cpu);
+    }
+    let work = |told: &mut Told<'_>| {
+        wanted.with(|machine: &Machine| {
             let mut rows = Rows { n, p: room, told };
             Ok((solve(machine, &problem, &options, &mut rows)?, names(machine)))
-        };
-        wanted.with(solved)
-    })?;
+        })
+    };
+    // A thread of its own costs as much as many a solve.
+    let (solution, device) = match &question.progress {
+        None if wanted.is(&DeviceSpec::Cpu) && takes_less(BRIEF) => brief(py, work)?,
+        progress => watched(py, progress.as_ref(), work)?,
+    };
     drop(held);
     let answer = told(py, &solution)?;
     answer.set_item("p", p)?;
     answer.set_item("device", device)?;
     Ok(answer)
-}
-
-/// The host's cores where the choice is ours and they are done before a GPU has started.
-fn resolved(wanted: Wanted, problem: &Problem<'_>, options: &Options) -> Result<Wanted> {
-    let small = || capacity::seconds_on_cores(problem, options);
-    if wanted.is_auto() && small()?.is_some_and(|seconds| seconds < GPU_START) {
-        return Ok(wanted.on(DeviceSpec::Cpu));
-    }
-    Ok(wanted)
 }
 
 /// A solution's facts, but for the probabilities.
