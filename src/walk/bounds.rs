@@ -94,7 +94,8 @@ impl ErrorBounds<'_> {
     /// Bounds of truncation and rounding. Norms are those of V⁻¹LV and V⁻¹g, v_m brings them back.
     ///
     /// Sweeps leave ĥ and r̂ with r̂_k = L r̂_{k−1} + e_k, so that ĥ + (I − L)⁻¹ r̂ is the solution of a system with the
-    /// right-hand side f̂ + Σ e_k: what is off is ‖f̂ − f‖ + Σ ‖e_k‖ over 1 − ρ, whatever cancels in h.
+    /// right-hand side f̂ + Σ e_k: what is off is ‖f̂ − f‖ + Σ ‖e_k‖ over 1 − ρ, whatever cancels in h. So do parts z that
+    /// BiCGSTAB adds to h, with r̂_k = r̂_{k−1} − (I − L) z + e_k.
     fn certain(&self, m: usize, control: &Control, points: u64) -> (f64, f64) {
         let Self { run, split, table, length, cut, .. } = *self;
         let (rho, v) = (self.certificate.norm, self.certificate.scale(m));
@@ -115,10 +116,10 @@ impl ErrorBounds<'_> {
         }
         let sum = control.norm / gap;
         let all = control.norms + control.norm;
-        let sweeps = f64::from(control.sweeps);
-        let host = (8.0 * u64 * all + row * control.norms + tiny * (sweeps + 1.0 + all)) / gap;
+        let parts = f64::from(control.parts);
+        let host = (8.0 * u64 * all + row * control.norms + tiny * (parts + 1.0 + all)) / gap;
         // h, the mean over replicates, and their sum.
-        let adding = (sweeps + f64::from(run.replicates) + 8.0) * u64 * (control.norms + sum);
+        let adding = (parts + f64::from(run.replicates) + 8.0) * u64 * (control.norms + sum);
         if control.norm == 0.0 {
             // f = 0 is exact.
             return (0.0, if all == 0.0 { 0.0 } else { v * (host + adding) });

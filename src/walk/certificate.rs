@@ -4,12 +4,11 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
+use super::krylov::bicgstab;
 use super::splitting::{Split, Splitting, up};
 use crate::parallel::*;
 use crate::{Error, Result};
 
-/// Elements added in one piece, so that sums do not depend on the number of threads.
-const PIECE: usize = 4096;
 /// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
 /// is known of the boundary by one point.
 const SOLVE_PRODUCTS: usize = 600;
@@ -171,7 +170,11 @@ pub fn bounds(
     // right = 1 first, then the last v, which is inverse iteration.
     let mut right = vec![1.0; n];
     for round in 0..SOLVES {
-        let (v, used) = solve(&product, &right, SOLVE_PRODUCTS + EDGES * n.isqrt());
+        // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
+        let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
+        let worst = |r: &[f64]| r.par_iter().map(|r| r.abs()).reduce(|| 0.0, f64::max);
+        let most = SOLVE_PRODUCTS + EDGES * n.isqrt();
+        let (v, used) = bicgstab(&product, &right, most, |r| worst(r) <= enough);
         products += used;
         let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
@@ -225,55 +228,6 @@ pub fn bounds(
 
 fn down(value: f64, operations: usize) -> f64 {
     value * (1.0 - operations as f64 * f64::EPSILON)
-}
-
-/// A scalar product whose bits do not depend on the number of threads.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let pieces: Vec<f64> = a
-        .par_chunks(PIECE)
-        .zip(b.par_chunks(PIECE))
-        .map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum())
-        .collect();
-    pieces.iter().sum()
-}
-
-/// v of (I − M) v = b by BiCGSTAB (van der Vorst 1992, doi:10.1137/0913035), roughly, and the number of products.
-/// Whether it is a solution is for the caller to find out.
-fn solve(product: &(impl Fn(&[f64], &mut [f64]) + Sync), b: &[f64], most: usize) -> (Vec<f64>, usize) {
-    let n = b.len();
-    let apply = |x: &[f64], y: &mut [f64]| {
-        product(x, y);
-        y.par_iter_mut().zip(x).for_each(|(y, x)| *y = x - *y);
-    };
-    // A quarter of the least entry of b: then (Mv)_i < v_i for a positive v whatever the rest does.
-    let enough = 0.25 * b.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
-    let worst = |r: &[f64]| r.par_iter().map(|r| r.abs()).reduce(|| 0.0, f64::max);
-    let mut v = b.to_vec();
-    let mut r = vec![0.0; n];
-    apply(&v, &mut r);
-    r.par_iter_mut().zip(b).for_each(|(r, b)| *r = b - *r);
-    let shadow = r.clone();
-    let (mut p, mut mp, mut s, mut ms) = (r.clone(), vec![0.0; n], vec![0.0; n], vec![0.0; n]);
-    let mut rho = dot(&shadow, &r);
-    let mut used = 1;
-    while used + 2 <= most && worst(&r) > enough {
-        apply(&p, &mut mp);
-        let alpha = rho / dot(&shadow, &mp);
-        s.par_iter_mut().zip(&r).zip(&mp).for_each(|((s, r), mp)| *s = r - alpha * mp);
-        apply(&s, &mut ms);
-        used += 2;
-        let omega = dot(&ms, &s) / dot(&ms, &ms).max(f64::MIN_POSITIVE);
-        v.par_iter_mut().zip(&p).zip(&s).for_each(|((v, p), s)| *v += alpha * p + omega * s);
-        r.par_iter_mut().zip(&s).zip(&ms).for_each(|((r, s), ms)| *r = s - omega * ms);
-        let next = dot(&shadow, &r);
-        let beta = next / rho * (alpha / omega);
-        rho = next;
-        if !beta.is_finite() {
-            break;
-        }
-        p.par_iter_mut().zip(&r).zip(&mp).for_each(|((p, r), mp)| *p = r + beta * (*p - omega * mp));
-    }
-    (v, used)
 }
 
 #[cfg(test)]

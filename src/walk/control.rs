@@ -1,6 +1,9 @@
-//! The residual as control variate: x = h + (I − L)⁻¹ r with h = Σ_{k<K} L^k f and r = L^K f. Walks on r in the place of
-//! f have a smaller variance the smaller r is; r is computed for all components at once, one read of the matrix a sweep, and
-//! h added up for those that are asked for.
+//! The residual as control variate: x = h + (I − L)⁻¹ r for any h with r = f − (I − L) h. Walks on r in the place of f have a
+//! smaller variance the smaller r is; r is computed for all components at once, and h kept for those that are asked for.
+//!
+//! Sweeps of Jacobi's method make h = Σ_{k<K} L^k f and r = L^K f, one read of the matrix each. Where ρ is near 1 they gain
+//! little: there BiCGSTAB goes on, usually until r is so small that its norm alone bounds what is left, ‖r‖ / (1 − ρ), and no
+//! walk has to be walked.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,6 +11,7 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use super::certificate::Certificate;
+use super::krylov::bicgstab;
 use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
@@ -24,37 +28,55 @@ pub const MOST: u32 = 100_000;
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
 
-/// Number of sweeps K.
+/// Products with L that a Krylov method takes at most.
+const MOST_PRODUCTS: usize = 20_000;
+/// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
+const WORTH_PRODUCTS: f64 = 200.0;
+
+/// The control variate of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sweeps {
-    /// At most [`MOST_AUTO`], fewer where they leave little to walk for.
+pub enum ControlVariate {
+    /// As [`Jacobi`](Self::Jacobi), and then [`Krylov`](Self::Krylov) where walks would take longer, unless their number or
+    /// length is given.
     Auto,
-    /// That many; 0 walks on f itself.
-    Fixed(u32),
+    /// At most [`MOST_AUTO`] sweeps, fewer where they leave little to walk for.
+    Jacobi,
+    /// That many sweeps; 0 walks on f itself.
+    Sweeps(u32),
+    /// BiCGSTAB, until walks have nothing left to do or it gains no more.
+    Krylov,
 }
 
-impl FromStr for Sweeps {
+impl FromStr for ControlVariate {
     type Err = Error;
 
     fn from_str(s: &str) -> Result<Self> {
         match (s, count(s)) {
             ("auto", _) => Ok(Self::Auto),
-            (_, Some(k @ 0..=MOST)) => Ok(Self::Fixed(k)),
-            _ => Err(Error::Invalid(format!("'{s}' is no number of sweeps; give auto or 0 to {MOST}"))),
+            ("none", _) => Ok(Self::Sweeps(0)),
+            ("jacobi", _) => Ok(Self::Jacobi),
+            ("krylov", _) => Ok(Self::Krylov),
+            (_, Some(k @ 0..=MOST)) => Ok(Self::Sweeps(k)),
+            _ => Err(Error::Invalid(format!(
+                "'{s}' is no control variate; give auto, none, jacobi, krylov or a number of Jacobi sweeps to {MOST}"
+            ))),
         }
     }
 }
 
-impl fmt::Display for Sweeps {
+impl fmt::Display for ControlVariate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
-            Self::Fixed(k) => write!(f, "{k}"),
+            Self::Jacobi => f.write_str("jacobi"),
+            Self::Sweeps(0) => f.write_str("none"),
+            Self::Sweeps(k) => write!(f, "{k}"),
+            Self::Krylov => f.write_str("krylov"),
         }
     }
 }
 
-/// Where [`Sweeps::Auto`] has nothing left to do.
+/// Where [`ControlVariate::Auto`] has nothing left to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
     /// The error of a component that is good enough.
@@ -71,15 +93,20 @@ impl Goal {
 /// h, r and what they took.
 #[derive(Debug)]
 pub struct Control {
-    /// Σ_{k<K} L^k f of each component that was asked for, ascending.
+    /// h of each component that was asked for, ascending.
     h: Vec<(u32, f64)>,
-    /// L^K f.
+    /// f − (I − L) h.
     pub r: HostArray<f64>,
-    /// K.
+    /// Sweeps K.
     pub sweeps: u32,
+    /// Products with L that BiCGSTAB took.
+    pub products: usize,
+    /// Parts that h was added up from.
+    pub parts: u32,
     /// max_i |r_i| / v_i.
     pub norm: f64,
-    /// Σ_{k<K} max_i |(L^k f)_i| / v_i.
+    /// Norms of all that was multiplied by L, and of what that was added to, for rounding: Σ_{k<K} max_i |(L^k f)_i| / v_i after
+    /// sweeps.
     pub norms: f64,
     /// Seconds of one sweep; 0 without any.
     pub sweep_seconds: f64,
@@ -146,12 +173,13 @@ impl Control {
         certificate: &Certificate,
         f: &[f64],
         components: &[u32],
-        sweeps: Sweeps,
+        wanted: ControlVariate,
         goal: Goal,
     ) -> Self {
-        let (most, auto) = match sweeps {
-            Sweeps::Auto => (MOST_AUTO, true),
-            Sweeps::Fixed(k) => (k, false),
+        let (most, auto) = match wanted {
+            ControlVariate::Auto | ControlVariate::Jacobi => (MOST_AUTO, true),
+            ControlVariate::Sweeps(k) => (k, false),
+            ControlVariate::Krylov => (0, false),
         };
         let mut h: Vec<(u32, f64)> = components.iter().map(|&m| (m, 0.0)).collect();
         h.sort_unstable_by_key(|&(m, _)| m);
@@ -159,6 +187,8 @@ impl Control {
             h,
             r: HostArray::large(0),
             sweeps: 0,
+            products: 0,
+            parts: 0,
             norm: certificate.scaled_norm(f),
             norms: 0.0,
             sweep_seconds: 0.0,
@@ -193,6 +223,7 @@ impl Control {
             let Moments { norm, sum, squares } = moments.into_iter().fold(Moments::default(), Moments::with);
             std::mem::swap(&mut control.r, &mut next);
             control.sweeps += 1;
+            control.parts += 1;
             control.norms += control.norm;
             let before = std::mem::replace(&mut control.norm, norm);
             control.rate = control.norm / before;
@@ -206,10 +237,52 @@ impl Control {
             }
             sweeps => control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(sweeps),
         }
+        let steps = || components.len() as f64 * control.steps(spread, rho, goal);
+        let entries = split.matrix().nnz() as f64;
+        if wanted == ControlVariate::Krylov
+            || wanted == ControlVariate::Auto && rho < 1.0 && steps() > WORTH_PRODUCTS * entries
+        {
+            // A tenth of what is good enough is left: walks of no step.
+            let enough = 0.1 * goal.error * (1.0 - rho);
+            control.krylov(split, certificate, enough.max(f64::EPSILON * control.norm));
+        }
         control
     }
 
-    /// Σ_{k<K} (L^k f)_m.
+    /// Steps of the walks of one component until the goal is met, were all that they collect independent.
+    fn steps(&self, spread: f64, rho: f64, goal: Goal) -> f64 {
+        if self.norm <= goal.error * (1.0 - rho) {
+            return 0.0;
+        }
+        let chains = (2.0 * spread / goal.error).powi(2) / (1.0 - rho * rho);
+        chains.max(goal.chains) * (self.norm / (goal.error * (1.0 - rho))).ln() / -rho.ln()
+    }
+
+    /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough`.
+    fn krylov(&mut self, split: &Split<'_>, certificate: &Certificate, enough: f64) {
+        let product = |x: &[f64], y: &mut [f64]| split.rows(y, |i| split.times(i, x));
+        let mut next = HostArray::large(self.r.len());
+        while self.norm > enough && self.products < MOST_PRODUCTS {
+            let most = MOST_PRODUCTS - self.products;
+            let good = |r: &[f64]| certificate.scaled_norm(r) <= 0.5 * enough;
+            let (z, used) = bicgstab(&product, &self.r, most, good);
+            self.products += used + 1;
+            // r + L z − z, whatever BiCGSTAB takes its residual to be.
+            split.sweep(&self.r, &z, &mut next);
+            next.par_iter_mut().zip(&z).for_each(|(r, z)| *r -= z);
+            let (norm, of_z) = (certificate.scaled_norm(&next), certificate.scaled_norm(&z));
+            if norm.is_nan() || norm > 0.5 * self.norm {
+                break;
+            }
+            self.h.iter_mut().for_each(|(m, h)| *h += z[*m as usize]);
+            std::mem::swap(&mut self.r, &mut next);
+            self.parts += 1;
+            self.norms += self.norm + of_z;
+            self.norm = norm;
+        }
+    }
+
+    /// h_m.
     ///
     /// # Panics
     /// If m is none of the components.
@@ -246,8 +319,14 @@ mod tests {
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let certificate = certify(&split, Splitting::Given, false).unwrap();
         for k in [0, 1, 2, 5] {
-            let control =
-                Control::new(&split, &certificate, &[1.0, 2.0], &[1, 0], Sweeps::Fixed(k), Goal::EXACT);
+            let control = Control::new(
+                &split,
+                &certificate,
+                &[1.0, 2.0],
+                &[1, 0],
+                ControlVariate::Sweeps(k),
+                Goal::EXACT,
+            );
             assert_eq!(control.sweeps, k);
             // (I − L)⁻¹ r = [[1, 0.5], [0.25, 1]] r · 8/7.
             let [r, s] = control.r[..] else { panic!("two rows") };
@@ -259,7 +338,7 @@ mod tests {
             &certificate,
             &[1.0, 2.0],
             &[1, 0],
-            Sweeps::Auto,
+            ControlVariate::Jacobi,
             Goal { error: 10.0, ..Goal::EXACT },
         );
         assert_eq!(control.sweeps, 0, "a bound that holds at once needs no sweep");
@@ -269,12 +348,49 @@ mod tests {
                 &certificate,
                 &[1.0, 2.0],
                 &[1, 0],
-                Sweeps::Auto,
+                ControlVariate::Jacobi,
                 Goal { error: 1e-9, ..Goal::EXACT }
             )
             .sweeps,
             MOST_AUTO
         );
+    }
+
+    #[test]
+    fn a_krylov_method_ends_what_sweeps_hardly_begin() {
+        // ρ = 1 − 1e-5: a path, with signs that sums of |L| do not see.
+        let n = 500;
+        let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+            row.extend((i > 0).then(|| (i as u32 - 1, 0.5)));
+            row.extend((i + 1 < n).then(|| (i as u32 + 1, if i % 3 == 0 { -0.5 } else { 0.5 })));
+        });
+        let split = Split::new(&matrix, Splitting::Given).unwrap();
+        let certificate = certify(&split, Splitting::Given, false).unwrap();
+        assert!(certificate.norm > 0.99);
+        let x: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+        let f: Vec<f64> = (0..n).map(|i| x[i] - split.times(i, &x)).collect();
+        let goal = Goal { error: 1e-6, chains: 16384.0 };
+        let components = [0, 250, 499];
+        for (wanted, krylov) in [
+            (ControlVariate::Auto, true),
+            (ControlVariate::Krylov, true),
+            (ControlVariate::Jacobi, false),
+            (ControlVariate::Sweeps(3), false),
+        ] {
+            let control = Control::new(&split, &certificate, &f, &components, wanted, goal);
+            assert_eq!(control.products > 0, krylov, "{wanted}");
+            if krylov {
+                let left = control.norm / (1.0 - certificate.norm);
+                assert!(left <= 0.1 * goal.error, "{wanted}: {left:e}");
+                for m in components {
+                    let error = (control.h(m) - x[m as usize]).abs();
+                    assert!(error <= left * certificate.scale(m as usize) + 1e-11, "{wanted}: {error:e}");
+                }
+            }
+        }
+        // Where the norm says enough there is nothing to do.
+        let easy = Goal { error: 1e9, chains: 16384.0 };
+        assert_eq!(Control::new(&split, &certificate, &f, &[0], ControlVariate::Auto, easy).products, 0);
     }
 
     #[test]
@@ -287,20 +403,33 @@ mod tests {
         let certificate = certify(&split, Splitting::Given, false).unwrap();
         let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
 
-        let control =
-            Control::new(&split, &certificate, &f, &[], Sweeps::Auto, Goal { error: 1e-3, ..Goal::EXACT });
+        let control = Control::new(
+            &split,
+            &certificate,
+            &f,
+            &[],
+            ControlVariate::Jacobi,
+            Goal { error: 1e-3, ..Goal::EXACT },
+        );
 
         assert_eq!(control.sweeps, 1);
         assert!(control.norm > 1.0);
     }
 
     #[test]
-    fn numbers_of_sweeps() {
-        assert_eq!("auto".parse::<Sweeps>().unwrap(), Sweeps::Auto);
-        assert_eq!("0".parse::<Sweeps>().unwrap(), Sweeps::Fixed(0));
-        assert_eq!("1e3".parse::<Sweeps>().unwrap(), Sweeps::Fixed(1000));
+    fn names_and_numbers_of_sweeps() {
+        for wanted in [
+            ControlVariate::Auto,
+            ControlVariate::Jacobi,
+            ControlVariate::Sweeps(0),
+            ControlVariate::Sweeps(1000),
+            ControlVariate::Krylov,
+        ] {
+            assert_eq!(wanted.to_string().parse::<ControlVariate>().unwrap(), wanted);
+        }
+        assert_eq!("1e3".parse::<ControlVariate>().unwrap(), ControlVariate::Sweeps(1000));
         for wrong in ["", "-1", "many", "1.5", "1e6"] {
-            assert!(wrong.parse::<Sweeps>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ControlVariate>().is_err(), "{wrong}");
         }
     }
 }

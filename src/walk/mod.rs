@@ -82,6 +82,7 @@ pub mod control;
 pub(crate) mod grid;
 pub(crate) mod interval;
 pub(crate) mod kernels;
+mod krylov;
 #[doc(hidden)]
 pub mod launcher;
 pub(crate) mod lazy;
@@ -102,7 +103,7 @@ pub mod splitting;
 #[doc(hidden)]
 pub mod table;
 
-pub use control::Sweeps;
+pub use control::ControlVariate;
 pub use grid::Grid;
 pub use options::{Options, Problem};
 #[doc(hidden)]

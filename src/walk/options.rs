@@ -1,7 +1,7 @@
 //! What is asked for, and what of it can be answered.
 
 use super::certificate::Certificate;
-use super::control::Sweeps;
+use super::control::ControlVariate;
 use super::grid::Grid;
 use super::published::{Count, Length};
 use super::sequence::{Scramble, Sequence};
@@ -49,13 +49,13 @@ pub struct Options {
     pub splitting: Splitting,
     /// Order of the entries in a row.
     pub order: RowOrder,
-    /// Sweeps of the control variate.
-    pub sweeps: Sweeps,
+    /// What walks walk on what is left of.
+    pub control: ControlVariate,
     /// One sequence for all components.
     pub shared: bool,
     /// Walk although nothing proves that walks converge.
     pub force: bool,
-    /// Walk straight from A, without a table, order, sweeps or certificate: intervals are then conditional on the rows
+    /// Walk straight from A, without a table, order, control variate or certificate: intervals are then conditional on the rows
     /// that no walk met being no worse than those that were met.
     pub lazy: bool,
     /// Walk on a grid of that many groups and threads, a replicate after the other.
@@ -81,7 +81,7 @@ impl Default for Options {
             delta: None,
             splitting: Splitting::Auto,
             order: RowOrder::Value,
-            sweeps: Sweeps::Auto,
+            control: ControlVariate::Auto,
             shared: false,
             force: false,
             lazy: false,
@@ -89,6 +89,13 @@ impl Default for Options {
             ahead: false,
             groups: Grid::PUBLISHED.groups,
         }
+    }
+}
+
+impl Options {
+    /// The number of walks and their length follow from ε.
+    pub(super) fn walks_as_needed(&self) -> bool {
+        self.chains == Count::Grow && self.length == Length::Bound
     }
 }
 

@@ -62,6 +62,7 @@ impl<'a> Run<'a> {
             row_norm: (certificate.row_norm, certificate.worst_row),
             products: certificate.products,
             sweeps: result.sweeps,
+            krylov: result.krylov,
             sequence: (options.sequence, self.scramble),
             tabled: result.tabled,
             replicates: self.replicates,
@@ -85,6 +86,7 @@ pub(super) struct BatchResult {
     pub(super) components: Vec<Component>,
     pub(super) rounds: Vec<Component>,
     pub(super) sweeps: u32,
+    pub(super) krylov: usize,
     pub(super) steps: u64,
     pub(super) table_bytes: u64,
     pub(super) tabled: u32,
@@ -100,6 +102,7 @@ impl BatchResult {
         self.components.extend(other.components);
         self.rounds.extend(other.rounds);
         self.sweeps = self.sweeps.max(other.sweeps);
+        self.krylov += other.krylov;
         self.steps += other.steps;
         self.table_bytes = self.table_bytes.max(other.table_bytes);
         self.tabled = self.tabled.max(other.tabled);

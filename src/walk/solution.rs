@@ -142,6 +142,8 @@ pub struct Solution {
     pub products: usize,
     /// Sweeps of the control variate; of several right-hand sides the most.
     pub sweeps: u32,
+    /// Products with L that BiCGSTAB took for the control variate, of all right-hand sides together.
+    pub krylov: usize,
     /// The sequence and how replicates differ.
     pub sequence: (Sequence, Scramble),
     /// Dimensions that come from the sequence; later ones are Philox's.

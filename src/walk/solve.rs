@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::bounds::ErrorBounds;
 use super::certificate::{Certificate, certify};
 use super::chains::Chains;
-use super::control::{Control, Goal};
+use super::control::{Control, ControlVariate, Goal};
 use super::kernels::COLUMNS;
 use super::launcher::Watch;
 use super::lazy;
@@ -162,6 +162,7 @@ impl RhsBatch<'_> {
         let jacobi = controls.iter().zip(self.rhs).map(|(control, rhs)| self.jacobi(control, rhs.epsilon));
         Ok(BatchResult {
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
+            krylov: controls.iter().map(|c| c.products).sum(),
             table_bytes: 4 * table.words.len() as u64,
             tabled: points.tabled(),
             jacobi: jacobi.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().reduce(Jacobi::and)),
@@ -175,9 +176,14 @@ impl RhsBatch<'_> {
         let Self { run, split, certificate, .. } = *self;
         // Half of it, since what a walk collects hangs together more or less.
         let chains = self.per_replicate.0.min(PILOT) * u64::from(run.replicates);
+        // Who gives the number of walks, or their length, wants walks.
+        let wanted = match run.options.control {
+            ControlVariate::Auto if !run.options.walks_as_needed() => ControlVariate::Jacobi,
+            wanted => wanted,
+        };
         let control = |rhs: &ScaledRhs| {
             let goal = Goal { error: 0.5 * rhs.epsilon, chains: chains as f64 };
-            Control::new(split, certificate, &rhs.f, run.problem.components, run.options.sweeps, goal)
+            Control::new(split, certificate, &rhs.f, run.problem.components, wanted, goal)
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect();
         // Several columns have one order: the first one's.
@@ -234,7 +240,7 @@ impl RhsBatch<'_> {
 
     /// What the sweeps that were run say of a solution by sweeps alone.
     fn jacobi(&self, control: &Control, epsilon: f64) -> Option<Jacobi> {
-        if control.sweeps < 2 || control.norm == 0.0 || self.certificate.norm >= 1.0 {
+        if control.sweeps < 2 || control.products > 0 || control.norm == 0.0 || self.certificate.norm >= 1.0 {
             return None;
         }
         let rate = control.rate.min(self.certificate.norm);

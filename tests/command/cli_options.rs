@@ -214,7 +214,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (walk, "--splitting richardson:nan", "the factor W must be a finite number other than 0"),
         (walk, "--splitting given", "random walks would diverge"),
         (walk, "--row-order size", "[possible values: value, index]"),
-        (walk, "--sweeps -1", "'-1' is no number of sweeps; give auto or 0 to 100000"),
+        (walk, "--control -1", "'-1' is no control variate; give auto, none, jacobi, krylov or a number"),
         (walk, "--groups 0", "--groups 0 must lie between 1 and 65535"),
         (walk, "--group-size 33", "--group-size 33 must be 32, 64, 128, 256, 512 or 1024"),
         (walk, "--seed -1", "invalid value '-1' for '--seed"),

@@ -329,7 +329,7 @@ fn options(bytes: &[u8]) {
     let _ = text.parse::<kolmo::sparse::WidthRule>();
     let _ = text.parse::<kolmo::sparse::MatrixFormat>();
     let _ = text.parse::<kolmo::walk::Splitting>();
-    let _ = text.parse::<kolmo::walk::Sweeps>();
+    let _ = text.parse::<kolmo::walk::ControlVariate>();
 }
 
 /// Files of measurements that `kolmo tune` keeps.

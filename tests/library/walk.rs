@@ -11,7 +11,9 @@ use kolmo::models::system;
 use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::{Scramble, Sequence};
-use kolmo::walk::{Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve};
+use kolmo::walk::{
+    ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
+};
 use kolmo::{Error, Machine};
 
 /// A system and its solution.
@@ -168,7 +170,7 @@ on!(single cuda_f32, "cuda:0");
 on!(several two_cudas_f64, "cuda:0,cuda:0", F64);
 
 /// How many of 400 seeded runs hold the component: with the whole half-width, with its statistical part alone.
-fn coverage(case: &Case, machine: &Machine, sweeps: Sweeps) -> (u32, u32) {
+fn coverage(case: &Case, machine: &Machine, control: ControlVariate) -> (u32, u32) {
     const RUNS: u64 = 400;
     let (mut whole, mut statistical) = (0, 0);
     for seed in 0..RUNS {
@@ -178,7 +180,7 @@ fn coverage(case: &Case, machine: &Machine, sweeps: Sweeps) -> (u32, u32) {
             chains: Count::Number(16 << 8),
             delta: Some(1e-5 * size(case)),
             epsilon: Some(1e-9 * size(case)),
-            sweeps,
+            control,
             seed,
             ..Options::default()
         };
@@ -198,7 +200,7 @@ fn coverage(case: &Case, machine: &Machine, sweeps: Sweeps) -> (u32, u32) {
 fn intervals_cover_what_they_say() {
     let machine = cpu();
     for case in cases() {
-        let (whole, statistical) = coverage(&case, &machine, Sweeps::Fixed(0));
+        let (whole, statistical) = coverage(&case, &machine, ControlVariate::Sweeps(0));
         println!("{}: {whole} and {statistical} of 400", case.name);
         assert!(whole >= 368, "{}: {whole} of 400 intervals hold the component", case.name);
         // Where row sums are 1 the certified range is far beyond what walks show, and 4096 chains may have missed some of it.
@@ -228,7 +230,7 @@ fn errors_fall_as_they_should() {
         let options = Options {
             sequence,
             chains: Count::Number(chains),
-            sweeps: Sweeps::Fixed(0),
+            control: ControlVariate::Sweeps(0),
             ..Options::default()
         };
         rmse(&case, &machine, &options, 128)
@@ -247,13 +249,13 @@ fn errors_fall_as_they_should() {
 fn sweeps_and_the_order_of_values_make_errors_smaller() {
     let machine = cpu();
     let case = built_in("random-dominant:400,6,0.8,positive");
-    let of = |order, sweeps| {
-        let options = Options { order, sweeps, chains: Count::Number(1 << 10), ..Options::default() };
+    let of = |order, control| {
+        let options = Options { order, control, chains: Count::Number(1 << 10), ..Options::default() };
         rmse(&case, &machine, &options, 64)
     };
-    let index = of(RowOrder::Index, Sweeps::Fixed(0));
-    let value = of(RowOrder::Value, Sweeps::Fixed(0));
-    let sweeps = of(RowOrder::Value, Sweeps::Fixed(4));
+    let index = of(RowOrder::Index, ControlVariate::Sweeps(0));
+    let value = of(RowOrder::Value, ControlVariate::Sweeps(0));
+    let sweeps = of(RowOrder::Value, ControlVariate::Sweeps(4));
     println!("index {index:e}, value {value:e}, 4 sweeps {sweeps:e}");
     assert!(index > 1.2 * value && value > 10.0 * sweeps);
 }
@@ -262,7 +264,7 @@ fn sweeps_and_the_order_of_values_make_errors_smaller() {
 fn chains_grow_until_epsilon_is_met_or_the_budget_ends() {
     let machine = cpu();
     let case = built_in("poisson2d:14,0.9");
-    let base = Options { sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let base = Options { control: ControlVariate::Sweeps(0), ..Options::default() };
     let first =
         ask(&machine, &case, &[90, 3], &Options { max_chains: 1 << 14, epsilon: Some(1e-9), ..base.clone() });
     assert_eq!(first.status, Status::NotMet);
@@ -317,7 +319,8 @@ fn systems_without_walks_have_exact_answers() {
         splitting: Splitting::Given,
         x: vec![6.0],
     };
-    let options = Options { length: Length::Steps(0), sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let options =
+        Options { length: Length::Steps(0), control: ControlVariate::Sweeps(0), ..Options::default() };
     let c = ask(&machine, &one, &[0], &options).components[0].clone();
     assert!(
         c.estimate == 3.0 && c.bound.statistical == 0.0 && (c.bound.truncation - 3.0).abs() < 1e-12,
@@ -389,7 +392,8 @@ fn an_interruption_ends_the_walks() {
     let case = built_in("poisson2d:14,0.9");
     let rhs = std::slice::from_ref(&case.rhs);
     let problem = Problem { matrix: &case.matrix, rhs, components: &[5] };
-    let error = solve(&cpu(), &problem, &Options::default(), &mut |done, _| match done {
+    let options = Options { control: ControlVariate::Jacobi, ..Options::default() };
+    let error = solve(&cpu(), &problem, &options, &mut |done, _| match done {
         0 => Ok(()),
         _ => Err(Error::Interrupted),
     });
@@ -433,6 +437,17 @@ fn real_matrices_have_their_components_in_the_interval() {
             println!("{name} x_{}: {} ± {:e}, off by {error:e}", c.component, c.estimate, c.half_width);
             assert!(error <= c.half_width, "{name}: x_{} is off by {error:e}, {:?}", c.component, c.bound);
         }
+        // Six digits without a walk.
+        let epsilon = Some(1e-6 * x.iter().fold(0.0f64, |most, x| most.max(x.abs())));
+        let options = Options { epsilon, ..Options::default() };
+        let solution = solve(&machine, &problem, &options, &mut |_, _| Ok(())).expect(name);
+        assert!(solution.krylov > 0, "{name}");
+        for c in &solution.components {
+            let error = (c.estimate - x[c.component as usize]).abs();
+            assert!(c.bound.statistical == 0.0 && Some(c.half_width) <= epsilon, "{name}: {c:?}");
+            // The reference is given in 16 digits.
+            assert!(error <= c.half_width + 1e-15 * c.estimate.abs(), "{name}: off by {error:e}, {c:?}");
+        }
     }
     for name in ["ani4", "olm500"] {
         let (matrix, _) = kolmo::io::read_matrix(&folder.join(format!("{name}.mtx"))).expect("a matrix");
@@ -452,8 +467,12 @@ fn the_published_estimates_of_length_and_chains_are_used() {
     // ‖f‖ of b = D is 1 in every entry, the norm 0.9: (0.6745 · 10 / 0.5)² = 181.97 chains.
     let mut case = built_in("poisson2d:7,0.9");
     case.rhs = vec![4.0 / 0.9; 49];
-    let base =
-        Options { epsilon: Some(0.5), delta: Some(0.01), sweeps: Sweeps::Fixed(0), ..Options::default() };
+    let base = Options {
+        epsilon: Some(0.5),
+        delta: Some(0.01),
+        control: ControlVariate::Sweeps(0),
+        ..Options::default()
+    };
     let of = |options: Options| ask(&machine, &case, &[24, 0], &options).components[0].clone();
     let norm = of(Options { chains: Count::Norm, replicates: 1, ..base.clone() });
     assert_eq!((norm.chains, norm.length), (182, 65));
@@ -483,7 +502,10 @@ fn lazy_walks_refuse_what_they_cannot_do() {
     };
     let poisson = built_in("poisson2d:7,1").matrix;
     assert!(ask(&poisson, Options::default()).contains("--length"));
-    assert!(ask(&poisson, Options { sweeps: Sweeps::Fixed(2), ..Options::default() }).contains("2 sweeps"));
+    assert!(
+        ask(&poisson, Options { control: ControlVariate::Sweeps(2), ..Options::default() })
+            .contains("--control 2")
+    );
     let steps = Options { length: Length::Steps(20), ..Options::default() };
     assert!(
         ask(&poisson, Options { splitting: Splitting::ScaledJacobi, ..steps.clone() })
@@ -510,7 +532,7 @@ fn what_sweeps_alone_solve_has_a_certain_interval() {
         0 => row.push((0, 7.0)),
         _ => row.extend([(0, 1.0), (1, 7.0)]),
     });
-    let options = Options { sweeps: Sweeps::Fixed(5), ..Options::default() };
+    let options = Options { control: ControlVariate::Sweeps(5), ..Options::default() };
     let c = ask_for(&matrix, &[1.0, 3.0], &[1], &options).components[0].clone();
     // x₁ = 20/49; the product is exact.
     let error = c.estimate.mul_add(49.0, -20.0).abs() / 49.0;
@@ -521,7 +543,8 @@ fn what_sweeps_alone_solve_has_a_certain_interval() {
     let f: Vec<f64> = (0..n).map(|i| (i as f64).sin()).collect();
     let matrix = CsrMatrix::from_rows(n, n, |i, row| row.extend((i > 0).then(|| (i as u32 - 1, l))));
     let components: Vec<u32> = (0..41).map(|k| k * 2999 / 40).collect();
-    let options = Options { splitting: Splitting::Given, sweeps: Sweeps::Fixed(3000), ..Options::default() };
+    let options =
+        Options { splitting: Splitting::Given, control: ControlVariate::Sweeps(3000), ..Options::default() };
     let solution = ask_for(&matrix, &f, &components, &options);
     let (mut x, mut low, mut exact) = (0.0f64, 0.0f64, Vec::new());
     for f in f {
@@ -546,13 +569,13 @@ fn chains_of_no_step_need_no_points() {
     let poisson = built_in("poisson2d:10,0.5");
     let zeros = CsrMatrix::from_rows(2, 2, |_, _| {});
     let given = Splitting::Given;
-    for (matrix, rhs, x, sweeps, splitting) in [
-        (&one, &[3.0][..], 0.75, Sweeps::Auto, Splitting::Auto),
-        (&one, &[3.0], 0.75, Sweeps::Fixed(0), Splitting::Auto),
-        (&triangle, &[1.0, 1.0, 1.0], 1.0, Sweeps::Auto, Splitting::Auto),
-        (&triangle, &[1.0, 1.0, 1.0], 1.0, Sweeps::Fixed(3), Splitting::Auto),
-        (&poisson.matrix, &poisson.rhs[..], poisson.x[0], Sweeps::Fixed(300), Splitting::Auto),
-        (&zeros, &[5.0, 1.0], 5.0, Sweeps::Fixed(0), given),
+    for (matrix, rhs, x, control, splitting) in [
+        (&one, &[3.0][..], 0.75, ControlVariate::Auto, Splitting::Auto),
+        (&one, &[3.0], 0.75, ControlVariate::Sweeps(0), Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, ControlVariate::Auto, Splitting::Auto),
+        (&triangle, &[1.0, 1.0, 1.0], 1.0, ControlVariate::Sweeps(3), Splitting::Auto),
+        (&poisson.matrix, &poisson.rhs[..], poisson.x[0], ControlVariate::Sweeps(300), Splitting::Auto),
+        (&zeros, &[5.0, 1.0], 5.0, ControlVariate::Sweeps(0), given),
     ] {
         for sequence in
             [Sequence::Sobol, Sequence::Halton, Sequence::Faure, Sequence::Philox, Sequence::Mtgp32]
@@ -563,7 +586,7 @@ fn chains_of_no_step_need_no_points() {
                 let max_chains = 1 << 12;
                 let options = Options {
                     sequence,
-                    sweeps,
+                    control,
                     splitting,
                     ahead,
                     grid,
@@ -575,7 +598,7 @@ fn chains_of_no_step_need_no_points() {
                 approx::assert_abs_diff_eq!(c.estimate, x, epsilon = c.half_width + 1e-12);
             }
         }
-        if let Sweeps::Auto = sweeps {
+        if let ControlVariate::Auto = control {
             let options = Options { lazy: true, ..Options::default() };
             let c = ask_for(&one, &[3.0], &[0], &options).components[0].clone();
             assert!((c.estimate - 0.75).abs() <= c.half_width && c.bound.statistical == 0.0, "{c:?}");
@@ -587,8 +610,12 @@ fn chains_of_no_step_need_no_points() {
 fn the_size_of_the_right_hand_side_changes_no_digit() {
     let case = built_in("random-dominant:60,5,0.8,signed");
     for lazy in [false, true] {
-        let options =
-            Options { sweeps: Sweeps::Fixed(0), chains: Count::Number(1 << 12), lazy, ..Options::default() };
+        let options = Options {
+            control: ControlVariate::Sweeps(0),
+            chains: Count::Number(1 << 12),
+            lazy,
+            ..Options::default()
+        };
         let of = |factor: f64| {
             let rhs: Vec<f64> = case.rhs.iter().map(|b| b * factor).collect();
             ask_for(&case.matrix, &rhs, &[7], &options)
@@ -646,7 +673,7 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
     let x = eliminate(&matrix, &rhs, false)[0];
     let mut covered = 0;
     for seed in 0..40 {
-        let options = Options { sweeps: Sweeps::Fixed(0), seed, ..Options::default() };
+        let options = Options { control: ControlVariate::Sweeps(0), seed, ..Options::default() };
         let solution = ask_for(&matrix, &rhs, &[0], &options);
         let c = &solution.components[0];
         covered += u32::from((c.estimate - x).abs() <= c.half_width);
@@ -654,7 +681,7 @@ fn rare_values_that_no_chain_meets_are_in_the_interval() {
     }
     assert!(covered >= 38, "{covered} of 40 intervals hold {x}");
     // An interval that would need 2⁶⁴ chains is not walked for.
-    let options = Options { sweeps: Sweeps::Fixed(0), epsilon: Some(1e-2), ..Options::default() };
+    let options = Options { control: ControlVariate::Sweeps(0), epsilon: Some(1e-2), ..Options::default() };
     let solution = ask_for(&matrix, &rhs, &[0], &options);
     assert!(solution.status == Status::NotMet && solution.components[0].chains == 1 << 14);
 }

@@ -13,7 +13,7 @@ use kernel::{LazyTables, sums};
 use view::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
 
 use super::certificate::Certificate;
-use super::control::Sweeps;
+use super::control::ControlVariate;
 use super::interval::unseen;
 use super::kernels::BLOCK;
 use super::launcher::{Launcher, Watch};
@@ -104,8 +104,11 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
         Splitting::Given => true,
         other => return fail(format!("--lazy has the splittings jacobi and given, not {other}")),
     };
-    if let Sweeps::Fixed(k @ 1..) = options.sweeps {
-        return fail(format!("--lazy prepares nothing, and {k} sweeps are asked for; leave out one of them"));
+    if !matches!(options.control, ControlVariate::Auto | ControlVariate::Sweeps(0)) {
+        let asked = options.control;
+        return fail(format!(
+            "--lazy prepares nothing, and --control {asked} is asked for; leave out one of them"
+        ));
     }
     if options.grid.is_some() || options.ahead {
         return fail("--lazy walks in blocks of its own; leave out --groups and --points-ahead".to_owned());

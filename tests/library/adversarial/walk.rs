@@ -15,7 +15,7 @@ use kolmo::sparse::CsrMatrix;
 use kolmo::transient::Status;
 use kolmo::walk::sequence::Sequence;
 use kolmo::walk::sequence::philox::philox;
-use kolmo::walk::{Count, Options, Problem, Solution, Splitting, Sweeps, solve};
+use kolmo::walk::{ControlVariate, Count, Options, Problem, Solution, Splitting, solve};
 
 use super::double_word::DoubleWord;
 use super::{cpu_lanes, run_all};
@@ -354,11 +354,12 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
     let sequences = [Sequence::Philox, Sequence::Halton, Sequence::Faure, Sequence::Mtgp32];
     // Every seed has the default, and one of the others.
     let other = match seed % 5 {
-        0 => (1, F64, Options { sweeps: Sweeps::Fixed(0), ..base.clone() }),
+        0 => (1, F64, Options { control: ControlVariate::Sweeps(0), ..base.clone() }),
         1 => {
-            let (sequence, sweeps) = (sequences[seed as usize / 5 % 4], Sweeps::Fixed(seed as u32 / 5 % 3));
+            let (sequence, control) =
+                (sequences[seed as usize / 5 % 4], ControlVariate::Sweeps(seed as u32 / 5 % 3));
             let chains = Count::Number(16 * 24);
-            (1, F64, Options { sequence, sweeps, groups: 2, chains, ..base.clone() })
+            (1, F64, Options { sequence, control, groups: 2, chains, ..base.clone() })
         }
         2 => (1, F32, base.clone()),
         3 => (1, if seed.is_multiple_of(2) { F32 } else { F64 }, Options { lazy: true, ..base.clone() }),
@@ -368,8 +369,8 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
     let mut first: Option<Result<Solution, Error>> = None;
     for (count, precision, options) in modes {
         let say = |what: String| {
-            let (lazy, sequence, sweeps) = (options.lazy, options.sequence, options.sweeps);
-            format!("{count} lanes, {precision}, lazy {lazy} {sequence} sweeps {sweeps}: {what}")
+            let (lazy, sequence, control) = (options.lazy, options.sequence, options.control);
+            format!("{count} lanes, {precision}, lazy {lazy} {sequence} control {control}: {what}")
         };
         let components: &[u32] = if options.lazy { &components[..1] } else { &components };
         let problem = Problem { matrix: &matrix, rhs: &rhs, components };

@@ -6,15 +6,19 @@ use super::*;
 pub(crate) fn intervals_hold_the_solution(spec: &str, precision: Precision, checked: bool) {
     let Some(machine) = machine(spec, precision, checked) else { return };
     for case in cases() {
-        for sweeps in [Sweeps::Fixed(0), Sweeps::Auto] {
-            let options =
-                Options { confidence: 0.9999, chains: Count::Number(16 * 256), sweeps, ..Options::default() };
+        for control in [ControlVariate::Sweeps(0), ControlVariate::Auto] {
+            let options = Options {
+                confidence: 0.9999,
+                chains: Count::Number(16 * 256),
+                control,
+                ..Options::default()
+            };
             let solution = ask(&machine, &case, &[0, 7, 30, 48], &options);
             for c in &solution.components {
                 let error = (c.estimate - case.x[c.component as usize]).abs();
                 assert!(
                     error <= c.half_width && c.half_width <= 0.2 * size(&case),
-                    "{} {sweeps}: x_{} is off by {error:e}, bound {:?}",
+                    "{} {control}: x_{} is off by {error:e}, bound {:?}",
                     case.name,
                     c.component,
                     c.bound
@@ -37,7 +41,7 @@ pub(crate) fn every_lane_walks_the_same_walks(spec: &str, precision: Precision, 
                 scramble: Some(scramble),
                 chains: Count::Number(4 * 300),
                 replicates: 4,
-                sweeps: Sweeps::Fixed(1),
+                control: ControlVariate::Sweeps(1),
                 ..Options::default()
             };
             let here = ask(&machine, &case, &[2, 5], &options);
@@ -112,7 +116,7 @@ pub(crate) fn grids_walk_the_same_walks(spec: &str, precision: Precision, checke
             replicates: 2,
             groups: 3,
             chains: Count::Number(2 * 5000),
-            sweeps: Sweeps::Fixed(0),
+            control: ControlVariate::Sweeps(0),
             ..Options::default()
         };
         let blocks = ask(&machine, &case, &[24], &options);

@@ -13,7 +13,7 @@ use kolmo::transient::{Chain, Observer};
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::overlap::gomez_luna;
-use kolmo::walk::Sweeps;
+use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
 use kolmo::{Machine, Result};
 
@@ -86,7 +86,9 @@ impl Prepared {
             watch("Fig. 2 of 2015")?;
             let (_, exponents) = self.jobs.accuracy;
             let Known { system, x } = &self.accuracy;
-            for mut record in accuracy(&machine, system, x, exponents, &[Sweeps::Auto], Some(&ACCURACY))? {
+            for mut record in
+                accuracy(&machine, system, x, exponents, &[ControlVariate::Jacobi], Some(&ACCURACY))?
+            {
                 record.copy_gb_per_s = copy;
                 lines.push(line(&record, json!({ "figure": FIGURE_2 })));
             }

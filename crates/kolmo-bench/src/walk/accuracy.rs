@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{prepare, record};
 use crate::{Record, Spread};
 use kolmo::models::System;
-use kolmo::walk::Sweeps;
+use kolmo::walk::ControlVariate;
 use kolmo::walk::chains::Chains;
 use kolmo::walk::control::{Control, Goal};
 use kolmo::walk::launcher::{Round, Task};
@@ -119,7 +119,7 @@ const ERRORS: u32 = 256;
 const REPLICATES: u32 = 16;
 
 /// Walks that [`accuracy`] takes with all methods.
-pub fn accuracy_walks(exponents: &[u32], sweeps: &[Sweeps]) -> f64 {
+pub fn accuracy_walks(exponents: &[u32], sweeps: &[ControlVariate]) -> f64 {
     let points: f64 = exponents.iter().map(|&k| 2f64.powi(k as i32)).sum();
     let methods = METHODS.iter().map(|m| if m.sweeps { sweeps.len() } else { 1 }).sum::<usize>();
     f64::from(ERRORS) * methods as f64 * points
@@ -136,7 +136,7 @@ pub fn accuracy(
     system: &System,
     reference: &[f64],
     exponents: &[u32],
-    sweeps: &[Sweeps],
+    sweeps: &[ControlVariate],
     only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
     let (split, f, certificate) = prepare(system)?;
@@ -145,7 +145,7 @@ pub fn accuracy(
     let mut records: Vec<Record> = Vec::new();
     let asked = METHODS.iter().filter(|m| only.is_none_or(|names| names.contains(&m.name)));
     let each = |m: &'static Method| {
-        let sweeps = if m.sweeps { sweeps } else { &[Sweeps::Fixed(0)] };
+        let sweeps = if m.sweeps { sweeps } else { &[ControlVariate::Sweeps(0)] };
         sweeps.iter().map(move |&sweeps| (m, sweeps))
     };
     for (method, sweeps) in asked.flat_map(each) {

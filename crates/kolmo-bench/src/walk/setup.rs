@@ -13,7 +13,7 @@ use kolmo::walk::certificate::certify;
 use kolmo::walk::control::{Control, Goal};
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
-use kolmo::walk::{Options, PILOT, Sweeps, default_epsilon};
+use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
 use kolmo::{Machine, Result};
 
 /// Elements that a thread reads at a time.
@@ -38,7 +38,7 @@ fn read(matrix: &CsrMatrix) -> u64 {
 ///
 /// # Errors
 /// As of [`kolmo::walk::solve()`], of systems that cannot be walked on.
-pub fn setup(machine: &Machine, system: &System, sweeps: Sweeps, repeat: usize) -> Result<Record> {
+pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat: usize) -> Result<Record> {
     let matrix = &system.matrix;
     let (mut taken, mut certificate_seconds) = (0, 0.0);
     let mut once = || -> Result<f64> {

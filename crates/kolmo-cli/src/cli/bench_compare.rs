@@ -14,7 +14,7 @@ use crate::report::page::{Environment, Measured, Page};
 use crate::report::{bytes, seconds, times};
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions, list};
-use kolmo::walk::Sweeps;
+use kolmo::walk::ControlVariate;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::compare::{Jobs, Part, Size, Work};
 use kolmo_bench::walk::accuracy_walks;
@@ -239,8 +239,11 @@ fn predicted(common: &Common, spec: &DeviceSpec, jobs: &Jobs, parts: &[Part]) ->
     time += if wanted(Part::Step) { 0.4 * repeat } else { 0.0 };
     // 64 bytes a step at half of what a copy moves: gathers. Fig. 2 has chains of some hundred steps.
     let walks = if wanted(Part::Walk) { f64::from(jobs.chains) * repeat } else { 0.0 };
-    let figures =
-        if wanted(Part::Figures) { accuracy_walks(jobs.accuracy.1, &[Sweeps::Fixed(0)]) } else { 0.0 };
+    let figures = if wanted(Part::Figures) {
+        accuracy_walks(jobs.accuracy.1, &[ControlVariate::Sweeps(0)])
+    } else {
+        0.0
+    };
     time += 2.0 * 64.0 * (73.0 * walks + 100.0 * figures) / copy;
     Ok((time, most))
 }

@@ -9,7 +9,7 @@ use crate::report::seconds;
 use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
-use kolmo::walk::Sweeps;
+use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
@@ -37,9 +37,9 @@ pub(super) struct Walk {
     /// Numbers of chains of the accuracy, as powers of 2
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
     exponents: Vec<u32>,
-    /// Sweeps of the accuracy, where auto takes eight, and of the setup, where it takes those of `kolmo walk`
-    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "auto")]
-    sweeps: Vec<Sweeps>,
+    /// Control variates of the accuracy, where jacobi takes eight sweeps, and of the setup, where it takes those of `kolmo walk`
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "jacobi")]
+    sweeps: Vec<ControlVariate>,
     /// Components that share points
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
     components: u32,

@@ -146,7 +146,7 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         &[
             ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
             ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "some unknowns of one's own system"),
-            ("kolmo walk a.mtx --component 3 --epsilon 1e-6 --sweeps 100", "a narrow interval"),
+            ("kolmo walk a.mtx --component 3 --epsilon 1e-6 --control krylov", "a narrow interval"),
             ("kolmo walk a.npz --component 0 --epsilon 1e-4 --dry-run", "what that would take"),
         ],
     ),

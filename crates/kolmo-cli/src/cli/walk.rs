@@ -22,7 +22,7 @@ use kolmo::models::{System, system};
 use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    Component, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, Sweeps, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
 };
 use kolmo::{Error, Result};
 
@@ -83,10 +83,10 @@ pub(super) struct Walk {
     /// Order of the entries in a row
     #[arg(long, value_name = "O", default_value = "value")]
     row_order: OrderArg,
-    /// Sweeps over the whole system whose residual is walked on: auto or a number; 0 walks on f
-    #[arg(long, value_name = "K", default_value = "auto")]
-    sweeps: Sweeps,
-    /// Walk straight from the matrix: no table, order, sweeps or certificate
+    /// Approximate solution whose residual is walked on: auto, none, jacobi, krylov (BiCGSTAB), or a number of Jacobi sweeps
+    #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
+    control: ControlVariate,
+    /// Walk straight from the matrix: no table, order, control variate or certificate
     #[arg(long)]
     lazy: bool,
     /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
@@ -236,7 +236,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
             OrderArg::Value => RowOrder::Value,
             OrderArg::Index => RowOrder::Index,
         },
-        sweeps: args.sweeps,
+        control: args.control,
         shared: args.shared_sequence,
         force: args.force,
         groups: args.groups.unwrap_or(Grid::PUBLISHED.groups),

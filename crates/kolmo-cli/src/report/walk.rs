@@ -43,6 +43,7 @@ impl Run<'_> {
             "worst_row": s.row_norm.1,
             "certificate_products": s.products,
             "sweeps": s.sweeps,
+            "krylov_products": s.krylov,
             "components": s.components,
             "rounds": s.rounds,
             "chains": s.components.iter().map(|c| c.chains).sum::<u64>(),
@@ -75,9 +76,13 @@ impl Run<'_> {
             }
             _ => String::new(),
         };
+        let krylov = match s.krylov {
+            0 => String::new(),
+            k => format!(", {} products of BiCGSTAB", grouped(k as u64)),
+        };
         let _ = writeln!(
             out,
-            "walks    {} ({}), {} replicates, at most {} steps a chain, {} sweeps, table {}{padded}",
+            "walks    {} ({}), {} replicates, at most {} steps a chain, {} sweeps{krylov}, table {}{padded}",
             s.sequence.0,
             s.sequence.1,
             s.replicates,
@@ -123,10 +128,10 @@ impl Run<'_> {
                 b.truncation
             )
         } else if b.rounding > 0.5 * s.epsilon {
-            let remedy = if f32 { "use --precision f64" } else { "use a larger --epsilon or more --sweeps" };
+            let remedy = if f32 { "use --precision f64" } else { "use a larger --epsilon" };
             format!("rounding alone is bounded by {:.1e}; {remedy}", b.rounding)
         } else {
-            "give more --chains or --max-chains, more --sweeps or a larger --epsilon".to_owned()
+            "give more --chains or --max-chains, --control krylov or a larger --epsilon".to_owned()
         }
     }
 }
