@@ -61,10 +61,15 @@ pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, l
 
 /// The sum of all ranks' values, in the order of states.
 pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
+    total_of(values.iter().copied(), ranks)
+}
+
+/// The same of values that are made one after the other.
+pub(super) fn total_of(values: impl Iterator<Item = f64>, ranks: Ranks) -> f64 {
     let mut sum = [0.0; 2];
     ranks.ordered_reduce(&mut sum, |sum| {
         let mut state = [sum[0], sum[1]];
-        add_rates(&mut state, values.iter().copied());
+        add_rates(&mut state, values);
         sum.copy_from_slice(&state);
     });
     sum[0] + sum[1]
