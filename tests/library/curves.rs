@@ -183,7 +183,7 @@ fn every_bound_holds_against_arb() {
                 // References are rounded once.
                 assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
             }
-            assert!(solution.terms < 30_000, "{name}: {} multiplications", solution.terms);
+            assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
             // Rounding alone may cost more than these allow: 1e-9 where the way out takes 1e7 and longer, and what no
             // expectation of a meeting bounds.
             let met = solution.status == Status::Met;

@@ -48,9 +48,9 @@ show("closed_classes", 8, classes, [(3, 1)], [1e3, 1e6, 1e8])
 # P has no diagonal but for the leak: iterates alternate for ever.
 show("periodic", 6, ring(0, 5, 1) + [(0, 5, 1e-5)], [(0, 1)], [3.0, 1e4, 2e4])
 show("begins_absorbed", 13, line(12, 1, 2) + [(i, 12, 1e-7) for i in range(0, 12, 3)], [(12, 1)], [1e8, 1.0])
-# Every iterate has the doubles of the first, and yet one half passes on what it holds in 1e13.
-halves = ring(0, 2, 1) + ring(2, 2, 1) + [(0, 2, 1e-13)]
-show("hidden_flow", 4, halves, [(0, 0.5), (1, 0.5)], [1e8, 1e12, 9e12])
+# Every iterate has the doubles of the first, and yet one half passes on what it holds in 1e17.
+halves = ring(0, 2, 1) + ring(2, 2, 1) + [(0, 2, 1e-17)]
+show("hidden_flow", 4, halves, [(i, 0.25) for i in range(4)], [1e8, 1e12, 9e12])
 show("settled", 5, line(5, 1, 2), [(0, 1)], [1e8, 1e10, 3e12])
 show("death", 6, [(i, i + 1, 1.0) for i in range(5)], [(0, 1)], [1.0, 30.0, 1e4, 1e13])
 show("reservoir", 3, [(0, 1, 1.0), (1, 0, 1.0), (0, 2, 1e-12)], [(0, 1)], [1e8, 1e11, 1e12])
