@@ -52,7 +52,9 @@ impl Stop {
         let mu = match masses {
             // In this range 1 − μ is exact.
             Some([before, now]) if before > 0.0 => T::of((now / before).clamp(0.5, 1.0)).wide(),
-            _ => 1.0,
+            // There is nothing left to shrink.
+            Some(_) => 0.5,
+            None => 1.0,
         };
         // The sum of n magnitudes in blocks of 256 and then compensated has a relative error below this. A magnitude is
         // that of a difference of two numbers of which one is a product: 2u of both where that is rounded apart, and what
