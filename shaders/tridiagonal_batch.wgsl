@@ -1,7 +1,8 @@
 // Whole systems of up to 2048 rows, some in a tile: x_i from dl, d, du and the right-hand side, without any other tile.
 // A thread eliminates 8 rows downwards, two with one division; a tree joins the threads that a system may spread over,
 // then hands the unknowns between them down; the thread substitutes backwards.
-// Reads 4 numbers a row, writes 1. Flags of a tile: its small pivots are counted, bit 31 says that a row is not dominant.
+// Reads 4 numbers a row, writes 1; groups that are neighbours have the same tile for one right-hand side each, so that the
+// three diagonals come from the cache for all but one of them. Flags of a tile: its small pivots are counted, bit 31 says that a row is not dominant.
 alias real = f64;
 
 struct Params {
@@ -11,6 +12,8 @@ struct Params {
     tile: u32,    // rows of a tile, whole systems; an even number where there is a second tile
     span: u32,    // threads that are joined, a power of two
     small: u32,   // pivots of at most 4^-small of their row are flagged
+    rhs: u32,     // right-hand sides, each with its unknowns
+    stride: u32,  // numbers between two of them, an even one
 }
 var<immediate> p: Params;
 
@@ -28,8 +31,10 @@ var<workgroup> flag: array<u32, 272>;
 @compute @workgroup_size(256)
 fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
-    let tile = group.y * groups.x + group.x;
+    let index = group.y * groups.x + group.x;
+    let tile = index / p.rhs;
     if tile * p.tile >= p.rows { return; }
+    let beside = (index % p.rhs) * (p.stride >> 1u);
     let small = share_of(p.small);
     // The rows of a tile end where the next one begins.
     let end = min(p.tile, p.rows - tile * p.tile);
@@ -38,8 +43,8 @@ fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     var s = sweep_from(at % p.n);
     var pair0 = Pair(); var pair1 = Pair(); var pair2 = Pair(); var pair3 = Pair();
     if at < end {
-        let rows0 = rows_at(pair); let rows1 = rows_at(pair + 1u);
-        let rows2 = rows_at(pair + 2u); let rows3 = rows_at(pair + 3u);
+        let rows0 = rows_of(pair, beside); let rows1 = rows_of(pair + 1u, beside);
+        let rows2 = rows_of(pair + 2u, beside); let rows3 = rows_of(pair + 3u, beside);
         s = with_pair(s, rows0, at + 0u < end, at + 1u < end, true, small);
         pair0 = s.pair;
         s = with_pair(s, rows1, at + 2u < end, at + 3u < end, true, small);
@@ -65,8 +70,8 @@ fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
         }
     }
     workgroupBarrier();
-    // Flags of the joined threads are added up.
-    if local == 0u {
+    // Flags of the joined threads are added up, once for all right-hand sides.
+    if local == 0u && beside == 0u {
         var all = 0u;
         for (var last = p.span - 1u; last < 256u; last += p.span) { all = both_flags(all, flag[slot(last)]); }
         flags[tile] = all;
@@ -86,17 +91,18 @@ fn tridiagonal_batch(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workg
     }
     workgroupBarrier();
     if at < end {
+        let kept = beside + pair;
         var left = real(0);
         var next = real(0);
         if local % p.span > 0u { left = u0[slot(local - 1u)]; }
         if local % p.span < p.span - 1u { next = u1[slot(local)]; }
         let x3 = of_pair(pair3, left, next);
-        if at + 6u < end { x[pair + 3u] = x3; }
+        if at + 6u < end { x[kept + 3u] = x3; }
         let x2 = of_pair(pair2, left, x3.x);
-        if at + 4u < end { x[pair + 2u] = x2; }
+        if at + 4u < end { x[kept + 2u] = x2; }
         let x1 = of_pair(pair1, left, x2.x);
-        if at + 2u < end { x[pair + 1u] = x1; }
+        if at + 2u < end { x[kept + 1u] = x1; }
         let x0 = of_pair(pair0, left, x1.x);
-        x[pair] = x0;
+        x[kept] = x0;
     }
 }

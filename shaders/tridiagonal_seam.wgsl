@@ -1,5 +1,5 @@
 // The rows on both sides of the borders between tiles, with the unknowns that both tiles left, and of 256 tiles the number of
-// those that are not certified, these rows included. A thread takes a tile and the border before it.
+// those that are not certified, these rows included. A thread takes a tile, for one right-hand side, and the border before it.
 // Reads 13 numbers and 4 bytes a tile, writes 4 bytes for 256 tiles.
 alias real = f64;
 
@@ -14,19 +14,22 @@ alias real = f64;
 fn tridiagonal_seam(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
     let index = group.y * groups.x + group.x;
-    let tile = index * 256u + local;
+    let at = index * 256u + local;
+    let tile = at / p.rhs;
+    let beside = (at % p.rhs) * p.stride;
     var bad = 0u;
     if tile < p.tiles {
-        bad = flags[tile];
+        bad = flags[at];
         let row = p.at + tile * p.tile;
         if tile > 0u && row < p.rows {
-            let before = is_certified(row_at(row - 1u), unknowns_at(row - 1u), p.limit, p.tiny);
-            let behind = is_certified(row_at(row), unknowns_at(row), p.limit, p.tiny);
+            let before = is_certified(row_at(row - 1u, beside), unknowns_at(row - 1u, beside), p.limit, p.tiny);
+            let behind = is_certified(row_at(row, beside), unknowns_at(row, beside), p.limit, p.tiny);
             bad = select(1u, bad, before && behind);
         }
     }
     let all = tree(local, bad);
-    if local == 0u && index * 256u < p.tiles { flags[p.tiles + index] = all; }
+    let count = p.tiles * p.rhs;
+    if local == 0u && index * 256u < count { flags[count + index] = all; }
 }
 
 alias Value = u32;
@@ -34,15 +37,15 @@ alias Value = u32;
 fn join(a: u32, b: u32) -> u32 { return a + b; }
 
 // A row, without what lies beyond the ends of its system.
-fn row_at(row: u32) -> vec4<real> {
+fn row_at(row: u32, beside: u32) -> vec4<real> {
     let place = (p.first + row) % p.n;
     let a = select(dl[row], real(0), place == 0u);
     let c = select(du[row], real(0), place + 1u == p.n);
-    return vec4<real>(a, d[row], c, rhs[row]);
+    return vec4<real>(a, d[row], c, rhs[beside + row]);
 }
 
 // The unknowns of a row; there are at least 64 before it.
-fn unknowns_at(row: u32) -> vec3<real> {
+fn unknowns_at(row: u32, beside: u32) -> vec3<real> {
     let behind = min(row + 1u, p.rows - 1u);
-    return vec3<real>(x[row - 1u], x[row], select(real(0), x[behind], behind > row));
+    return vec3<real>(x[beside + row - 1u], x[beside + row], select(real(0), x[beside + behind], behind > row));
 }

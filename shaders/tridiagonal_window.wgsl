@@ -5,7 +5,8 @@
 // and beyond the last level, shows in the threads' last rows, whose residual is taken; and in the rows at the tile's borders,
 // which are tridiagonal_seam's.
 // Reads 4 numbers a row, writes 1, and of a tile whether it is not certified: a pivot is small, or a row not dominant or with
-// a large residual.
+// a large residual. Groups that are neighbours have the same tile for one right-hand side each: the three diagonals come from
+// the cache for all but one of them.
 alias real = f64;
 
 @group(0) @binding(0) var<storage, read> dl: array<vec2<real>>;
@@ -59,9 +60,9 @@ fn show(side: u32, local: u32, v: vec3<real>) {
 }
 
 // Rows of a pair in memory; those that do not exist are x_i = 0.
-fn rows_or_none(pair: i32) -> Rows {
+fn rows_or_none(pair: i32, beside: u32) -> Rows {
     var rows = Rows(vec2<real>(), vec2<real>(real(1)), vec2<real>(), vec2<real>());
-    if pair >= 0 && 2u * u32(pair) < p.rows { rows = rows_at(u32(pair)); }
+    if pair >= 0 && 2u * u32(pair) < p.rows { rows = rows_of(u32(pair), beside); }
     return rows;
 }
 
@@ -83,17 +84,19 @@ fn unknown(e: vec3<real>, left: real, behind: real) -> real { return fma(-e.z, b
 @compute @workgroup_size(256)
 fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
       @builtin(local_invocation_index) local: u32) {
-    let tile = group.y * groups.x + group.x;
+    let index = group.y * groups.x + group.x;
+    let tile = index / p.rhs;
     if tile >= p.tiles { return; }
+    let beside = (index % p.rhs) * (p.stride >> 1u);
     // The window's first row in memory and the thread's; the window may begin before and end behind what is there.
     let overlap = (2048u - p.tile) >> 1u;
     let start = i32(p.at + tile * p.tile) - i32(overlap);
     let row = start + i32(local * ROWS);
     let pair = start / 2 + i32(local);
-    if local == 0u { flags[tile] = 0u; }
+    if local == 0u { flags[index] = 0u; }
     storageBarrier();
-    let q0 = rows_or_none(pair); let q1 = rows_or_none(pair + 256);
-    let q2 = rows_or_none(pair + 512); let q3 = rows_or_none(pair + 768);
+    let q0 = rows_or_none(pair, beside); let q1 = rows_or_none(pair + 256, beside);
+    let q2 = rows_or_none(pair + 512, beside); let q3 = rows_or_none(pair + 768, beside);
     let a = own_of(local, Four(q0.a, q1.a, q2.a, q3.a));
     let b = own_of(local, Four(q0.b, q1.b, q2.b, q3.b));
     let c = own_of(local, Four(q0.c, q1.c, q2.c, q3.c));
@@ -153,24 +156,24 @@ fn tridiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_work
     let x0 = vec2<real>(unknown(s1.k, left, x1.x), unknown(s1.l, left, x1.x));
     put_own(local, Four(x0, x1, x2, x3));
     workgroupBarrier();
-    keep(tile, pair, stage[slot(local)]);
-    keep(tile, pair + 256, stage[slot(local + 256u)]);
-    keep(tile, pair + 512, stage[slot(local + 512u)]);
-    keep(tile, pair + 768, stage[slot(local + 768u)]);
+    keep(tile, pair, beside, stage[slot(local)]);
+    keep(tile, pair + 256, beside, stage[slot(local + 256u)]);
+    keep(tile, pair + 512, beside, stage[slot(local + 512u)]);
+    keep(tile, pair + 768, beside, stage[slot(local + 768u)]);
     var right = real(0);
     if local < 255u { right = stage[slot(4u * local + 4u)].x; }
     let last = vec4<real>(o3.a.y, o3.b.y, o3.c.y, o3.r.y);
     good = good && is_certified(last, vec3<real>(x3, right), p.limit, p.tiny);
     let kept = own && local >= overlap / ROWS && local < (overlap + p.tile) / ROWS;
     // Threads that write here all write the same.
-    if kept && !good { flags[tile] = 1u; }
+    if kept && !good { flags[index] = 1u; }
 }
 
 // Stores two unknowns if they are the tile's; there is room for one behind the last row.
-fn keep(tile: u32, pair: i32, own: vec2<real>) {
+fn keep(tile: u32, pair: i32, beside: u32, own: vec2<real>) {
     let begin = i32(p.at + tile * p.tile);
     let row = 2 * pair;
-    if row >= begin && row < min(begin + i32(p.tile), i32(p.rows)) { x[pair] = own; }
+    if row >= begin && row < min(begin + i32(p.tile), i32(p.rows)) { x[beside + u32(pair)] = own; }
 }
 
 // Place of the row two further on.

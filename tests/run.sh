@@ -2,8 +2,9 @@
 # Runs the tests: sh tests/run.sh [--all] [arguments of `cargo test`]
 #
 # Without --all: what needs nothing but a Vulkan adapter, in minutes. With it, everything: the tests that are marked slow, ranks
-# under mpirun, the texts for CUDA, the rules of SPIR-V. What is needed and missing is installed where that can be done, and is
-# required then, so that nothing is passed over in silence; what is left out all the same is named and counted at the end.
+# under mpirun, the texts for CUDA, the rules of SPIR-V, the Python package. What is needed and missing is installed where that
+# can be done, and is required then, so that nothing is passed over in silence; what is left out all the same is named and counted
+# at the end.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -95,6 +96,15 @@ export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"
 status=0
 cargo test ${features:+--features "$features"} "$@" || status=$?
+if [ -n "$all" ] && [ "$(uname -s)" = Linux ]; then
+    if python3 -m venv --help >/dev/null 2>&1; then
+        # The command that was just tested.
+        KOLMO=${CARGO_TARGET_DIR:-target}/debug/kolmo sh python/test.sh || status=$?
+    else
+        say 'no Python with venv: the Python package is not tested'
+        status=1
+    fi
+fi
 
 printf '\nleft out:\n'
 sort -u "$KOLMO_SKIPPED" | awk -F '\t' '

@@ -20,4 +20,7 @@ fn eliminate(l: vec3<real>, a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2
 // Two rows of the four diagonals.
 struct Rows { a: vec2<real>, b: vec2<real>, c: vec2<real>, r: vec2<real> }
 
-fn rows_at(pair: u32) -> Rows { return Rows(dl[pair], d[pair], du[pair], rhs[pair]); }
+fn rows_at(pair: u32) -> Rows { return rows_of(pair, 0u); }
+
+// Those of the right-hand side that begins `beside` pairs further on.
+fn rows_of(pair: u32, beside: u32) -> Rows { return Rows(dl[pair], d[pair], du[pair], rhs[beside + pair]); }

@@ -8,6 +8,8 @@ struct Params {
     at: u32,       // the row in memory with which the first tile begins
     tiles: u32,
     tile: u32,     // rows of a tile, a multiple of 128
+    rhs: u32,      // right-hand sides, each with its unknowns
+    stride: u32,   // numbers between two of them, an even one
     levels: u32,   // tridiagonal_window: levels of cyclic reduction
     small: u32,    // tridiagonal_window: pivots of at most 4^-small of their row are small
     limit: u32,    // rows are certified up to a backward error of 4^-limit

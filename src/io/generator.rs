@@ -27,38 +27,12 @@ const STOCHASTIC_TOLERANCE: f64 = 1e-5;
 /// [`Error::File`] with `path` for a matrix that is not square, is empty or has too many rows; for an entry that is
 /// negative (off the diagonal) or not finite; for row sums of a generator that are not zero.
 pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
-    let fail = |reason: String| Error::File { path: path.into(), reason };
-    let Coo { rows, columns, .. } = matrix;
-    if rows != columns {
-        return Err(fail(format!("{rows} rows and {columns} columns; the matrix of a chain is square")));
-    }
-    if rows == 0 {
-        return Err(fail("0 rows; a chain has at least one state".into()));
-    }
-    if rows as u64 > MOST_STATES {
-        return Err(fail(format!("{rows} states; at most {MOST_STATES} are possible")));
-    }
-    let mut generator = false;
-    for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
-        if !x.is_finite() {
-            return Err(fail(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite")));
-        }
-        if x < 0.0 && i != j {
-            return Err(fail(format!(
-                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative (if the matrix is −Q, change its sign)"
-            )));
-        }
-        generator |= x < 0.0;
-    }
-    let sums = Sums::of(&matrix);
-    let mut warnings = Vec::new();
-    if generator {
-        check_generator(&matrix, &sums).map_err(fail)?;
-    } else if matrix.rows > 1 && sums.are_stochastic(matrix.rows) {
-        warnings.push(looks_stochastic(path));
-    }
-    let Coo { mut row, mut column, mut value, .. } = matrix;
-    if generator {
+    let Coo { rows, columns, mut row, mut column, mut value } = matrix;
+    let entries = || row.iter().zip(&column).zip(&value).map(|((&i, &j), &x)| (i, j, x));
+    let content =
+        content(rows, columns, entries).map_err(|reason| Error::File { path: path.into(), reason })?;
+    let warnings = if content == Content::Stochastic { vec![looks_stochastic(path)] } else { Vec::new() };
+    if content == Content::Generator {
         let mut kept = 0;
         for k in 0..row.len() {
             if row[k] != column[k] {
@@ -78,6 +52,58 @@ pub fn chain(path: &Path, matrix: Coo) -> Result<ChainFile> {
     })
 }
 
+/// The content of a chain's matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// The rates R.
+    Rates,
+    /// Rates which sum to 1 in every row, as the probabilities of a discrete-time chain do.
+    Stochastic,
+    /// The generator Q.
+    Generator,
+}
+
+/// Looks at a chain's matrix, whose `entries` can be listed more than once, in any order: see [`chain`].
+///
+/// # Errors
+/// The reason why it is none, as [`chain`] has it.
+pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
+    rows: usize,
+    columns: usize,
+    entries: impl Fn() -> E,
+) -> Result<Content, String> {
+    if rows != columns {
+        return Err(format!("{rows} rows and {columns} columns; the matrix of a chain is square"));
+    }
+    if rows == 0 {
+        return Err("0 rows; a chain has at least one state".into());
+    }
+    if rows as u64 > MOST_STATES {
+        return Err(format!("{rows} states; at most {MOST_STATES} are possible"));
+    }
+    let (mut generator, mut count) = (false, 0);
+    for (i, j, x) in entries() {
+        if !x.is_finite() {
+            return Err(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite"));
+        }
+        if x < 0.0 && i != j {
+            return Err(format!(
+                "entry ({i}, {j}), counted from 0, is {x}; rates are not negative (if the matrix is −Q, change its sign)"
+            ));
+        }
+        generator |= x < 0.0;
+        count += 1;
+    }
+    let sums = Sums::of(rows, count, entries);
+    if generator {
+        check_generator(&sums).map(|()| Content::Generator)
+    } else if rows > 1 && sums.are_stochastic(rows) {
+        Ok(Content::Stochastic)
+    } else {
+        Ok(Content::Rates)
+    }
+}
+
 /// Row sums, column sums and diagonal, only of rows and columns that have entries when those are few: a file's
 /// header must not decide how much memory is taken.
 struct Sums {
@@ -89,17 +115,18 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(matrix: &Coo) -> Self {
-        let states = (matrix.rows / 8 > matrix.value.len()).then(|| {
-            let mut states = [&matrix.row[..], &matrix.column[..]].concat();
+    /// Of `count` entries.
+    fn of<E: Iterator<Item = (u32, u32, f64)>>(rows: usize, count: usize, entries: impl Fn() -> E) -> Self {
+        let states = (rows / 8 > count).then(|| {
+            let mut states: Vec<u32> = entries().flat_map(|(i, j, _)| [i, j]).collect();
             states.sort_unstable();
             states.dedup();
             states
         });
-        let len = states.as_ref().map_or(matrix.rows, Vec::len);
+        let len = states.as_ref().map_or(rows, Vec::len);
         let zeros = || vec![0.0; len];
         let mut sums = Self { states, row: zeros(), column: zeros(), diagonal: zeros() };
-        for ((&i, &j), &x) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
+        for (i, j, x) in entries() {
             let (i, j) = (sums.position(i), sums.position(j));
             sums.row[i] += x;
             sums.column[j] += x;
@@ -199,12 +226,11 @@ pub(crate) fn looks_stochastic(path: &Path) -> String {
     )
 }
 
-fn check_generator(matrix: &Coo, sums: &Sums) -> Result<(), String> {
+fn check_generator(sums: &Sums) -> Result<(), String> {
     let Some(k) = sums.first_nonzero(&sums.row) else {
         return Ok(());
     };
     let (state, sum, diagonal) = (sums.state(k), sums.row[k], sums.diagonal[k]);
-    debug_assert!(state < matrix.rows);
     Err(if sums.first_nonzero(&sums.column).is_none() {
         format!(
             "the matrix looks transposed: its columns sum to 0, its rows do not (row {state}, counted from 0, sums to {sum:e}); write the transpose"

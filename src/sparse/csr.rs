@@ -75,8 +75,8 @@ impl CsrMatrix {
         Ok(matrix)
     }
 
-    /// Groups entries by row, keeping their order within one.
-    pub(crate) fn grouped(
+    /// Groups entries by row, keeping their order within one, in which columns ascend, each once.
+    pub fn grouped(
         rows: usize,
         columns: usize,
         entries: impl Iterator<Item = (u32, u32, f64)> + Clone,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::arithmetic::Number;
-use super::equations::Equations;
+use super::equations::{Equations, split};
 use super::memory::RowMemory;
 use super::scheme::ChunkSolve;
 use crate::Result;
@@ -53,36 +53,40 @@ impl<T: Number> Chunk<'_, T> {
         self.first..self.first + self.rows
     }
 
-    /// Brings what stage 1 needs.
-    pub(super) fn upload(&self, inputs: &[HostArray<T>; 4], upload: Upload) -> Result<()> {
-        self.bring(self.here(), inputs, upload)
+    /// Brings what stage 1 needs for so many right-hand sides.
+    pub(super) fn upload(&self, inputs: &[HostArray<T>; 4], rhs: usize, upload: Upload) -> Result<()> {
+        self.bring(self.here(), inputs, rhs, upload)
     }
 
     /// Brings what stage 3 needs and stage 1 did not leave.
     pub(super) fn upload_again(&self, inputs: &[HostArray<T>; 4]) -> Result<()> {
-        if self.evicted { self.bring(self.here(), inputs, Upload::All) } else { Ok(()) }
+        if self.evicted { self.bring(self.here(), inputs, 1, Upload::All) } else { Ok(()) }
     }
 
-    /// Brings rows of the host's arrays to the lane's memory; all that they have where others go through it.
+    /// Brings rows of the host's arrays, and of so many right-hand sides, to the lane's memory; all that they have where others
+    /// go through it.
     pub(super) fn bring(
         &self,
         here: Range<usize>,
         [dl, d, du, b]: &[HostArray<T>; 4],
+        rhs: usize,
         upload: Upload,
     ) -> Result<()> {
         let upload = if self.shared { Upload::All } else { upload };
         let to = &self.memory.arrays;
-        let copy = |from: &[T], to: &Buffer<T>| match self.staged {
-            true => self.lane.upload(from, to, 0),
-            false => self.lane.send(from, to, 0),
+        let copy = |from: &[T], to: &Buffer<T>, at: usize| match self.staged {
+            true => self.lane.upload(from, to, at),
+            false => self.lane.send(from, to, at),
         };
         if upload == Upload::All {
-            copy(&dl[here.clone()], &to.dl)?;
-            copy(&d[here.clone()], &to.d)?;
-            copy(&du[here.clone()], &to.du)?;
+            copy(&dl[here.clone()], &to.dl, 0)?;
+            copy(&d[here.clone()], &to.d, 0)?;
+            copy(&du[here.clone()], &to.du, 0)?;
         }
         if upload != Upload::Nothing {
-            copy(&b[here], &to.b)?;
+            for (k, b) in b.chunks(d.len()).take(rhs).enumerate() {
+                copy(&b[here.clone()], &to.b, k * self.memory.stride())?;
+            }
         }
         Ok(())
     }
@@ -92,17 +96,18 @@ impl<T: Number> Chunk<'_, T> {
         if self.memory.adopted { 0 } else { self.rows }
     }
 
-    /// Takes the unknowns away.
-    pub(super) fn download(&self, x: &mut [T]) -> Result<()> {
-        self.take(0, x)
+    /// Takes the unknowns of some right-hand sides away.
+    pub(super) fn download(&self, xs: &mut [&mut [T]]) -> Result<()> {
+        self.take(0, xs)
     }
 
-    /// Takes the unknowns from row `at` in memory on away.
-    pub(super) fn take(&self, at: usize, x: &mut [T]) -> Result<()> {
-        match self.staged {
-            true => self.lane.download(&self.memory.arrays.x, at, x),
-            false => self.lane.fetch(&self.memory.arrays.x, at, x),
-        }
+    /// Takes the unknowns of some right-hand sides from row `at` in memory on away.
+    pub(super) fn take(&self, at: usize, xs: &mut [&mut [T]]) -> Result<()> {
+        let from = &self.memory.arrays.x;
+        xs.iter_mut().enumerate().try_for_each(|(k, x)| match self.staged {
+            true => self.lane.download(from, k * self.memory.stride() + at, x),
+            false => self.lane.fetch(from, k * self.memory.stride() + at, x),
+        })
     }
 
     /// Brings its interface values, out of those of all chunks here.
@@ -184,4 +189,20 @@ fn on_lanes<'c, 'a: 'c, T: Number, I: Send>(
         // All are waited for, whether one failed or not.
         joined.collect::<Vec<_>>().into_iter().collect()
     })
+}
+
+/// The places of the rows `here` of an array of the host that chunks download, those of each right-hand side, `stride` numbers
+/// apart.
+pub(super) fn places<'x, T: Number>(
+    x: &'x mut [T],
+    stride: usize,
+    here: Range<usize>,
+    chunks: &[Chunk<'_, T>],
+) -> Vec<Vec<&'x mut [T]>> {
+    let mut all: Vec<Vec<&mut [T]>> = chunks.iter().map(|_| Vec::new()).collect();
+    for x in x.chunks_mut(stride) {
+        let parts = split(&mut x[here.clone()], chunks.iter().map(Chunk::downloaded));
+        all.iter_mut().zip(parts).for_each(|(own, part)| own.push(part));
+    }
+    all
 }

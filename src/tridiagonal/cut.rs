@@ -151,20 +151,20 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
     /// A memory for each lane that has rows, with room for each of these runs.
     fn memories(&self, ranges: &[Range<usize>]) -> Result<Vec<Arc<RowMemory<T>>>> {
         let in_blocks = matches!(self.scheme, Scheme::Blocks(_));
-        let several = ranges.len() > 1 || self.span.ranks.is_distributed();
         if let ([lane], [_]) = (self.lanes, ranges)
             && !in_blocks
-            && !several
+            && !self.span.ranks.is_distributed()
             && !self.options.resident
-            && let Some(memory) = RowMemory::adopt(lane, self.arrays)?
+            && let Some(memory) = RowMemory::adopt(lane, self.arrays, self.options.rhs)?
         {
             return Ok(vec![Arc::new(memory)]);
         }
         // A window reaches beyond its chunk.
+        let several = ranges.len() > 1 || self.span.ranks.is_distributed();
         let beside = if several && self.scheme == Scheme::Tiles { 2 * BESIDE } else { 0 };
         let longest = beside + ranges.iter().map(Range::len).max().unwrap_or(0);
         let lanes = self.lanes.iter().take(ranges.len());
-        lanes.map(|lane| RowMemory::new(lane, longest, in_blocks).map(Arc::new)).collect()
+        lanes.map(|lane| RowMemory::new(lane, longest, self.options.rhs, in_blocks).map(Arc::new)).collect()
     }
 
     /// The chunks of these runs, one lane's after the other's, and again from the first lane on.

@@ -23,19 +23,20 @@ pub struct Arrays<T> {
     pub d: Buffer<T>,
     /// Upper diagonal.
     pub du: Buffer<T>,
-    /// Right-hand side.
+    /// Right-hand sides, one behind the other, each as long as a diagonal.
     pub b: Buffer<T>,
-    /// Unknowns.
+    /// Unknowns, in the same way.
     pub x: Buffer<T>,
 }
 
 impl<T: Number> Arrays<T> {
-    /// Arrays of `rows` rows.
+    /// Arrays of `rows` rows with so many right-hand sides.
     ///
     /// # Errors
     /// If the lane's memory does not suffice.
-    pub fn new(lane: &Lane, rows: usize) -> Result<Self> {
-        let alloc = |array: usize| lane.alloc(NAMES[array], padded(rows));
+    pub fn new(lane: &Lane, rows: usize, rhs: usize) -> Result<Self> {
+        let of = |array: usize| if array < 3 { 1 } else { rhs };
+        let alloc = |array: usize| lane.alloc(NAMES[array], of(array) * padded(rows));
         Ok(Self { dl: alloc(0)?, d: alloc(1)?, du: alloc(2)?, b: alloc(3)?, x: alloc(4)? })
     }
 
@@ -57,6 +58,8 @@ impl<T: Number> Arrays<T> {
 #[derive(Debug)]
 pub(super) struct RowMemory<T> {
     pub(super) arrays: Arrays<T>,
+    /// Right-hand sides.
+    pub(super) rhs: usize,
     /// Numbers that blocks keep for the way back.
     pub(super) kept: Option<Buffer<T>>,
     /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
@@ -64,16 +67,21 @@ pub(super) struct RowMemory<T> {
 }
 
 impl<T: Number> RowMemory<T> {
-    /// Memory for so many rows, and for what blocks keep of them.
-    pub(super) fn new(lane: &Lane, rows: usize, in_blocks: bool) -> Result<Self> {
-        let arrays = Arrays::new(lane, rows)?;
+    /// Memory for so many rows and right-hand sides, and for what blocks keep of them.
+    pub(super) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool) -> Result<Self> {
+        let arrays = Arrays::new(lane, rows, rhs)?;
         let kept = in_blocks.then(|| lane.alloc("what blocks keep for the way back", 3 * rows));
-        Ok(Self { arrays, kept: kept.transpose()?, adopted: false })
+        Ok(Self { arrays, rhs, kept: kept.transpose()?, adopted: false })
     }
 
     /// The host's arrays themselves, where the lane can work there.
-    pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5]) -> Result<Option<Self>> {
-        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self { arrays, kept: None, adopted: true }))
+    pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
+        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self { arrays, rhs, kept: None, adopted: true }))
+    }
+
+    /// Numbers between two right-hand sides.
+    pub(super) fn stride(&self) -> usize {
+        self.arrays.d.len()
     }
 
     pub(super) fn bytes(&self) -> u64 {

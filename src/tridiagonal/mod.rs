@@ -20,7 +20,7 @@
 //!   scaled partial pivoting for systems that are not dominant, and with the block of 10 rows and the sweep on the host as
 //!   first published.
 //! * A cyclic system closes its one reduced block, (1 + u2)·x_first + u1·x_last = u0, u5·x_first + (1 + u4)·x_last = u3;
-//!   many systems lie one behind the other, and where one ends a coefficient is zero.
+//!   many small ones are opened (`rings.rs`); many systems lie one behind the other, and where one ends a coefficient is zero.
 //!
 //! Stage 1 asks every row whether it is dominant and counts pivots that are next to nothing. [`solve`] then exchanges
 //! rows or not, corrects by the residual in f64, and reports the residual of what it returns; if that is no good it
@@ -36,8 +36,10 @@
 //!
 //! # Shapes and cost
 //! Diagonals and right-hand sides are `batch · n` numbers each, systems one behind the other ([`System`]). A solution on
-//! devices moves 72 bytes a row in f64, 40 where windows are enough, host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
+//! devices moves 72 bytes a row in f64, 40 where windows are enough (19 of several right-hand sides), host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
 //! reduced blocks at most to rank 0, or some 1000 rows of a reduced system, however many rows it has.
+//!
+//! [`Factor`] keeps a matrix for any number of solutions, with right-hand sides that go through the devices together.
 //!
 //! # Residual and errors
 //! A [`Solution`] has the [`Residual`] of what it returns, computed on the host in f64 from the system as given, with two
@@ -77,6 +79,8 @@ mod chunk;
 mod cut;
 mod elimination;
 mod equations;
+mod factor;
+mod group;
 mod interface;
 #[doc(hidden)]
 pub mod kernels;
@@ -97,6 +101,7 @@ pub(crate) mod range;
 mod reduced_block;
 mod reduced_system;
 mod residual;
+mod rings;
 mod rows;
 mod scheme;
 mod solve;
@@ -111,6 +116,7 @@ pub mod window_kernels;
 
 pub use arithmetic::Number;
 pub use chunk::Upload;
+pub use factor::Factor;
 pub use layout::Layout;
 pub use memory::Arrays;
 pub use options::{Interface, Options, Pivot, PlanOptions, Refine};

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::arithmetic::Number;
-use super::chunk::{Chunk, Pace, Upload};
+use super::chunk::{Chunk, Pace, Upload, places};
 use super::equations::split;
 use super::place::Place;
 use super::span::Span;
@@ -49,7 +49,7 @@ impl<T: Number> Part<T> {
         let to = (end + overlap).min(span.all());
         let place = Place { n: span.n, first: from, cyclic: span.cyclic };
         let tiles = start - from..end.min(span.all()) - from;
-        let windows = Windows::new(chunk.lane, &chunk.memory.arrays, place, to - from, tiles, overlap)?;
+        let windows = Windows::new(chunk.lane, &chunk.memory, place, to - from, tiles, overlap)?;
         Ok(Self { held: from - origin..to - origin, own: first - from, windows })
     }
 }
@@ -84,22 +84,24 @@ impl<T: Number> OnePass<T> {
         &self.parts[0].windows
     }
 
-    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks.
+    /// Solves host to host; true if the unknowns are certified. `x` has the rows of all chunks at `here`.
     pub(super) fn solve(
         &mut self,
         chunks: &[Chunk<'_, T>],
         pace: Pace,
         inputs: &[HostArray<T>; 4],
-        x: &mut [T],
+        (x, here): (&mut HostArray<T>, Range<usize>),
         upload: Upload,
     ) -> Result<bool> {
-        let xs = split(x, chunks.iter().map(Chunk::downloaded));
+        let stride = inputs[0].len();
+        let rhs = x.len() / stride;
+        let xs = places(x, stride, here, chunks);
         let bad = split(&mut self.bad, self.parts.iter().map(|part| part.windows.groups()));
         let work = chunks.iter().zip(self.parts.iter().zip(xs).zip(bad)).collect();
         pace.run(
             work,
             [&|chunk, ((part, x), bad)| {
-                chunk.bring(part.held.clone(), inputs, upload)?;
+                chunk.bring(part.held.clone(), inputs, rhs, upload)?;
                 chunk.lane.enqueue(&part.windows.launches())?;
                 chunk.take(part.own, x)?;
                 part.windows.fetch(chunk.lane, bad)

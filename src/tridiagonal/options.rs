@@ -92,8 +92,11 @@ impl Options {
 }
 
 /// Settings of a [`Plan`](super::Plan).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
+    /// Right-hand sides that are solved together, 1 or more. The three diagonals are read once for all of them where systems
+    /// are so small that each is whole, or one pass over the rows is enough; otherwise one is solved after the other.
+    pub rhs: usize,
     /// Rows of a block that one thread eliminates, 3 or more; `None`: units of 128 rows, each of 16 threads.
     pub block: Option<usize>,
     /// With blocks: whether the interface system goes to the host as it is, instead of being solved on the device.
@@ -104,6 +107,13 @@ pub struct PlanOptions {
     pub pageable: bool,
     /// Whether there are no arrays on the host: all is on the devices, see [`Plan::solve_resident`](super::Plan::solve_resident).
     pub resident: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        let (interface_on_host, pivot) = (false, false);
+        Self { rhs: 1, block: None, interface_on_host, pivot, pageable: false, resident: false }
+    }
 }
 
 impl PlanOptions {

@@ -2,6 +2,8 @@
 //! the answer to whether a matrix is singular.
 //! Corrections by the residual make the componentwise error small (Skeel 1980, doi:10.1090/S0025-5718-1980-0572859-4).
 
+use std::ops::Range;
+
 use super::elimination::{gtsv, gtsv_cyclic};
 use super::range;
 use super::residual::Residual;
@@ -29,7 +31,16 @@ struct Answer {
     corrections: u32,
 }
 
-/// Solves those systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
+/// The parts of a system that ask nothing of one another.
+fn parts(view: &View<'_>, system: usize) -> Vec<Range<usize>> {
+    let (first, end) = (system * view.span.n, (system + 1) * view.span.n);
+    let apart = |&i: &usize| view.du[i - 1] == 0.0 && view.dl[i] == 0.0 && !view.span.cyclic;
+    let mut starts: Vec<usize> = std::iter::once(first).chain((first + 1..end).filter(apart)).collect();
+    starts.push(end);
+    starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
+}
+
+/// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
 /// what solves it better. Unknowns of a singular matrix become NaN.
 pub(super) fn improve(
     view: &View<'_>,
@@ -38,21 +49,21 @@ pub(super) fn improve(
 ) -> Improved {
     let Span { n, batch, .. } = view.span;
     let given: &[Vec<f64>] = x;
-    let one = |s: usize| {
-        let system = view.system(s);
-        let here = s * n..(s + 1) * n;
+    let all: Vec<Range<usize>> = (0..batch).flat_map(|s| parts(view, s)).collect();
+    let one = |here: &Range<usize>| {
+        let system = view.part(here.clone());
         let residuals: Vec<Residual> =
             system.b.iter().zip(given).map(|(b, x)| system.residual(b, &x[here.clone()], &mut [])).collect();
-        residuals.iter().any(|&r| asked(r)).then(|| (s, residuals, best(&system)))
+        residuals.iter().any(|&r| asked(r)).then(|| (here.clone(), residuals, best(&system)))
     };
-    let solved: Vec<_> = (0..batch).into_par_iter().map(one).collect();
+    let solved: Vec<_> = all.par_iter().map(one).collect();
     let mut all = Improved::default();
-    for (s, residuals, answers) in solved.into_iter().flatten() {
-        let here = s * n..(s + 1) * n;
+    for (here, residuals, answers) in solved.into_iter().flatten() {
         match answers {
             Err(row) => {
                 x.iter_mut().for_each(|x| x[here.clone()].fill(f64::NAN));
-                all = Improved { changed: true, singular: all.singular.or(Some((s, row))), ..all };
+                let place = (here.start / n, here.start % n + row);
+                all = Improved { changed: true, singular: all.singular.or(Some(place)), ..all };
             }
             Ok(answers) => {
                 for ((x, given), own) in x.iter_mut().zip(residuals).zip(answers) {

@@ -14,9 +14,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::arithmetic::Number;
-use super::chunk::{Chunk, Pace, Upload};
+use super::chunk::{Chunk, Pace, Upload, places};
 use super::cut::{Cut, Cutting};
-use super::equations::{Equations, split};
+use super::equations::Equations;
 use super::interface::InterfaceSystem;
 use super::kernels::all_flags;
 use super::memory::{Arrays, padded};
@@ -57,7 +57,8 @@ pub struct Plan<'a, T> {
     chunks: Vec<Chunk<'a, T>>,
     interface: InterfaceSystem<'a, T>,
     passes: Passes<T>,
-    /// dl, d, du, b and x on the host, with the rows around those here that windows need.
+    /// dl, d, du, b and x on the host, with the rows around those here that windows need; b and x of each right-hand side, as
+    /// long as a diagonal.
     arrays: [HostArray<T>; 5],
 }
 
@@ -81,7 +82,7 @@ pub struct Inputs<'p, T> {
     pub d: &'p mut [T],
     /// Upper diagonals.
     pub du: &'p mut [T],
-    /// Right-hand sides.
+    /// The first right-hand side of each system.
     pub b: &'p mut [T],
 }
 
@@ -138,14 +139,15 @@ impl<'a, T: Number> Plan<'a, T> {
         // Where a lane works in these arrays, it reads and writes whole groups of rows.
         let beside: usize = span.beside(BESIDE).iter().sum();
         let on_host = if options.resident { 0 } else { padded(rows + beside) };
-        let host = |what: &str| options.host_array(home, what, on_host);
+        let rhs = options.rhs.max(1);
+        let host = |(what, of): (&str, usize)| options.host_array(home, what, of * on_host);
         let made = || {
-            let [dl, d, du, b, x] = ["dl", "d", "du", "b", "x"].map(host);
+            let [dl, d, du, b, x] = [("dl", 1), ("d", 1), ("du", 1), ("b", rhs), ("x", rhs)].map(host);
             Ok([dl?, d?, du?, b?, x?])
         };
         let arrays = span.ranks.all_ok(made())?;
         let interface = InterfaceSystem::none(span.ranks, home);
-        let (options, passes) = (*options, Passes::Unknown);
+        let (options, passes) = (PlanOptions { rhs, ..*options }, Passes::Unknown);
         let mut plan = Self { span, options, chunks: Vec::new(), interface, passes, arrays };
         plan.relane(lanes)?;
         Ok(plan)
@@ -232,14 +234,31 @@ impl<'a, T: Number> Plan<'a, T> {
         Inputs { dl, d, du, b }
     }
 
+    /// One of the right-hand sides, to be filled.
+    pub fn b(&mut self, number: usize) -> &mut [T] {
+        let here = self.of_number(number);
+        &mut self.arrays[3][here]
+    }
+
+    /// The unknowns of one of the right-hand sides.
+    pub fn x_of(&self, number: usize) -> &[T] {
+        &self.arrays[4][self.of_number(number)]
+    }
+
+    /// The rows here of one of the right-hand sides in the host's arrays.
+    fn of_number(&self, number: usize) -> Range<usize> {
+        let (Range { start, end }, at) = (self.here(), number * self.arrays[0].len());
+        at + start..at + end
+    }
+
     /// dl, d, du and b, as filled.
     pub fn given(&self) -> [&[T]; 4] {
         std::array::from_fn(|k| &self.arrays[k][self.here()])
     }
 
-    /// The unknowns, after [`Plan::solve`].
+    /// The unknowns of the first right-hand side, after [`Plan::solve`].
     pub fn x(&self) -> &[T] {
-        &self.arrays[4][self.here()]
+        self.x_of(0)
     }
 
     /// The rows here in the host's arrays.
@@ -327,8 +346,8 @@ impl<'a, T: Number> Plan<'a, T> {
                 self.overlap(|rows| Ok([dl, d, du].map(|array| self.span.of_all(array, rows.clone()))))?;
             self.choose(overlap)?;
         }
-        let here = self.here();
-        let Passes::One(one_pass) = &mut self.passes else { return self.stages(pace, upload) };
+        let (here, stride) = (self.here(), self.arrays[0].len());
+        let Passes::One(one_pass) = &mut self.passes else { return self.two(pace, upload) };
         if overlapped {
             let [inputs @ .., x] = &mut self.arrays;
             let changed = match upload {
@@ -337,30 +356,63 @@ impl<'a, T: Number> Plan<'a, T> {
                 Upload::Nothing => &mut [],
             };
             if ranks.is_distributed() {
-                changed.iter_mut().for_each(|array| self.span.exchange(BESIDE, array));
+                let arrays = changed.iter_mut().flat_map(|array| array.chunks_mut(stride));
+                arrays.for_each(|array| self.span.exchange(BESIDE, array));
             }
-            let solved = one_pass.solve(&self.chunks, pace, inputs, &mut x[here], upload);
+            let solved = one_pass.solve(&self.chunks, pace, inputs, (x, here), upload);
             if ranks.all_reduce_min(u64::from(ranks.all_ok(solved)?)) == 1 {
                 return Ok(Stages::default());
             }
         }
         // The lanes hold rows as windows have them.
         self.passes = Passes::Two;
-        self.stages(pace, Upload::All)
+        self.two(pace, Upload::All)
     }
 
-    /// The stages of a solution, and their seconds as far as this pace measures them.
-    fn stages(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
+    /// The stages of a solution for all right-hand sides: together where systems are whole, otherwise one after the other, each
+    /// in the place of the first.
+    fn two(&mut self, pace: Pace, upload: Upload) -> Result<Stages> {
+        let rhs = self.options.rhs;
+        if rhs == 1 || self.scheme() != Scheme::Tiles && self.options.block.is_none() {
+            return self.stages(pace, rhs, upload);
+        }
+        let (stride, mut stages) = (self.arrays[0].len(), Stages::default());
+        for k in (0..rhs).rev() {
+            let swap = |array: &mut [T]| {
+                let (first, others) = array.split_at_mut(stride);
+                others
+                    .chunks_mut(stride)
+                    .skip(k.wrapping_sub(1))
+                    .take(1)
+                    .for_each(|own| first.swap_with_slice(own));
+            };
+            swap(&mut self.arrays[3]);
+            let upload = if k + 1 == rhs { upload } else { Upload::RightHandSide };
+            let solved = self.stages(pace, 1, upload);
+            self.arrays[3..].iter_mut().for_each(|array| swap(array));
+            stages = solved?;
+        }
+        Ok(stages)
+    }
+
+    /// The way in which rows are worked on.
+    fn scheme(&self) -> Scheme {
+        let Span { n, cyclic, .. } = self.span;
+        Scheme::of(n, self.span.all(), cyclic, self.options.blocking())
+    }
+
+    /// The stages of a solution for so many right-hand sides, and their seconds as far as this pace measures them.
+    fn stages(&mut self, pace: Pace, rhs: usize, upload: Upload) -> Result<Stages> {
         let ranks = self.span.ranks;
-        let here = self.here();
+        let (here, stride) = (self.here(), self.arrays[0].len());
         let Self { chunks, interface, arrays: [inputs @ .., x], .. } = self;
         let inputs = &*inputs;
-        let xs = split(&mut x[here], chunks.iter().map(Chunk::downloaded));
+        let xs = places(&mut x[..rhs * stride], stride, here, chunks);
         if let (Pace::Overlapped { .. }, Some(launches)) = (pace, interface.launches()) {
             let solved = pace.run(
                 chunks.iter().zip(xs).collect(),
                 [&|chunk, x| {
-                    chunk.upload(inputs, upload)?;
+                    chunk.upload(inputs, rhs, upload)?;
                     chunk.lane.enqueue(&chunk.launches(&launches))?;
                     chunk.download(x)
                 }],
@@ -371,7 +423,7 @@ impl<'a, T: Number> Plan<'a, T> {
         let reduced = pace.run(
             chunks.iter().zip(equations).collect(),
             [
-                &|chunk, _| chunk.upload(inputs, upload),
+                &|chunk, _| chunk.upload(inputs, rhs, upload),
                 &|chunk, _| chunk.lane.enqueue(&chunk.solve.up()),
                 &|chunk, to| to.take().map_or(Ok(()), |to| chunk.solve.fetch(chunk.lane, to)),
             ],
@@ -434,6 +486,12 @@ impl<'a, T: Number> Plan<'a, T> {
             }
             self.passes = Passes::Two;
         }
+        if self.options.rhs > 1 && self.scheme() == Scheme::Tiles {
+            return Err(Error::Invalid(format!(
+                "one pass is not enough, and in two {} right-hand sides follow one another; on the device one can be repeated",
+                self.options.rhs
+            )));
+        }
         let stage2 = self.interface.launches().unwrap_or_default();
         self.repeat(self.chunks[0].launches(&stage2), times)
     }
@@ -454,10 +512,10 @@ impl<'a, T: Number> Plan<'a, T> {
     /// Rows that windows need around their tiles, if one pass over the rows seems to be enough. `read` gives dl, d and du of
     /// rows, counted over all.
     fn overlap(&self, read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>) -> Result<Option<usize>> {
-        let (Span { n, cyclic, .. }, all) = (self.span, self.span.all());
+        let Span { n, cyclic, .. } = self.span;
         // Whole systems have one pass of their own; the ends of a cyclic one are neighbours.
-        let in_tiles = !cyclic && Scheme::of(n, all, cyclic, self.options.blocking()) == Scheme::Tiles;
-        if in_tiles { window::overlap(n, all, read) } else { Ok(None) }
+        let in_tiles = !cyclic && self.scheme() == Scheme::Tiles;
+        if in_tiles { window::overlap(n, self.span.all(), read) } else { Ok(None) }
     }
 
     /// Chooses one pass over the rows, with windows of this overlap, or two.
@@ -490,10 +548,10 @@ impl<'a, T: Number> Plan<'a, T> {
                 "a plan without arrays on the host has no place for unknowns".to_owned(),
             ));
         }
-        let here = self.here();
-        let xs = split(&mut self.arrays[4][here], self.chunks.iter().map(Chunk::downloaded));
-        self.chunks.iter().zip(xs).try_for_each(|(chunk, x)| {
-            chunk.download(x)?;
+        let (here, stride) = (self.here(), self.arrays[0].len());
+        let xs = places(&mut self.arrays[4], stride, here, &self.chunks);
+        self.chunks.iter().zip(xs).try_for_each(|(chunk, mut x)| {
+            chunk.download(&mut x)?;
             chunk.lane.finish()
         })
     }

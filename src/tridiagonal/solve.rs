@@ -5,20 +5,20 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::arithmetic::Number;
-use super::chunk::Upload;
-use super::kernels::{NOT_DOMINANT, all_flags, both};
+use super::group::Group;
+use super::kernels::{NOT_DOMINANT, all_flags};
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use super::pivot::{self, Improved};
-use super::plan::{Plan, Stages};
+use super::plan::Stages;
 use super::range;
 use super::residual::Residual;
+use super::rings::Rings;
 use super::rows::Rows;
 use super::span::Span;
 use super::system::System;
 use super::view::View;
 use crate::kernel::Precision;
 use crate::lane::Lane;
-use crate::number::{exponent, times_power_of_two};
 use crate::{Error, Machine, Result, Status};
 
 /// The method that solved a system in the end.
@@ -43,8 +43,12 @@ pub struct Solution {
     pub x: Vec<Vec<f64>>,
     /// Whether the residual is within the tolerance, see [`Residual::within`].
     pub status: Status,
-    /// Residual of x.
+    /// The same of each right-hand side.
+    pub statuses: Vec<Status>,
+    /// Residual of x, the largest of all right-hand sides.
     pub residual: Residual,
+    /// Residual of each right-hand side.
+    pub residuals: Vec<Residual>,
     /// max |x| / max |b|: how much larger the unknowns are than the right-hand sides, up to the largest double; infinite
     /// where an unknown is beyond that.
     pub growth: f64,
@@ -75,9 +79,6 @@ pub struct Solution {
     pub solve_seconds: f64,
 }
 
-/// Corrections at most, where nobody says how many.
-const MOST_CORRECTIONS: u32 = 12;
-
 /// Solves systems on lanes of one precision.
 ///
 /// # Errors
@@ -86,10 +87,7 @@ const MOST_CORRECTIONS: u32 = 12;
 pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
-    match machine.precision {
-        Precision::F64 => run::<f64>(&machine.lanes, &view, options),
-        Precision::F32 => run::<f32>(&machine.lanes, &view, options),
-    }
+    AnySolver::new(machine, options).solve(&view)
 }
 
 /// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
@@ -102,144 +100,207 @@ pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<S
     assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
     let view = View::from(rows);
     rows.span.ranks.all_ok(view.check())?;
-    match machine.precision {
-        Precision::F64 => run::<f64>(&machine.lanes, &view, options),
-        Precision::F32 => run::<f32>(&machine.lanes, &view, options),
+    AnySolver::new(machine, options).solve(&view)
+}
+
+/// A solver in the precision of a machine.
+#[derive(Debug)]
+pub(super) enum AnySolver<'a> {
+    Single(Solver<'a, f32>),
+    Double(Solver<'a, f64>),
+}
+
+impl<'a> AnySolver<'a> {
+    pub(super) fn new(machine: &'a Machine, options: &Options) -> Self {
+        match machine.precision {
+            Precision::F64 => Self::Double(Solver::new(&machine.lanes, options)),
+            Precision::F32 => Self::Single(Solver::new(&machine.lanes, options)),
+        }
+    }
+
+    /// Solves systems whose numbers are finite, with the same matrix each time.
+    pub(super) fn solve(&mut self, view: &View<'_>) -> Result<Solution> {
+        match self {
+            Self::Single(solver) => solver.run(view),
+            Self::Double(solver) => solver.run(view),
+        }
     }
 }
 
-/// One way through the systems: unknowns, the flags of stage 1, and the residual.
-struct Pass {
-    x: Vec<Vec<f64>>,
+/// One way through the systems: unknowns, the flags of stage 1, and residuals.
+pub(super) struct Pass {
+    pub(super) x: Vec<Vec<f64>>,
     /// True while one pass over the rows was enough for each solution.
-    one_pass: bool,
-    flags: u32,
-    residual: Residual,
-    refinements: u32,
-    stages: Stages,
-    device_bytes: u64,
-    chunks: usize,
+    pub(super) one_pass: bool,
+    pub(super) flags: u32,
+    /// Of each right-hand side.
+    pub(super) residuals: Vec<Residual>,
+    pub(super) refinements: u32,
+    pub(super) stages: Stages,
+    pub(super) device_bytes: u64,
+    pub(super) chunks: usize,
 }
 
-/// Solves everything in one way; stops after the first system if `stop` does not like what stage 1 finds.
-fn pass<T: Number>(
-    lanes: &[Lane],
-    view: &View<'_>,
-    options: &Options,
-    how: &PlanOptions,
-    seconds: &mut f64,
-    stop: impl Fn(u32) -> bool,
-) -> Result<Pass> {
-    let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
-    let mut done = Pass {
-        x: vec![vec![0.0; rows]; view.b.len()],
-        one_pass: true,
-        flags: 0,
-        residual: Residual::default(),
-        refinements: 0,
-        stages: Stages::default(),
-        device_bytes: 0,
-        chunks: 0,
-    };
-    if !(cyclic && batch > 1) {
-        let mut plan = Plan::<T>::of(lanes, view.span, how)?;
-        solve_part(&mut plan, view, 0, options, &mut done, seconds, &stop)?;
-        return Ok(done);
+impl Pass {
+    fn residual(&self) -> Residual {
+        self.residuals.iter().copied().fold(Residual::default(), Residual::max)
     }
-    // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
-    let mut each = || {
-        let mut plan = match rows {
-            0 => return Ok(()),
-            _ => Plan::<T>::of(lanes, Span::whole(n, 1, true), how)?,
+}
+
+/// Solutions with one matrix, and what is kept from one to the next: its plan, with the diagonals on the devices, and the way
+/// that has to be taken.
+#[derive(Debug)]
+pub(super) struct Solver<'a, T> {
+    lanes: &'a [Lane],
+    options: Options,
+    group: Option<Group<'a, T>>,
+    /// Flags of the solution without exchanges, if they ask for exchanges.
+    exchange: Option<u32>,
+    /// Several cyclic systems are not good enough as open ones.
+    closed: bool,
+}
+
+impl<'a, T: Number> Solver<'a, T> {
+    fn new(lanes: &'a [Lane], options: &Options) -> Self {
+        Self { lanes, options: *options, group: None, exchange: None, closed: false }
+    }
+
+    /// Solves everything in one way; stops after the first solution if `stop` does not like what stage 1 finds.
+    fn pass(
+        &mut self,
+        view: &View<'_>,
+        how: &PlanOptions,
+        seconds: &mut f64,
+        stop: impl Fn(u32) -> bool,
+    ) -> Result<Pass> {
+        let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
+        let mut done = Pass {
+            x: vec![vec![0.0; rows]; view.b.len()],
+            one_pass: true,
+            flags: 0,
+            residuals: vec![Residual::default(); view.b.len()],
+            refinements: 0,
+            stages: Stages::default(),
+            device_bytes: 0,
+            chunks: 0,
         };
-        for number in 0..rows / n {
-            if solve_part(&mut plan, &view.system(number), number * n, options, &mut done, seconds, &stop)? {
-                break;
+        let given = self.group.take().filter(|group| group.fits(view, how));
+        let rings = cyclic && batch > 1;
+        if !rings || (Rings::fit(n) && !self.closed) {
+            let mut group = match given {
+                Some(group) => group,
+                None => Group::new(self.lanes, view, how)?,
+            };
+            self.closed = rings && !group.open(view, seconds)?;
+            if !self.closed {
+                group.solve(view, 0, &self.options, &mut done, seconds, &stop)?;
+                self.group = Some(group);
+                return Ok(done);
             }
         }
-        Ok(())
-    };
-    let each = each();
-    ranks.all_ok(each)?;
-    if ranks.is_distributed() {
-        done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
-        let residuals = ranks.all_gather(&[done.residual.normwise, done.residual.componentwise]);
-        let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
-        done.residual = residuals.iter().map(residual).fold(Residual::default(), Residual::max);
-        done.refinements = ranks.all_reduce_max(f64::from(done.refinements)) as u32;
-    }
-    Ok(done)
-}
-
-/// Solves what a plan takes at a time, whose unknowns begin at `first`; whether `stop` stopped it.
-fn solve_part<T: Number>(
-    plan: &mut Plan<'_, T>,
-    view: &View<'_>,
-    first: usize,
-    options: &Options,
-    done: &mut Pass,
-    seconds: &mut f64,
-    stop: &impl Fn(u32) -> bool,
-) -> Result<bool> {
-    (done.device_bytes, done.chunks) = (plan.device_bytes(), plan.chunks());
-    let here = first..first + view.span.rows;
-    let mut r = vec![0.0; here.len()];
-    let mut dominant = false;
-    let inputs = plan.inputs();
-    range::convert(view.dl, inputs.dl);
-    range::convert(view.d, inputs.d);
-    range::convert(view.du, inputs.du);
-    for (k, &b) in view.b.iter().enumerate() {
-        let largest = view.span.ranks.all_reduce_max(range::largest(b));
-        let shift = range::shift(largest, range::roomy(T::PRECISION));
-        range::convert_times(b, plan.inputs().b, shift);
-        let at = Instant::now();
-        let stages = plan.solve(if k == 0 { Upload::All } else { Upload::RightHandSide })?;
-        *seconds += at.elapsed().as_secs_f64();
-        if k == 0 {
-            let flags = plan.flags()?;
-            (done.flags, dominant) = (both(done.flags, flags), flags & NOT_DOMINANT == 0);
-            if first == 0 {
-                done.stages = stages;
+        // Each cyclic system is solved by itself. Where ranks share systems, whole ones.
+        let mut each = || {
+            if rows == 0 {
+                return Ok(());
             }
-            if stop(done.flags) {
-                return Ok(true);
+            let mut group = Group::<T>::new(self.lanes, &view.system(0), how)?;
+            for number in 0..rows / n {
+                group.filled = false;
+                let system = view.system(number);
+                if group.solve(&system, number * n, &self.options, &mut done, seconds, &stop)? {
+                    break;
+                }
             }
+            Ok(())
+        };
+        let each = each();
+        ranks.all_ok(each)?;
+        if ranks.is_distributed() {
+            done.flags = all_flags(ranks.all_gather(&[done.flags]).into_iter().flatten());
+            for own in &mut done.residuals {
+                let all = ranks.all_gather(&[own.normwise, own.componentwise]);
+                let residual = |pair: &Vec<f64>| Residual { normwise: pair[0], componentwise: pair[1] };
+                *own = all.iter().map(residual).fold(Residual::default(), Residual::max);
+            }
+            done.refinements = ranks.all_reduce_max(f64::from(done.refinements)) as u32;
         }
-        let x = &mut done.x[k][here.clone()];
-        range::convert_times(plan.x(), x, -shift);
-        let (found, steps) = refine(plan, view, b, x, &mut r, (options.refine, dominant), seconds)?;
-        done.one_pass &= plan.is_one_pass();
-        done.residual = done.residual.max(found);
-        done.refinements = done.refinements.max(steps);
+        Ok(done)
     }
-    Ok(false)
-}
 
-/// The partition method, with exchanges where they are asked for, or where stage 1 finds a reason for them.
-fn partition<T: Number>(
-    lanes: &[Lane],
-    view: &View<'_>,
-    options: &Options,
-    seconds: &mut f64,
-) -> Result<(Method, PlanOptions, Pass)> {
-    let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
-    // Cyclic systems are solved in tiles, in which no rows are exchanged.
-    let exchange = !view.span.cyclic;
-    if options.pivot == Pivot::Scaled && exchange {
-        let done = pass::<T>(lanes, view, options, &pivoted, seconds, |_| false)?;
-        return Ok((Method::Pivoted, pivoted, done));
+    /// The partition method, with exchanges where they are asked for, or where stage 1 finds a reason for them.
+    fn partition(&mut self, view: &View<'_>, seconds: &mut f64) -> Result<(Method, PlanOptions, Pass)> {
+        let options = self.options;
+        let (plain, pivoted) = (options.plain(), PlanOptions::from(options.pivoted()));
+        // Cyclic systems are solved in tiles, in which no rows are exchanged.
+        let exchange = !view.span.cyclic;
+        if options.pivot == Pivot::Scaled && exchange {
+            let done = self.pass(view, &pivoted, seconds, |_| false)?;
+            return Ok((Method::Pivoted, pivoted, done));
+        }
+        let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
+        let first = match self.exchange {
+            Some(flags) => flags,
+            None => {
+                let done = self.pass(view, &plain, seconds, stop)?;
+                if !stop(done.flags) {
+                    let method = if done.one_pass { Method::OnePass } else { Method::Partition };
+                    return Ok((method, plain, done));
+                }
+                *self.exchange.insert(done.flags)
+            }
+        };
+        let again = self.pass(view, &pivoted, seconds, |_| false)?;
+        // What the first way says of the rows holds for the second.
+        let flags = (first & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
+        Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
     }
-    let stop = |flags| flags != 0 && options.pivot == Pivot::Auto && exchange;
-    let done = pass::<T>(lanes, view, options, &plain, seconds, stop)?;
-    if !stop(done.flags) {
-        let method = if done.one_pass { Method::OnePass } else { Method::Partition };
-        return Ok((method, plain, done));
+
+    fn run(&mut self, view: &View<'_>) -> Result<Solution> {
+        let mut seconds = 0.0;
+        let (options, Span { cyclic, ranks, .. }) = (self.options, view.span);
+        if cyclic && options.plain().block.is_some() {
+            return ranks.all_ok(Err(Error::Invalid(
+                "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
+                    .to_owned(),
+            )));
+        }
+        let (method, used, mut done) = self.partition(view, &mut seconds)?;
+        let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds);
+        let method = if host.changed { Method::Host } else { method };
+        let singular = host.singular;
+        let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
+            ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
+        };
+        let xs = largest(&mut done.x.iter().map(|x| &x[..]));
+        let bs = largest(&mut view.b.iter().copied());
+        let status = |residual: &Residual| {
+            let met = residual.within(options.tolerance) && singular.is_none() && !unproved;
+            if met { Status::Met } else { Status::NotMet }
+        };
+        // Of finite numbers the quotient may not be.
+        let growth = if xs.is_finite() { (xs / bs).min(f64::MAX) } else { xs };
+        let residual = done.residual();
+        Ok(Solution {
+            status: status(&residual),
+            statuses: done.residuals.iter().map(status).collect(),
+            residual,
+            residuals: done.residuals,
+            growth: if bs > 0.0 { growth } else { 0.0 },
+            dominant: done.flags & NOT_DOMINANT == 0,
+            small_pivots: done.flags & !NOT_DOMINANT,
+            singular,
+            unproved,
+            block: used.block.unwrap_or(super::kernels::UNIT),
+            interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
+            method,
+            refinements: done.refinements,
+            stages: done.stages,
+            device_bytes: ranks.all_reduce_sum(done.device_bytes),
+            chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
+            solve_seconds: ranks.all_reduce_max(seconds),
+            x: done.x,
+        })
     }
-    let again = pass::<T>(lanes, view, options, &pivoted, seconds, |_| false)?;
-    // What the first way says of the rows holds for the second.
-    let flags = (done.flags & NOT_DOMINANT) | (again.flags & !NOT_DOMINANT);
-    Ok((Method::Pivoted, pivoted, Pass { flags, ..again }))
 }
 
 /// Elimination with pivoting on the host where it is needed; what became of the systems there, and whether it was needed
@@ -252,10 +313,10 @@ fn elimination(
     seconds: &mut f64,
 ) -> (Improved, bool) {
     let proof = done.flags & !NOT_DOMINANT != 0;
-    let needed = proof || !done.residual.within(options.tolerance);
+    let needed = proof || !done.residual().within(options.tolerance);
     let dominant = done.flags & NOT_DOMINANT == 0;
     // Corrections that end above what they should leave are a sign that rows had to be exchanged in another way.
-    if !needed && (options.refine != Refine::Auto || done.residual.fine(dominant)) {
+    if !needed && (options.refine != Refine::Auto || done.residual().fine(dominant)) {
         return (Improved::default(), false);
     }
     let asked = |residual: Residual| match options.refine {
@@ -268,52 +329,11 @@ fn elimination(
     let host = improved.unwrap_or_default();
     if host.changed {
         let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
-        done.residual = residuals.fold(Residual::default(), Residual::max);
+        done.residuals = residuals.collect();
         done.refinements = host.corrections;
     }
     *seconds += at.elapsed().as_secs_f64();
     (host, improved.is_none() && needed)
-}
-
-fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
-    let mut seconds = 0.0;
-    let Span { cyclic, ranks, .. } = view.span;
-    if cyclic && options.plain().block.is_some() {
-        return ranks.all_ok(Err(Error::Invalid(
-            "--cyclic with --block or --interface host: a cyclic system is solved in tiles; leave both out"
-                .to_owned(),
-        )));
-    }
-    let (method, used, mut done) = partition::<T>(lanes, view, options, &mut seconds)?;
-    let (host, unproved) = elimination(&lanes[0], view, options, &mut done, &mut seconds);
-    let method = if host.changed { Method::Host } else { method };
-    let singular = host.singular;
-    let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
-        ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
-    };
-    let xs = largest(&mut done.x.iter().map(|x| &x[..]));
-    let bs = largest(&mut view.b.iter().copied());
-    let met = done.residual.within(options.tolerance) && singular.is_none() && !unproved;
-    // Of finite numbers the quotient may not be.
-    let growth = if xs.is_finite() { (xs / bs).min(f64::MAX) } else { xs };
-    Ok(Solution {
-        status: if met { Status::Met } else { Status::NotMet },
-        residual: done.residual,
-        growth: if bs > 0.0 { growth } else { 0.0 },
-        dominant: done.flags & NOT_DOMINANT == 0,
-        small_pivots: done.flags & !NOT_DOMINANT,
-        singular,
-        unproved,
-        block: used.block.unwrap_or(super::kernels::UNIT),
-        interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
-        method,
-        refinements: done.refinements,
-        stages: done.stages,
-        device_bytes: ranks.all_reduce_sum(done.device_bytes),
-        chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
-        solve_seconds: ranks.all_reduce_max(seconds),
-        x: done.x,
-    })
 }
 
 /// Numbers a row that elimination with pivoting holds beside what it has of each right-hand side: the matrix as given and
@@ -367,55 +387,4 @@ fn last_resort(
         *x = ranks.scatter_from_root(rows, |rank| of(all, rank));
     }
     Some(improved)
-}
-
-/// Corrects x by solutions for the residual, which is computed in double precision, and gives what is left of it.
-fn refine<T: Number>(
-    plan: &mut Plan<'_, T>,
-    view: &View<'_>,
-    b: &[f64],
-    x: &mut [f64],
-    r: &mut [f64],
-    (corrections, dominant): (Refine, bool),
-    seconds: &mut f64,
-) -> Result<(Residual, u32)> {
-    let mut residual = view.residual(b, x, r);
-    let most = match corrections {
-        Refine::Auto => MOST_CORRECTIONS,
-        Refine::Steps(steps) => steps,
-    };
-    let done = |residual: Residual, dominant| match corrections {
-        Refine::Auto => residual.settled(dominant),
-        Refine::Steps(_) => residual.componentwise == 0.0,
-    };
-    let mut steps = 0;
-    let mut better = vec![];
-    while steps < most && !done(residual, dominant && steps == 0) {
-        // A power of two brings the residual into the range of single precision, without rounding.
-        let largest = view.span.ranks.all_reduce_max(range::largest(r));
-        if !(largest > 0.0 && largest.is_finite()) {
-            break;
-        }
-        let scale = -exponent(largest);
-        range::convert_times(r, plan.inputs().b, scale);
-        let at = Instant::now();
-        plan.solve(Upload::RightHandSide)?;
-        *seconds += at.elapsed().as_secs_f64();
-        better.clear();
-        better.extend(x.iter().zip(plan.x()).map(|(x, e)| x + times_power_of_two(e.wide(), -scale)));
-        let next = view.residual(b, &better, r);
-        // Less than half a step's work is a sign that rounding has the last word.
-        if corrections == Refine::Auto && next.excess() >= 0.5 * residual.excess() {
-            if next.excess() < residual.excess() {
-                x.copy_from_slice(&better);
-                residual = next;
-                steps += 1;
-            }
-            break;
-        }
-        x.copy_from_slice(&better);
-        residual = next;
-        steps += 1;
-    }
-    Ok((residual, steps))
 }

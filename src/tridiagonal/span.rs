@@ -6,6 +6,7 @@ use super::arithmetic::Number;
 use super::options::Options;
 use super::place::{Alignment, OF_A_RANK};
 use super::reduced_system::Blocking;
+use super::rings::Rings;
 use super::scheme::Scheme;
 use crate::ranks::Ranks;
 
@@ -54,7 +55,8 @@ impl Span {
             return whole;
         }
         let Alignment { rows: unit, tail, .. } = match cyclic && batch > 1 {
-            true => Alignment { tail: n, ..Alignment::at(n) },
+            true if !Rings::fit(n) => Alignment { tail: n, ..Alignment::at(n) },
+            true => Alignment { tail: n, ..Scheme::of(n, all, false, None).alignment(all, ranks.size()) },
             false => Self::alignment(n, all, cyclic, options, ranks.size()),
         };
         let (units, last) = (all.div_ceil(unit), all.saturating_sub(tail) / unit);

@@ -41,13 +41,25 @@ impl System {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
-    pub fn batched(
-        batch: usize,
-        mut dl: Vec<f64>,
-        d: Vec<f64>,
-        mut du: Vec<f64>,
-        b: Vec<Vec<f64>>,
-    ) -> Result<Self> {
+    pub fn batched(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>, b: Vec<Vec<f64>>) -> Result<Self> {
+        let system = Self::matrix(batch, dl, d, du)?;
+        let rows = system.rows();
+        if b.is_empty() {
+            return Err(Error::Invalid("no right-hand side".to_owned()));
+        }
+        for b in &b {
+            if b.len() != rows {
+                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+            }
+        }
+        Ok(Self { b, ..system })
+    }
+
+    /// Several matrices of equal size, one behind the other, without right-hand sides: see [`Factor`](super::Factor).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    pub fn matrix(batch: usize, mut dl: Vec<f64>, d: Vec<f64>, mut du: Vec<f64>) -> Result<Self> {
         if batch == 0 {
             return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
         }
@@ -71,15 +83,38 @@ impl System {
                 )));
             }
         }
-        if b.is_empty() {
-            return Err(Error::Invalid("no right-hand side".to_owned()));
+        Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
+    }
+
+    /// Systems of any sizes as one, in which they lie one behind the other and ask nothing of one another. Where a matrix is
+    /// singular or rows have to be exchanged on the host, each of them decides for itself.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for cyclic systems, and for such with another number of right-hand sides than the first.
+    pub fn joined(systems: &[Self]) -> Result<Self> {
+        let count = systems.first().map_or(0, |system| system.b.len());
+        if systems.iter().any(|system| system.cyclic) {
+            return Err(Error::Invalid("cyclic systems cannot be joined".to_owned()));
         }
-        for b in &b {
-            if b.len() != rows {
-                return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+        if let Some(other) = systems.iter().find(|system| system.b.len() != count) {
+            return Err(Error::Invalid(format!(
+                "{} right-hand sides, and {count} of the first of the systems",
+                other.b.len()
+            )));
+        }
+        let [mut dl, mut d, mut du] = [const { Vec::new() }; 3];
+        for system in systems {
+            let first = dl.len();
+            dl.extend(&system.dl);
+            d.extend(&system.d);
+            du.extend(&system.du);
+            for start in (first..dl.len()).step_by(system.n) {
+                (dl[start], du[start + system.n - 1]) = (0.0, 0.0);
             }
         }
-        Ok(Self { n, batch, dl, d, du, b, cyclic: false })
+        let of = |k: usize| systems.iter().flat_map(|system| &system.b[k]).copied().collect();
+        let b = (0..count).map(of).collect();
+        Ok(Self { b, ..Self::matrix(1, dl, d, du)? })
     }
 
     /// Makes the first and the last unknown neighbours.

@@ -1,5 +1,7 @@
 //! Rows and numbers of systems, wherever they come from.
 
+use std::ops::Range;
+
 use super::span::Span;
 use crate::{Error, Result};
 
@@ -17,9 +19,13 @@ impl<'a> View<'a> {
     /// One of the whole systems that are here.
     pub(crate) fn system(&self, number: usize) -> Self {
         let n = self.span.n;
-        let here = number * n..(number + 1) * n;
+        self.part(number * n..(number + 1) * n)
+    }
+
+    /// Rows here that ask nothing of others, as a system.
+    pub(crate) fn part(&self, here: Range<usize>) -> Self {
         Self {
-            span: Span::whole(n, 1, self.span.cyclic),
+            span: Span::whole(here.len(), 1, self.span.cyclic),
             dl: &self.dl[here.clone()],
             d: &self.d[here.clone()],
             du: &self.du[here.clone()],
@@ -29,33 +35,40 @@ impl<'a> View<'a> {
 
     /// An error that names the first number here that is NaN or infinite and is used.
     pub(crate) fn check(&self) -> Result<()> {
-        use crate::parallel::*;
-        let Span { n, batch, cyclic, first, .. } = self.span;
-        let find = |name: &str, values: &[f64], unused: Option<usize>| {
-            let bad = values.par_iter().enumerate().position_first(|(i, v)| {
-                !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + i) % n != unused))
-            });
-            match bad.map(|i| (first + i, values[i])) {
-                Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
-                    "{name} of row {} of system {} is {value}; every number has to be finite",
-                    i % n,
-                    i / n,
-                ))),
-                Some((i, value)) => Err(Error::Invalid(format!(
-                    "{name} of row {i} is {value}; every number has to be finite"
-                ))),
-                None => Ok(()),
-            }
-        };
-        find("dl", self.dl, Some(0))?;
-        find("d", self.d, None)?;
-        find("du", self.du, Some(n - 1))?;
+        self.find("dl", self.dl, Some(0))?;
+        self.find("d", self.d, None)?;
+        self.find("du", self.du, Some(self.span.n - 1))?;
+        self.check_right_hand_sides()
+    }
+
+    /// The same of the right-hand sides alone.
+    pub(crate) fn check_right_hand_sides(&self) -> Result<()> {
         match &self.b[..] {
-            [b] => find("b", b, None),
+            [b] => self.find("b", b, None),
             several => several
                 .iter()
                 .enumerate()
-                .try_for_each(|(k, b)| find(&format!("b of right-hand side {k}, that"), b, None)),
+                .try_for_each(|(k, b)| self.find(&format!("b of right-hand side {k}, that"), b, None)),
+        }
+    }
+
+    /// An error for the first number that is NaN or infinite, unless it is the one of a system that is not used.
+    fn find(&self, name: &str, values: &[f64], unused: Option<usize>) -> Result<()> {
+        use crate::parallel::*;
+        let Span { n, batch, cyclic, first, .. } = self.span;
+        let bad = values.par_iter().enumerate().position_first(|(i, v)| {
+            !v.is_finite() && (cyclic || unused.is_none_or(|unused| (first + i) % n != unused))
+        });
+        match bad.map(|i| (first + i, values[i])) {
+            Some((i, value)) if batch > 1 => Err(Error::Invalid(format!(
+                "{name} of row {} of system {} is {value}; every number has to be finite",
+                i % n,
+                i / n,
+            ))),
+            Some((i, value)) => {
+                Err(Error::Invalid(format!("{name} of row {i} is {value}; every number has to be finite")))
+            }
+            None => Ok(()),
         }
     }
 }

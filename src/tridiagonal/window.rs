@@ -28,14 +28,15 @@
 //! A look at 8 stretches of rows says how far couplings reach before anything is solved ([`overlap`]): some microseconds on
 //! the host. Where it says further than 409 rows, the two-pass method is all there is. Where a solution turns out not to be
 //! certified after all (some rows are weaker than those looked at, or the unknowns of a tile are next to nothing against
-//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes.
+//! those around it), the two-pass method follows, 40 + 72 bytes a row, and is kept until the plan gets other lanes or other
+//! diagonals from the host.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::arithmetic::Number;
 use super::kernels::small_exponent;
-use super::memory::Arrays;
+use super::memory::{Arrays, RowMemory};
 use super::place::Place;
 use super::window_kernels::{SEAM, SEAMS, WINDOW, WINDOW_ROWS, tridiagonal_seam, tridiagonal_window};
 use crate::Result;
@@ -90,8 +91,7 @@ fn reach<T: Number>([dl, d, du]: [&[T]; 3]) -> Option<usize> {
     Some(down.max(up))
 }
 
-/// Rows that windows need on both sides of their tiles, as far as the diagonals of some stretches of `rows` rows of systems of
-/// `n` show; none
+/// Rows that windows need on both sides of their tiles, as far as some stretches of `rows` rows of systems of `n` show; none
 /// where they need too many. `read` is asked for dl, d and du of a stretch until one says so.
 pub(super) fn overlap<T: Number>(
     n: usize,
@@ -123,7 +123,8 @@ pub(super) fn tile(overlap: usize) -> usize {
 pub(super) struct Windows<T> {
     window: Launch,
     seam: Launch,
-    tiles: usize,
+    /// Tiles, those of each right-hand side.
+    count: usize,
     flags: Buffer<u32>,
     numbers: PhantomData<T>,
 }
@@ -133,7 +134,7 @@ impl<T: Number> Windows<T> {
     /// `rows` rows in memory.
     pub(super) fn new(
         lane: &Lane,
-        arrays: &Arrays<T>,
+        memory: &RowMemory<T>,
         place: Place,
         rows: usize,
         solved: Range<usize>,
@@ -141,8 +142,9 @@ impl<T: Number> Windows<T> {
     ) -> Result<Self> {
         let tile = tile(overlap);
         let tiles = solved.len().div_ceil(tile);
-        let groups = tiles.div_ceil(SEAMS);
-        let flags = lane.alloc("flags of tiles", tiles + groups)?;
+        let count = memory.rhs * tiles;
+        let groups = count.div_ceil(SEAMS);
+        let flags = lane.alloc("flags of tiles", count + groups)?;
         let (n, first) = place.params(rows);
         let params = tridiagonal_window::Params {
             step: 0,
@@ -152,6 +154,8 @@ impl<T: Number> Windows<T> {
             at: solved.start as u32,
             tiles: tiles as u32,
             tile: tile as u32,
+            rhs: memory.rhs as u32,
+            stride: memory.stride() as u32,
             // Couplings of the last level reach twice as far as a window does: there are many more of them.
             levels: (overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
             small: small_exponent(T::PRECISION),
@@ -161,13 +165,13 @@ impl<T: Number> Windows<T> {
                 Precision::F32 => 3,
             },
         };
-        let Arrays { dl, d, du, b, x } = arrays;
+        let Arrays { dl, d, du, b, x } = &memory.arrays;
         let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
         let args = tridiagonal_window::Args { dl, d, du, rhs, x, flags: flags.arg() };
-        let window = lane.bind(&WINDOW, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
+        let window = lane.bind(&WINDOW, T::PRECISION, count * Kernel::GROUP as usize, params, args)?;
         let args = tridiagonal_seam::Args { dl, d, du, rhs, x, flags: flags.arg() };
         let seam = lane.bind(&SEAM, T::PRECISION, groups * Kernel::GROUP as usize, params, args)?;
-        Ok(Self { window, seam, tiles, flags, numbers: PhantomData })
+        Ok(Self { window, seam, count, flags, numbers: PhantomData })
     }
 
     /// Bytes on the device, without the rows.
@@ -182,12 +186,12 @@ impl<T: Number> Windows<T> {
 
     /// Groups of tiles.
     pub(super) fn groups(&self) -> usize {
-        self.tiles.div_ceil(SEAMS)
+        self.count.div_ceil(SEAMS)
     }
 
     /// Takes away how many tiles of each group are not certified, after the launches.
     pub(super) fn fetch(&self, lane: &Lane, bad: &mut [u32]) -> Result<()> {
-        lane.fetch(&self.flags, self.tiles, bad)
+        lane.fetch(&self.flags, self.count, bad)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::parallel::*;
 kernel! {
     /// The unknowns of tiles, each from its window alone.
     pub static WINDOW = tridiagonal_window + window_params + rows + backward + pivots
-        (rows, n, first, at, tiles, tile, levels, small, limit, tiny)(
+        (rows, n, first, at, tiles, tile, rhs, stride, levels, small, limit, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
     /// The rows at the borders of tiles, and the number of tiles that are not certified.
@@ -218,14 +218,25 @@ fn tridiagonal_window<T: Number>(
 ) {
     let tiling = Tiling::of(p);
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
-    let here = tiling.of_tiles(0..tiling.tiles);
-    let past = here.len() >= UNCACHED;
-    let x = b.x[here].par_chunks_mut(LANES * tiling.tile);
-    let flags = b.flags[..tiling.tiles].par_chunks_mut(LANES);
+    let (here, [rhs, stride]) = (tiling.of_tiles(0..tiling.tiles), [p.rhs, p.stride].map(|n| n as usize));
+    let past = rhs * here.len() >= UNCACHED;
+    // Of each strip the unknowns of all right-hand sides: the three diagonals then come from the cache for all but one of them.
+    let mut strips: Vec<Vec<&mut [T]>> = Vec::new();
+    strips.resize_with(tiling.tiles.div_ceil(LANES), Vec::new);
+    for x in b.x.chunks_mut(stride).take(rhs) {
+        let parts = x[here.clone()].chunks_mut(LANES * tiling.tile);
+        strips.iter_mut().zip(parts).for_each(|(strip, part)| strip.push(part));
+    }
+    let flags = b.flags[..rhs * tiling.tiles].par_chunks_mut(rhs * LANES);
     let scratch = || vec![[[T::ZERO; LANES]; 4]; WINDOW_ROWS / 2];
     let small = small(p.small);
-    x.zip(flags).enumerate().for_each_init(scratch, |back, (strip, (x, flags))| {
-        dispatch(Strip { all, tiling, first: strip * LANES, small, back, x, flags, past });
+    strips.into_par_iter().zip(flags).enumerate().for_each_init(scratch, |back, (strip, (xs, flags))| {
+        for (k, x) in xs.into_iter().enumerate() {
+            let all = Diagonals { rhs: &b.rhs[k * stride..], ..all };
+            let own = &mut [0; LANES][..flags.len() / rhs];
+            dispatch(Strip { all, tiling, first: strip * LANES, small, back, x, flags: own, past });
+            flags.iter_mut().skip(k).step_by(rhs).zip(own).for_each(|(to, own)| *to = *own);
+        }
     });
 }
 
@@ -235,19 +246,21 @@ fn tridiagonal_seam<T: Number>(
     b: tridiagonal_seam::Bindings<'_, T>,
 ) {
     let tiling = Tiling::of(p);
-    let is_certified = |row: usize| {
+    let [rhs, stride] = [p.rhs, p.stride].map(|n| n as usize);
+    let is_certified = |row: usize, k: usize| {
+        let (x, b_k) = (&b.x[k * stride..], &b.rhs[k * stride..]);
         let [begins, ends] = tiling.ends(row);
         let a = if begins { T::ZERO } else { b.dl[row] };
         let c = if ends { T::ZERO } else { b.du[row] };
-        let behind = if row + 1 < tiling.rows { b.x[row + 1] } else { T::ZERO };
-        is_certified([a, b.d[row], c, b.rhs[row]], [b.x[row - 1], b.x[row], behind], p)
+        let behind = if row + 1 < tiling.rows { x[row + 1] } else { T::ZERO };
+        is_certified([a, b.d[row], c, b_k[row]], [x[row - 1], x[row], behind], p)
     };
-    let (flags, above) = b.flags.split_at_mut(tiling.tiles);
+    let (flags, above) = b.flags.split_at_mut(rhs * tiling.tiles);
     for (group, (flags, above)) in flags.chunks(SEAMS).zip(above).enumerate() {
-        let bad = |(k, &bad): (usize, &u32)| {
-            let tile = group * SEAMS + k;
+        let bad = |(at, &bad): (usize, &u32)| {
+            let (tile, k) = ((group * SEAMS + at) / rhs, (group * SEAMS + at) % rhs);
             let row = tiling.at + tile * tiling.tile;
-            bad == 1 || (tile > 0 && !(is_certified(row - 1) && is_certified(row)))
+            bad == 1 || (tile > 0 && !(is_certified(row - 1, k) && is_certified(row, k)))
         };
         *above = flags.iter().enumerate().filter(|&flag| bad(flag)).count() as u32;
     }

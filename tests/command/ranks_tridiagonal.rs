@@ -45,6 +45,8 @@ fn rings_and_many_systems_have_the_bits_of_one_process() {
         "tridiagonal toeplitz:900001,-1,2.5,-1.2 --cyclic --refine 0 --lanes 2 -o OUT.npy",
         // Whole rings, two a rank or none.
         "tridiagonal toeplitz:3001,-1,2.5,-1.2,4 --cyclic --transpose -o OUT.npy",
+        // Small ones, many together.
+        "tridiagonal toeplitz:300,-1,2.5,-1.2,100 --cyclic -o OUT.npy",
         // Systems that lie on two ranks, and systems that are solved whole.
         "tridiagonal random:3000,19 -o OUT.npy",
         "tridiagonal random:100,5000 -o OUT.npy",

@@ -35,7 +35,7 @@ fn bits_of_one_lane(spec: &str, one: &str, precision: Precision, halo_depth: &[O
             split: Partitioning { halo_depth, ..Partitioning::default() },
             ..Options::default()
         };
-        let ask = |machine, halo_depth| run(machine, &*chain, &initial, &[0.7, 6.0], &with(halo_depth));
+        let ask = |machine, halo_depth| run(machine, &*chain, &initial, &[0.2, 0.8], &with(halo_depth));
         let (wanted, _) = ask(&one, None);
         for &halo_depth in halo_depth {
             let (got, solution): (_, Solution) = ask(&many, halo_depth);

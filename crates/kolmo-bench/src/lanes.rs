@@ -121,31 +121,34 @@ pub fn system_lane_times(
     }
 }
 
-/// A plan with the rows of a system.
+/// A plan with the rows of a system and all of its right-hand sides.
 fn filled<'a, T: Number>(lanes: &'a [Lane], system: &System, pageable: bool) -> Result<Plan<'a, T>> {
     system.check()?;
-    let Some(b) = system.b.first() else {
+    if system.b.is_empty() {
         return Err(Error::Invalid("a system without a right-hand side cannot be timed".to_owned()));
-    };
-    let options = PlanOptions { pageable, ..PlanOptions::default() };
+    }
+    let options = PlanOptions { pageable, rhs: system.b.len(), ..PlanOptions::default() };
     let mut plan = Plan::<T>::with(lanes, system.n, system.batch, system.cyclic, &options)?;
     let inputs = plan.inputs();
-    for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du), (b, inputs.b)]
-    {
+    for (from, to) in [(&system.dl, inputs.dl), (&system.d, inputs.d), (&system.du, inputs.du)] {
         convert(from, to);
     }
+    system.b.iter().enumerate().for_each(|(k, b)| convert(b, plan.b(k)));
     Ok(plan)
 }
 
 /// The relative residual of a plan's unknowns.
 fn left<T: Number>(plan: &Plan<'_, T>, system: &System) -> f64 {
     let mut x = vec![0.0; system.rows()];
-    convert(plan.x(), &mut x);
-    system.residual(&system.b[0], &x, &mut []).normwise
+    let one = |(k, b): (usize, &Vec<f64>)| {
+        convert(plan.x_of(k), &mut x);
+        system.residual(b, &x, &mut []).normwise
+    };
+    system.b.iter().enumerate().map(one).fold(0.0, f64::max)
 }
 
-fn extra_memory<T: Number>(plan: &Plan<'_, T>) -> f64 {
-    plan.device_bytes() as f64 / (5 * size_of::<T>() * plan.rows()) as f64 - 1.0
+fn extra_memory<T: Number>(plan: &Plan<'_, T>, rhs: usize) -> f64 {
+    plan.device_bytes() as f64 / ((3 + 2 * rhs) * size_of::<T>() * plan.rows()) as f64 - 1.0
 }
 
 fn system_times<T: Number>(
@@ -155,7 +158,7 @@ fn system_times<T: Number>(
     effort: Effort,
 ) -> Result<HostTimes> {
     let mut plan = filled::<T>(&sets[0].lanes, system, pageable)?;
-    let (extra_memory, locked) = (extra_memory(&plan), plan.locked());
+    let (extra_memory, locked) = (extra_memory(&plan, system.b.len()), plan.locked());
     let (mut now, mut solved, mut residual) = (sets[0].lanes.len(), false, 0.0f64);
     let runs = measure(&counts(sets), effort, &mut |count| {
         if count != now {
@@ -206,7 +209,7 @@ fn resident<T: Number>(lane: &[Lane], system: &System, repeat: usize) -> Result<
     let seconds = (0..repeat).map(|_| plan.solve_resident(times)).collect::<Result<Vec<_>>>()?;
     let one_pass = plan.is_one_pass();
     plan.fetch()?;
-    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan));
+    let (residual, extra_memory) = (left(&plan, system), extra_memory(&plan, system.b.len()));
     Ok(ResidentTimes { seconds: Spread::of(seconds), one_pass, residual, extra_memory })
 }
 

@@ -138,12 +138,12 @@ impl Record {
         case: String,
         device: &kolmo::lane::Device,
         precision: kolmo::kernel::Precision,
-        (n, batch): (usize, usize),
+        (n, batch, rhs): (usize, usize, usize),
         seconds: Spread,
         relative_error: f64,
     ) -> Self {
         let rows = n * batch;
-        let bytes = 5 * precision.bytes() * rows as u64;
+        let bytes = (3 + 2 * rhs as u64) * precision.bytes() * rows as u64;
         Self {
             bench: "tridiagonal",
             case,

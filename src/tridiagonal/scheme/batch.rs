@@ -2,7 +2,7 @@
 
 use super::super::arithmetic::{Number, fma};
 use super::super::kernels::{NOT_DOMINANT, TILE, both, small, small_exponent};
-use super::super::memory::Arrays;
+use super::super::memory::{Arrays, RowMemory};
 use super::{ChunkSolve, Scheme};
 use crate::Result;
 use crate::kernel::twin::Call;
@@ -13,7 +13,8 @@ use crate::parallel::*;
 
 kernel! {
     /// The unknowns of the whole systems of a tile.
-    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + rows + units + pivots(rows, n, tile, span, small)(
+    pub(in crate::tridiagonal) static BATCH = tridiagonal_batch + pairs + rows + units + pivots
+        (rows, n, tile, span, small, rhs, stride)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
     );
 }
@@ -47,7 +48,7 @@ fn span(n: usize) -> usize {
 /// A chunk of `rows` rows of whole systems of `n` each, `tile` of them together, see [`tile`].
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
-    arrays: &Arrays<T>,
+    memory: &RowMemory<T>,
     n: usize,
     rows: usize,
     tile: usize,
@@ -61,11 +62,13 @@ pub(super) fn chunk<T: Number>(
         tile: tile as u32,
         span: span(n) as u32,
         small: small_exponent(T::PRECISION),
+        rhs: memory.rhs as u32,
+        stride: memory.stride() as u32,
     };
-    let Arrays { dl, d, du, b, x } = arrays;
+    let Arrays { dl, d, du, b, x } = &memory.arrays;
     let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
     let args = tridiagonal_batch::Args { dl, d, du, rhs, x, flags: flags.arg() };
-    let down = lane.bind(&BATCH, T::PRECISION, tiles * Kernel::GROUP as usize, params, args)?;
+    let down = lane.bind(&BATCH, T::PRECISION, memory.rhs * tiles * Kernel::GROUP as usize, params, args)?;
     Ok(ChunkSolve { scheme: Scheme::Batch { tile }, up: None, down, levels: None, flags: Some(flags) })
 }
 
@@ -126,24 +129,33 @@ fn tridiagonal_batch<T: Number>(
 ) {
     let [rows, n, tile] = [p.rows, p.n, p.tile].map(|n| n as usize);
     let small = small::<T>(p.small);
-    let [dl, d, du, rhs] = [b.dl, b.d, b.du, b.rhs].map(|diagonal| &diagonal[..rows]);
-    let x = b.x[..rows].par_chunks_mut(LANES * n).enumerate();
+    let (stride, group) = (p.stride as usize, LANES * n);
+    // Many systems a part, with the right-hand side that they have, of which as many as vectors have lanes go together.
+    let size = group * ((1 << 14) / group + 1);
+    let mut parts = Vec::new();
+    for (x, rhs) in b.x.chunks_mut(stride).zip(b.rhs.chunks(stride)).take(p.rhs as usize) {
+        parts.extend(x[..rows].chunks_mut(size).zip(rhs[..rows].chunks(size)).enumerate());
+    }
     let scratch = || vec![[[T::ZERO; LANES]; 2]; n];
-    let groups = x.with_min_len((1 << 14) / (LANES * n) + 1).map_init(scratch, |back, (group, x)| {
+    let solved = parts.into_par_iter().enumerate().map_init(scratch, |back, (number, (part, (x, rhs)))| {
         let mut flags = 0;
-        let first = group * LANES * n;
-        let rows = [dl, d, du, rhs].map(|array| &array[first..first + x.len()]);
-        if x.len() == LANES * n {
-            dispatch(BatchElimination::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
-        } else {
+        let here = part * size..part * size + x.len();
+        let [dl, d, du] = [b.dl, b.d, b.du].map(|diagonal| &diagonal[here.clone()]);
+        for (at, x) in x.chunks_mut(group).enumerate() {
+            let rows = [dl, d, du, rhs].map(|array| &array[at * group..][..x.len()]);
+            if x.len() == group {
+                dispatch(BatchElimination::<T, LANES> { n, rows, x, back, small, flags: &mut flags });
+                continue;
+            }
             for (s, x) in x.chunks_mut(n).enumerate() {
                 let rows = rows.map(|array| &array[s * n..(s + 1) * n]);
                 dispatch(BatchElimination::<T, 1> { n, rows, x, back, small, flags: &mut flags });
             }
         }
-        flags
+        // Those of a matrix are counted once.
+        if number < rows.div_ceil(size) { flags } else { 0 }
     });
-    let all = groups.reduce(|| 0, both);
+    let all = solved.reduce(|| 0, both);
     // Flags are asked for all tiles together.
     let flags = &mut b.flags[..rows.div_ceil(tile)];
     flags.fill(0);

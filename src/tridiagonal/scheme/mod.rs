@@ -206,7 +206,7 @@ impl Scheme {
             Self::Blocks(blocking) => {
                 blocks::chunk(lane, memory, place, rows, blocking.blocks(place.first, rows, all), blocking)
             }
-            Self::Batch { tile } => batch::chunk(lane, &memory.arrays, place.n, rows, tile),
+            Self::Batch { tile } => batch::chunk(lane, memory, place.n, rows, tile),
         }
     }
 

@@ -463,7 +463,7 @@ fn met_all(case: &Case, matrix: &CsrMatrix, m: usize, norm: f64) -> bool {
 #[test]
 fn no_interval_is_wrong() {
     let tally = Tally::default();
-    run_all(&KINDS, 40, |kind, seed| check(kind, seed, &tally));
+    run_all(&KINDS, 16, |kind, seed| check(kind, seed, &tally));
     // As many as the confidence leaves; of the cases of every day none.
     let missed = tally.missed.into_inner().expect("no case panicked");
     let most = tally.checked.load(Ordering::Relaxed) as f64 * (1.0 - CONFIDENCE);

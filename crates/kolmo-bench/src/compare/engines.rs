@@ -133,7 +133,7 @@ impl Work {
         let rows = system.rows();
         let record = |run: &kolmo::tridiagonal::lane_count::LaneTime, case: String| {
             let seconds = Spread { min: 1e-3 * run.min, median: 1e-3 * run.median };
-            let shape = (system.n, system.batch);
+            let shape = (system.n, system.batch, 1);
             let record = Record {
                 lanes: run.lanes,
                 copy_gb_per_s: copy,

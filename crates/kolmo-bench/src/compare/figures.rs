@@ -148,7 +148,7 @@ impl Prepared {
                     lanes: run.lanes,
                     copy_gb_per_s: copy,
                     repetitions: self.jobs.repeat,
-                    ..Record::tridiagonal(case, device, machine.precision, (size.n, 1), seconds, residual)
+                    ..Record::tridiagonal(case, device, machine.precision, (size.n, 1, 1), seconds, residual)
                 };
                 let hidden = (run.lanes - 1) as f64 / run.lanes as f64 * size.stages.sum();
                 let more = json!({

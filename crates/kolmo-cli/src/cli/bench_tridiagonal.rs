@@ -27,6 +27,9 @@ pub(super) struct Tridiagonal {
     /// Seed of a built-in's random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
     seed: u64,
+    /// Right-hand sides of each system, solved together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<usize>)]
+    rhs: usize,
     /// Measurements of each case
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<usize>)]
     repeat: usize,
@@ -76,6 +79,9 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
     if args.repeat == 0 {
         return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
     }
+    if args.rhs == 0 {
+        return Err(Error::Invalid("--rhs 0 leaves nothing to solve; give 1 or more".to_owned()));
+    }
     if args.common.lanes.0.is_some() || args.max_lanes == 0 {
         return Err(Error::Invalid(
             "the lanes of this benchmark are 1, 2, 4, … 32: give --max-lanes, 1 or more, to stop earlier, and leave \
@@ -84,7 +90,14 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         ));
     }
     let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let (name, file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
+    let (mut name, mut file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
+    if args.rhs > 1 {
+        name += &format!(", {} right-hand sides", args.rhs);
+        let first = file.system.b.swap_remove(0);
+        // Of different sizes, so that one that takes another's place shows.
+        let sized = |k: usize| first.iter().map(|b| b / (1 << (k % 8)) as f64).collect();
+        file.system.b = (0..args.rhs).map(sized).collect();
+    }
     let mut all = Vec::new();
     let mut out = OutputFile::stdout();
     for spec in &args.common.device.0 {
@@ -148,7 +161,8 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn record(&self, time: Spread, residual: f64, extra_memory: f64) -> SystemRecord {
-        let (rows, shape) = (self.system.rows(), (self.system.n, self.system.batch));
+        let System { n, batch, b, .. } = self.system;
+        let (rows, shape) = (b.len() * self.system.rows(), (*n, *batch, b.len()));
         SystemRecord {
             record: Record {
                 // The second stage reads the four again.
@@ -266,13 +280,29 @@ fn peers(case: &Case<'_>, spec: &DeviceSpec) -> Vec<SystemRecord> {
     }
     // One thread, and seconds for a large system.
     let few = case.repeat.min(3);
-    let mut all: Vec<(bool, Result<PeerTimes, String>)> = vec![(false, lapack::dgtsv(case.system, few))];
+    // A system for each right-hand side.
+    let System { batch, dl, d, du, b, .. } = case.system;
+    let system = System::batched(
+        b.len() * batch,
+        dl.repeat(b.len()),
+        d.repeat(b.len()),
+        du.repeat(b.len()),
+        vec![b.concat()],
+    );
+    let system = match &system {
+        Ok(system) => system,
+        Err(e) => {
+            say(e);
+            return Vec::new();
+        }
+    };
+    let mut all: Vec<(bool, Result<PeerTimes, String>)> = vec![(false, lapack::dgtsv(system, few))];
     if let DeviceSpec::Cuda(ordinal) = *spec {
         // Rows on the device once more.
-        let peer = cusparse::Peer::new(ordinal, case.system);
+        let peer = cusparse::Peer::new(ordinal, system);
         match peer {
             Ok(mut peer) => {
-                for &routine in cusparse::Routine::of(case.system) {
+                for &routine in cusparse::Routine::of(system) {
                     all.push((true, peer.times(routine, case.repeat)));
                 }
             }

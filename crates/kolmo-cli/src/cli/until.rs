@@ -1,8 +1,9 @@
 //! `--until PHI PSI`: the probability of reaching PSI through states of PHI, until a time or within an interval.
 
 use super::{interrupt, sets};
-use kolmo::internals::add_rates;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
+// A compensated sum, of rates or of probabilities.
+pub(super) use kolmo::transient::exit_rate as compensated;
 use kolmo::{Error, Machine, Result};
 
 /// States to be reached, and those on the way.
@@ -121,12 +122,6 @@ impl Until {
             solution.status = Status::NotMet;
         }
     }
-}
-
-pub(super) fn compensated(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sum = [0.0; 2];
-    add_rates(&mut sum, values);
-    sum[0] + sum[1]
 }
 
 /// Keeps this rank's probabilities.

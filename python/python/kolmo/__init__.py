@@ -1,0 +1,52 @@
+"""kolmo: solvers that run on any GPU, and on the CPU where there is none; every answer says how good it is."""
+
+from __future__ import annotations
+
+import os
+
+# Mesa's layer that picks a device by the display complains in every process that has none.
+os.environ.setdefault("NODEVICE_SELECT", "1")
+
+from . import errors
+from ._chain import Chain, read
+from ._expm import expm_multiply
+from ._kolmo import devices
+from ._transient import Transient, transient
+from ._tridiagonal import Tridiagonal, solve_tridiagonal
+from ._walk import Walk, walk
+from .errors import (
+    BoundWarning,
+    ConversionWarning,
+    DeviceError,
+    DeviceLost,
+    Divergent,
+    Error,
+    FileError,
+    InvalidInput,
+    OutOfMemory,
+    Singular,
+)
+
+__all__ = [
+    "BoundWarning",
+    "Chain",
+    "ConversionWarning",
+    "DeviceError",
+    "DeviceLost",
+    "Divergent",
+    "Error",
+    "FileError",
+    "InvalidInput",
+    "OutOfMemory",
+    "Singular",
+    "Transient",
+    "Tridiagonal",
+    "Walk",
+    "devices",
+    "errors",
+    "expm_multiply",
+    "read",
+    "solve_tridiagonal",
+    "transient",
+    "walk",
+]

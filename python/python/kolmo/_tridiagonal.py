@@ -1,0 +1,141 @@
+"""Tridiagonal systems."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from . import _input, _kolmo
+from ._input import Floats, Place
+from .errors import BoundWarning, InvalidInput, Singular
+
+
+@dataclass(frozen=True)
+class Tridiagonal:
+    """Unknowns, and how well they solve the systems."""
+
+    x: Floats = field(repr=False)
+    """Unknowns, in the shape of the right-hand sides."""
+    met: bool
+    """Whether both residuals are small enough: the normwise one at most the tolerance, the other at most 1e-8."""
+    normwise: float
+    """Relative residual in norms."""
+    componentwise: float
+    """Relative residual of the worst row."""
+    device: str
+    """The device that solved it."""
+    seconds: float
+    """Seconds of the solver."""
+
+
+@overload
+def solve_tridiagonal(
+    dl: ArrayLike,
+    d: ArrayLike,
+    du: ArrayLike,
+    b: ArrayLike,
+    *,
+    cyclic: bool = ...,
+    transpose: bool = ...,
+    tolerance: float = ...,
+    device: str = ...,
+    precision: Literal["f64", "f32"] | None = ...,
+    full_output: Literal[False] = ...,
+) -> Floats: ...
+@overload
+def solve_tridiagonal(
+    dl: ArrayLike,
+    d: ArrayLike,
+    du: ArrayLike,
+    b: ArrayLike,
+    *,
+    cyclic: bool = ...,
+    transpose: bool = ...,
+    tolerance: float = ...,
+    device: str = ...,
+    precision: Literal["f64", "f32"] | None = ...,
+    full_output: Literal[True],
+) -> Tridiagonal: ...
+def solve_tridiagonal(
+    dl: ArrayLike,
+    d: ArrayLike,
+    du: ArrayLike,
+    b: ArrayLike,
+    *,
+    cyclic: bool = False,
+    transpose: bool = False,
+    tolerance: float = 1e-12,
+    device: str = "auto",
+    precision: Literal["f64", "f32"] | None = None,
+    full_output: bool = False,
+) -> Floats | Tridiagonal:
+    """Solve dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i], one system or many of equal size.
+
+    Parameters
+    ----------
+    dl, d, du : array_like, (n,) or (batch, n)
+        The diagonals below, on and above the main one. ``dl[0]`` and ``du[n-1]`` do not count and may be left out, as in
+        LAPACK, unless the system is cyclic.
+    b : array_like, (n,), (n, k) or (batch, n)
+        Right-hand sides: of one system one or the columns of a matrix, of several one each.
+    cyclic : bool
+        Whether ``dl[0]`` multiplies ``x[n-1]``, and ``du[n-1]`` multiplies ``x[0]``.
+    transpose : bool
+        Whether the matrix is transposed.
+    tolerance : float
+        Relative residual to be met.
+    device, precision
+        As in :func:`transient`.
+    full_output : bool
+        Whether a :class:`Tridiagonal` is returned, in the place of a warning or an exception.
+
+    Returns
+    -------
+    ndarray or Tridiagonal
+        The unknowns, in the shape of `b`.
+
+    Raises
+    ------
+    Singular
+        Where the matrix is, with the row where that shows.
+
+    Examples
+    --------
+    >>> import numpy as np, kolmo
+    >>> n = 1000
+    >>> x = kolmo.solve_tridiagonal(np.full(n, -1.0), np.full(n, 4.0), np.full(n, -1.0), np.full(n, 2.0))
+    >>> round(float(x[500]), 12)
+    1.0
+    """
+    diagonal = _input.floats("d", d)
+    if diagonal.ndim not in (1, 2) or diagonal.size == 0:
+        raise InvalidInput(f"d has the shape {diagonal.shape}; give n numbers, or a row of n for each system")
+    batch, n = (1, diagonal.size) if diagonal.ndim == 1 else diagonal.shape
+    sides = []
+    for name, values in (("dl", dl), ("du", du)):
+        side = _input.floats(name, values)
+        if side.ndim != diagonal.ndim or side.shape[:-1] != diagonal.shape[:-1]:
+            raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
+        sides.append(side.ravel())
+    right = _input.real("b", b)
+    columns = right.ndim == 2 and diagonal.ndim == 1
+    if right.ndim not in (1, 2) or right.size == 0 or not columns and right.shape != diagonal.shape:
+        raise InvalidInput(f"b has the shape {right.shape}, d {diagonal.shape}; see solve_tridiagonal's b")
+    each = [_input.floats("b", column).ravel() for column in (right.T if columns else [right])]
+    asked = _input.Systems(sides[0], diagonal.ravel(), sides[1], each, batch, cyclic, transpose, float(tolerance))
+    answer = _kolmo.solve_tridiagonal(asked, Place(device, precision))
+    x = np.stack(answer.pop("x"), axis=1) if columns else answer.pop("x")[0].reshape(right.shape)
+    singular = answer.pop("singular")
+    if not full_output:
+        if singular is not None:
+            system, row = singular
+            raise Singular(f"the matrix of system {system} is singular: it shows in row {row}, counted from 0")
+        if not answer["met"]:
+            residuals = f"{answer['normwise']:.2g} in norms, {answer['componentwise']:.2g} by rows"
+            warnings.warn(f"the residual is {residuals}; tolerance is {tolerance:g}", BoundWarning, stacklevel=2)
+        return x
+    return Tridiagonal(x=x, **answer)

@@ -1,0 +1,116 @@
+"""Components of linear systems by random walks."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _input, _kolmo
+from ._input import Floats, Place, Progress
+from .errors import BoundWarning, InvalidInput
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Components of a solution, each with an interval."""
+
+    components: NDArray[np.int64]
+    """Their numbers."""
+    estimate: Floats
+    """The components; of several right-hand sides a row for each of those."""
+    half_width: Floats
+    """Half-widths of their intervals: the sum of the next three."""
+    statistical: Floats = field(repr=False)
+    """Student's interval over the replicates."""
+    truncation: Floats = field(repr=False)
+    """What walks leave out by ending, certain."""
+    rounding: Floats = field(repr=False)
+    """Rounding of all numbers, certain."""
+    epsilon: float
+    """Half-width that was asked for."""
+    met: bool
+    """Whether every half-width is at most epsilon."""
+    device: str
+    """The device that walked."""
+    seconds: float
+    """Seconds of the solver."""
+
+
+def walk(
+    A: Any,
+    b: ArrayLike,
+    components: ArrayLike,
+    *,
+    epsilon: float | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    splitting: str = "auto",
+    lazy: bool = False,
+    device: str = "auto",
+    precision: Literal["f64", "f32"] | None = None,
+    progress: Progress = None,
+) -> Walk:
+    """Chosen components of x in A x = b, by quasi-random walks, without the others.
+
+    Parameters
+    ----------
+    A : sparse matrix or array_like, (n, n)
+        The matrix; L itself with ``splitting='given'``. It is copied once.
+    b : array_like, (n,) or (n, k)
+        Right-hand sides.
+    components : int or array_like of int
+        Rows of x, counted from 0.
+    epsilon : float, optional
+        Half-width that is to be met; a thousandth of the largest x possible if not given.
+    confidence : float
+        Probability that an interval holds its component.
+    seed : int
+        Of all random numbers.
+    splitting : str
+        How A x = b becomes x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``, ``richardson:W``, ``given``.
+    lazy : bool
+        Walk at once, without a preparation that looks at all of A.
+    device, precision, progress
+        As in :func:`transient`.
+
+    Returns
+    -------
+    Walk
+
+    Raises
+    ------
+    Divergent
+        Where walks would diverge, or vary without bound.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp, kolmo
+    >>> n = 1000
+    >>> A = sp.diags_array([-1.0, 4.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tocsr()
+    >>> w = kolmo.walk(A, [2.0] * n, components=[500], epsilon=1e-4)
+    >>> bool(abs(w.estimate[0] - 1) <= w.half_width[0])
+    True
+    """
+    matrix = _input.compressed("A", A)
+    right = _input.real("b", b)
+    if right.ndim not in (1, 2) or right.shape[0] != matrix.n:
+        raise InvalidInput(f"b has the shape {right.shape}; A has {matrix.n} rows")
+    each = [_input.floats("b", column) for column in (right.T if right.ndim == 2 else [right])]
+    chosen = _input.whole("components", components, matrix.n).ravel()
+    tell = _input.callback(progress)
+    asked = _input.Wish(each, chosen.tolist(), epsilon, float(confidence), seed, splitting, lazy, tell)
+    answer = _kolmo.walk(matrix, asked, Place(device, precision))
+    for told in answer.pop("warnings"):
+        warnings.warn(told, UserWarning, stacklevel=2)
+    shape = (right.shape[1], chosen.size) if right.ndim == 2 else (chosen.size,)
+    for fact in ("estimate", "half_width", "statistical", "truncation", "rounding"):
+        answer[fact] = answer[fact].reshape(shape)
+    result = Walk(components=chosen, **answer)
+    if not result.met:
+        told = f"a half-width is {result.half_width.max():.2g}, more than epsilon {result.epsilon:.2g}"
+        warnings.warn(told, BoundWarning, stacklevel=2)
+    return result

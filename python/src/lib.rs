@@ -1,0 +1,24 @@
+//! The Python module `kolmo._kolmo`: arrays as `kolmo` in `python/python/kolmo` prepares them, to the solvers and back.
+
+mod chain;
+mod errors;
+mod machine;
+mod matrix;
+mod transient;
+mod tridiagonal;
+mod walk;
+mod watch;
+
+#[pyo3::pymodule]
+mod _kolmo {
+    #[pymodule_export]
+    use super::chain::{Chain, read};
+    #[pymodule_export]
+    use super::machine::devices;
+    #[pymodule_export]
+    use super::transient::transient;
+    #[pymodule_export]
+    use super::tridiagonal::solve_tridiagonal;
+    #[pymodule_export]
+    use super::walk::walk;
+}

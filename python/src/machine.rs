@@ -1,0 +1,119 @@
+//! Machines, kept open from call to call.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use kolmo::kernel::Precision;
+use kolmo::lane::{self, DeviceSpec, Listing, OpenOptions};
+use kolmo::{Error, Machine, Result};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::exception;
+
+/// Where to solve, as the user says it.
+#[derive(FromPyObject)]
+pub(crate) struct Place {
+    device: String,
+    precision: Option<String>,
+}
+
+impl Place {
+    /// The devices and the precision that are named. It comes before whatever has threads.
+    pub(crate) fn wanted(&self) -> Result<Wanted> {
+        expect_own_process()?;
+        let precision = match self.precision.as_deref() {
+            None => None,
+            Some("f32") => Some(Precision::F32),
+            Some("f64") => Some(Precision::F64),
+            Some(other) => {
+                return Err(Error::Invalid(format!("precision is '{other}'; give 'f64', 'f32' or None")));
+            }
+        };
+        let devices = self.device.split(',').map(|name| name.trim().parse()).collect::<Result<_>>()?;
+        Ok(Wanted { devices, precision })
+    }
+}
+
+/// Devices, and a precision if one is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    devices: Vec<DeviceSpec>,
+    precision: Option<Precision>,
+}
+
+/// Machines that no call uses at the moment. Calls at the same time have one each.
+static IDLE: Mutex<Vec<(Wanted, Machine)>> = Mutex::new(Vec::new());
+
+/// The process that first used the library.
+static OWNER: OnceLock<u32> = OnceLock::new();
+
+/// An error in a process that was forked after the library was used: threads and devices stay with the parent.
+fn expect_own_process() -> Result<()> {
+    let (owner, own) = (*OWNER.get_or_init(std::process::id), std::process::id());
+    if owner == own {
+        return Ok(());
+    }
+    Err(Error::Device(format!(
+        "process {own} was forked from {owner} after that had used kolmo, whose threads and devices stay there; start \
+         processes with multiprocessing.get_context('spawn'), or use kolmo in the children alone"
+    )))
+}
+
+impl Wanted {
+    /// True if that is all that is named.
+    pub(crate) fn is(&self, device: &DeviceSpec) -> bool {
+        self.devices == [device.clone()]
+    }
+
+    /// The same on one device.
+    pub(crate) fn on(self, device: DeviceSpec) -> Self {
+        Self { devices: vec![device], ..self }
+    }
+
+    /// Works on a machine of this kind, an idle one where there is one.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
+        let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = {
+            let mut idle = idle();
+            let place = idle.iter().position(|(wanted, _)| wanted == self);
+            place.map(|place| idle.swap_remove(place).1)
+        };
+        let machine = match kept {
+            Some(machine) => machine,
+            None => {
+                let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
+                Machine::open(&self.devices, &options)?
+            }
+        };
+        let done = work(&machine);
+        if !matches!(done, Err(Error::DeviceLost { .. })) {
+            idle().push((self.clone(), machine));
+        }
+        done
+    }
+}
+
+/// The names of a machine's devices.
+pub(crate) fn names(machine: &Machine) -> String {
+    let names: Vec<&str> = machine.lanes.iter().map(|lane| &lane.device().spec[..]).collect();
+    names.join(",")
+}
+
+/// What can compute here: a dict of each device.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    expect_own_process().map_err(|error| exception(py, &error))?;
+    let told = |Listing { device, driver, unusable, .. }: Listing| {
+        let entry = PyDict::new(py);
+        entry.set_item("spec", device.spec)?;
+        entry.set_item("name", device.name)?;
+        entry.set_item("backend", device.backend)?;
+        entry.set_item("driver", driver)?;
+        entry.set_item("memory", device.limits.memory)?;
+        entry.set_item("f64", device.f64)?;
+        entry.set_item("software", device.software)?;
+        entry.set_item("unusable", unusable)?;
+        Ok(entry)
+    };
+    py.detach(lane::list).into_iter().map(told).collect()
+}

@@ -1,0 +1,271 @@
+//! Sparse matrices of SciPy, borrowed where they lie.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use kolmo::io::generator::{Content, content};
+use kolmo::sparse::CsrMatrix;
+use kolmo::transient::{Transitions, exit_rate};
+use kolmo::{Error, Result};
+use numpy::{Element, PyReadonlyArray1};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// Indices of one of SciPy's types.
+#[derive(FromPyObject)]
+pub(crate) enum Indices<'py> {
+    I32(PyReadonlyArray1<'py, i32>),
+    I64(PyReadonlyArray1<'py, i64>),
+}
+
+/// Values of one of the two types that are not converted.
+#[derive(FromPyObject)]
+pub(crate) enum Values<'py> {
+    F64(PyReadonlyArray1<'py, f64>),
+    F32(PyReadonlyArray1<'py, f32>),
+}
+
+/// The arrays of a square matrix in compressed rows, or in compressed columns.
+#[derive(FromPyObject)]
+pub(crate) struct Arrays<'py> {
+    n: usize,
+    by_columns: bool,
+    indptr: Indices<'py>,
+    indices: Indices<'py>,
+    data: Values<'py>,
+}
+
+/// The same as slices, which another thread may read.
+#[derive(Clone, Copy)]
+pub(crate) enum Matrix<'a> {
+    I32F64(Compressed<'a, i32, f64>),
+    I32F32(Compressed<'a, i32, f32>),
+    I64F64(Compressed<'a, i64, f64>),
+    I64F32(Compressed<'a, i64, f32>),
+}
+
+impl Arrays<'_> {
+    pub(crate) fn matrix(&self) -> PyResult<Matrix<'_>> {
+        let Self { n, by_columns, indptr, indices, data } = self;
+        let (n, by_columns) = (*n, *by_columns);
+        Ok(match (indptr, indices, data) {
+            (Indices::I32(starts), Indices::I32(minor), Values::F64(values)) => {
+                Matrix::I32F64(Compressed::new(n, by_columns, starts, minor, values)?)
+            }
+            (Indices::I32(starts), Indices::I32(minor), Values::F32(values)) => {
+                Matrix::I32F32(Compressed::new(n, by_columns, starts, minor, values)?)
+            }
+            (Indices::I64(starts), Indices::I64(minor), Values::F64(values)) => {
+                Matrix::I64F64(Compressed::new(n, by_columns, starts, minor, values)?)
+            }
+            (Indices::I64(starts), Indices::I64(minor), Values::F32(values)) => {
+                Matrix::I64F32(Compressed::new(n, by_columns, starts, minor, values)?)
+            }
+            _ => return Err(PyTypeError::new_err("indptr and indices have different types")),
+        })
+    }
+}
+
+/// A chain that borrows its matrix, and what that holds.
+pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
+
+impl<'a> Matrix<'a> {
+    /// The chain with this matrix, `absorbing` states without a way out.
+    pub(crate) fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
+        match self {
+            Self::I32F64(matrix) => matrix.chain(absorbing),
+            Self::I32F32(matrix) => matrix.chain(absorbing),
+            Self::I64F64(matrix) => matrix.chain(absorbing),
+            Self::I64F32(matrix) => matrix.chain(absorbing),
+        }
+    }
+
+    /// A copy in rows.
+    pub(crate) fn csr(self) -> Result<CsrMatrix> {
+        match self {
+            Self::I32F64(matrix) => matrix.csr(),
+            Self::I32F32(matrix) => matrix.csr(),
+            Self::I64F64(matrix) => matrix.csr(),
+            Self::I64F32(matrix) => matrix.csr(),
+        }
+    }
+}
+
+/// A matrix in compressed rows (or columns: then "row" below is a column), borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Compressed<'a, I, V> {
+    n: usize,
+    by_columns: bool,
+    starts: &'a [I],
+    minor: &'a [I],
+    values: &'a [V],
+}
+
+/// What an index can be: `i32`, `i64`. One that is none becomes a number that no array has.
+pub(crate) trait Index: Element + Copy + Send + Sync + TryInto<usize> + std::fmt::Display {
+    fn place(self) -> usize {
+        self.try_into().unwrap_or(usize::MAX)
+    }
+}
+impl Index for i32 {}
+impl Index for i64 {}
+
+/// What a value can be: `f32`, `f64`.
+pub(crate) trait Value: Element + Copy + Send + Sync + Into<f64> {}
+impl Value for f32 {}
+impl Value for f64 {}
+
+impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
+    fn new<'py>(
+        n: usize,
+        by_columns: bool,
+        starts: &'a PyReadonlyArray1<'py, I>,
+        minor: &'a PyReadonlyArray1<'py, I>,
+        values: &'a PyReadonlyArray1<'py, V>,
+    ) -> PyResult<Self> {
+        let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
+        Ok(Self { n, by_columns, starts, minor, values })
+    }
+
+    fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
+        self.check()?;
+        let found = content(self.n, self.n, || self.entries());
+        let found = found.map_err(|reason| Error::Invalid(format!("Q: {reason}")))?;
+        let mut chain = BorrowedChain { given: self, absorbing, turned: OnceLock::new(), exit: Vec::new() };
+        if self.by_columns {
+            chain.exit = chain.exit_rates_by_columns();
+        }
+        Ok((Box::new(chain), found))
+    }
+
+    fn csr(self) -> Result<CsrMatrix> {
+        self.check()?;
+        Ok(CsrMatrix::grouped(self.n, self.n, self.entries()))
+    }
+
+    /// An error that names the first number which no matrix in canonical form has.
+    fn check(&self) -> Result<()> {
+        let fail = |reason: String| Err(Error::Invalid(reason));
+        let (line, other) = if self.by_columns { ("column", "row") } else { ("row", "column") };
+        if self.starts.len() != self.n + 1 || self.starts[0].place() != 0 {
+            return fail(format!(
+                "indptr has {} numbers; give {} that begin with 0",
+                self.starts.len(),
+                self.n + 1
+            ));
+        }
+        for (i, pair) in self.starts.windows(2).enumerate() {
+            let (from, to) = (pair[0].place(), pair[1].place());
+            if from > to || to > self.minor.len().min(self.values.len()) {
+                return fail(format!(
+                    "indptr says that {line} {i} is {} to {} of {} indices and {} values",
+                    pair[0],
+                    pair[1],
+                    self.minor.len(),
+                    self.values.len()
+                ));
+            }
+            let mut least = 0;
+            for &j in &self.minor[from..to] {
+                if j.place() >= self.n {
+                    return fail(format!("{line} {i} has the index {j}; there are {} {other}s", self.n));
+                }
+                if j.place() < least {
+                    return fail(format!(
+                        "{line} {i} lists {other} {j} after {other} {}; call sum_duplicates() first",
+                        least - 1
+                    ));
+                }
+                least = j.place() + 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A row's other indices and values.
+    fn line(self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + 'a {
+        let entries = self.starts[i].place()..self.starts[i + 1].place();
+        let values = &self.values[entries.clone()];
+        self.minor[entries].iter().zip(values).map(|(j, &value)| (j.place() as u32, value.into()))
+    }
+
+    /// All entries: row, column, value.
+    fn entries(self) -> impl Iterator<Item = (u32, u32, f64)> + Clone + 'a {
+        let all = (0..self.n).flat_map(move |i| self.line(i).map(move |(j, value)| (i as u32, j, value)));
+        all.map(move |(i, j, value)| if self.by_columns { (j, i, value) } else { (i, j, value) })
+    }
+}
+
+/// The chain of a matrix Q or R, entry (i, j) being the rate from state i to state j.
+///
+/// The solver multiplies with columns, and rows tell the error of a step: one is borrowed, the other is made.
+struct BorrowedChain<'a, I, V> {
+    given: Compressed<'a, I, V>,
+    /// States without a way out.
+    absorbing: Option<&'a [bool]>,
+    /// The same transitions by the other end.
+    turned: OnceLock<CsrMatrix>,
+    /// Of a matrix in columns.
+    exit: Vec<f64>,
+}
+
+impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
+    fn stays(&self, state: usize) -> bool {
+        self.absorbing.is_some_and(|absorbing| absorbing[state])
+    }
+
+    /// The transitions of a row or column, each with the other state.
+    fn line(&self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + '_ {
+        let source = move |j: u32| if self.given.by_columns { j as usize } else { i };
+        self.given.line(i).filter(move |&(j, rate)| j as usize != i && rate != 0.0 && !self.stays(source(j)))
+    }
+
+    fn turned(&self) -> &CsrMatrix {
+        self.turned.get_or_init(|| {
+            let all = (0..self.given.n).flat_map(|i| self.line(i).map(move |(j, rate)| (j, i as u32, rate)));
+            CsrMatrix::grouped(self.given.n, self.given.n, all)
+        })
+    }
+
+    /// The sums of [`exit_rate`], all sources side by side.
+    fn exit_rates_by_columns(&self) -> Vec<f64> {
+        let mut sums = vec![[0.0; 2]; self.given.n];
+        for target in 0..self.given.n {
+            for (source, rate) in self.line(target) {
+                kolmo::internals::add_rates(&mut sums[source as usize], [rate]);
+            }
+        }
+        sums.into_iter().map(|[sum, lost]| sum + lost).collect()
+    }
+
+    fn append(&self, i: usize, row: &mut Vec<(u32, f64)>, borrowed: bool) {
+        if borrowed {
+            return row.extend(self.line(i));
+        }
+        let (states, rates) = self.turned().row(i);
+        row.extend(states.iter().copied().zip(rates.iter().copied()));
+    }
+}
+
+impl<I: Index, V: Value> Transitions for BorrowedChain<'_, I, V> {
+    fn states(&self) -> usize {
+        self.given.n
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.append(state, row, self.given.by_columns);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.append(state, row, !self.given.by_columns);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        if self.given.by_columns {
+            return out.copy_from_slice(&self.exit[states]);
+        }
+        for (state, rate) in states.zip(out) {
+            *rate = exit_rate(self.line(state).map(|(_, rate)| rate));
+        }
+    }
+}

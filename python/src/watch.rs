@@ -1,0 +1,77 @@
+//! Solving beside a thread that still hears Python: signals, and a callback for progress.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use kolmo::{Error, Result};
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+
+/// Time between two looks at signals. A solver comes by every 70 ms; both are to be less than 100 ms.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a solver calls with the work done and an upper bound of all.
+pub(crate) type Told<'a> = dyn FnMut(u64, u64) -> Result<()> + Send + 'a;
+
+/// Runs `work`, which is done before anybody would look, in this thread.
+pub(crate) fn brief<R: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
+) -> PyResult<R> {
+    py.detach(|| work(&mut |_, _| Ok(()))).map_err(|error| exception(py, &error))
+}
+
+/// Runs `work` in a thread of its own while this one waits without the GIL, calls `progress`, and looks for signals, which
+/// only Python's main thread is given. An exception of either stops the work where it next tells its progress.
+pub(crate) fn watched<R: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
+) -> PyResult<R> {
+    let progress: Option<Py<PyAny>> = progress.map(|callback| callback.clone().unbind());
+    let stop = &AtomicBool::new(false);
+    let (done, raised) = py.detach(|| {
+        let (tell, told) = channel();
+        thread::scope(|scope| {
+            let worker = scope.spawn(move || {
+                work(&mut |done, all| {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Error::Interrupted);
+                    }
+                    let _ = tell.send((done, all));
+                    Ok(())
+                })
+            });
+            let mut raised = None;
+            loop {
+                let news = match told.recv_timeout(LOOK) {
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Ok(news) => Some(news),
+                };
+                if raised.is_none() {
+                    raised = Python::attach(|py| hear(py, progress.as_ref(), news)).err();
+                    stop.store(raised.is_some(), Ordering::Relaxed);
+                }
+            }
+            (worker.join(), raised)
+        })
+    });
+    match (raised, done) {
+        (Some(raised), _) => Err(raised),
+        (None, Ok(done)) => done.map_err(|error| exception(py, &error)),
+        (None, Err(panic)) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs signals' handlers and the callback.
+fn hear(py: Python<'_>, progress: Option<&Py<PyAny>>, news: Option<(u64, u64)>) -> PyResult<()> {
+    py.check_signals()?;
+    if let (Some(callback), Some(news)) = (progress, news) {
+        callback.call1(py, news)?;
+    }
+    Ok(())
+}

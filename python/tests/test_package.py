@@ -1,0 +1,46 @@
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import kolmo
+
+PAGES = ["README.md", "python/README.md", "docs/python.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert blocks, f"{page} has no block in Python"
+    known = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), known)
+
+
+@pytest.mark.parametrize("name", ["_transient", "_tridiagonal", "_walk", "_chain", "_expm"])
+def test_examples_of_docstrings_print_what_they_say(name):
+    module = importlib.import_module(f"kolmo.{name}")
+    failed, tried = doctest.testmod(module)
+    assert tried > 0 and failed == 0
+
+
+def test_stubs_and_types_are_those_of_the_package():
+    place = Path(kolmo.__file__).parent
+    for line in (["mypy.stubtest", "kolmo._kolmo"], ["mypy", "--strict", "--ignore-missing-imports", str(place)]):
+        done = subprocess.run(
+            [sys.executable, "-m", *line], capture_output=True, text=True, cwd=os.path.dirname(sys.executable)
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_is_exported_has_a_docstring():
+    for name in kolmo.__all__:
+        assert (getattr(kolmo, name).__doc__ or "").strip(), name

@@ -1,0 +1,336 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from chains import generator, queue
+from scipy.linalg import expm
+
+import kolmo
+
+
+def test_probabilities_are_within_their_bound_in_every_format(device):
+    q = generator(60)
+    times = [0.0, 0.3, 2.0]
+    exact = np.array([expm(q.toarray() * t)[0] for t in times])
+    p = []
+    for form in ("csr", "csc"):
+        r = kolmo.transient(q.asformat(form), times=times, device=device)
+        assert r.p.shape == (3, 60) and r.p.dtype == np.float64
+        assert r.status == "met" and r.device == device
+        # SciPy's own error is some 1e-14.
+        assert np.all(np.abs(r.p - exact).sum(axis=1) <= r.bound + 1e-12)
+        np.testing.assert_array_equal(r.bound, r.truncation + r.steady_state + r.rounding)
+        p.append(r.p)
+    np.testing.assert_array_equal(*p)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("value", [np.float32, np.float64])
+def test_borrowed_types_have_the_bits_of_doubles(index, value):
+    q = generator(40)
+    # Rates that both types hold.
+    q.data = np.round(q.data * 64) / 64
+    q.setdiag(0)
+    expected = kolmo.transient(q.tocsc(), times=2).p
+    for form in ("csr", "csc"):
+        m = q.asformat(form).astype(value)
+        m.indptr, m.indices = m.indptr.astype(index), m.indices.astype(index)
+        np.testing.assert_array_equal(kolmo.transient(m, times=2).p, expected)
+
+
+@pytest.mark.parametrize("form", ["coo", "lil", "dok", "dia", "bsr"])
+def test_other_formats_are_converted_with_a_word(form):
+    q = generator(20)
+    with pytest.warns(kolmo.ConversionWarning, match=f"Q is {form}"):
+        r = kolmo.transient(q.asformat(form), times=1)
+    np.testing.assert_array_equal(r.p, kolmo.transient(q, times=1).p)
+    np.testing.assert_array_equal(r.p, kolmo.transient(q.toarray(), times=1).p)
+
+
+def test_the_bits_are_those_of_the_command(command, tmp_path, device):
+    q = generator(200, density=0.05)
+    sp.save_npz(tmp_path / "q.npz", q)
+    line = [command, "transient", "q.npz", "--time", "0.5,3,inf", "-o", "p.npy", "--quiet", "--device", device]
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
+    theirs = np.load(tmp_path / "p.npy")
+    ours = kolmo.transient(q, times=[0.5, 3, np.inf], device=device).p
+    np.testing.assert_array_equal(ours, theirs.reshape(ours.shape))
+
+
+def test_beginnings_rewards_and_absorbing_states():
+    q = generator(30)
+    p0 = np.arange(30.0)
+    p0 /= p0.sum()
+    mask = np.zeros(30, dtype=bool)
+    mask[[3, 7]] = True
+    cut = q.toarray()
+    cut[mask] = 0
+    r = kolmo.transient(q, p0, 2.0, absorbing=[3, 7], rewards={"one": np.ones(30), "mask": mask})
+    np.testing.assert_allclose(r.p[0], p0 @ expm(cut * 2.0), atol=1e-9)
+    np.testing.assert_array_equal(r.p, kolmo.transient(q, p0, 2.0, absorbing=mask).p)
+    np.testing.assert_allclose(r.rewards["mask"], r.p[:, mask].sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(r.accumulated["one"], [2.0], rtol=1e-8)
+    by_columns = kolmo.transient(q.tocsc(), p0, 2.0, absorbing=mask, rewards={"mask": mask})
+    np.testing.assert_array_equal(by_columns.p, r.p)
+    assert kolmo.transient(q, 5, 0.0).p[0, 5] == 1.0
+
+
+def test_a_bound_that_is_not_met_is_a_warning():
+    with pytest.warns(kolmo.BoundWarning, match="more than epsilon"):
+        r = kolmo.transient(queue(50), times=1e3, epsilon=1e-15)
+    assert r.status == "not_met" and r.bound[0] > 1e-15
+
+
+def test_a_stochastic_matrix_is_asked_about():
+    with pytest.warns(UserWarning, match="discrete-time"):
+        kolmo.transient([[0.5, 0.5], [0.25, 0.75]], times=1)
+
+
+class Sub(np.ndarray):
+    pass
+
+
+def test_unusual_arrays_that_hold_numbers_are_taken():
+    q = generator(20)
+    expected = kolmo.transient(q, np.eye(20)[4], [1.0]).p
+
+    def same(matrix, p0):
+        np.testing.assert_array_equal(kolmo.transient(matrix, p0, [1.0]).p, expected)
+
+    frozen = q.copy()
+    for array in (frozen.data, frozen.indices, frozen.indptr):
+        array.flags.writeable = False
+    swapped = q.copy()
+    swapped.data = q.data.astype(">f8")
+    strided = q.copy()
+    strided.data = np.repeat(q.data, 2)[::2]
+    same(frozen, 4)
+    same(swapped, np.eye(20, dtype=">f8")[4])
+    same(strided, np.eye(20, order="F")[:, 4])
+    same(q, np.eye(20)[4].view(Sub))
+    same(q, (np.arange(20) == 4).astype(np.int8))
+    same(q, np.repeat(np.eye(20)[4], 2)[::2])
+    same(np.asfortranarray(q.toarray()), np.int8(4))
+    same(sp.csr_matrix(q), 4)
+    assert kolmo.transient(sp.csr_array(np.array([[0, 3], [2, 0]], dtype=np.int8)), times=1).met
+
+
+def test_unsorted_and_repeated_entries_are_added_in_a_copy():
+    parts = sp.csr_array((np.array([2.0, 1.5, 1.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), (2, 2))
+    with pytest.warns(kolmo.ConversionWarning, match="sum_duplicates"):
+        r = kolmo.transient(parts, times=1)
+    assert parts.nnz == 3, "the argument is as it was"
+    np.testing.assert_array_equal(r.p, kolmo.transient([[0, 3.5], [1, 0]], times=1).p)
+
+
+def huge():
+    m = generator(5)
+    m.indices = m.indices.astype(np.int64)
+    m.indices[-1] = 2**40
+    m.has_canonical_format = True
+    return m
+
+
+def negative():
+    m = generator(5)
+    m.indices[0] = -1
+    m.has_canonical_format = True
+    return m
+
+
+def lying():
+    m = generator(5, density=0.9)
+    m.indices[:2] = m.indices[:2][::-1].copy()
+    m.has_canonical_format = True
+    return m
+
+
+def broken():
+    m = generator(5)
+    m.indptr = m.indptr.copy()
+    m.indptr[2] = 10**6
+    m.has_canonical_format = True
+    return m
+
+
+Q = generator(5)
+NAN = Q.copy()
+NAN.data[1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("matrix", "options", "told"),
+    [
+        (np.array([[None, 1], [1, None]]), {}, "object"),
+        (Q.toarray() + 1j, {}, "complex128"),
+        (np.array([["a", "b"], ["c", "d"]]), {}, "give real numbers"),
+        (np.ma.masked_equal(Q.toarray(), 0), {}, "masked"),
+        (np.array(1.0), {}, "square"),
+        (np.ones(3), {}, "square"),
+        (np.zeros((0, 0)), {}, "0 rows"),
+        (sp.csr_array((2, 3)), {}, r"\(2, 3\)"),
+        (NAN, {}, "is NaN; rates are finite"),
+        (-Q, {}, "rates are not negative"),
+        (Q.T.tocsr(), {}, "looks transposed"),
+        (huge(), {}, str(2**40)),
+        (negative(), {}, "-1"),
+        (lying(), {}, "call sum_duplicates"),
+        (broken(), {}, "1000000"),
+        (Q, {"times": []}, "times has the shape"),
+        (Q, {"times": [[1.0]]}, "times"),
+        (Q, {"times": -1}, "must be 0 or more"),
+        (Q, {"times": "soon"}, "times holds"),
+        (Q, {"epsilon": 0}, "epsilon"),
+        (Q, {"p0": 5}, "0 to 4"),
+        (Q, {"p0": -1}, "0 to 4"),
+        (Q, {"p0": 1.5}, "whole numbers"),
+        (Q, {"p0": np.ones(4)}, "give 5 numbers"),
+        (Q, {"p0": np.ones((5, 1))}, "give 5 numbers"),
+        (Q, {"p0": np.ones(5)}, "sums to 5"),
+        (Q, {"p0": np.ma.ones(5)}, "masked"),
+        (Q, {"p0": [None] * 5}, "object"),
+        (Q, {"rewards": {"r": np.ones(4)}}, r"rewards\['r'\]"),
+        (Q, {"absorbing": [7]}, "0 to 4"),
+        (Q, {"absorbing": [True]}, "5 values"),
+        (Q, {"precision": "f16"}, "f16"),
+    ],
+)
+def test_input_without_an_answer_is_refused(matrix, options, told):
+    with pytest.raises(kolmo.InvalidInput, match=told):
+        kolmo.transient(matrix, **{"times": 1.0, **options})
+
+
+def test_a_device_that_is_not_there_is_named():
+    with pytest.raises(kolmo.DeviceError, match="gpu:7"):
+        kolmo.transient(Q, times=1, device="gpu:7")
+
+
+# αt = 4e8 and more: minutes, if nobody stops it. A queue that drifts away from state 0 does not settle earlier.
+LONG = queue(20000, 1.0, 1.0) * 1e4
+
+
+def test_progress_is_told_and_an_exception_of_it_stops_the_work():
+    seen = []
+
+    def tell(done, total):
+        seen.append((done, total))
+        if len(seen) == 3:
+            raise RuntimeError("enough")
+
+    began = time.perf_counter()
+    with pytest.raises(RuntimeError, match="enough"):
+        kolmo.transient(LONG, times=2e4, device="cpu", progress=tell)
+    assert time.perf_counter() - began < 20
+    assert 0 < seen[0][0] < seen[-1][0] < seen[-1][1]
+
+
+def test_a_bar_is_shown_where_tqdm_is_installed(capsys):
+    assert kolmo.transient(Q, times=1e3, device="cpu", progress=True).met
+    assert "it" in capsys.readouterr().err
+
+
+def test_an_interrupt_stops_the_work_and_the_next_call_works():
+    sent = []
+
+    def interrupt():
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.0, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        kolmo.transient(LONG, times=2e4, device="cpu")
+    # 100 ms are promised on a machine with nothing else to do.
+    assert time.perf_counter() - sent[0] < 1.0
+    assert kolmo.transient(Q, times=1, device="cpu").met
+
+
+def test_the_gil_is_released_and_threads_solve_at_the_same_time():
+    expected = kolmo.transient(queue(500), times=100.0, device="cpu").p
+    ticks, results = [], []
+    threads = [
+        threading.Thread(target=lambda: results.append(kolmo.transient(queue(500), times=100.0, device="cpu").p))
+        for _ in range(4)
+    ]
+    stop = threading.Event()
+
+    def quit_later(done, total):
+        ticks.append(done)
+        if stop.is_set():
+            raise StopIteration
+
+    def long():
+        with pytest.raises(StopIteration):
+            kolmo.transient(LONG, times=2e4, device="cpu", progress=quit_later)
+
+    one = threading.Thread(target=long)
+    one.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    one.join()
+    assert ticks and len(results) == 4
+    for p in results:
+        np.testing.assert_array_equal(p, expected)
+
+
+def test_a_forked_process_is_told_that_it_cannot():
+    code = """
+import os, sys, kolmo
+kolmo.transient([[0, 1], [1, 0]], times=1, device="cpu")
+if (child := os.fork()) == 0:
+    try:
+        kolmo.transient([[0, 1], [1, 0]], times=1, device="cpu")
+    except kolmo.DeviceError as error:
+        os._exit(0 if "spawn" in str(error) else 1)
+    os._exit(2)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+# A small process starts the measured one: what a child is charged with begins with its parent's pages.
+PEAK = """
+import os, sys
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+_, status, usage = os.wait4(pid, 0)
+assert status == 0
+print(usage.ru_maxrss)
+"""
+
+
+def peak(*line):
+    """The largest number of resident kilobytes of a process."""
+    line = [sys.executable, "-S", "-c", PEAK, *map(str, line)]
+    return int(subprocess.run(line, check=True, capture_output=True, text=True, timeout=300).stdout.split()[-1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a peak in kilobytes is Linux's")
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_no_copy_is_made_on_the_way_in(command, tmp_path, form):
+    """Beyond what either holds for a small chain, at most 1.05 times what the solver itself takes for it from a file."""
+    rng = np.random.default_rng(0)
+
+    def chain(n):
+        # Random rates: no format with fewer bytes fits them.
+        starts = np.arange(0, 6 * n + 1, 6, dtype=np.int32)
+        states = (np.arange(n, dtype=np.int32)[:, None] + 1 + 17 * np.arange(6, dtype=np.int32)) % n
+        rates = rng.random(6 * n) + 0.5
+        return sp.csr_array((rates, np.sort(states, axis=1).ravel(), starts), (n, n)).asformat(form)
+
+    ours, theirs = [], []
+    for n in (1000, 300_000):
+        path = tmp_path / f"{n}.npz"
+        sp.save_npz(path, chain(n), compressed=False)
+        code = f"import kolmo, scipy.sparse as sp; kolmo.transient(sp.load_npz({str(path)!r}), times=1e-2, device='cpu')"
+        ours.append(peak(sys.executable, "-c", code))
+        theirs.append(peak(command, "transient", path, "--time", "1e-2", "--device", "cpu", "--quiet"))
+    assert ours[1] - ours[0] <= 1.05 * (theirs[1] - theirs[0]), (ours, theirs)

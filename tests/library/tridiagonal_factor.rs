@@ -1,0 +1,265 @@
+//! A matrix that is kept: many right-hand sides, again and again, and with the transposed matrix.
+
+use crate::support::machine;
+use crate::tridiagonal::{Numbers, dominant, rounded};
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::tridiagonal::{Factor, Method, Options, Pivot, Refine, Solution, Status, System, solve};
+use kolmo::{Error, Machine};
+
+/// So many right-hand sides that do not repeat.
+fn right_hand_sides(rows: usize, count: usize) -> Vec<Vec<f64>> {
+    let mut r = Numbers(0x3c6e_f372_fe94_f82b ^ (rows * 64 + count) as u64);
+    (0..count).map(|_| (0..rows).map(|_| r.signed()).collect()).collect()
+}
+
+fn slices(b: &[Vec<f64>]) -> Vec<&[f64]> {
+    b.iter().map(|b| &b[..]).collect()
+}
+
+/// Asserts that each right-hand side is solved as [`solve`] does it alone: to the same bits, where `exact`.
+#[track_caller]
+fn compare(
+    machine: &Machine,
+    system: &System,
+    b: &[Vec<f64>],
+    options: &Options,
+    exact: bool,
+    got: &Solution,
+) {
+    assert_eq!([got.x.len(), got.statuses.len(), got.residuals.len()], [b.len(); 3]);
+    for (k, b) in b.iter().enumerate() {
+        let alone = System { b: vec![b.clone()], ..system.clone() };
+        let alone = solve(machine, &alone, options).expect("a sound system");
+        let at = format!("n = {}, right-hand side {k} of {}", system.n, got.x.len());
+        assert_eq!(got.statuses[k], alone.status, "{at}");
+        assert_eq!(got.residuals[k], system.residual(b, &got.x[k], &mut []), "{at}");
+        assert_eq!((got.dominant, got.small_pivots), (alone.dominant, alone.small_pivots), "{at}");
+        if exact {
+            assert!(got.x[k] == alone.x[0], "{at}: other bits than alone");
+            assert_eq!(got.method, alone.method, "{at}");
+        } else {
+            let most = (4.0 * alone.residual.componentwise).max(128.0 * machine.precision.unit_roundoff());
+            assert!(
+                got.residuals[k].componentwise <= most,
+                "{at}: {:?}, {:?}",
+                got.residuals[k],
+                alone.residual
+            );
+        }
+    }
+}
+
+mod suite {
+    use super::*;
+
+    /// One matrix of each kind of size, with few right-hand sides, with more than go together, and with one.
+    pub(crate) fn right_hand_sides_are_solved_as_each_alone(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let plain = Options { refine: Refine::Steps(0), tolerance: 1e-4, ..Options::default() };
+        for (n, batch) in
+            [(1, 1), (7, 1), (100, 1), (33, 5), (512, 3), (1500, 2), (2048, 1), (2049, 1), (40_000, 1)]
+        {
+            for options in [Options::default(), plain] {
+                let system = rounded(&dominant(n, batch, 31), precision);
+                let mut factor = Factor::new(&machine, system.clone(), &options).expect("numbers are finite");
+                for count in [3, 37, 1, 2] {
+                    let b = right_hand_sides(n * batch, count);
+                    let got = factor.solve(&slices(&b)).expect("it runs");
+                    // Small systems lie elsewhere in a tile than alone; the twin eliminates each by itself.
+                    let exact = spec == "cpu" || 2 * n * batch > 2048;
+                    compare(&machine, &system, &b, &options, exact, &got);
+                    assert_eq!(got.status, Status::Met, "{batch} of {n}");
+                    assert_eq!(got.method == Method::OnePass, n > 2048, "{batch} of {n}");
+                }
+            }
+        }
+    }
+
+    /// Couplings that reach everywhere, rows that the first look does not meet, and rows that have to be exchanged.
+    pub(crate) fn other_ways_are_taken_and_kept(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let n = 20_011;
+        let of = |d: &dyn Fn(usize) -> f64| {
+            System::matrix(1, vec![-1.0; n], (0..n).map(d).collect(), vec![-1.0; n]).expect("lengths fit")
+        };
+        let options = Options { tolerance: 1e-9, ..Options::default() };
+        for (d, method) in [
+            (&(|_| 2.0) as &dyn Fn(usize) -> f64, Method::Partition),
+            (&|row| if (9400..9900).contains(&row) { 2.0 } else { 4.0 }, Method::Partition),
+            (&|row| if row == 7000 { 1e-3 } else { 4.0 }, Method::Pivoted),
+        ] {
+            let mut factor = Factor::new(&machine, of(d), &options).expect("numbers are finite");
+            for count in [3, 1] {
+                let b = right_hand_sides(n, count);
+                let got = factor.solve(&slices(&b)).expect("it runs");
+                // Single precision does not get all the way with −1, 2, −1.
+                assert!(got.method == method || precision == F32, "{:?}, {method:?}", got.method);
+                compare(&machine, factor.matrix(), &b, &options, true, &got);
+            }
+        }
+    }
+
+    pub(crate) fn transposed_solutions_are_those_of_the_transposed_matrix(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        for (n, batch, cyclic) in
+            [(1, 1, false), (2, 3, false), (777, 4, false), (5000, 1, false), (600, 3, true), (9001, 1, true)]
+        {
+            let mut system = rounded(&dominant(n, batch, 32), precision);
+            if cyclic {
+                system.dl.iter_mut().chain(&mut system.du).filter(|v| v.is_nan()).for_each(|v| *v = 0.5);
+                system.d.iter_mut().for_each(|d| *d += 3f64.copysign(*d));
+                system = system.cyclic();
+            }
+            let transposed = system.clone().transposed();
+            let mut factor =
+                Factor::new(&machine, system.clone(), &Options::default()).expect("numbers are finite");
+            for count in [2, 1] {
+                let b = right_hand_sides(n * batch, count);
+                let got = factor.solve_transposed(&slices(&b)).expect("it runs");
+                assert_eq!(got.status, Status::Met, "{batch} of {n}");
+                let exact = spec == "cpu" || 2 * n * batch > 2048 || cyclic;
+                compare(&machine, &transposed, &b, &Options::default(), exact, &got);
+                let given = factor.solve(&slices(&b)).expect("it runs");
+                compare(&machine, &system, &b, &Options::default(), exact, &given);
+            }
+        }
+    }
+}
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision,
+            right_hand_sides_are_solved_as_each_alone,
+            other_ways_are_taken_and_kept,
+            transposed_solutions_are_those_of_the_transposed_matrix,
+        );
+    };
+    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
+        mod $name {
+            use super::*;
+            $(#[test]
+            fn $test() {
+                suite::$test($spec, $precision);
+            })*
+        }
+    };
+}
+
+on!(cpu_f64, "cpu", F64);
+on!(cpu_f32, "cpu", F32);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f32, "wgpu:0", F32);
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32);
+
+#[test]
+fn each_right_hand_side_has_its_status() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let n = 64;
+    let matrix = System::matrix(1, vec![0.0; n], vec![1e-200; n], vec![0.0; n]).expect("lengths fit");
+    let mut factor = Factor::new(&machine, matrix, &Options::default()).expect("numbers are finite");
+    // The unknowns of the second are beyond the range of doubles.
+    let got = factor.solve(&[&[1e-100; 64], &[1e200; 64], &[0.0; 64]]).expect("it runs");
+    assert_eq!(got.statuses, [Status::Met, Status::NotMet, Status::Met]);
+    assert_eq!(got.status, Status::NotMet);
+    let again = factor.solve(&[&[1e-100; 64]]).expect("it runs");
+    assert_eq!((again.status, &again.statuses[..]), (Status::Met, &[Status::Met][..]));
+}
+
+#[test]
+fn a_singular_matrix_is_said_to_be_one_each_time() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let matrix = System::matrix(1, vec![1.0; 3], vec![0.0; 3], vec![1.0; 3]).expect("lengths fit");
+    for pivot in [Pivot::None, Pivot::Auto] {
+        let options = Options { pivot, ..Options::default() };
+        let mut factor = Factor::new(&machine, matrix.clone(), &options).expect("numbers are finite");
+        for _ in 0..2 {
+            let got = factor.solve(&[&[1.0, 2.0, 3.0]]).expect("it runs");
+            assert_eq!((got.status, got.singular.map(|(system, _)| system)), (Status::NotMet, Some(0)));
+        }
+    }
+}
+
+#[test]
+fn numbers_that_do_not_fit_a_matrix_are_refused() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let matrix =
+        |d: f64| System::matrix(1, vec![0.0; 3], vec![1.0, d, 1.0], vec![0.0; 3]).expect("lengths fit");
+    let refused = |result: Result<(), Error>, wanted: &str| {
+        let message = result.expect_err("it is refused").to_string();
+        assert!(message.contains(wanted), "{message}");
+    };
+    let new = |d| Factor::new(&machine, matrix(d), &Options::default());
+    refused(new(f64::NAN).map(|_| ()), "d of row 1 is NaN");
+    let mut factor = new(1.0).expect("numbers are finite");
+    refused(factor.solve(&[]).map(|_| ()), "no right-hand side");
+    refused(factor.solve(&[&[1.0; 2]]).map(|_| ()), "b has 2 numbers, d has 3");
+    refused(
+        factor.solve(&[&[1.0; 3], &[1.0, 1.0, f64::INFINITY]]).map(|_| ()),
+        "b of right-hand side 1, that of row 2",
+    );
+}
+
+/// Where matrices of a batch of rings are next to singular, or rows not dominant, each is solved by itself, in tiles.
+#[test]
+fn rings_that_cannot_be_opened_are_solved_alone() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let options = Options { refine: Refine::Steps(0), ..Options::default() };
+    let (n, batch) = (50, 3);
+    let rows = n * batch;
+    let ring = |batch: usize, d: &[f64], b: &[f64]| {
+        let beside = || vec![-1.0; batch * n];
+        System::batched(batch, beside(), d.to_vec(), beside(), vec![b.to_vec()])
+            .expect("lengths fit")
+            .cyclic()
+    };
+    let b = &right_hand_sides(rows, 1)[0];
+    for weak in [2.0 + 1e-9, 1.5] {
+        let mut d = vec![3.0; rows];
+        d[n..2 * n].fill(weak);
+        let got = solve(&machine, &ring(batch, &d, b), &options).expect("it runs");
+        for s in 0..batch {
+            let here = s * n..(s + 1) * n;
+            let alone = ring(1, &d[here.clone()], &b[here.clone()]);
+            let alone = solve(&machine, &alone, &options).expect("it runs");
+            let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&got.x[0][here]) == bits(&alone.x[0]), "{weak}, system {s}");
+        }
+    }
+}
+
+#[test]
+fn systems_of_different_sizes_are_solved_as_one() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let sizes = [1, 2, 7, 300, 1, 4000, 64];
+    let mut systems: Vec<System> = sizes.iter().map(|&n| dominant(n, 1, 33)).collect();
+    let whole = |systems: &[System]| System::joined(systems).expect("they fit");
+    let joined = whole(&systems);
+    let got = solve(&machine, &joined, &Options::default()).expect("it runs");
+    assert_eq!((got.status, got.method), (Status::Met, Method::OnePass));
+    let mut at = 0;
+    for system in &systems {
+        let x = &got.x[0][at..at + system.n];
+        let alone = solve(&machine, system, &Options::default()).expect("it runs");
+        let close = |(x, y): (&f64, &f64)| {
+            (x - y).abs() <= 1e-12 * alone.x[0].iter().fold(0.0, |m: f64, v| m.max(v.abs()))
+        };
+        assert!(x.iter().zip(&alone.x[0]).all(close), "n = {}", system.n);
+        at += system.n;
+    }
+    // A singular one spoils no other, and is named by its row.
+    systems[2].d.fill(0.0);
+    let got = solve(&machine, &whole(&systems), &Options::default()).expect("it runs");
+    assert_eq!((got.status, got.singular), (Status::NotMet, Some((0, 9))));
+    assert!(got.x[0].iter().enumerate().all(|(i, x)| x.is_nan() == (3..10).contains(&i)));
+
+    let other = System::matrix(1, vec![0.0], vec![1.0], vec![0.0]).expect("lengths fit");
+    for (with, wanted) in [(other, "0 right-hand sides, and 1"), (dominant(3, 1, 34).cyclic(), "cyclic")] {
+        let error = System::joined(&[systems[0].clone(), with]).expect_err("it is refused").to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
