@@ -476,6 +476,8 @@ impl<'a, T: Real> Iteration<'a, T> {
         T: 'b,
     {
         let mut all = vec![0.0; self.parts.parts.iter().map(|part| part.rows.len()).sum()];
+        // All cores touch memory that one would take a page after the other.
+        all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
         let mut rest = &mut all[..];
         for (p, part) in self.parts.parts.iter().enumerate() {
             let (lane, (buffer, offset)) = (&self.lanes[part.lane], of(p));
