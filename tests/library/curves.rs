@@ -198,6 +198,18 @@ fn every_bound_holds_against_arb() {
 }
 
 #[test]
+fn a_slow_way_out_ends_where_it_leads_to() {
+    // Too many states to be eliminated before a stop.
+    let (chain, initial) = pairs(1000, 1e-7);
+
+    let (got, solution) = run(&cpu(), &chain, &initial, &[f64::INFINITY], &long(1e-6));
+
+    assert!(solution.terms < 1000 && solution.eliminated == 0, "{} multiplications", solution.terms);
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    assert!(l1(&got[0], &of_pairs(1000, 1e-7, f64::INFINITY)) <= solution.bound.total());
+}
+
+#[test]
 fn a_flow_below_the_last_place_is_not_denied() {
     let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 
