@@ -184,12 +184,12 @@ fn every_bound_holds_against_arb() {
                 assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
             }
             assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
-            // Rounding alone may cost more than these allow: 1e-9 where the way out takes 1e7 and longer, and what no
-            // expectation of a meeting bounds.
+            // Rounding alone may cost more than these allow: 1e-9 where the way out takes 1e7 and longer, what no
+            // expectation of a meeting bounds, and windows of 1e7 terms.
             let met = solution.status == Status::Met;
             let provable = match name {
-                "death" | "settled" | "periodic" | "begins_absorbed" => true,
-                "leak" | "leak_to_three" => epsilon == 1e-6,
+                "periodic" | "begins_absorbed" => true,
+                "leak" | "leak_to_three" | "death" | "settled" => epsilon == 1e-6,
                 _ => met,
             };
             assert_eq!(met, provable, "{name}, ε = {epsilon:e}: {:?}", solution.bound);
