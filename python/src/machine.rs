@@ -18,8 +18,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The devices and the precision that are named.
+    /// The devices and the precision that are named. It comes before whatever has threads.
     pub(crate) fn wanted(&self) -> Result<Wanted> {
+        expect_own_process()?;
         let precision = match self.precision.as_deref() {
             None => None,
             Some("f32") => Some(Precision::F32),
@@ -59,9 +60,9 @@ fn expect_own_process() -> Result<()> {
 }
 
 impl Wanted {
-    /// True if the choice is left to kolmo.
-    pub(crate) fn is_auto(&self) -> bool {
-        self.devices == [DeviceSpec::Auto]
+    /// True if that is all that is named.
+    pub(crate) fn is(&self, device: &DeviceSpec) -> bool {
+        self.devices == [device.clone()]
     }
 
     /// The same on one device.
@@ -71,7 +72,6 @@ impl Wanted {
 
     /// Works on a machine of this kind, an idle one where there is one.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
-        expect_own_process()?;
         let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = {
             let mut idle = idle();

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::machine::{Place, Wanted, names};
+use crate::machine::{Place, names};
 use crate::matrix::Arrays;
-use crate::watch::{Told, watched};
+use crate::watch::{Told, brief, watched};
 
 /// Seconds that a GPU takes to start: a chain that the host's cores solve in less is solved there.
 const GPU_START: f64 = 0.5;
@@ -98,15 +98,26 @@ pub(crate) fn answer<'py>(
     let room = held.as_slice_mut()?;
     let problem = Problem { transitions, initial, times, rewards: &rewards, vectors: true };
     let options = Options { epsilon: question.epsilon, ..Options::default() };
-    let place = &question.place;
-    let (solution, device) = watched(py, question.progress.as_ref(), |told| {
-        let wanted = resolved(place.wanted()?, &problem, &options)?;
-        let solved = |machine: &Machine| {
+    let failed = |error| exception(py, &error);
+    let mut wanted = question.place.wanted().map_err(failed)?;
+    let short = is_short(&problem);
+    if wanted.is(&DeviceSpec::Auto) {
+        let seconds = || py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed);
+        if short || seconds()?.is_some_and(|seconds| seconds < GPU_START) {
+            wanted = wanted.on(DeviceSpec::Cpu);
+        }
+    }
+    let work = |told: &mut Told<'_>| {
+        wanted.with(|machine: &Machine| {
             let mut rows = Rows { n, p: room, told };
             Ok((solve(machine, &problem, &options, &mut rows)?, names(machine)))
-        };
-        wanted.with(solved)
-    })?;
+        })
+    };
+    // A thread of its own costs as much as many a solve.
+    let (solution, device) = match &question.progress {
+        None if short && wanted.is(&DeviceSpec::Cpu) => brief(py, work)?,
+        progress => watched(py, progress.as_ref(), work)?,
+    };
     drop(held);
     let answer = told(py, &solution)?;
     answer.set_item("p", p)?;
@@ -114,13 +125,16 @@ pub(crate) fn answer<'py>(
     Ok(answer)
 }
 
-/// The host's cores where the choice is ours and they are done before a GPU has started.
-fn resolved(wanted: Wanted, problem: &Problem<'_>, options: &Options) -> Result<Wanted> {
-    let small = || capacity::seconds_on_cores(problem, options);
-    if wanted.is_auto() && small()?.is_some_and(|seconds| seconds < GPU_START) {
-        return Ok(wanted.on(DeviceSpec::Cpu));
+/// True for a few states and some hundred multiplications, which the cores do in milliseconds.
+fn is_short(problem: &Problem<'_>) -> bool {
+    let n = problem.transitions.states();
+    if n > 256 {
+        return false;
     }
-    Ok(wanted)
+    let mut exit = vec![0.0; n];
+    problem.transitions.exit_rates(0..n, &mut exit);
+    let alpha = exit.into_iter().fold(0.0, f64::max);
+    problem.times.iter().all(|time| alpha * time < 1000.0)
 }
 
 /// A solution's facts, but for the probabilities.

@@ -16,6 +16,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What a solver calls with the work done and an upper bound of all.
 pub(crate) type Told<'a> = dyn FnMut(u64, u64) -> Result<()> + Send + 'a;
 
+/// Runs `work`, which is done before anybody would look, in this thread.
+pub(crate) fn brief<R: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
+) -> PyResult<R> {
+    py.detach(|| work(&mut |_, _| Ok(()))).map_err(|error| exception(py, &error))
+}
+
 /// Runs `work` in a thread of its own while this one waits without the GIL, calls `progress`, and looks for signals, which
 /// only Python's main thread is given. An exception of either stops the work where it next tells its progress.
 pub(crate) fn watched<R: Send>(

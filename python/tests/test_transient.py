@@ -182,7 +182,7 @@ NAN.data[1] = np.nan
         (negative(), {}, "-1"),
         (lying(), {}, "call sum_duplicates"),
         (broken(), {}, "1000000"),
-        (Q, {"times": []}, "times"),
+        (Q, {"times": []}, "times has the shape"),
         (Q, {"times": [[1.0]]}, "times"),
         (Q, {"times": -1}, "must be 0 or more"),
         (Q, {"times": "soon"}, "times holds"),
@@ -228,6 +228,11 @@ def test_progress_is_told_and_an_exception_of_it_stops_the_work():
         kolmo.transient(LONG, times=2e4, device="cpu", progress=tell)
     assert time.perf_counter() - began < 20
     assert 0 < seen[0][0] < seen[-1][0] < seen[-1][1]
+
+
+def test_a_bar_is_shown_where_tqdm_is_installed(capsys):
+    assert kolmo.transient(Q, times=1e3, device="cpu", progress=True).met
+    assert "it" in capsys.readouterr().err
 
 
 def test_an_interrupt_stops_the_work_and_the_next_call_works():

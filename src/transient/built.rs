@@ -7,7 +7,9 @@ use super::poisson::Window;
 use super::problem::{Options, Problem};
 use super::transitions::{Transitions, add_rates};
 use crate::kernel::Real;
+use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::sparse::BLOCK;
 use crate::{Machine, Result};
 
 /// A chain built on its lane, and what the methods share.
@@ -59,12 +61,32 @@ pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, l
     (Window::new(lambda, share * left), (1.0 - share) * left)
 }
 
-/// The sum of all ranks' values, in the order of states.
+/// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
 pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
+    let block = |values: &[f64]| {
+        let mut sum = [0.0; 2];
+        add_rates(&mut sum, values.iter().copied());
+        sum
+    };
+    let blocks: Vec<[f64; 2]> = values.par_chunks(BLOCK).with_min_len(64).map(block).collect();
     let mut sum = [0.0; 2];
     ranks.ordered_reduce(&mut sum, |sum| {
         let mut state = [sum[0], sum[1]];
-        add_rates(&mut state, values.iter().copied());
+        for &[block, lost] in &blocks {
+            add_rates(&mut state, [block]);
+            state[1] += lost;
+        }
+        sum.copy_from_slice(&state);
+    });
+    sum[0] + sum[1]
+}
+
+/// The sum of all ranks' values, one after the other in the order of states.
+pub(super) fn total_of(values: impl Iterator<Item = f64>, ranks: Ranks) -> f64 {
+    let mut sum = [0.0; 2];
+    ranks.ordered_reduce(&mut sum, |sum| {
+        let mut state = [sum[0], sum[1]];
+        add_rates(&mut state, values);
         sum.copy_from_slice(&state);
     });
     sum[0] + sum[1]

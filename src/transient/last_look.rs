@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::built::total;
 use super::problem::Observer;
 use super::solution::TimeResult;
+use crate::parallel::*;
 use crate::ranks::Ranks;
+use crate::sparse::BLOCK;
 use crate::{Error, Result};
 
 /// Mass and least element of a result.
@@ -32,7 +34,9 @@ impl Observer for LastLook<'_> {
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let from = Instant::now();
-        let here = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
+        let least = |block: &[f64]| block.iter().copied().fold(f64::INFINITY, f64::min);
+        let blocks = probabilities.par_chunks(BLOCK).with_min_len(64);
+        let here = blocks.map(least).reduce(|| f64::INFINITY, f64::min);
         // Rounding can take a probability below 0; 0 is nearer to what it should be.
         let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
         let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);

@@ -146,6 +146,24 @@ fn eliminate<T: Real>(
     }))
 }
 
+/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
+/// classes; no bound where `most` steps do not show one.
+pub(super) fn meeting<T: Real>(
+    built: &Built<'_, T>,
+    alpha: f64,
+    probable: &[f64],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<(Option<f64>, usize)> {
+    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let known = Known::new(transitions, ranks, built.parts.rows.clone());
+    let Classes { representatives, reached } = known.closed_classes(&built.initial, probable);
+    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    let found = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
+    Ok((found?, representatives.len()))
+}
+
 /// The last iterate of a sweep that ends at the steady state or after `most` multiplications, its bound, and their number.
 fn iterate<T: Real>(
     built: &Built<'_, T>,
@@ -153,7 +171,7 @@ fn iterate<T: Real>(
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(Vec<f64>, Bound, u64)> {
-    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let ranks = built.parts.ranks;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
@@ -186,16 +204,10 @@ fn iterate<T: Real>(
                 s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
             }
             let probable = iteration.newest()?;
-            let known = Known::new(transitions, ranks, built.parts.rows.clone());
-            let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
-            let (targets, observed) = (&representatives, &mut *observer);
             let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16).min(most);
-            let alpha = alpha / built.statistics.scale;
-            let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
-            // Sums over ranks are made by the thread that asked, not in a lane's.
-            let meeting = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
-            let meeting = checkpointer.save_on_interrupt(meeting, || Ok((s.phase(None), vec![probable])))?;
-            Certificate { meeting, classes: representatives.len() }
+            let found = meeting(built, alpha / built.statistics.scale, &probable, most, observer);
+            let found = checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![probable])))?;
+            Certificate { meeting: found.0, classes: found.1 }
         }
     };
     s.certificate = Some(certificate);

@@ -49,7 +49,7 @@ class Chain:
 
     def state_name(self, state: int) -> str | None:
         """The values of the model's variables in a state, where the file has them."""
-        return self._held.state_name(_input.integer("state", state, self.n))
+        return self._held.state_name(int(_input.whole("state", state, self.n)))
 
     def rates(self) -> Any:
         """The rates R as a ``scipy.sparse.csr_array``."""

@@ -94,15 +94,15 @@ def vector(name: str, values: ArrayLike, n: int) -> Floats:
     return array
 
 
-def integer(name: str, value: Any, n: int) -> int:
-    """A whole number from 0 to n − 1."""
-    try:
-        number = int(value.__index__())
-    except (AttributeError, TypeError):
-        raise InvalidInput(f"{name} is {value!r}; give whole numbers from 0 to {n - 1}") from None
-    if not 0 <= number < n:
-        raise InvalidInput(f"{name} is {number}; give a number from 0 to {n - 1}")
-    return number
+def whole(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Whole numbers from 0 to n − 1, in the shape that they have."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise InvalidInput(f"{name} holds {array.dtype}; give whole numbers from 0 to {n - 1}")
+    outside = (array < 0) | (array >= n) if array.size else np.zeros(0, dtype=np.bool_)
+    if np.any(outside):
+        raise InvalidInput(f"{name} is {array[outside].flat[0]}; give a number from 0 to {n - 1}")
+    return array.astype(np.int64)
 
 
 def mask(name: str, states: ArrayLike | None, n: int) -> NDArray[np.bool_] | None:
@@ -115,8 +115,7 @@ def mask(name: str, states: ArrayLike | None, n: int) -> NDArray[np.bool_] | Non
             raise InvalidInput(f"{name} has the shape {array.shape}; a mask has {n} values, one a state")
         return np.ascontiguousarray(array)
     chosen = np.zeros(n, dtype=np.bool_)
-    for state in array.ravel().tolist():
-        chosen[integer(name, state, n)] = True
+    chosen[whole(name, array, n)] = True
     return chosen
 
 
@@ -168,7 +167,7 @@ def begin(p0: ArrayLike | None, n: int) -> int | Floats:
     if p0 is None:
         return 0
     if np.ndim(p0) == 0:
-        return integer("p0", p0, n)
+        return int(whole("p0", p0, n))
     return vector("p0", p0, n)
 
 
@@ -203,6 +202,8 @@ def callback(progress: Progress) -> Callable[[int, int], object] | None:
     def show(done: int, total: int) -> None:
         bar.total, bar.n = total, done
         bar.refresh()
+        if done >= total:
+            bar.close()
 
     return show
 

@@ -96,7 +96,7 @@ def made(answer: dict[str, Any], name: str) -> Transient:
 def transient(
     Q: Any,
     p0: ArrayLike | None = None,
-    times: ArrayLike = 1.0,
+    times: ArrayLike = (),
     *,
     device: str = "auto",
     epsilon: float = 1e-9,

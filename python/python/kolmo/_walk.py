@@ -100,16 +100,16 @@ def walk(
     if right.ndim not in (1, 2) or right.shape[0] != matrix.n:
         raise InvalidInput(f"b has the shape {right.shape}; A has {matrix.n} rows")
     each = [_input.floats("b", column) for column in (right.T if right.ndim == 2 else [right])]
-    chosen = [_input.integer("components", row, matrix.n) for row in np.asarray(components).ravel().tolist()]
+    chosen = _input.whole("components", components, matrix.n).ravel()
     tell = _input.callback(progress)
-    asked = _input.Wish(each, chosen, epsilon, float(confidence), seed, splitting, lazy, tell)
+    asked = _input.Wish(each, chosen.tolist(), epsilon, float(confidence), seed, splitting, lazy, tell)
     answer = _kolmo.walk(matrix, asked, Place(device, precision))
     for told in answer.pop("warnings"):
         warnings.warn(told, UserWarning, stacklevel=2)
-    shape = (right.shape[1], len(chosen)) if right.ndim == 2 else (len(chosen),)
+    shape = (right.shape[1], chosen.size) if right.ndim == 2 else (chosen.size,)
     for fact in ("estimate", "half_width", "statistical", "truncation", "rounding"):
         answer[fact] = answer[fact].reshape(shape)
-    result = Walk(components=np.array(chosen, dtype=np.int64), **answer)
+    result = Walk(components=chosen, **answer)
     if not result.met:
         told = f"a half-width is {result.half_width.max():.2g}, more than epsilon {result.epsilon:.2g}"
         warnings.warn(told, BoundWarning, stacklevel=2)

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::no_format;
@@ -241,9 +242,17 @@ impl Sink {
             Some(Vectors::Text { values, .. }) => *values = ranks.gather_to_root(p),
             Some(Vectors::Shared(file)) => file.write(index * self.states + self.rows.start, p)?,
             Some(Vectors::Npy { writer, waiting, next }) => {
-                waiting[index] = Some(p.to_vec());
+                let mut write = |row: &[f64]| {
+                    writer.write(row).map_err(|source| Error::Io { path: "the output".into(), source })
+                };
+                if index != *next {
+                    waiting[index] = Some(p.to_vec());
+                    return Ok(());
+                }
+                write(p)?;
+                *next += 1;
                 while let Some(row) = waiting.get_mut(*next).and_then(Option::take) {
-                    writer.write(&row).map_err(|source| Error::Io { path: "the output".into(), source })?;
+                    write(&row)?;
                     *next += 1;
                 }
             }
@@ -449,12 +458,20 @@ fn order(a: &(u32, f64), b: &(u32, f64)) -> std::cmp::Ordering {
 
 /// The k largest of the probabilities of states from `first` on.
 fn largest(first: u32, p: &[f64], k: usize) -> Vec<(u32, f64)> {
-    let mut all: Vec<(u32, f64)> = (first..).zip(p.iter().copied()).collect();
-    if k < all.len() && k > 0 {
-        all.select_nth_unstable_by(k - 1, order);
-    }
-    all.truncate(k);
-    all
+    const BLOCK: usize = 1 << 14;
+    let select = |mut all: Vec<(u32, f64)>| {
+        if k < all.len() && k > 0 {
+            all.select_nth_unstable_by(k - 1, order);
+        }
+        all.truncate(k);
+        all
+    };
+    let of_block = |(block, p): (usize, &[f64])| {
+        let first = first + (block * BLOCK) as u32;
+        select((first..).zip(p.iter().copied()).collect())
+    };
+    // A block's largest first, on all cores.
+    select(p.par_chunks(BLOCK).enumerate().flat_map_iter(of_block).collect())
 }
 
 impl Table {
