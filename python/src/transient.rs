@@ -18,9 +18,6 @@ use crate::watch::{Told, brief, watched};
 /// Seconds that a GPU takes to start: a chain that the host's cores solve in less is solved there.
 const GPU_START: f64 = 0.5;
 
-/// Seconds of a solve that nobody interrupts.
-const BRIEF: f64 = 0.01;
-
 /// Where a chain begins: in a state, or with these probabilities.
 #[derive(FromPyObject)]
 pub(crate) enum Begin<'py> {
@@ -103,10 +100,12 @@ pub(crate) fn answer<'py>(
     let options = Options { epsilon: question.epsilon, ..Options::default() };
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
-    let cores = py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed)?;
-    let takes_less = |limit: f64| cores.is_some_and(|seconds| seconds < limit);
-    if wanted.is(&DeviceSpec::Auto) && takes_less(GPU_START) {
-        wanted = wanted.on(DeviceSpec::Cpu);
+    let short = is_short(&problem);
+    if wanted.is(&DeviceSpec::Auto) {
+        let seconds = || py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed);
+        if short || seconds()?.is_some_and(|seconds| seconds < GPU_START) {
+            wanted = wanted.on(DeviceSpec::Cpu);
+        }
     }
     let work = |told: &mut Told<'_>| {
         wanted.with(|machine: &Machine| {
@@ -116,7 +115,7 @@ pub(crate) fn answer<'py>(
     };
     // A thread of its own costs as much as many a solve.
     let (solution, device) = match &question.progress {
-        None if wanted.is(&DeviceSpec::Cpu) && takes_less(BRIEF) => brief(py, work)?,
+        None if short && wanted.is(&DeviceSpec::Cpu) => brief(py, work)?,
         progress => watched(py, progress.as_ref(), work)?,
     };
     drop(held);
@@ -124,6 +123,18 @@ pub(crate) fn answer<'py>(
     answer.set_item("p", p)?;
     answer.set_item("device", device)?;
     Ok(answer)
+}
+
+/// True for a few states and some hundred multiplications, which the cores do in milliseconds.
+fn is_short(problem: &Problem<'_>) -> bool {
+    let n = problem.transitions.states();
+    if n > 256 {
+        return false;
+    }
+    let mut exit = vec![0.0; n];
+    problem.transitions.exit_rates(0..n, &mut exit);
+    let alpha = exit.into_iter().fold(0.0, f64::max);
+    problem.times.iter().all(|time| alpha * time < 1000.0)
 }
 
 /// A solution's facts, but for the probabilities.

@@ -14,9 +14,9 @@ kernel! {
     );
     /// Scalar products by blocks.
     pub(crate) static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
-    /// Distances of two vectors by blocks.
-    pub(crate) static BLOCK_DISTANCE = block_distance + block_sums + tree(like block_sum)(
-        x: &[T], y: &[T], out: &mut [T],
+    /// Distances of a vector from a multiple of another, over some rows, by blocks.
+    pub(crate) static BLOCK_DEFECT = block_defect + block_sums + tree(like block_sum)(
+        factor: &[T], among: &[u32], x: &[T], y: &[T], out: &mut [T],
     );
 }
 
@@ -57,6 +57,10 @@ fn block_dot<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindi
     blocks(call, p, b.out, |i| b.r[i].times(b.x[p.own as usize + i]));
 }
 
-fn block_distance<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_distance::Bindings<'_, T>) {
-    blocks(call, p, b.out, |i| b.y[p.own as usize + i].distance(b.x[p.own as usize + i]));
+fn block_defect<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_defect::Bindings<'_, T>) {
+    let factor = b.factor[0];
+    blocks(call, p, b.out, |i| match b.among[i / 32] >> (i % 32) & 1 {
+        1 => b.y[p.own as usize + i].distance(factor.times(b.x[p.own as usize + i])),
+        _ => T::ZERO,
+    });
 }

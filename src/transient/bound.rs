@@ -21,6 +21,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::leavable::Leavable;
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
@@ -37,6 +38,8 @@ pub struct MatrixStatistics<T> {
     pub lengths: Vec<u32>,
     /// Their stored exit rates, in the unit of `scale`.
     pub exit: Vec<T>,
+    /// Those of them that can be left.
+    pub leavable: Leavable,
     /// Rows of every lane of all ranks; empty for a rank alone, which shares them out by the lengths.
     pub shares: Vec<Range<usize>>,
     /// Entries of the generator, its diagonal included.
@@ -277,7 +280,9 @@ pub(super) fn statistics_of_rows<T: Real>(
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;
     // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
     let step = 1.001 * (found.scaled * inverse_alpha.wide() + 3.0 * u) + underflow;
-    Ok(MatrixStatistics { rows, lengths, exit, shares: Vec::new(), nnz, alpha, scale, inverse_alpha, step })
+    let leavable = Leavable::new(transitions, rows.clone(), &exit, ranks);
+    let shares = Vec::new();
+    Ok(MatrixStatistics { rows, lengths, exit, leavable, shares, nnz, alpha, scale, inverse_alpha, step })
 }
 
 /// The findings of a look at all transitions.

@@ -80,3 +80,14 @@ pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
     });
     sum[0] + sum[1]
 }
+
+/// The sum of all ranks' values, one after the other in the order of states.
+pub(super) fn total_of(values: impl Iterator<Item = f64>, ranks: Ranks) -> f64 {
+    let mut sum = [0.0; 2];
+    ranks.ordered_reduce(&mut sum, |sum| {
+        let mut state = [sum[0], sum[1]];
+        add_rates(&mut state, values);
+        sum.copy_from_slice(&state);
+    });
+    sum[0] + sum[1]
+}

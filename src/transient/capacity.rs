@@ -352,7 +352,9 @@ fn terms<T: Real>(
             Method::Subdivided { theta } => {
                 sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?;
             }
-            Method::Sweep => last = windows(statistics, options.epsilon, lambda).0.right.max(last),
+            Method::Auto | Method::Uniformization => {
+                last = windows(statistics, options.epsilon, lambda).0.right.max(last);
+            }
         }
     }
     Ok(Some(sum + last))

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::Observer;
+use super::built::total_of;
 use super::chunk::{Part, Sum};
-use super::kernels::{ACCUMULATE, BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
-use super::kernels::{accumulate, block_distance, block_dot, block_sum, sweep};
+use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
+use super::kernels::{accumulate, block_defect, block_dot, block_sum, sweep};
 use super::lane_step::Stage;
 use super::parts::Parts;
 use crate::kernel::{Arguments, Kernel, Precision, Real};
@@ -46,6 +47,8 @@ pub struct Iteration<'a, T> {
     pub(crate) lanes: &'a [Lane],
     parts: &'a Parts<T>,
     inverse_alpha: T,
+    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    values: Vec<(&'a [f64], f64)>,
     /// One vector a reward and part.
     rewards: Vec<Vec<Buffer<T>>>,
     /// Partial sums of rewards, one array a part.
@@ -54,6 +57,8 @@ pub struct Iteration<'a, T> {
     blocks: Vec<Buffer<T>>,
     /// On each lane: 1/α alone, for steps outside every window, and what stands in for an accumulator then.
     alone: Vec<(Buffer<T>, Buffer<T>)>,
+    /// On each lane: the factor of a defect.
+    factors: Vec<Buffer<T>>,
     /// x_k lies in `x[now]`.
     k: u64,
     now: usize,
@@ -67,7 +72,7 @@ impl<'a, T: Real> Iteration<'a, T> {
         lanes: &'a [Lane],
         parts: &'a Parts<T>,
         inverse_alpha: T,
-        rewards: &[(&[f64], f64)],
+        rewards: &[(&'a [f64], f64)],
         progress: (u64, u64),
     ) -> Result<Self> {
         let mut vectors = Vec::new();
@@ -94,12 +99,14 @@ impl<'a, T: Real> Iteration<'a, T> {
                 0 => Vec::new(),
                 count => per_part(count * reward_steps(parts, count) as usize)?,
             },
+            values: rewards.to_vec(),
             rewards: vectors,
             blocks: per_part(1)?,
             alone: lanes
                 .iter()
                 .map(|lane| Ok((lane.alloc_with("scalars", &[inverse_alpha])?, lane.alloc("scalars", 1)?)))
                 .collect::<Result<_>>()?,
+            factors: lanes.iter().map(|lane| lane.alloc("scalars", 1)).collect::<Result<_>>()?,
             k: 0,
             now: 0,
             progress,
@@ -136,6 +143,11 @@ impl<'a, T: Real> Iteration<'a, T> {
             self.lanes[part.lane].upload(&own, acc, part.ghosts())?;
         }
         Ok(())
+    }
+
+    /// Of each reward the values of this rank's rows, and the power of two that they are multiplied by.
+    pub(crate) fn rewards(&self) -> &[(&'a [f64], f64)] {
+        &self.values
     }
 
     /// k: the number of steps taken.
@@ -387,11 +399,37 @@ impl<'a, T: Real> Iteration<'a, T> {
         self.block_sums(&BLOCK_SUM, |part, out| block_sum::Args { x: part.x[self.now].arg(), out })
     }
 
-    /// ‖x_k − x_{k−1}‖ in l1.
+    /// ‖x_k − factor x_{k−1}‖ in l1, over the states that can be left.
+    pub(crate) fn defect(&self, factor: f64) -> Result<f64> {
+        self.defect_of(factor, Which::Newest, Which::Before)
+    }
+
+    /// The probability in x_{k−1} and x_k of the states that can be left, unless these are all.
+    pub(crate) fn leavable_masses(&self) -> Result<Option<[f64; 2]>> {
+        let mass = |which| self.defect_of(0.0, which, which);
+        Ok(match self.parts.absorbing {
+            true => Some([mass(Which::Before)?, mass(Which::Newest)?]),
+            false => None,
+        })
+    }
+
+    /// ‖x_k − x_{k−1}‖ in l1: what absorbing states receive is what the others lose, known to some units.
     pub(crate) fn distance(&self) -> Result<f64> {
-        self.block_sums(&BLOCK_DISTANCE, |part, out| block_distance::Args {
-            x: part.x[1 - self.now].arg(),
-            y: part.x[self.now].arg(),
+        let received = self
+            .leavable_masses()?
+            .map_or(0.0, |[before, now]| (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff());
+        Ok(self.defect(1.0)? + received)
+    }
+
+    fn defect_of(&self, factor: f64, y: Which, x: Which) -> Result<f64> {
+        for (lane, buffer) in self.lanes.iter().zip(&self.factors) {
+            lane.upload(&[T::of(factor)], buffer, 0)?;
+        }
+        self.block_sums(&BLOCK_DEFECT, |part, out| block_defect::Args {
+            factor: self.factors[part.lane].arg(),
+            among: part.leavable.arg(),
+            x: part.x[self.source(x)].arg(),
+            y: part.x[self.source(y)].arg(),
             out,
         })
     }
@@ -414,9 +452,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
             self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
         }
-        let mut sum = [0.0];
-        self.parts.ranks.ordered_reduce(&mut sum, |sum| partials.iter().for_each(|b| sum[0] += b.wide()));
-        Ok(sum[0])
+        Ok(total_of(partials.iter().map(|b| b.wide()), self.parts.ranks))
     }
 
     /// Copies accumulators of this rank's rows to the host, in the order of states.
@@ -426,7 +462,13 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// Copies x_k to the host, in the order of states.
     pub fn newest(&self) -> Result<Vec<f64>> {
-        self.collect(|p| (&self.parts.parts[p].x[self.now], self.parts.parts[p].own))
+        self.iterate(Which::Newest)
+    }
+
+    /// Copies an iterate to the host, in the order of states.
+    pub(crate) fn iterate(&self, which: Which) -> Result<Vec<f64>> {
+        let source = self.source(which);
+        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own))
     }
 
     fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize)) -> Result<Vec<f64>>

@@ -3,8 +3,8 @@
 use super::step::{Plain, Rows, Sliced, fma, terms};
 pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
-pub(crate) use crate::kernel::block_sums::{BLOCK_DISTANCE, BLOCK_DOT, BLOCK_SUM};
-pub(crate) use crate::kernel::block_sums::{block_distance, block_dot, block_sum};
+pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM};
+pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_sum};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Kernel, Real, kernel};
@@ -40,7 +40,7 @@ pub(crate) static ALL: [&Kernel; 12] = [
     &GATHER,
     &BLOCK_SUM,
     &BLOCK_DOT,
-    &BLOCK_DISTANCE,
+    &BLOCK_DEFECT,
 ];
 
 /// Steps for some rows.

@@ -1,5 +1,11 @@
 //! The expected time until a chain meets one of some states, bounded: the certificate of a steady state.
 //!
+//! With a_0 = 1 outside of the targets and a_{m+1} = P a_m there, a_m is the probability of not having met any in m
+//! steps, and H = Σ a_m. Two bounds of what is behind step m: the powers of ρ = max a_m; and the shape of the last
+//! step, for a way so slow that ρ stays near 1: h = Σ_{l<m} a_l + c a_m has h − Ph ≥ 1 as soon as c ≥ a_m / (a_m − a_{m+1})
+//! everywhere, and H is the least such h. Values round by a few units of themselves in a step, which is at most that many of
+//! Σ max a_l in the 1.
+//!
 //! An iteration backwards, on the host: each rank holds P by rows of its own states, and gets from the others, after
 //! each step, the values that these rows read. The bits are those of one process.
 
@@ -141,6 +147,10 @@ pub(super) fn expected_steps(
     let (mut largest, mut sum) = (ranks.all_reduce_max(a.iter().copied().fold(0.0, f64::max)), 0.0);
     let mut steps = 0u64;
     let mut best = f64::INFINITY;
+    // What a value may round by in a step, and the bound of all that shape has shown, with its next look.
+    let longest = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+    let rounding = (ranks.all_reduce_max(longest as f64) + 4.0) * f64::EPSILON;
+    let (mut shaped, mut look) = (f64::INFINITY, 64);
     while largest > 0.0 {
         sum += largest;
         let block = |(block, out): (usize, &mut [f64])| {
@@ -158,6 +168,23 @@ pub(super) fn expected_steps(
             0..=ROWS => block((0, here)),
             _ => here.par_chunks_mut(ROWS).enumerate().map(block).reduce(|| 0.0, f64::max),
         };
+        if steps + 1 >= look {
+            // h = Σ a_l + c a_m has h − Ph ≥ 1 but for rounding if c (a_m − a_{m+1}) ≥ a_m: then no expectation is above it.
+            look = steps + 1 + (steps / 4).max(64);
+            let before = ranks.all_reduce_max(a[..n].iter().copied().fold(0.0, f64::max));
+            let of = |(a, next): (&f64, &f64)| match *a {
+                0.0 => 0.0,
+                a => a / (a - next * (1.0 + rounding)).max(0.0),
+            };
+            let c = ranks.all_reduce_max(a[..n].iter().zip(&next).map(of).fold(0.0, f64::max));
+            let bound = (sum + c * before) / (1.0 - rounding * sum);
+            if bound > 0.9 * shaped && shaped.is_finite() && rounding * sum < 0.5 {
+                return Ok(Some(bound.min(shaped)));
+            }
+            if bound > 0.0 && rounding * sum < 0.5 {
+                shaped = shaped.min(bound);
+            }
+        }
         largest = ranks.all_reduce_max(largest);
         beyond.update(&mut next);
         std::mem::swap(&mut a, &mut next);
@@ -168,7 +195,7 @@ pub(super) fn expected_steps(
             let bound = sum / (1.0 - rho);
             // Going on pays while it halves what the certificate costs in precision.
             if rho < 0.5 || (steps.is_multiple_of(1024) && bound > 0.9 * best) {
-                return Ok(Some(bound));
+                return Ok(Some(bound.min(shaped)));
             }
             if steps.is_multiple_of(1024) {
                 best = bound;
@@ -178,7 +205,8 @@ pub(super) fn expected_steps(
             ranks.all_ok(observer.progress(0, 0))?;
         }
         if steps >= most {
-            return Ok((rho < 1.0).then(|| sum / (1.0 - rho)));
+            let powers = if rho < 1.0 { sum / (1.0 - rho) } else { f64::INFINITY };
+            return Ok(Some(powers.min(shaped)).filter(|bound| bound.is_finite()));
         }
     }
     Ok(Some(sum))
@@ -225,5 +253,17 @@ mod tests {
 
         // h(i) = i (2·10 − 1 − i) steps of the chain with holding probability 1/2 at the far end: h(9) = 90.
         assert!((90.0..=400.0).contains(&bound), "{bound}");
+    }
+
+    #[test]
+    fn a_slow_way_to_the_target_is_bounded_long_before_it_is_taken() {
+        // 0 <-> 1 at rate 1 and 2, from either on to 2 at 1e-7: α/1e-7 steps.
+        let chain = chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]);
+        let known = Known::new(&chain, Ranks::ALONE, 0..3);
+
+        let bound = expected_steps(&known, 2.0 + 1e-7, &[2], &[true; 3], 1000, &mut Silent).unwrap().unwrap();
+
+        let exact = (2.0 + 1e-7) / 1e-7;
+        assert!(exact <= bound && bound < 1.01 * exact, "{bound}");
     }
 }

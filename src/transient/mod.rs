@@ -98,6 +98,7 @@ pub(crate) mod iteration;
 pub(crate) mod kernels;
 mod lane_step;
 mod last_look;
+pub mod leavable;
 pub(crate) mod matrix;
 mod meeting;
 pub(crate) mod names;
@@ -117,6 +118,7 @@ mod solution;
 mod solve;
 mod stationary;
 mod step;
+mod stop;
 #[doc(hidden)]
 pub mod subdivided;
 mod sweep;
@@ -131,7 +133,8 @@ pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
-    Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, TimeResult,
+    Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,
+    TimeResult,
 };
 pub use solve::{solve, solve_resumable};
 pub use transitions::{TransitionList, Transitions, exit_rate};

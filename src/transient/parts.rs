@@ -31,6 +31,8 @@ pub struct Parts<T> {
     pub ranks: Ranks,
     /// The rows of this one.
     pub rows: Range<usize>,
+    /// True if a state, of whatever rank, is never left.
+    pub absorbing: bool,
     /// Blocks of all rows, those of other ranks included.
     pub blocks: usize,
     /// The parts, in the order of their rows.
@@ -79,7 +81,18 @@ impl<T: Real> Parts<T> {
         let (within_lanes, between_lanes) = transfers.into_iter().partition(same_lane);
         matrix.over(ranks, formats);
         let blocks = transitions.states().div_ceil(BLOCK);
-        Ok(Self { ranks, rows, blocks, parts, within_lanes, between_lanes, matrix, timeline: None })
+        let absorbing = !statistics.leavable.all();
+        Ok(Self {
+            ranks,
+            rows,
+            absorbing,
+            blocks,
+            parts,
+            within_lanes,
+            between_lanes,
+            matrix,
+            timeline: None,
+        })
     }
 
     /// Places of a part's rows among those of this rank.
@@ -189,6 +202,7 @@ fn build_parts<T: Real>(
             computed: region.computed.clone(),
             own: region.own(),
             x: [lane.alloc("a vector", region.len())?, lane.alloc("a vector", region.len())?],
+            leavable: lane.alloc_with("states that can be left", statistics.leavable.words(&region.rows))?,
             exit: built.exit,
             chunks: built.chunks,
         });

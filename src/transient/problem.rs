@@ -27,9 +27,11 @@ pub struct Problem<'a> {
 /// A way to evaluate the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {
-    /// One sweep with unscaled iterates.
+    /// One sweep with unscaled iterates, which stops as soon as the rest of it has a certified bound.
     #[default]
-    Sweep,
+    Auto,
+    /// The same, which never stops before the last term.
+    Uniformization,
     /// l = ⌈αt/Θ⌉ intervals of equal length, each a sum of its own from the result of the one before: Algorithm 1
     /// of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over the intervals.
     Subdivided {
@@ -118,7 +120,7 @@ impl Options {
     /// The partitioning for the method.
     pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
-            Method::Sweep => self.split,
+            Method::Auto | Method::Uniformization => self.split,
             // Its terms are scaled by kernels that know of own rows alone.
             Method::Subdivided { .. } => Partitioning { halo_depth: Some(1), ..self.split },
         }
@@ -131,7 +133,7 @@ impl Default for Options {
             epsilon: EPSILON,
             width: WidthRule::Auto,
             format: MatrixFormat::Auto,
-            method: Method::Sweep,
+            method: Method::Auto,
             split: Partitioning::default(),
             order: Order::Auto,
         }

@@ -8,7 +8,7 @@ use crate::Status;
 pub struct Bound {
     /// Poisson mass outside of the window.
     pub truncation: f64,
-    /// Iterates replaced by an earlier one.
+    /// Iterates replaced by a curve from an earlier one: steady, or shrinking where the chain can still be left.
     pub steady_state: f64,
     /// Rounding of numbers stored and computed.
     pub rounding: f64,
@@ -59,6 +59,18 @@ pub struct TimeResult {
     pub contradiction: Option<String>,
     /// Expectations of rewards.
     pub rewards: Vec<RewardValue>,
+    /// Where the sweep stopped, if it did before the last term.
+    pub stopped: Option<Stopped>,
+}
+
+/// Where a sweep stopped, and how it went on without multiplications.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Stopped {
+    /// The number of the iterate that it went on with.
+    pub step: u64,
+    /// The factor by which the probability of all states that can be left shrinks in a step, from there on: 1 in the steady
+    /// state.
+    pub mu: f64,
 }
 
 /// Facts of a matrix as it was stored.

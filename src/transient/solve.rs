@@ -187,7 +187,9 @@ fn solve_in<T: Real>(
             (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
         if !finite.is_empty() {
             let terms = match options.method {
-                Method::Sweep => sweep(&built, &finite, &mut times, &mut observer, checkpointer)?,
+                Method::Auto | Method::Uniformization => {
+                    sweep(&built, &finite, &mut times, &mut observer, checkpointer)?
+                }
                 Method::Subdivided { theta } => {
                     subdivided::run(&built, theta, &finite, &mut times, &mut observer, checkpointer)?
                 }

@@ -12,6 +12,9 @@
 //! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
 //! soon; the empty state of a saturated queue is not in a lifetime.
 //!
+//! Where states are absorbing, the curve of a [stop](super::stop) may end the first sweep: it shows where all that can still be
+//! left ends up, however slowly.
+//!
 //! A small chain is not iterated for long: its states are [eliminated](super::elimination) before more multiplications are
 //! done than that costs, at once where these are fewer than the first sweep takes.
 //!
@@ -21,10 +24,11 @@ use super::built::{Built, total};
 use super::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
 use super::classes::{Classes, Known};
 use super::elimination;
-use super::iteration::Iteration;
+use super::iteration::{Iteration, Which};
 use super::meeting::expected_steps;
 use super::problem::Observer;
 use super::solution::{Bound, RewardValue, TimeResult};
+use super::stop::Stop;
 use crate::Result;
 use crate::kernel::Real;
 
@@ -146,6 +150,52 @@ fn eliminate<T: Real>(
     }))
 }
 
+/// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
+/// classes; no bound where `most` steps do not show one.
+pub(super) fn meeting<T: Real>(
+    built: &Built<'_, T>,
+    alpha: f64,
+    probable: &[f64],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<(Option<f64>, usize)> {
+    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let known = Known::new(transitions, ranks, built.parts.rows.clone());
+    let Classes { representatives, reached } = known.closed_classes(&built.initial, probable);
+    let mut bound = || expected_steps(&known, alpha, &representatives, &reached, most, observer);
+    // Sums over ranks are made by the thread that asked, not in a lane's.
+    let found = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
+    Ok((found?, representatives.len()))
+}
+
+/// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met; and the number of
+/// multiplications.
+fn absorbed<T: Real>(
+    built: &Built<'_, T>,
+    iteration: &Iteration<'_, T>,
+) -> Result<Option<(Vec<f64>, Bound, u64)>> {
+    let Some(masses) = iteration.leavable_masses()? else { return Ok(None) };
+    let (terms, step) = (iteration.steps(), built.statistics.step);
+    let stop = Stop::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
+    if stop.leak == 0.0 {
+        return Ok(None);
+    }
+    let endless = 1.0 / stop.leak;
+    let bound = Bound {
+        truncation: 0.0,
+        steady_state: stop.defect * endless,
+        rounding: step * terms as f64 + stop.rounding * endless + 16.0 * f64::EPSILON + built.initial_error,
+    };
+    if bound.total() > built.options.epsilon {
+        return Ok(None);
+    }
+    let (mut limit, newest) = (iteration.iterate(Which::Before)?, iteration.newest()?);
+    for (i, (p, newest)) in limit.iter_mut().zip(newest).enumerate() {
+        *p = if built.statistics.leavable.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
+    }
+    Ok(Some((limit, bound, terms)))
+}
+
 /// The last iterate of a sweep that ends at the steady state or after `most` multiplications, its bound, and their number.
 fn iterate<T: Real>(
     built: &Built<'_, T>,
@@ -153,7 +203,7 @@ fn iterate<T: Real>(
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
 ) -> Result<(Vec<f64>, Bound, u64)> {
-    let (transitions, ranks) = (built.problem.transitions, built.parts.ranks);
+    let ranks = built.parts.ranks;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
     let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
     let alpha = 1.0 / inverse_alpha.wide();
@@ -181,21 +231,19 @@ fn iterate<T: Real>(
     let certificate = match s.certificate {
         Some(certificate) => certificate,
         None => {
-            while s.until.is_some() || (s.distance > FIRST_DISTANCE && s.steps < FIRST_STEPS) {
+            let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || built.parts.absorbing;
+            while s.until.is_some() || (moves(&s) && s.steps < FIRST_STEPS.min(most)) {
                 checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
                 s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
+                if let Some(found) = absorbed(built, &iteration)? {
+                    return Ok(found);
+                }
             }
             let probable = iteration.newest()?;
-            let known = Known::new(transitions, ranks, built.parts.rows.clone());
-            let Classes { representatives, reached } = known.closed_classes(&built.initial, &probable);
-            let (targets, observed) = (&representatives, &mut *observer);
             let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16).min(most);
-            let alpha = alpha / built.statistics.scale;
-            let mut bound = || expected_steps(&known, alpha, targets, &reached, most, observed);
-            // Sums over ranks are made by the thread that asked, not in a lane's.
-            let meeting = if ranks.is_distributed() { bound() } else { built.machine.lanes[0].host(bound) };
-            let meeting = checkpointer.save_on_interrupt(meeting, || Ok((s.phase(None), vec![probable])))?;
-            Certificate { meeting, classes: representatives.len() }
+            let found = meeting(built, alpha / built.statistics.scale, &probable, most, observer);
+            let found = checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![probable])))?;
+            Certificate { meeting: found.0, classes: found.1 }
         }
     };
     s.certificate = Some(certificate);
@@ -210,6 +258,9 @@ fn iterate<T: Real>(
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < most) {
         checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
+        if let Some(found) = absorbed(built, &iteration)? {
+            return Ok(found);
+        }
         let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.statistics.step;
         s.stalled = if falls { 0 } else { s.stalled + 1 };
         s.best = s.best.min(s.distance);

@@ -53,7 +53,7 @@ pub fn terms<T: Real>(
     if terms > MOST_STEPS as f64 {
         return Err(Error::Invalid(format!(
             "the subdivided method would take {terms:.1e} multiplications, at most {MOST_STEPS} are done; use --method \
-             sweep or a shorter time"
+             auto or a shorter time"
         )));
     }
     Ok(terms as u64)
@@ -76,7 +76,7 @@ pub fn run<T: Real>(
     }
     if !built.problem.rewards.is_empty() {
         return Err(Error::Invalid(
-            "the subdivided method computes no rewards; use --method sweep".to_owned(),
+            "the subdivided method computes no rewards; use --method auto".to_owned(),
         ));
     }
     for &index in which {

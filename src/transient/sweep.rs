@@ -3,17 +3,26 @@
 use std::collections::VecDeque;
 
 use super::Observer;
+use super::built::{Built, total_of};
 use super::checkpoint::{Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::iteration::{Iteration, Target, Which};
-use super::poisson::{Weights, expected_excess};
+use super::poisson::Weights;
+use super::problem::Method;
+use super::solution::Stopped;
+use super::stationary::meeting;
+use super::stop::{Shares, Stop};
 use crate::Result;
 use crate::kernel::{Precision, Real};
 use crate::lane::Buffer;
+use crate::parallel::*;
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
-/// Steps before the first look whether the steady state is reached, and between two of them.
+/// Steps before the first look whether the sweep can stop, and between two of them.
 const CHECK_STEPS: u64 = 64;
+
+/// Transitions followed backwards before a better bound of a stop is given up.
+const MOST_WORK: u64 = 1 << 32;
 
 /// A time point with its weights.
 #[derive(Debug)]
@@ -26,10 +35,15 @@ pub(super) struct Planned {
     pub(super) weights: Weights,
     /// P(N > k) from one step before the window on; empty where no reward asks for it.
     pub(super) tails: Vec<f64>,
-    /// The price that a steady-state stop may have here.
+    /// The price that a stop may have here whatever rounding has.
     pub(super) steady_allowance: f64,
-    /// Bound of the steady-state stop, if one happened.
+    /// ε less everything but the price of a stop and the rounding of steps.
+    pub(super) room: f64,
+    /// Bound of the stop, if one happened, and of what rounding adds to it.
     pub(super) steady_state: f64,
+    pub(super) stop_rounding: f64,
+    /// Where it stopped.
+    pub(super) stopped: Option<Stopped>,
     /// Steps that its iterates took, at most.
     pub(super) steps: u64,
     /// Bound of the mass that is left out.
@@ -90,6 +104,7 @@ impl SweepState {
 
 /// One pass over the iterates, and the time points that it serves.
 pub(super) struct Sweep<'a, 'p, T> {
+    built: &'a Built<'a, T>,
     iteration: Iteration<'a, T>,
     /// Ascending in the first step of their windows.
     planned: &'p mut [Planned],
@@ -100,7 +115,7 @@ pub(super) struct Sweep<'a, 'p, T> {
     free: Vec<Vec<Buffer<T>>>,
     spare: usize,
     accumulators: usize,
-    /// The step at which to look next whether the steady state is reached.
+    /// The step at which to look next whether the sweep can stop.
     check: u64,
     /// Where the steps to the next decision end, after a resumption in their middle.
     until: Option<u64>,
@@ -116,15 +131,17 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
     /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
     /// open at once; a time that finds none free is left for another sweep.
     pub(super) fn new(
+        built: &'a Built<'a, T>,
         iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
         accumulators: usize,
-        vectors: bool,
         before: u64,
     ) -> Self {
+        let vectors = built.problem.vectors;
         let waiting = (0..planned.len()).collect();
         let (open, free, left_over) = (Vec::new(), Vec::new(), Vec::new());
         Self {
+            built,
             iteration,
             planned,
             waiting,
@@ -132,7 +149,10 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             free,
             spare: accumulators,
             accumulators,
-            check: CHECK_STEPS,
+            check: match built.options.method {
+                Method::Uniformization => u64::MAX,
+                _ => CHECK_STEPS,
+            },
             until: None,
             before,
             vectors,
@@ -142,10 +162,10 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
 
     /// A sweep that goes on from a state that [fits](SweepState::fits).
     pub(super) fn resume(
+        built: &'a Built<'a, T>,
         mut iteration: Iteration<'a, T>,
         planned: &'p mut [Planned],
         kept: Resumed<SweepState>,
-        vectors: bool,
     ) -> Result<Self> {
         let Resumed { state, vectors: values } = kept;
         iteration.resume(state.steps, &values[0])?;
@@ -155,7 +175,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             time.normalisation = kept.normalisation;
             time.rewards = kept.rewards;
         }
-        let mut sweep = Self::new(iteration, planned, state.accumulators, vectors, state.before);
+        let mut sweep = Self::new(built, iteration, planned, state.accumulators, state.before);
         sweep.waiting = (state.waiting..sweep.planned.len()).collect();
         (sweep.check, sweep.until, sweep.left_over) = (state.check, state.until, state.left_over);
         for (i, (place, from, divisor)) in state.open.into_iter().enumerate() {
@@ -164,7 +184,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             let mut target = sweep.iteration.target(weights.values.len(), acc)?;
             let ahead = &weights.values[(from - weights.left) as usize..];
             sweep.iteration.weigh(&mut target, from, ahead, divisor)?;
-            if vectors {
+            if sweep.vectors {
                 sweep.iteration.fill(&target.acc, &values[1 + i])?;
             }
             sweep.open.push(Open { place, target, from, divisor });
@@ -245,9 +265,11 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             let Some(end) = self.end() else { continue };
             if to >= self.check && end - to > CHECK_STEPS / 2 {
                 self.check = to + (to / 16).max(CHECK_STEPS);
-                if let Some(distance) = self.steady()? {
+                if let Some(stop) = self.stop()? {
                     let terms = self.iteration.steps();
-                    return self.freeze(distance, observer, checkpointer).map(|left_over| (terms, left_over));
+                    return self
+                        .finish_with(stop, observer, checkpointer)
+                        .map(|left_over| (terms, left_over));
                 }
             }
         }
@@ -391,71 +413,133 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
         Ok(())
     }
 
-    /// The distance of the last two iterates, if stopping now is within every remaining time's allowance: since P
-    /// is an l1 contraction, ‖x_j − x_{k−1}‖ ≤ (j − k + 1)·d for j ≥ k, so freezing errs by at most d·E[(N − k + 1)⁺].
-    fn steady(&self) -> Result<Option<f64>> {
-        // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
-        let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
-        let distance = self.iteration.distance()? * slack;
-        let within = |place: usize| {
-            let time = &self.planned[place];
-            distance * expected_excess(time.lambda, self.iteration.steps() - 1) <= time.steady_allowance
-        };
+    /// The stop behind x_{k−1}, if it leaves every remaining time within its bound.
+    fn stop(&self) -> Result<Option<Stop>> {
+        let (iteration, step) = (&self.iteration, self.built.statistics.step);
+        let masses = iteration.leavable_masses()?;
+        let stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
         let mut remaining = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
-        Ok(remaining.all(within).then_some(distance))
+        Ok(remaining.all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
     }
 
-    /// Ends the sweep with x_{k−1} in the place of all later iterates; returns the places left over.
-    fn freeze(
+    /// Ends the sweep with a curve in the place of all later iterates; returns the places left over.
+    fn finish_with(
         mut self,
-        distance: f64,
+        mut stop: Stop,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<Vec<usize>> {
-        let k = self.iteration.steps();
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
-        let rewards = self.iteration.rewards_of(Which::Before)?;
-        let mut remaining: VecDeque<Open<T>> = std::mem::take(&mut self.open).into();
-        loop {
-            let mut o = match (remaining.pop_front(), self.waiting.pop_front()) {
-                (Some(o), waiting) => {
-                    waiting.into_iter().for_each(|place| self.waiting.push_front(place));
-                    o
-                }
-                (None, Some(place)) => match self.accumulators()? {
-                    Some(acc) => {
-                        Open { place, target: self.iteration.target(1, acc)?, from: k, divisor: mass }
-                    }
-                    None => {
-                        self.left_over.push(place);
-                        continue;
-                    }
-                },
-                (None, None) => return Ok(self.left_over),
-            };
-            let time = &mut self.planned[o.place];
-            time.steady_state = distance * expected_excess(time.lambda, k - 1);
-            time.steps = k;
-            let ahead = k.saturating_sub(time.weights.left) as usize;
-            // What lies beyond the window belongs to this iterate, too.
-            let (beyond, doubt) = time.weights.above();
-            let rest = time.weights.values[ahead..].iter().rev().fold(beyond, |sum, weight| sum + weight);
-            time.truncation = (time.truncation - beyond).max(0.0) + doubt;
-            time.normalisation += rest * (mass - 1.0).abs();
-            if !rewards.is_empty() {
-                // P(N > j) summed over j ≥ k: 1 each up to the window, then the tails.
-                let before = time.weights.left.saturating_sub(k) as f64;
-                let beyond = before + time.tails[ahead + 1..].iter().rev().sum::<f64>();
-                for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&rewards) {
-                    *instant += rest * reward;
-                    *cumulative += beyond * reward;
-                }
+        let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
+        let remaining: Vec<_> = open.chain(waiting).collect();
+        self.bound_by_meeting(&remaining, &mut stop, &mut checkpointer.defer_interrupt(observer))?;
+        let curve = Curve::new(self.built, &self.iteration, mass)?;
+        for (place, target) in remaining {
+            let time = &mut self.planned[place];
+            let shares = stop.shares(time);
+            let amplification = stop.amplification(time.lambda);
+            time.steps = stop.step;
+            time.steady_state = stop.defect * amplification;
+            // Shares are known to a few units, and so is what they are multiplied with.
+            time.stop_rounding = stop.rounding * amplification + 16.0 * f64::EPSILON;
+            time.normalisation += shares.at[0] * (mass - 1.0).abs();
+            time.stopped = Some(Stopped { step: stop.step, mu: 1.0 - stop.leak });
+            for ((instant, cumulative), reward) in time.rewards.iter_mut().zip(&curve.rewards) {
+                *instant += value(reward, shares.at);
+                *cumulative += value(reward, shares.until);
             }
-            self.iteration.weigh(&mut o.target, k, &[rest], mass)?;
-            self.iteration.add(&o.target, Which::Before)?;
-            self.deliver(o, observer, checkpointer)?;
+            if self.vectors {
+                let mut result = match target {
+                    Some(target) => self.iteration.download(&target.acc)?,
+                    None => vec![0.0; curve.x.len()],
+                };
+                curve.add_to(&mut result, &shares);
+                observer.result(self.planned[place].index, &result)?;
+                checkpointer.delivered(self.planned[place].index, &result);
+            }
         }
+        Ok(self.left_over)
     }
+
+    /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing
+    /// and a bound would not be met without.
+    fn bound_by_meeting(
+        &self,
+        remaining: &[(usize, Option<Target<T>>)],
+        stop: &mut Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let (built, step) = (self.built, self.built.statistics.step);
+        let missed = |time: &Planned| {
+            let rounding = step * time.lambda.min(stop.step as f64);
+            (stop.defect + stop.rounding) * stop.amplification(time.lambda) > time.room - rounding
+        };
+        let missed = remaining.iter().any(|(place, _)| missed(&self.planned[*place]));
+        if missed && built.statistics.leavable.all() {
+            // They may have been given up.
+            built.problem.transitions.acquire_rows(&built.parts.rows);
+            let alpha = 1.0 / built.statistics.mean_holding();
+            let probable = self.iteration.newest()?;
+            // About as much work as was done, and not more than the host does in some seconds.
+            let most = (4 * stop.step + (1 << 14)).min(MOST_WORK / built.statistics.nnz.max(1));
+            let (steps, _) = meeting(built, alpha, &probable, most, observer)?;
+            stop.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
+        }
+        Ok(())
+    }
+}
+
+/// The numbers on the host that a curve is made of.
+struct Curve<'a, T> {
+    built: &'a Built<'a, T>,
+    /// The last iterate but one, and the flow into absorbing states, if there are any.
+    x: Vec<f64>,
+    flow: Vec<f64>,
+    /// Of each reward its value in x, of states that can be left and of absorbing ones, and in the flow.
+    rewards: Vec<[f64; 3]>,
+}
+
+impl<'a, T: Real> Curve<'a, T> {
+    /// The last two iterates divided by their mass; rewards are not.
+    fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>, mass: f64) -> Result<Self> {
+        let leavable = &built.statistics.leavable;
+        let mut curve =
+            Self { built, x: iteration.iterate(Which::Before)?, flow: Vec::new(), rewards: Vec::new() };
+        if !leavable.all() {
+            curve.flow = iteration.newest()?;
+            curve.flow.par_iter_mut().zip(&curve.x).for_each(|(y, x)| *y -= x);
+        }
+        for (reward, scale) in iteration.rewards() {
+            let sum = |values: &[f64], leavable_ones: bool| {
+                let among = |&(i, _): &(usize, _)| (leavable.all() || leavable.contains(i)) == leavable_ones;
+                let terms = values.iter().zip(*reward).enumerate().filter(among);
+                total_of(terms.map(|(_, (p, r))| r * scale * p), built.parts.ranks)
+            };
+            curve.rewards.push([sum(&curve.x, false), sum(&curve.x, true), sum(&curve.flow, false)]);
+        }
+        for values in [&mut curve.x, &mut curve.flow] {
+            values.par_iter_mut().for_each(|p| *p /= mass);
+        }
+        Ok(curve)
+    }
+
+    fn add_to(&self, result: &mut [f64], shares: &Shares) {
+        let leavable = &self.built.statistics.leavable;
+        let [rest, shrunk, grown] = shares.at;
+        let add = |(i, p): (usize, &mut f64)| {
+            *p += match leavable.all() || leavable.contains(i) {
+                true => shrunk * self.x[i],
+                false => rest * self.x[i] + grown * self.flow[i],
+            }
+        };
+        result.par_iter_mut().enumerate().with_min_len(4096).for_each(add);
+    }
+}
+
+/// A reward on a curve.
+fn value([absorbing, leavable, flow]: &[f64; 3], [rest, shrunk, grown]: [f64; 3]) -> f64 {
+    rest * absorbing + shrunk * leavable + grown * flow
 }
 
 /// p_k and P(N > k) of a time point that rewards are wanted at.

@@ -26,6 +26,7 @@ pub fn sweep<T: Real>(
         let lambda = built.statistics.lambda(problem.times[index])?;
         let (window, steady_allowance) = windows(&built.statistics, epsilon, lambda);
         let weights = window.weights();
+        let others = built.statistics.rounding(lambda, weights.values.len() as u64, 0) + weights.rounding;
         planned.push(Planned {
             index,
             lambda,
@@ -34,7 +35,10 @@ pub fn sweep<T: Real>(
             truncation: weights.truncation,
             weights,
             steady_allowance,
+            room: epsilon - window.truncation() - others - built.initial_error,
             steady_state: 0.0,
+            stop_rounding: 0.0,
+            stopped: None,
             normalisation: 0.0,
             rewards: vec![(0.0, 0.0); problem.rewards.len()],
         });
@@ -67,10 +71,10 @@ pub fn sweep<T: Real>(
         let sweep = match resumed.take() {
             None => {
                 iteration.start(&built.initial)?;
-                Sweep::new(iteration, &mut planned, room, problem.vectors, terms)
+                Sweep::new(built, iteration, &mut planned, room, terms)
             }
             Some(kept) if kept.state.fits(&planned, &kept.vectors, built.initial.len(), problem.vectors) => {
-                Sweep::resume(iteration, &mut planned, kept, problem.vectors)?
+                Sweep::resume(built, iteration, &mut planned, kept)?
             }
             Some(_) => return Err(checkpointer.unusable()),
         };
@@ -119,10 +123,12 @@ fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> Time
             steady_state: time.steady_state,
             rounding: built.statistics.rounding(time.lambda, len, time.steps)
                 + time.weights.rounding
+                + time.stop_rounding
                 + measured
                 + built.initial_error,
         },
         rewards: rewards.collect(),
+        stopped: time.stopped,
         ..TimeResult::default()
     }
 }

@@ -23,6 +23,8 @@ use crate::{Error, Result};
 
 /// Right-hand sides of large systems at a time: 24 of 40 bytes a row are the diagonals', and of each of these 19 are left.
 const OF_LARGE: usize = 8;
+/// Small systems at least that are repeated: the twin eliminates as many side by side.
+const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems at a time: enough for a device to be busy with.
 const OF_SMALL: usize = 1 << 22;
 /// Corrections at most, where nobody says how many.
@@ -48,7 +50,7 @@ impl Room {
         }
         let (copies, most) = match Scheme::of(n, rows, false, None) {
             Scheme::Batch { .. } => {
-                let copies = (TILE / rows).clamp(1, all);
+                let copies = (TILE / rows).max(TOGETHER / batch).clamp(1, all);
                 (copies, (OF_SMALL / (copies * rows)).max(OF_LARGE))
             }
             _ => {

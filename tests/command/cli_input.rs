@@ -361,7 +361,7 @@ fn names_that_are_unknown_are_refused_with_those_that_are_known() {
     }
     refuses_options("--time 1 --states 0 --top 1", &["cannot be used with"]);
     refuses_options("--time 1 --ell-width wide", &["--ell-width"]);
-    refuses_options("--time 1 --method magic", &["sweep", "subdivided"]);
+    refuses_options("--time 1 --method magic", &["auto", "uniformization", "subdivided"]);
     let place = Place::new();
     refuses(&place, "transient tandem:5 --time 1 --label full", &["'full'", "--labels"]);
     refuses(&place, "transient none.tra --time 1", &["none.tra", "no such file", "tandem:15"]);

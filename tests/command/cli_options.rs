@@ -134,7 +134,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--labels b.txt", "b.txt"),
         (run, "--rewards b.txt", "b.txt"),
         (run, "--absorbing x", "no label 'x': there are: init, up"),
-        (run, "--method jensen", "[possible values: sweep, subdivided]"),
+        (run, "--method jensen", "[possible values: auto, uniformization, subdivided]"),
         (run, "--theta 5", "--theta 5 divides --method subdivided, and this is a sweep"),
         (run, "--method subdivided --theta 0", "--theta 0 must be a finite number above 0"),
         (run, "--method subdivided --theta -3", "--theta -3 must be a finite number above 0"),

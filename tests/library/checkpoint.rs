@@ -11,7 +11,8 @@ use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::checkpoint::{Checkpoint, inspect};
 use kolmo::transient::{
-    Initial, Method, Observer, Options, Order, Problem, Reward, Solution, Transitions, solve, solve_resumable,
+    Chain, Initial, Method, Observer, Options, Order, Problem, Reward, Solution, Transitions, solve,
+    solve_resumable,
 };
 use kolmo::{Error, Machine};
 
@@ -82,9 +83,11 @@ fn cases(precision: Precision) -> Vec<Case> {
     orders.initial = Initial::Uniform(vec![3, 700]);
     let mut ragged_rows = Case::new("rows of very different lengths", "tandem:3", &[3.0, 7.0]);
     ragged_rows.chain = Box::new(ragged(1500));
+    let mut leak = Case::new("a slow way out", "tandem:7", &[300.0, 0.5, 2e3]).rewarded(true);
+    leak.chain = Chain::new("tandem", leak.chain).absorbing(&[3]).transitions;
     let mut subdivided = Case::new("intervals", "tandem:12", &[1.5, 3.0]);
     subdivided.options.method = Method::Subdivided { theta: 20.0 };
-    cases.extend([orders, ragged_rows, subdivided]);
+    cases.extend([orders, ragged_rows, leak, subdivided]);
     for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
         let mut case = Case::new("a format", "wlan:4,3", &[1.5]);
         case.options.format = format;

@@ -10,6 +10,7 @@ mod checkpoint;
 mod constructs;
 mod cuda_run;
 mod cuda_text;
+mod curves;
 mod faults;
 mod formats;
 mod fuzz;

@@ -261,7 +261,7 @@ fn cpu() -> Machine {
 #[test]
 fn merging_the_whole_vector_gives_the_bits_of_halos() {
     let (wlan, machine) = (model("wlan:3,2"), on_cpu("cpu,cpu"));
-    for method in [Method::Sweep, Method::Subdivided { theta: 50.0 }] {
+    for method in [Method::Auto, Method::Subdivided { theta: 50.0 }] {
         let of = |exchange| {
             let split = Partitioning { exchange, halo_depth: Some(1), ..Partitioning::default() };
             let options = Options { split, method, order: Order::Natural, ..Options::default() };

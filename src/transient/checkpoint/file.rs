@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 const MAGIC: &[u8; 16] = b"kolmo-checkpoint";
 /// Number of the layout.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Largest head: a run has at most ten million times, each with some hundred bytes.
 const MOST_HEAD: u64 = 1 << 32;

@@ -54,7 +54,8 @@ impl Identity {
             times: problem.times.to_vec(),
             epsilon: options.epsilon,
             method: match options.method {
-                Method::Sweep => "sweep".to_owned(),
+                Method::Auto => "auto".to_owned(),
+                Method::Uniformization => "uniformization".to_owned(),
                 Method::Subdivided { theta } => format!("subdivided with theta = {theta}"),
             },
             width: format!("{:?}", options.width).to_lowercase(),

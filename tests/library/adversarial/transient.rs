@@ -359,7 +359,7 @@ fn case(kind: Kind, seed: u64, seen: &Seen) -> std::result::Result<(), String> {
     let precision = if single { Precision::F32 } else { Precision::F64 };
     let subdivided = rng.u8(0..3) == 0;
     let method =
-        if subdivided { Method::Subdivided { theta: between(&mut rng, 1.0, 79.0) } } else { Method::Sweep };
+        if subdivided { Method::Subdivided { theta: between(&mut rng, 1.0, 79.0) } } else { Method::Auto };
     let options = Options { epsilon, method, ..Options::default() };
     let [one, two] = &[1, 2].map(|count| cpu_lanes(count, precision));
     let what = format!("n = {n}, alpha = {alpha:e}, {precision}, {method:?}, epsilon {epsilon:e}");

@@ -196,7 +196,7 @@ pub(super) fn run(command: &Bench, ranks: Ranks) -> Result<Outcome> {
             }
             Bench::Walk(_) | Bench::Transfer(_) | Bench::Tridiagonal(_) | Bench::Compare(_) => {}
             Bench::Transient(t) => {
-                let method = t.theta.map_or(Method::Sweep, |theta| Method::Subdivided { theta });
+                let method = t.theta.map_or(Method::Auto, |theta| Method::Subdivided { theta });
                 for &format in formats {
                     let (epsilon, width) = (t.epsilon, job.ell_width);
                     let options = Options { epsilon, width, format, method, ..Options::default() };

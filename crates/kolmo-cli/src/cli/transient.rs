@@ -96,8 +96,9 @@ pub(super) struct Transient {
     /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
     #[arg(long, requires = "checkpoint")]
     resume: bool,
-    /// sweep, or subdivided: intervals of alpha t <= theta, each with a sum of its own
-    #[arg(long, value_name = "M", default_value = "sweep")]
+    /// auto: a sweep that stops early where the rest has a bound; uniformization: one that never does; subdivided: intervals of
+    /// alpha t <= theta, each with a sum of its own
+    #[arg(long, value_name = "M", default_value = "auto")]
     method: MethodArg,
     /// Largest alpha t of an interval of --method subdivided [default: 100]
     #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
@@ -129,7 +130,9 @@ enum FormatArg {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum MethodArg {
-    Sweep,
+    #[value(alias = "sweep")]
+    Auto,
+    Uniformization,
     Subdivided,
 }
 
@@ -490,7 +493,8 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         width: args.ell_width,
         format: args.matrix_format,
         method: match args.method {
-            MethodArg::Sweep => Method::Sweep,
+            MethodArg::Auto => Method::Auto,
+            MethodArg::Uniformization => Method::Uniformization,
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
@@ -509,7 +513,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         },
     };
     match (args.theta, args.method) {
-        (Some(theta), MethodArg::Sweep) => {
+        (Some(theta), MethodArg::Auto | MethodArg::Uniformization) => {
             return Err(Error::Invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{LaneExchange, Order, Solution, Status, TimeResult};
+use kolmo::transient::{LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
 /// A run and its answer.
 #[derive(Debug)]
@@ -160,6 +160,9 @@ impl Run<'_> {
                 t.bound.steady_state,
                 t.bound.rounding
             );
+            if let Some(stopped) = t.stopped {
+                let _ = writeln!(out, "         {}", stop(stopped));
+            }
         }
         out
     }
@@ -223,6 +226,9 @@ impl Summary for Run<'_> {
             out.push_str(&self.details());
         }
         out.push_str(&self.bound());
+        if let Some(stopped) = s.times.iter().find_map(|t| t.stopped).filter(|stopped| stopped.mu < 1.0) {
+            let _ = write!(out, "\nstop     {}", stop(stopped));
+        }
         let x = &s.seconds;
         let _ = writeln!(
             out,
@@ -256,6 +262,17 @@ impl Summary for Run<'_> {
         let missed = (self.solution.status == Status::NotMet).then(|| self.reason());
         let bound = format!("error at most {:.1e} of {:e}", self.solution.bound.total(), self.epsilon);
         super::bound_line(&bound, missed.as_deref())
+    }
+}
+
+/// How a sweep went on behind its last multiplication.
+fn stop(stopped: Stopped) -> String {
+    match 1.0 - stopped.mu {
+        0.0 => format!("steady from iterate {} on", grouped(stopped.step)),
+        leak => format!(
+            "quasi-stationary from iterate {} on: what can be left loses {leak:.3e} of itself a step",
+            grouped(stopped.step)
+        ),
     }
 }
 

@@ -1,0 +1,20 @@
+// out_b = sum over those rows i of block b that are among some of abs(y_i - f x_i).
+// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 2 numbers and a bit a row.
+alias real = f64;
+
+@group(0) @binding(0) var<storage, read> factor: array<real>;
+@group(0) @binding(1) var<storage, read> among: array<u32>;  // a bit a row
+@group(0) @binding(2) var<storage, read> x: array<real>;
+@group(0) @binding(3) var<storage, read> y: array<real>;
+@group(0) @binding(4) var<storage, read_write> out: array<real>;
+
+fn term(i: u32) -> real {
+    if ((among[i >> 5u] >> (i & 31u)) & 1u) == 0u { return real(0); }
+    return abs(fma(-factor[0], x[p.own + i], y[p.own + i]));
+}
+
+@compute @workgroup_size(256)
+fn block_defect(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+                @builtin(local_invocation_index) local: u32) {
+    block_of_rows(group.y * groups.x + group.x, local);
+}

@@ -1,0 +1,62 @@
+//! The states that can be left, and those that are absorbing.
+
+use std::ops::Range;
+
+use super::transitions::Transitions;
+use crate::kernel::Real;
+use crate::parallel::*;
+use crate::ranks::Ranks;
+
+/// Rows of a word.
+const BITS: usize = u32::BITS as usize;
+
+/// A bit for each of this rank's states that can be left.
+#[derive(Debug, Clone, Default)]
+pub struct Leavable {
+    rows: Range<usize>,
+    words: Vec<u32>,
+    /// True if no state of any rank is absorbing.
+    all: bool,
+}
+
+impl Leavable {
+    /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
+    pub(super) fn new<T: Real>(
+        transitions: &dyn Transitions,
+        rows: Range<usize>,
+        exit: &[T],
+        ranks: Ranks,
+    ) -> Self {
+        let first = rows.start;
+        let word = |row: &mut Vec<(u32, f64)>, (w, exit): (usize, &[T])| {
+            let bit = |(i, rate): (usize, &T)| {
+                row.clear();
+                if *rate == T::ZERO {
+                    transitions.outgoing(first + w * BITS + i, row);
+                }
+                u32::from(*rate != T::ZERO || !row.is_empty()) << i
+            };
+            exit.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
+        };
+        let words: Vec<u32> =
+            exit.par_chunks(BITS).enumerate().with_min_len(128).map_init(Vec::new, word).collect();
+        let absorbing = rows.len() - words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        Self { rows, words, all: ranks.all_reduce_sum(absorbing as u64) == 0 }
+    }
+
+    /// True if no state of any rank is absorbing.
+    pub fn all(&self) -> bool {
+        self.all
+    }
+
+    /// True if a state, counted from the first of this rank's, can be left.
+    #[inline(always)]
+    pub fn contains(&self, state: usize) -> bool {
+        self.words[state / BITS] >> (state % BITS) & 1 == 1
+    }
+
+    /// The words of whole blocks of rows.
+    pub(super) fn words(&self, rows: &Range<usize>) -> &[u32] {
+        &self.words[(rows.start - self.rows.start) / BITS..(rows.end - self.rows.start).div_ceil(BITS)]
+    }
+}

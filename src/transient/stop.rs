@@ -1,0 +1,123 @@
+//! The stop of a sweep: a curve in the place of all later iterates, with a bound on what it errs by.
+//!
+//! A state that is never left is absorbing; T is the set of all others. Let x be the iterate after m steps, μ any number in
+//! \[½, 1\], d ≥ ‖(xP)_T − μ x_T‖ in l1, and S_j = 1 + μ + … + μ^{j−1}. In the place of x P^j stands
+//!
+//! z_j = μ^j x on T, z_j = x + S_j (xP − x) on the absorbing states,
+//!
+//! which errs by at most d S_j: one step takes z_j to z_{j+1} but for μ^j ((xP)_T − μ x_T), and P lengthens nothing. At
+//! time t a number N of steps has been taken that is Poisson with mean αt, so the error is at most d E S_J, J = (N − m)⁺,
+//! and that at most d S_{E J}, since S is concave. What is computed is ŷ = xP + r with ‖r‖ ≤ g, the rounding of a step;
+//! both d and the flow xP − x are taken from it, which makes g S_{E J} more, and no more however long the time is. μ = 1 is
+//! the steady state. Where nothing is absorbing 2 H d with H from [`meeting`](super::meeting) bounds ‖x P^j − x‖, too.
+//! `docs/certificate.md` has the proofs.
+
+use super::poisson::expected_excess;
+use super::sweep::Planned;
+use crate::kernel::Real;
+
+/// A curve in the place of the iterates behind x_m.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stop {
+    /// m.
+    pub(super) step: u64,
+    /// 1 − μ, exactly.
+    pub(super) leak: f64,
+    /// Bound of ‖ŷ − μ x_m‖ on the states that can be left, what its own computation rounds by aside.
+    pub(super) defect: f64,
+    /// Bound of what rounding adds to that.
+    pub(super) rounding: f64,
+    /// Bound of S_j for every j, from elsewhere.
+    pub(super) most: f64,
+}
+
+/// Expectations over the steps N at a time, where these are more than m: J = N − m, or 0 outside.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shares {
+    /// P(N > m), E μ^J, E S_J.
+    pub(super) at: [f64; 3],
+    /// Sums over the steps m + 1 … N − 1: of 1, of μ^{j−m}, of S_{j−m}.
+    pub(super) until: [f64; 3],
+}
+
+impl Stop {
+    /// The stop behind x_m, from the probability in T of x_m and of ŷ, or where T is everything, and a measurement of ‖ŷ − μ x_m‖.
+    pub(super) fn new<T: Real, E>(
+        step: u64,
+        masses: Option<[f64; 2]>,
+        rounding: f64,
+        defect: impl FnOnce(f64) -> Result<f64, E>,
+    ) -> Result<Self, E> {
+        let u = T::PRECISION.unit_roundoff();
+        let mu = match masses {
+            // In this range 1 − μ is exact.
+            Some([before, now]) if before > 0.0 => T::of((now / before).clamp(0.5, 1.0)).wide(),
+            // There is nothing left to shrink.
+            Some(_) => 0.5,
+            None => 1.0,
+        };
+        // The sum of n magnitudes in blocks of 256 and then compensated has a relative error below this. A magnitude is
+        // that of a difference of two numbers of which one is a product: 2u of both where that is rounded apart, and what
+        // underflows is far below a third.
+        let slack = 1.0 + 12.0 * u + 1e-9;
+        let defect = defect(mu)? * slack;
+        Ok(Self { step, leak: 1.0 - mu, defect, rounding: rounding + 3.0 * u, most: f64::INFINITY })
+    }
+
+    /// S_j, also between whole numbers.
+    fn growth(&self, j: f64) -> f64 {
+        match self.leak {
+            0.0 => j,
+            leak => -(j * (-leak).ln_1p()).exp_m1() / leak,
+        }
+    }
+
+    /// Bound of E S_J at a time.
+    pub(super) fn amplification(&self, lambda: f64) -> f64 {
+        self.growth(expected_excess(lambda, self.step)).min(self.most)
+    }
+
+    /// True if stopping here leaves a time within ε, or as near to it as rounding lets it come. `step` bounds the
+    /// rounding of a step.
+    pub(super) fn serves(&self, time: &Planned, step: f64) -> bool {
+        let amplification = self.amplification(time.lambda);
+        let error = self.defect * amplification;
+        let rounding = step * time.lambda.min(self.step as f64) + self.rounding * amplification;
+        let out_of_reach = time.room < rounding && time.room < step * time.lambda;
+        error <= time.steady_allowance.max(time.room - rounding)
+            || (out_of_reach && self.defect <= self.rounding)
+    }
+
+    /// The shares at a time, of the steps that its weights are about; beyond the last of them N counts as the next. The
+    /// bound of the mass that is left out or counted there becomes that of what this errs by.
+    pub(super) fn shares(&self, time: &mut Planned) -> Shares {
+        let (m, left, right) = (self.step, time.weights.left, time.right());
+        let (beyond, doubt) = time.weights.above();
+        let j = (right + 1 - m) as f64;
+        let shrunk = 1.0 - self.leak * self.growth(j);
+        let further = self.leak * expected_excess(time.lambda, right + 1);
+        time.truncation = (time.truncation - beyond).max(0.0) + doubt + 2.0 * shrunk * beyond.min(further);
+        let rewards = !time.rewards.is_empty();
+        let mut shares = Shares::default();
+        let first = left.max(m + 1);
+        let weights = &time.weights.values[(first - left) as usize..];
+        // The smallest first.
+        let inside = weights.iter().enumerate().rev().map(|(i, &weight)| (first + i as u64, weight));
+        for (n, weight) in std::iter::once((right + 1, beyond)).chain(inside) {
+            let j = (n - m) as f64;
+            let grown = self.growth(j);
+            let add = |sums: &mut [f64; 3], values: [f64; 3]| {
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value);
+            };
+            add(&mut shares.at, [1.0, 1.0 - self.leak * grown, grown]);
+            if rewards {
+                let doubled = match self.leak {
+                    0.0 => 0.5 * j * (j - 1.0),
+                    leak => (j - grown) / leak,
+                };
+                add(&mut shares.until, [j - 1.0, grown - 1.0, doubled]);
+            }
+        }
+        shares
+    }
+}
