@@ -62,10 +62,10 @@ pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, l
 }
 
 /// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
-pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
-    let block = |values: &[f64]| {
+pub(super) fn total<T: Real>(values: &[T], ranks: Ranks) -> f64 {
+    let block = |values: &[T]| {
         let mut sum = [0.0; 2];
-        add_rates(&mut sum, values.iter().copied());
+        add_rates(&mut sum, values.iter().map(|value| value.wide()));
         sum
     };
     let blocks: Vec<[f64; 2]> = values.par_chunks(BLOCK).with_min_len(64).map(block).collect();
@@ -76,17 +76,6 @@ pub(super) fn total(values: &[f64], ranks: Ranks) -> f64 {
             add_rates(&mut state, [block]);
             state[1] += lost;
         }
-        sum.copy_from_slice(&state);
-    });
-    sum[0] + sum[1]
-}
-
-/// The sum of all ranks' values, one after the other in the order of states.
-pub(super) fn total_of(values: impl Iterator<Item = f64>, ranks: Ranks) -> f64 {
-    let mut sum = [0.0; 2];
-    ranks.ordered_reduce(&mut sum, |sum| {
-        let mut state = [sum[0], sum[1]];
-        add_rates(&mut state, values);
         sum.copy_from_slice(&state);
     });
     sum[0] + sum[1]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Observer;
-use super::built::total_of;
+use super::built::total;
 use super::chunk::{Part, Sum};
 use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::kernels::{accumulate, block_defect, block_dot, block_sum, sweep};
@@ -452,7 +452,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             partials.resize(from + part.rows.len().div_ceil(BLOCK), T::ZERO);
             self.lanes[part.lane].download(out, 0, &mut partials[from..])?;
         }
-        Ok(total_of(partials.iter().map(|b| b.wide()), self.parts.ranks))
+        Ok(total(&partials, self.parts.ranks))
     }
 
     /// Copies accumulators of this rank's rows to the host, in the order of states.

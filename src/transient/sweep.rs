@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Observer;
-use super::built::{Built, total_of};
+use super::built::{Built, total};
 use super::checkpoint::{Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::Weights;
@@ -264,7 +264,7 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
 
             let Some(end) = self.end() else { continue };
             if to >= self.check && end - to > CHECK_STEPS / 2 {
-                self.check = to + (to / 16).max(CHECK_STEPS);
+                self.check = to + (to / 4).max(CHECK_STEPS);
                 if let Some(stop) = self.stop()? {
                     let terms = self.iteration.steps();
                     return self
@@ -512,9 +512,10 @@ impl<'a, T: Real> Curve<'a, T> {
         }
         for (reward, scale) in iteration.rewards() {
             let sum = |values: &[f64], leavable_ones: bool| {
-                let among = |&(i, _): &(usize, _)| (leavable.all() || leavable.contains(i)) == leavable_ones;
-                let terms = values.iter().zip(*reward).enumerate().filter(among);
-                total_of(terms.map(|(_, (p, r))| r * scale * p), built.parts.ranks)
+                let among = |i: usize| (leavable.all() || leavable.contains(i)) == leavable_ones;
+                let earned = |(i, (p, r)): (usize, (&f64, &f64))| if among(i) { r * scale * p } else { 0.0 };
+                let earned: Vec<f64> = values.iter().zip(*reward).enumerate().map(earned).collect();
+                total(&earned, built.parts.ranks)
             };
             curve.rewards.push([sum(&curve.x, false), sum(&curve.x, true), sum(&curve.flow, false)]);
         }

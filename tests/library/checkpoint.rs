@@ -341,7 +341,7 @@ fn a_checkpoint_of_another_run_is_refused_by_what_differs() {
         ("the times (there 1, 3, here 1, 3.5)", Box::new(|c| c.times[1] = 3.5)),
         ("epsilon (there 1e-9, here 1e-7)", Box::new(|c| c.options.epsilon = 1e-7)),
         (
-            "the method (there sweep, here subdivided with theta = 50)",
+            "the method (there auto, here subdivided with theta = 50)",
             Box::new(|c| {
                 c.options.method = Method::Subdivided { theta: 50.0 };
             }),
