@@ -171,30 +171,48 @@ fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")
 }
 
-#[test]
-fn every_bound_holds_against_arb() {
+/// Asserts that the errors at those known times that `asked` takes lie within their bounds, and that these are met where rounding
+/// lets them be.
+fn check_known(epsilon: f64, asked: impl Fn(f64) -> bool) {
     let machine = cpu();
     for Known { name, chain, initial, times, wanted } in known() {
-        for epsilon in [1e-6, 1e-9] {
-            let (got, solution) = run(&machine, &chain, &initial, &times, &long(epsilon));
-
-            for (i, t) in times.iter().enumerate() {
-                let (error, bound) = (l1(&got[i], &wanted[i]), solution.times[i].bound);
-                // References are rounded once.
-                assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
-            }
-            assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
-            // Rounding alone may cost more than these allow: 1e-9 where the way out takes 1e7 and longer, what no
-            // expectation of a meeting bounds, and windows of 1e7 terms.
-            let met = solution.status == Status::Met;
-            let provable = match name {
-                "periodic" | "begins_absorbed" => true,
-                "leak" | "leak_to_three" | "death" | "settled" => epsilon == 1e-6,
-                _ => met,
-            };
-            assert_eq!(met, provable, "{name}, ε = {epsilon:e}: {:?}", solution.bound);
+        let (times, wanted): (Vec<f64>, Vec<Vec<f64>>) =
+            times.into_iter().zip(wanted).filter(|(t, _)| asked(*t)).unzip();
+        if times.is_empty() {
+            continue;
         }
+        let (got, solution) = run(&machine, &chain, &initial, &times, &long(epsilon));
+
+        for (i, t) in times.iter().enumerate() {
+            let (error, bound) = (l1(&got[i], &wanted[i]), solution.times[i].bound);
+            // References are rounded once.
+            assert!(error <= bound.total() + f64::EPSILON, "{name}, t = {t}: {error:e}, {bound:?}");
+        }
+        assert!(solution.terms < 50_000, "{name}: {} multiplications", solution.terms);
+        // Rounding alone costs more than 1e-9 where the way out takes 1e7 and longer; no expectation of a meeting bounds it
+        // where a flow is hidden.
+        let provable = match name {
+            "periodic" | "begins_absorbed" | "death" | "settled" => true,
+            "leak" | "leak_to_three" => epsilon == 1e-6,
+            _ => continue,
+        };
+        assert_eq!(solution.status == Status::Met, provable, "{name}, ε = {epsilon:e}: {:?}", solution.bound);
     }
+}
+
+/// Windows of times beyond this have ten million terms.
+const LONG: f64 = 1e11;
+
+#[test]
+fn every_bound_holds_against_arb() {
+    check_known(1e-6, |t| t < LONG);
+    check_known(1e-9, |t| t < LONG);
+}
+
+#[test]
+#[ignore = "slow: windows of ten million terms"]
+fn very_long_times_have_their_bounds() {
+    check_known(1e-6, |t| t >= LONG);
 }
 
 #[test]
@@ -213,7 +231,7 @@ fn a_slow_way_out_ends_where_it_leads_to() {
 fn a_flow_below_the_last_place_is_not_denied() {
     let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 
-    let (_, solution) = run(&cpu(), &hidden.chain, &hidden.initial, &[9e12], &long(1e-6));
+    let (_, solution) = run(&cpu(), &hidden.chain, &hidden.initial, &[1e10], &long(1e-6));
 
     assert_eq!(solution.status, Status::NotMet, "{:?}", solution.bound);
 }

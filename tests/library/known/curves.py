@@ -53,4 +53,3 @@ halves = ring(0, 2, 1) + ring(2, 2, 1) + [(0, 2, 1e-17)]
 show("hidden_flow", 4, halves, [(i, 0.25) for i in range(4)], [1e8, 1e12, 9e12])
 show("settled", 5, line(5, 1, 2), [(0, 1)], [1e8, 1e10, 3e12])
 show("death", 6, [(i, i + 1, 1.0) for i in range(5)], [(0, 1)], [1.0, 30.0, 1e4, 1e13])
-show("reservoir", 3, [(0, 1, 1.0), (1, 0, 1.0), (0, 2, 1e-12)], [(0, 1)], [1e8, 1e11, 1e12])
