@@ -263,7 +263,8 @@ impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
             }
 
             let Some(end) = self.end() else { continue };
-            if to >= self.check && end - to > CHECK_STEPS / 2 {
+            // What ends soon by itself is not worth the curve.
+            if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = to + (to / 4).max(CHECK_STEPS);
                 if let Some(stop) = self.stop()? {
                     let terms = self.iteration.steps();
