@@ -28,8 +28,9 @@ pub const MOST: u32 = 100_000;
 /// Rows that one thread works on at a time.
 const ROWS: usize = 1024;
 
-/// Products with L that a Krylov method takes at most.
-const MOST_PRODUCTS: usize = 20_000;
+/// Products with L that a Krylov method takes at most, and as many more as four times the edges of a square grid.
+const MOST_PRODUCTS: usize = 1000;
+const EDGES: usize = 4;
 /// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
 
@@ -262,10 +263,10 @@ impl Control {
     fn krylov(&mut self, split: &Split<'_>, certificate: &Certificate, enough: f64) {
         let product = |x: &[f64], y: &mut [f64]| split.rows(y, |i| split.times(i, x));
         let mut next = HostArray::large(self.r.len());
-        while self.norm > enough && self.products < MOST_PRODUCTS {
-            let most = MOST_PRODUCTS - self.products;
+        let most = MOST_PRODUCTS + EDGES * self.r.len().isqrt();
+        while self.norm > enough && self.products < most {
             let good = |r: &[f64]| certificate.scaled_norm(r) <= 0.5 * enough;
-            let (z, used) = bicgstab(&product, &self.r, most, good);
+            let (z, used) = bicgstab(&product, &self.r, most - self.products, good);
             self.products += used + 1;
             // r + L z − z, whatever BiCGSTAB takes its residual to be.
             split.sweep(&self.r, &z, &mut next);
