@@ -132,6 +132,22 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
 }
 
 #[test]
+fn nine_digits_need_no_walk_and_a_dry_run_says_so() {
+    let place = Place::new();
+    let line = "poisson2d:20,0.95 --component 210 --epsilon 1e-9 --verbose";
+    let run = walk(&place, line);
+    assert!(run.code == 0 && run.stderr.contains(" products of BiCGSTAB"), "{}", run.stderr);
+    assert_eq!(run.rows()[1][4], "0", "steps of a chain");
+    let exact = walk(&place, "poisson2d:20,0.95 --component 210 --control 700 --epsilon 1e-9");
+    let [one, other] = [&run, &exact].map(|run| [1, 2].map(|column| number(run.rows()[1][column])));
+    approx::assert_abs_diff_eq!(one[0], other[0], epsilon = one[1] + other[1]);
+
+    let dry = walk(&place, &format!("{line} --dry-run --report r.json"));
+    assert!(dry.code == 0 && dry.stderr.contains("walks have 0 steps"), "{}", dry.stderr);
+    assert_eq!(place.json("r.json")["seconds"]["walks"], 0.0);
+}
+
+#[test]
 fn generated_systems_are_the_built_in_ones() {
     let place = Place::new();
     for spec in ["poisson3d:4,0.8", "random-dominant:60,5,0.7,signed"] {

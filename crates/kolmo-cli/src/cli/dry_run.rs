@@ -73,7 +73,11 @@ pub(super) fn walk(
     let few = &problem.components[..problem.components.len().min(COMPONENTS)];
     let pilot = Problem { components: few, ..*problem };
     let chains = CHAINS * u64::from(options.replicates.max(1));
-    let walked = Options { chains: Count::Number(chains), ..options.clone() };
+    // A number of chains that is given says that walks are wanted, whatever else would do.
+    let walked = match options.chains {
+        Count::Grow => Options { max_chains: chains, ..options.clone() },
+        _ => Options { chains: Count::Number(chains), ..options.clone() },
+    };
     let solution = solve(machine, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
     let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
     let length = solution.components.iter().map(|c| c.length).max().unwrap_or(0);
@@ -91,7 +95,7 @@ pub(super) fn walk(
     };
     let capped = worst.min(options.max_chains.max(chains) as f64);
     let all = problem.components.len() as f64 * problem.rhs.len() as f64;
-    let walks = capped * f64::from(length) * all / rate;
+    let walks = if length > 0 { capped * f64::from(length) * all / rate } else { 0.0 };
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
     let rooms: Vec<Room> = machine
         .lanes
@@ -141,6 +145,12 @@ pub(super) fn walk(
         solution.bound.total(),
         1e-6 * rate
     ));
+    if solution.krylov > 0 {
+        let products = grouped(solution.krylov as u64);
+        say(format_args!(
+            "control  {products} products of BiCGSTAB, after which walks have {length} steps at most"
+        ));
+    }
     let limit = if worst > capped { ", where --max-chains ends; the half-width will not be met" } else { "" };
     say(format_args!(
         "chains   at most about {} a component of at most {} steps for {:.1e}{limit}",
