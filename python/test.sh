@@ -10,7 +10,7 @@ trap 'rm -rf "$place"' EXIT
 python3 -m venv "$place/env"
 pip() { "$place/env/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
 pip install 'maturin>=1.9,<2'
-# What is built for tests is compiled with optimisation already.
+# As for other tests, the library is compiled with optimisation.
 "$place/env/bin/maturin" build --locked --profile dev --manifest-path python/Cargo.toml --out "$place" --interpreter "$place/env/bin/python"
 pip install "$(ls "$place"/kolmo_solvers-*.whl)[test]"
 if [ -z "${KOLMO:-}" ]; then

@@ -15,9 +15,6 @@ use crate::machine::{Place, names};
 use crate::matrix::Arrays;
 use crate::watch::{Told, brief, watched};
 
-/// Seconds that a GPU takes to start: a chain that the host's cores solve in less is solved there.
-const GPU_START: f64 = 0.5;
-
 /// Where a chain begins: in a state, or with these probabilities.
 #[derive(FromPyObject)]
 pub(crate) enum Begin<'py> {
@@ -103,7 +100,7 @@ pub(crate) fn answer<'py>(
     let short = is_short(&problem);
     if wanted.is(&DeviceSpec::Auto) {
         let seconds = || py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed);
-        if short || seconds()?.is_some_and(|seconds| seconds < GPU_START) {
+        if short || seconds()?.is_some_and(|seconds| seconds < capacity::GPU_START) {
             wanted = wanted.on(DeviceSpec::Cpu);
         }
     }

@@ -29,9 +29,9 @@ pub(super) fn bicgstab(
         product(x, y);
         y.par_iter_mut().zip(x).for_each(|(y, x)| *y = x - *y);
     };
-    let mut v = b.to_vec();
+    let mut x = b.to_vec();
     let mut r = vec![0.0; n];
-    apply(&v, &mut r);
+    apply(&x, &mut r);
     r.par_iter_mut().zip(b).for_each(|(r, b)| *r = b - *r);
     let shadow = r.clone();
     let (mut p, mut mp, mut s, mut ms) = (r.clone(), vec![0.0; n], vec![0.0; n], vec![0.0; n]);
@@ -44,7 +44,7 @@ pub(super) fn bicgstab(
         apply(&s, &mut ms);
         used += 2;
         let omega = dot(&ms, &s) / dot(&ms, &ms).max(f64::MIN_POSITIVE);
-        v.par_iter_mut().zip(&p).zip(&s).for_each(|((v, p), s)| *v += alpha * p + omega * s);
+        x.par_iter_mut().zip(&p).zip(&s).for_each(|((x, p), s)| *x += alpha * p + omega * s);
         r.par_iter_mut().zip(&s).zip(&ms).for_each(|((r, s), ms)| *r = s - omega * ms);
         let next = dot(&shadow, &r);
         let beta = next / rho * (alpha / omega);
@@ -54,5 +54,5 @@ pub(super) fn bicgstab(
         }
         p.par_iter_mut().zip(&r).zip(&mp).for_each(|((p, r), mp)| *p = r + beta * (*p - omega * mp));
     }
-    (v, used)
+    (x, used)
 }

@@ -357,9 +357,6 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
 }
 
-/// Seconds that it takes to open a GPU and to compile for it: 0.58 on an H200 with CUDA.
-const GPU_START: f64 = 0.5;
-
 /// A problem, and where it is solved.
 struct Prepared {
     times: Vec<f64>,
@@ -440,7 +437,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     if cores_first {
         let (transitions, initial) = (&*chain.transitions, &initial);
         let problem = Problem { transitions, initial, times: &times, rewards: &rewards, vectors: true };
-        small = capacity::seconds_on_cores(&problem, &options)?.is_some_and(|seconds| seconds < GPU_START);
+        small = capacity::seconds_on_cores(&problem, &options)?
+            .is_some_and(|seconds| seconds < capacity::GPU_START);
         if !small {
             machine = recalled(common.open_on(ranks)?);
         }
