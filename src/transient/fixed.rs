@@ -40,7 +40,7 @@ pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<u64> {
     if sum > MOST {
         // At most a millionth more.
         let part = (MOST << 63) / sum;
-        bits.par_iter_mut().for_each(|p| *p = (u128::from(*p) * part >> 63) as u64);
+        bits.par_iter_mut().for_each(|p| *p = ((u128::from(*p) * part) >> 63) as u64);
     }
     bits
 }
@@ -88,7 +88,7 @@ mod tests {
             assert!(mass < 1 << 64);
             assert!(bits.iter().zip(&initial).all(|(&p, &of)| Q64(p).wide() <= of));
             let lacks = missing(given, mass << 36);
-            assert!(lacks >= 0.0 && lacks <= 1e-6 + 1e-15, "{initial:?} lacks {lacks:e}");
+            assert!((0.0..=1e-6 + 1e-15).contains(&lacks), "{initial:?} lacks {lacks:e}");
         }
         let exact = exact_mass(&[0.5, 0.25], Ranks::ALONE);
         assert_eq!(exact, 3 << 98);

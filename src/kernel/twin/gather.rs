@@ -218,7 +218,11 @@ fn by_rows(
     sums: &mut [u128; SLICE],
 ) {
     const ROWS: usize = 4;
-    assert!(entries % SLICE == 0 && !x.is_empty(), "a slice of {entries} entries, a vector of {}", x.len());
+    assert!(
+        entries.is_multiple_of(SLICE) && !x.is_empty(),
+        "a slice of {entries} entries, a vector of {}",
+        x.len()
+    );
     let last = x.len() - 1;
     for (group, sums) in sums.chunks_exact_mut(ROWS).enumerate() {
         let mut s = [0; ROWS];
