@@ -46,7 +46,7 @@ use crate::lane::{Buffer, Lane, Launch};
 /// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
 const fn limit(precision: Precision) -> u32 {
     match precision {
-        Precision::F64 => 23,
+        Precision::F64 | Precision::Q64 => 23,
         Precision::F32 => 9,
     }
 }
@@ -161,7 +161,7 @@ impl<T: Number> Windows<T> {
             small: small_exponent(T::PRECISION),
             limit: limit(T::PRECISION),
             tiny: match T::PRECISION {
-                Precision::F64 => 30,
+                Precision::F64 | Precision::Q64 => 30,
                 Precision::F32 => 3,
             },
         };
