@@ -85,7 +85,7 @@ fn many_in<T: Number>(
         )));
     }
     expect_somebody(machine)?;
-    let cost = exchange_cost(machine)?;
+    let cost = exchange_cost(machine, n)?;
     let rows = |rank: usize| (blocks * rank / count * BLOCK)..(blocks * (rank + 1) / count * BLOCK).min(n);
     let bandwidth = lane.bandwidth()?;
     let mut sample = vec![0, count / 2, count - 1];

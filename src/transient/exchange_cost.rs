@@ -35,28 +35,32 @@ const ROUNDS: usize = 12;
 const SMALL_LAUNCH: f64 = 20e-6;
 
 /// The cost of an exchange between these lanes: measured once, for later solves on the same lanes as well. Ranks measure
-/// each time, since all have to do the same.
-pub(super) fn exchange_cost(machine: &Machine) -> Result<ExchangeCost> {
+/// each time, since all have to do the same, and with no more values than the `states` of a chain, which a small one
+/// would wait for longer than for its solution.
+pub(super) fn exchange_cost(machine: &Machine, states: usize) -> Result<ExchangeCost> {
     static MEASURED: Mutex<Vec<(Vec<u32>, ExchangeCost)>> = Mutex::new(Vec::new());
     if machine.ranks.is_distributed() {
-        return measure(machine);
+        return measure(machine, (states as u64).clamp(1 << 12, MOST));
     }
     let numbers: Vec<u32> = machine.lanes.iter().map(Lane::number).collect();
     let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, cost)) = known().iter().find(|(measured, _)| *measured == numbers) {
         return Ok(*cost);
     }
-    let cost = measure(machine)?;
+    let cost = measure(machine, MOST)?;
     known().push((numbers, cost));
     Ok(cost)
 }
 
-/// Measures exchanges of few and of many values, and for how long they keep a lane busy.
-fn measure(machine: &Machine) -> Result<ExchangeCost> {
+/// Most values of an exchange that is measured.
+const MOST: u64 = 1 << 19;
+
+/// Measures exchanges of few values and of `most`, and for how long they keep a lane busy.
+fn measure(machine: &Machine, most: u64) -> Result<ExchangeCost> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     // A tenth of what is free, where that is little.
     let free = lanes.iter().filter_map(Lane::free_bytes).min().unwrap_or(u64::MAX);
-    let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, 1 << 19)) as usize;
+    let large = ranks.all_reduce_min((free / 80).clamp(1 << 9, most)) as usize;
     let small = large / (1 << 9);
     let slowest = |elements: usize| -> Result<f64> {
         let within = if lanes.len() > 1 { lane_ring(machine, elements)? } else { 0.0 };

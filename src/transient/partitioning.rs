@@ -114,7 +114,7 @@ pub(super) fn split(
         return Ok(alone);
     }
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
-    let mut partition = Partition { regions, own, exchange: lane_exchange(machine)?, ..alone };
+    let mut partition = Partition { regions, own, exchange: lane_exchange(machine, transitions.states())?, ..alone };
     let compute = compute_seconds(&partition.regions, &bandwidths, real);
     deepen(&mut partition, machine, transitions, &compute, options);
     partition.plan = plan(machine, &partition, &compute, options);
@@ -128,12 +128,12 @@ fn most_elements(lane: &Lane, real: u64) -> usize {
 }
 
 /// The way in which these lanes exchange halos.
-fn lane_exchange(machine: &Machine) -> Result<LaneExchange> {
+fn lane_exchange(machine: &Machine, states: usize) -> Result<LaneExchange> {
     #[cfg(feature = "cuda")]
     if !machine.ranks.is_distributed() && Lane::all_reach(&machine.lanes) {
         return Ok(LaneExchange::Peer);
     }
-    Ok(LaneExchange::Host(exchange_cost(machine)?))
+    Ok(LaneExchange::Host(exchange_cost(machine, states)?))
 }
 
 /// Seconds of each lane's own rows. Of other ranks' regions only the owner knows the entries.
