@@ -165,10 +165,11 @@ fn window(tile: u32, local: u32) {
     let block = start + i32(4u * local);
     if local == 0u { flags[tile] = 0u; }
     storageBarrier();
-    let s0 = with_row(Sweep(left_one(), left_one(), true), row_or_none(block));
-    let s1 = with_row(Sweep(s0.last, s0.last, s0.good), row_or_none(block + 1));
-    let s2 = with_row(s1, row_or_none(block + 2));
+    let o0 = row_or_none(block); let o1 = row_or_none(block + 1); let o2 = row_or_none(block + 2);
     let last = row_or_none(block + 3);
+    let s0 = with_row(Sweep(left_one(), left_one(), true), o0);
+    let s1 = with_row(Sweep(s0.last, s0.last, s0.good), o1);
+    let s2 = with_row(s1, o2);
     let next = exchanged(local, s2.first, 256u, local + 1u).behind;
     // The last block row, between the last unknowns of the threads before and behind.
     let pivot = without(without(last.d, last.l, s2.last.g), last.u, next.f);
@@ -205,8 +206,9 @@ fn window(tile: u32, local: u32) {
     if local < overlap / 4u || local >= (overlap + p.tile) / 4u { return; }
     // There are threads on both sides.
     let right = stage[slot(4u * local + 4u)];
+    // Read once more, from the cache, instead of being held all along.
     good = good && is_certified(row_or_none(block), left, x0, x1) && is_certified(row_or_none(block + 1), x0, x1, x2)
-        && is_certified(row_or_none(block + 2), x1, x2, x3) && is_certified(last, x2, x3, right);
+        && is_certified(row_or_none(block + 2), x1, x2, x3) && is_certified(row_or_none(block + 3), x2, x3, right);
     // Threads that write here all write the same.
     if !good { flags[tile] = 1u; }
 }

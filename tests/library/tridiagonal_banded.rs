@@ -193,9 +193,12 @@ mod suite {
         };
         let narrow = weak(0..0, 6.0);
         assert_eq!((narrow.method, narrow.block), (Method::OnePass, 1920));
-        // Across a border of tiles, within what the widest windows see; then beyond it.
-        let wide = weak(3640..4040, 6.01);
-        assert_eq!((wide.method, wide.block), (Method::OnePass, 1024));
+        // Across a border of tiles, within what the widest windows see. Single precision has no room between what narrow ones
+        // see and what rounding leaves.
+        if precision == F64 {
+            let wide = weak(3640..4040, 6.01);
+            assert_eq!((wide.method, wide.block), (Method::OnePass, 1024));
+        }
         assert_eq!(weak(2900..4400, 6.0).method, Method::Host);
     }
 

@@ -94,7 +94,8 @@ impl BandedSystem {
         Self::new(Form::Blocks, batch, blocks.into(), b)
     }
 
-    fn new(form: Form, batch: usize, arrays: Vec<Vec<f64>>, b: Vec<Vec<f64>>) -> Result<Self> {
+    /// Systems of this form, of arrays as its [`Form::names`] say.
+    pub(crate) fn new(form: Form, batch: usize, arrays: Vec<Vec<f64>>, b: Vec<Vec<f64>>) -> Result<Self> {
         let invalid = |reason: String| Err(Error::Invalid(reason));
         let (names, width) = (form.names(), form.width());
         let numbers = arrays[arrays.len() / 2].len();
@@ -120,15 +121,20 @@ impl BandedSystem {
                 ));
             }
         }
-        if b.is_empty() {
-            return invalid("no right-hand side".to_owned());
-        }
-        if let Some(b) = b.iter().find(|b| b.len() != rows) {
-            return invalid(format!("b has {} numbers for {rows} rows", b.len()));
-        }
         let mut system = Self { form, n, batch, arrays, b };
+        system.check_lengths()?;
         system.cut_ends();
         Ok(system)
+    }
+
+    /// An error for right-hand sides that are none or not as long as there are rows.
+    fn check_lengths(&self) -> Result<()> {
+        let rows = self.rows();
+        match self.b.iter().find(|b| b.len() != rows) {
+            _ if self.b.is_empty() => Err(Error::Invalid("no right-hand side".to_owned())),
+            Some(b) => Err(Error::Invalid(format!("b has {} numbers for {rows} rows", b.len()))),
+            None => Ok(()),
+        }
     }
 
     /// Puts zeros where elements would lie beyond the ends of a system.
@@ -209,11 +215,12 @@ impl BandedSystem {
         self
     }
 
-    /// An error that names the first number that is NaN or infinite and is used.
+    /// An error for right-hand sides that do not fit, or that names the first number that is NaN or infinite and is used.
     ///
     /// # Errors
     /// [`Error::Invalid`].
     pub fn check(&self) -> Result<()> {
+        self.check_lengths()?;
         let arrays =
             self.form.names().iter().zip(&self.arrays).map(|(name, array)| (*name, self.form.width(), array));
         for (name, width, values) in arrays.chain(self.b.iter().map(|b| ("b", 1, b))) {
@@ -256,6 +263,11 @@ struct View<'a> {
 const BLOCK: usize = 1 << 12;
 
 impl View<'_> {
+    /// Number of all rows.
+    fn rows(&self) -> usize {
+        self.n * self.batch
+    }
+
     /// The elements of a row in the columns of its own block and those beside it.
     #[inline(always)]
     fn row(&self, i: usize) -> [f64; 6] {
@@ -273,14 +285,14 @@ impl View<'_> {
     /// Columns and values of a row's elements.
     fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         // Those beyond the ends are zeros.
-        let (first, n) = (i / 2 * 2, self.n * self.batch);
+        let (first, n) = (i / 2 * 2, self.rows());
         let columns = self.row(i).into_iter().enumerate().map(move |(k, v)| ((first + k).wrapping_sub(2), v));
         columns.filter(move |&(column, _)| column < n)
     }
 
     /// Whether every row is dominant.
     fn is_dominant(&self) -> bool {
-        (0..self.n * self.batch).into_par_iter().all(|i| {
+        (0..self.rows()).into_par_iter().all(|i| {
             let row = self.row(i);
             2.0 * row[2 + i % 2].abs() >= row.iter().map(|v| v.abs()).sum()
         })

@@ -59,7 +59,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
 
     /// As many parts as lanes, or, where these do not hold all rows at once, more.
     fn with(lanes: &'a [Lane], view: &View<'_>, width: Width) -> Result<Self> {
-        let tiles = view.b[0].len().div_ceil(2).div_ceil(width.tile());
+        let tiles = view.rows().div_ceil(2).div_ceil(width.tile());
         let mut parts = lanes.len();
         loop {
             match Self::cut(lanes, view, width, tiles.div_ceil(parts)) {
@@ -71,7 +71,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
 
     /// Parts of so many tiles.
     fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<Part<T>>> {
-        let (blocks, beside, tile) = (view.b[0].len().div_ceil(2), width.beside(), width.tile());
+        let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile());
         let size = tiles * tile;
         let mut memories = Vec::new();
         let part = |number: usize| {
@@ -114,7 +114,12 @@ impl<'a, T: Number> BandedPlan<'a, T> {
         2 * self.width.tile()
     }
 
-    /// Solves for b·2^k; whether the unknowns are certified. The matrix is the same each time.
+    /// The next solution brings the matrix again.
+    pub fn forget(&mut self) {
+        self.filled = false;
+    }
+
+    /// Solves for a right-hand side; whether the unknowns are certified. The matrix is the same each time.
     ///
     /// # Errors
     /// If a device is lost.

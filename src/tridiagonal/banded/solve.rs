@@ -49,7 +49,7 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
 
 fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
     let dominant = lanes[0].host(|| view.is_dominant());
-    let mut done = Pass::new(view.b.len(), view.n * view.batch);
+    let mut done = Pass::new(view.b.len(), view.rows());
     done.flags = if dominant { 0 } else { NOT_DOMINANT };
     let started = Instant::now();
     let (mut certified, mut tile) = (false, 0);
@@ -155,11 +155,13 @@ impl Eliminate for View<'_> {
     }
 
     fn is_apart(&self, i: usize) -> bool {
-        let rows = self.n * self.batch;
-        // Blocks are not cut.
-        (self.form == Form::Pentadiagonal || i.is_multiple_of(2))
-            && (i.saturating_sub(3)..rows.min(i + 3))
-                .all(|row| self.elements(row).all(|(column, v)| v == 0.0 || (column < i) == (row < i)))
+        // Blocks are not cut; of most rows of a pentadiagonal matrix their neighbours say it.
+        let cut = match self.form {
+            Form::Pentadiagonal => self.arrays[1][i] == 0.0 && self.arrays[3][i - 1] == 0.0,
+            Form::Blocks => i.is_multiple_of(2),
+        };
+        cut && (i.saturating_sub(3)..self.rows().min(i + 3))
+            .all(|row| self.elements(row).all(|(column, v)| v == 0.0 || (column < i) == (row < i)))
     }
 
     fn part(&self, here: Range<usize>) -> Self {

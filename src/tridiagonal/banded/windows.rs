@@ -37,7 +37,7 @@ fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
 fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
     let lost = 0.25 * T::PRECISION.unit_roundoff();
     let block = |k: usize| {
-        let [a, b] = [2 * k, 2 * k + 1].map(|row| if row < view.b[0].len() { view.row(row) } else { LAST });
+        let [a, b] = [2 * k, 2 * k + 1].map(|row| if row < view.rows() { view.row(row) } else { LAST });
         [0, 2, 4].map(|at| [a[at], a[at + 1], b[at], b[at + 1]])
     };
     let one_way = |blocks: &mut dyn Iterator<Item = [Block; 3]>| {
@@ -73,7 +73,7 @@ pub(super) struct Width {
 impl Width {
     /// The width that these rows need, as far as a look says; none where windows are not enough.
     pub(super) fn of<T: Number>(view: &View<'_>) -> Result<Option<Self>> {
-        let rows = view.b[0].len();
+        let rows = view.rows();
         if rows <= 2 * (WINDOW_BLOCKS - LEAST) {
             return Ok(Some(Self { overlap: LEAST, all: true }));
         }
