@@ -25,7 +25,7 @@ fn accumulate(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) 
     let even = (p.step & 1u) == 0u;
     if p.step < p.window_first || p.step >= p.window_end || !(even || p.step == p.window_first) { return; }
     let w = 1u + p.step - p.weights;
-    var sum = fma(scalars[w], x[p.own + i], acc[i]);
-    if even && p.step + 1u < p.window_end { sum = fma(scalars[w + 1u], y[p.own + i], sum); }
+    var sum = weighted(scalars[w], x[p.own + i], acc[i]);
+    if even && p.step + 1u < p.window_end { sum = weighted(scalars[w + 1u], y[p.own + i], sum); }
     acc[i] = sum;
 }

@@ -1,4 +1,4 @@
-// out_b = sum over those rows i of block b that are among some of abs(y_i - f x_i).
+// out_b = sum over those rows i of block b that are among some of abs(y_i - f x_i); in q64 the factor is given as 1 - f.
 // One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 2 numbers and a bit a row.
 alias real = f64;
 
@@ -8,9 +8,9 @@ alias real = f64;
 @group(0) @binding(3) var<storage, read> y: array<real>;
 @group(0) @binding(4) var<storage, read_write> out: array<real>;
 
-fn term(i: u32) -> real {
-    if ((among[i >> 5u] >> (i & 31u)) & 1u) == 0u { return real(0); }
-    return abs(fma(-factor[0], x[p.own + i], y[p.own + i]));
+fn term(i: u32) -> Sum {
+    if ((among[i >> 5u] >> (i & 31u)) & 1u) == 0u { return none(); }
+    return deviation(factor[0], x[p.own + i], y[p.own + i]);
 }
 
 @compute @workgroup_size(256)

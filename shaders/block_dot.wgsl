@@ -6,7 +6,7 @@ alias real = f64;
 @group(0) @binding(1) var<storage, read> x: array<real>;
 @group(0) @binding(2) var<storage, read_write> out: array<real>;
 
-fn term(i: u32) -> real { return r[i] * x[p.own + i]; }
+fn term(i: u32) -> Sum { return product(r[i], x[p.own + i]); }
 
 @compute @workgroup_size(256)
 fn block_dot(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

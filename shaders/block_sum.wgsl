@@ -5,7 +5,7 @@ alias real = f64;
 @group(0) @binding(0) var<storage, read> x: array<real>;
 @group(0) @binding(1) var<storage, read_write> out: array<real>;
 
-fn term(i: u32) -> real { return x[p.own + i]; }
+fn term(i: u32) -> Sum { return whole(x[p.own + i]); }
 
 @compute @workgroup_size(256)
 fn block_sum(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,

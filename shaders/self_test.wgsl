@@ -1,4 +1,5 @@
-// y_i = fma(a_i, a_j, fma(a_j, b_i, b_j)) summed over three j drawn from a table, then b_i less.
+// y_i = a_i a_j + (a_j b_i + b_j) summed over three j drawn from a table, and how far it is from b_i, twice: by a
+// factor and by a weight.
 // One thread an element, on a folded grid. Moves 3 gathered numbers, 3 indices and 1 result an element.
 // Any fault of a driver in gathers, loops, fused operations or the order of additions shows in the bits.
 alias real = f64;
@@ -16,10 +17,11 @@ fn self_test(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let i = (group.y * groups.x + group.x) * 256u + local;
     if i >= p.items { return; }
-    var s = real(0);
+    var s = none();
     for (var k = 0u; k < 3u; k++) {
         let j = index[3u * i + k];
-        s = fma(a[i], a[j], fma(a[j], b[i], s + b[j]));
+        s = plus_product(a[i], a[j], plus_product(a[j], b[i], plus(s, whole(b[j]))));
     }
-    y[i] = s - b[i];
+    let deviates = deviation(a[i], b[i], number(s));
+    y[i] = weighted(a[i], b[i], stepped(deviates, a[i], b[i], a[i]));
 }

@@ -20,7 +20,7 @@ var<immediate> p: Params;
 @group(0) @binding(2) var<storage, read> values: array<real>;
 
 // One entry's share.
-fn add_entry(base: u32, e: u32, sum: real) -> real { return fma(values[e], x[columns[e]], sum); }
+fn add_entry(base: u32, e: u32, sum: Sum) -> Sum { return plus_product(values[e], x[columns[e]], sum); }
 
 @compute @workgroup_size(256)
 fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -38,18 +38,18 @@ fn step(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 
     // Four entries at a time, every load before the first use: what limits this kernel is how much it has in
     // flight.
-    var s = real(0);
+    var s = none();
     for (; e + 192u < end; e += 256u) {
         let c0 = columns[e]; let c1 = columns[e + 64u]; let c2 = columns[e + 128u]; let c3 = columns[e + 192u];
         let v0 = values[e]; let v1 = values[e + 64u]; let v2 = values[e + 128u]; let v3 = values[e + 192u];
         let x0 = x[c0]; let x1 = x[c1]; let x2 = x[c2]; let x3 = x[c3];
-        s = fma(v3, x3, fma(v2, x2, fma(v1, x1, fma(v0, x0, s))));
+        s = plus_product(v3, x3, plus_product(v2, x2, plus_product(v1, x1, plus_product(v0, x0, s))));
     }
     if e + 64u < end {
         let c0 = columns[e]; let c1 = columns[e + 64u];
         let v0 = values[e]; let v1 = values[e + 64u];
         let x0 = x[c0]; let x1 = x[c1];
-        s = fma(v1, x1, fma(v0, x0, s));
+        s = plus_product(v1, x1, plus_product(v0, x0, s));
         e += 128u;
     }
     if e < end { s = add_entry(0u, e, s); }

@@ -26,9 +26,9 @@ fn pair(e: u32) -> u32 {
 }
 
 // One entry's share, in the row of x[base].
-fn add_entry(base: u32, e: u32, sum: real) -> real {
+fn add_entry(base: u32, e: u32, sum: Sum) -> Sum {
     let id = pair(e);
-    return fma(values[id], x[base + slices[p.offsets + id]], sum);
+    return plus_product(values[id], x[base + slices[p.offsets + id]], sum);
 }
 
 @compute @workgroup_size(256)
@@ -49,17 +49,18 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let before = held(added.open, i);
 
     // Every load of four entries before the first use.
-    var s = real(0);
+    var s = none();
     for (; e + 192u < end; e += 256u) {
         let i0 = pair(e); let i1 = pair(e + 64u); let i2 = pair(e + 128u); let i3 = pair(e + 192u);
         let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];
         let x2 = x[base + slices[p.offsets + i2]]; let x3 = x[base + slices[p.offsets + i3]];
-        s = fma(values[i3], x3, fma(values[i2], x2, fma(values[i1], x1, fma(values[i0], x0, s))));
+        let s1 = plus_product(values[i1], x1, plus_product(values[i0], x0, s));
+        s = plus_product(values[i3], x3, plus_product(values[i2], x2, s1));
     }
     if e + 64u < end {
         let i0 = pair(e); let i1 = pair(e + 64u);
         let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];
-        s = fma(values[i1], x1, fma(values[i0], x0, s));
+        s = plus_product(values[i1], x1, plus_product(values[i0], x0, s));
         e += 128u;
     }
     if e < end { s = add_entry(base, e, s); }

@@ -67,6 +67,16 @@ impl Machine {
         Self { ranks, ..self }
     }
 
+    /// An error where numbers are fixed-point, which is for probabilities alone.
+    pub(crate) fn expect_floating(&self, what: &str) -> Result<()> {
+        match self.precision {
+            Precision::Q64 => Err(Error::Invalid(format!(
+                "--precision q64 is for probabilities of transient analysis; {what} f64 or f32"
+            ))),
+            Precision::F32 | Precision::F64 => Ok(()),
+        }
+    }
+
     /// The first `count` lanes.
     pub fn first(&self, count: usize) -> Self {
         Self { lanes: self.lanes[..count].to_vec(), ..*self }

@@ -32,13 +32,13 @@ fn held(open: bool, i: u32) -> real {
 
 // The next number of row i, the group's row `place`, from the sum of its entries; its own number and the accumulator
 // are given.
-fn finish(place: u32, i: u32, leave: real, own: real, s: real, added: Terms, before: real) {
-    let next = fma(fma(-leave, own, s), scalars[0], own);
+fn finish(place: u32, i: u32, leave: real, own: real, s: Sum, added: Terms, before: real) {
+    let next = stepped(s, leave, own, scalars[0]);
     if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
     if added.open {
         let w = 1u + p.step - p.weights;
-        var sum = fma(scalars[w], own, before);
-        if added.both { sum = fma(scalars[w + 1u], next, sum); }
+        var sum = weighted(scalars[w], own, before);
+        if added.both { sum = weighted(scalars[w + 1u], next, sum); }
         acc[i] = sum;
     }
 }

@@ -1,7 +1,7 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
 use super::twin::Call;
-use super::{Kernel, Real, kernel};
+use super::{Kernel, Number, kernel};
 use crate::parallel::*;
 
 /// Rows of a block, which one workgroup sums.
@@ -9,15 +9,17 @@ const BLOCK: usize = Kernel::GROUP as usize;
 
 kernel! {
     /// Sums of a vector by blocks.
-    pub(crate) static BLOCK_SUM = block_sum + block_sums + tree(rows, own, out, out_step, first_step)(
+    pub(crate) static BLOCK_SUM = block_sum + block_sums + tree + float(rows, own, out, out_step, first_step)(
         x: &[T], out: &mut [T],
-    );
+    ) in q64;
     /// Scalar products by blocks.
-    pub(crate) static BLOCK_DOT = block_dot + block_sums + tree(like block_sum)(r: &[T], x: &[T], out: &mut [T]);
+    pub(crate) static BLOCK_DOT = block_dot + block_sums + tree + float(like block_sum)(
+        r: &[T], x: &[T], out: &mut [T],
+    ) in q64;
     /// Distances of a vector from a multiple of another, over some rows, by blocks.
-    pub(crate) static BLOCK_DEFECT = block_defect + block_sums + tree(like block_sum)(
+    pub(crate) static BLOCK_DEFECT = block_defect + block_sums + tree + float(like block_sum)(
         factor: &[T], among: &[u32], x: &[T], y: &[T], out: &mut [T],
-    );
+    ) in q64;
 }
 
 /// A workgroup's values as one: halves are joined with halves, as the kernels do.
@@ -31,16 +33,21 @@ pub(crate) fn tree<V: Copy>(values: &mut [V], join: impl Fn(V, V) -> V) -> V {
     values[0]
 }
 
-fn blocks<T: Real>(call: &Call<'_>, p: block_sum::Params, out: &mut [T], term: impl Fn(usize) -> T + Sync) {
+fn blocks<T: Number>(
+    call: &Call<'_>,
+    p: block_sum::Params,
+    out: &mut [T],
+    term: impl Fn(usize) -> T::Sum + Sync,
+) {
     let rows = p.rows as usize;
     let at = (p.out + (p.step - p.first_step) * p.out_step) as usize;
     let out = &mut out[at..][..rows.div_ceil(BLOCK)];
     let block = |(block, out): (usize, &mut T)| {
-        let mut sums = [T::ZERO; BLOCK];
+        let mut sums = [T::NONE; BLOCK];
         for (i, s) in (block * BLOCK..rows).zip(&mut sums) {
             *s = term(i);
         }
-        *out = tree(&mut sums, T::plus);
+        *out = T::number(tree(&mut sums, T::capped));
     };
     if call.parallel() {
         out.par_iter_mut().enumerate().with_min_len(64).for_each(block);
@@ -49,18 +56,18 @@ fn blocks<T: Real>(call: &Call<'_>, p: block_sum::Params, out: &mut [T], term: i
     }
 }
 
-fn block_sum<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
-    blocks(call, p, b.out, |i| b.x[p.own as usize + i]);
+fn block_sum<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| b.x[p.own as usize + i].whole());
 }
 
-fn block_dot<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {
-    blocks(call, p, b.out, |i| b.r[i].times(b.x[p.own as usize + i]));
+fn block_dot<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| T::product(b.r[i], b.x[p.own as usize + i]));
 }
 
-fn block_defect<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_defect::Bindings<'_, T>) {
+fn block_defect<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_defect::Bindings<'_, T>) {
     let factor = b.factor[0];
     blocks(call, p, b.out, |i| match b.among[i / 32] >> (i % 32) & 1 {
-        1 => b.y[p.own as usize + i].distance(factor.times(b.x[p.own as usize + i])),
-        _ => T::ZERO,
+        1 => T::deviation(factor, b.x[p.own as usize + i], b.y[p.own as usize + i]),
+        _ => T::NONE,
     });
 }

@@ -4,8 +4,8 @@ use std::any::TypeId;
 
 use bytemuck::Pod;
 
-use super::Precision;
 use super::twin::Call;
+use super::{Precision, Q64};
 
 /// Type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Scalar {
     F32,
     /// Double precision.
     F64,
+    /// Integers of 64 bits.
+    U64,
 }
 
 impl Scalar {
@@ -25,7 +27,9 @@ impl Scalar {
         let words = [TypeId::of::<u32>(), TypeId::of::<[u32; 2]>(), TypeId::of::<[u32; 4]>()];
         let singles = [TypeId::of::<f32>(), TypeId::of::<[f32; 2]>(), TypeId::of::<[f32; 4]>()];
         let doubles = [TypeId::of::<f64>(), TypeId::of::<[f64; 2]>(), TypeId::of::<[f64; 4]>()];
+        let fractions = [TypeId::of::<Q64>()];
         match () {
+            () if is(&fractions) => Some(Self::U64),
             () if is(&words) => Some(Self::U32),
             () if is(&singles) => Some(Self::F32),
             () if is(&doubles) => Some(Self::F64),
@@ -54,6 +58,8 @@ pub struct Interface {
     pub single: &'static [Binding],
     /// Bindings in double precision: the same but for the type of real numbers.
     pub double: &'static [Binding],
+    /// Bindings in fixed point: the same but for that type.
+    pub fixed: &'static [Binding],
 }
 
 impl Interface {
@@ -62,6 +68,7 @@ impl Interface {
         match precision {
             Precision::F32 => self.single,
             Precision::F64 => self.double,
+            Precision::Q64 => self.fixed,
         }
     }
 }

@@ -1,21 +1,25 @@
 //! Kernels: one WGSL text, one name, one CPU twin.
 //!
 //! A kernel's file stem is its entry point, its label in profilers, its CPU twin, and the module of its parameters and
-//! arguments. The text is written for `f64` in one line, `alias real = f64;`, which a lane of single precision
-//! replaces; behind it stands what it shares with others, from `shaders/lib/`. Every kernel has one immediate, a struct
+//! arguments. The text is written for `f64` in one line, `alias real = f64;`, which other precisions replace; behind it
+//! stands what it shares with others, from `shaders/lib/`. In fixed point `lib/q64.wgsl` takes the place of
+//! `lib/float.wgsl`, and `lib/q64_limbs.wgsl` where a device has no integers of 64 bits. Every kernel has one immediate, a struct
 //! of `u32`s whose first member is the number of the step it runs, and storage buffers bound in the order of `@binding`.
 
 pub(crate) mod block_sums;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod interface;
+mod q64;
 mod real;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
 pub mod reflect;
 pub(crate) mod twin;
 
 pub use interface::{Arguments, Binding, Interface, Scalar, View};
-pub use real::{Precision, Real};
+pub use q64::Q64;
+pub(crate) use q64::quotient;
+pub use real::{Number, Precision, Real};
 
 use twin::Call;
 
@@ -33,6 +37,8 @@ pub struct Kernel {
     pub cpu_f32: fn(&Call<'_>),
     /// The CPU twin in double precision.
     pub cpu_f64: fn(&Call<'_>),
+    /// The CPU twin in fixed point, if there is one.
+    pub cpu_q64: Option<fn(&Call<'_>)>,
     /// What a launch gives it.
     pub interface: Interface,
     /// Values of the text's `override` constants, where they are others than the text's.
@@ -65,8 +71,19 @@ impl Kernel {
     pub fn text(&self, precision: Precision) -> String {
         match precision {
             Precision::F64 => self.wgsl.to_owned(),
-            Precision::F32 => self.wgsl.replace("alias real = f64;", "alias real = f32;"),
+            Precision::F32 => self.wgsl.replace(ALIAS, "alias real = f32;"),
+            Precision::Q64 => self.wgsl.replace(ALIAS, "alias real = u64;").replace(FLOAT, Q64_TEXT),
         }
+    }
+
+    /// The text in fixed point for devices without integers of 64 bits: numbers are pairs of words.
+    pub fn text_in_limbs(&self) -> String {
+        self.wgsl.replace(ALIAS, "alias real = vec2<u32>;").replace(FLOAT, Q64_LIMBS)
+    }
+
+    /// Whether there is this kernel in a precision.
+    pub fn has(&self, precision: Precision) -> bool {
+        precision != Precision::Q64 || self.cpu_q64.is_some()
     }
 
     /// The CPU twin for a precision.
@@ -74,9 +91,19 @@ impl Kernel {
         match precision {
             Precision::F32 => self.cpu_f32,
             Precision::F64 => self.cpu_f64,
+            Precision::Q64 => {
+                self.cpu_q64.unwrap_or_else(|| panic!("kernel '{}' computes in no fixed point", self.name))
+            }
         }
     }
 }
+
+/// The line of a text that says what its real numbers are.
+const ALIAS: &str = "alias real = f64;";
+/// The arithmetic of a text, and what takes its place in fixed point.
+const FLOAT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/float.wgsl"));
+const Q64_TEXT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/q64.wgsl"));
+const Q64_LIMBS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/lib/q64_limbs.wgsl"));
 
 /// Registers `shaders/<name>.wgsl` with the generic function of that name in scope as its CPU twin:
 ///
@@ -91,8 +118,11 @@ impl Kernel {
 /// `&mut`. `T` is the type of real numbers. A launch is bound with `scale::Params` and `scale::Args`, structs with these
 /// members, and the twin is `fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>)`.
 /// `(like scale)` in the place of the parameters are those of another kernel. What the text shares with others lies in
-/// `shaders/lib/`: `= walk + tree(…)` has `lib/tree.wgsl` behind `walk.wgsl`.
+/// `shaders/lib/`: `= walk + tree(…)` has `lib/tree.wgsl` behind `walk.wgsl`. With `in q64` behind the bindings, a kernel
+/// is there in fixed point, too, and its twin is generic in a [`Number`].
 macro_rules! kernel {
+    (@q64 , $twin:expr) => { None };
+    (@q64 q64, $twin:expr) => { Some($twin) };
     (@params like $other:ident) => { pub(crate) use super::$other::Params; };
     (@params $($param:ident),* $(,)?) => {
         /// The parameters, in the order of the text.
@@ -110,7 +140,7 @@ macro_rules! kernel {
     ($($(#[$doc:meta])* $visibility:vis static $constant:ident = $name:ident $(+ $library:ident)*
         ($($params:tt)*)(
         $($binding:ident: & $($access:ident)? [$element:ty]),* $(,)?
-    ) $(.$with:ident($value:expr))?;)+) => {$(
+    ) $(in $q64:ident)? $(.$with:ident($value:expr))?;)+) => {$(
         $(#[$doc])*
         $visibility static $constant: $crate::kernel::Kernel = $crate::kernel::Kernel {
             name: stringify!($name),
@@ -123,10 +153,14 @@ macro_rules! kernel {
             cuda_groups: 0,
             cpu_f32: |call| $name(call, call.params(), $name::Bindings::<f32>::of(call)),
             cpu_f64: |call| $name(call, call.params(), $name::Bindings::<f64>::of(call)),
+            cpu_q64: $crate::kernel::kernel!(
+                @q64 $($q64)?, |call| $name(call, call.params(), $name::Bindings::<$crate::kernel::Q64>::of(call))
+            ),
             interface: $crate::kernel::Interface {
                 params: $name::Params::NAMES,
                 single: $name::Bindings::<f32>::LIST,
                 double: $name::Bindings::<f64>::LIST,
+                fixed: $name::Bindings::<$crate::kernel::Q64>::LIST,
             },
             constants: &[],
         }$(.$with($value))?;
@@ -161,7 +195,7 @@ macro_rules! kernel {
                 real: std::marker::PhantomData<T>,
             }
 
-            impl<'a, T: $crate::kernel::Real> Bindings<'a, T> {
+            impl<'a, T: $crate::kernel::Number> Bindings<'a, T> {
                 pub(crate) const LIST: &'static [Binding] =
                     &[$(Binding::of::<& $($access)? [$element]>(stringify!($binding))),*];
 

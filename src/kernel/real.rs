@@ -1,22 +1,27 @@
-//! The two floating-point types that lanes hold.
+//! The types of numbers that lanes hold.
 
 use std::fmt;
 
-/// Width of the floating-point numbers of a run.
+use super::twin::gather::Gather;
+
+/// Type of the numbers of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 32 bits.
     F32,
     /// 64 bits.
     F64,
+    /// Fractions of 2⁶⁴, rounded down: [`Q64`](super::Q64).
+    Q64,
 }
 
 impl Precision {
-    /// Unit roundoff u: half the distance from 1 to the next number.
+    /// Unit roundoff u: half the distance from 1 to the next number; for fractions that of the doubles that they are
+    /// handed out as.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Self::F32 => 0.5 * f32::EPSILON as f64,
-            Self::F64 => 0.5 * f64::EPSILON,
+            Self::F64 | Self::Q64 => 0.5 * f64::EPSILON,
         }
     }
 
@@ -24,7 +29,7 @@ impl Precision {
     pub const fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
-            Self::F64 => 8,
+            Self::F64 | Self::Q64 => 8,
         }
     }
 }
@@ -34,13 +39,15 @@ impl fmt::Display for Precision {
         f.pad(match self {
             Self::F32 => "f32",
             Self::F64 => "f64",
+            Self::Q64 => "q64",
         })
     }
 }
 
-/// `f32` or `f64`.
-pub trait Real:
-    bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + super::twin::gather::Gather
+/// A number that probabilities are computed with: `f32`, `f64` or [`Q64`](super::Q64). The functions behind
+/// [`Number::of`] and their names are those of `shaders/lib/float.wgsl`, which fuse where `FUSED` and round twice elsewhere.
+pub trait Number:
+    bytemuck::Pod + Default + PartialOrd + Send + Sync + fmt::Debug + Gather<Total = Self::Sum>
 {
     /// This type's precision.
     const PRECISION: Precision;
@@ -49,10 +56,44 @@ pub trait Real:
     /// So small that as many of these as there are states and steps in any solve add up to less than a unit in the
     /// last place of a probability, and large enough that its product with a rate or a weight is a normal number.
     const NEGLIGIBLE: Self;
-    /// The nearest number to `value`.
+    /// The type in which products are added up.
+    type Sum: Copy + Send + Sync + fmt::Debug;
+    /// The sum of nothing.
+    const NONE: Self::Sum;
+    /// The nearest number to `value`, or that below.
     fn of(value: f64) -> Self;
-    /// This number in double precision, exact.
+    /// This number in double precision, exact or rounded down.
     fn wide(self) -> f64;
+    /// Bits that no other number has; 0 for 0.
+    fn bits(self) -> u64;
+    /// The number of some bits.
+    fn from_bits(bits: u64) -> Self;
+    /// An entry of the matrix: a rate, where that is stored, or its share of α.
+    fn entry(rate: f64, alpha: f64) -> Self;
+    /// The factor of [`Number::deviation`] that stands for μ, in ½ … 1 or 0.
+    fn factor(mu: f64) -> Self;
+    /// A number as a sum.
+    fn whole(self) -> Self::Sum;
+    /// a·b.
+    fn product(a: Self, b: Self) -> Self::Sum;
+    /// s + a·b.
+    fn plus_product<const FUSED: bool>(a: Self, b: Self, s: Self::Sum) -> Self::Sum;
+    /// a + b.
+    fn plus_sum(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    /// a + b, or the largest sum that there is.
+    fn capped(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+    /// A sum as a number.
+    fn number(s: Self::Sum) -> Self;
+    /// sum + w·a.
+    fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
+    /// The next number of a row.
+    fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
+    /// |y − μ x|, the factor standing for μ.
+    fn deviation(factor: Self, x: Self, y: Self) -> Self::Sum;
+}
+
+/// `f32` or `f64`.
+pub trait Real: Number {
     /// a·b + c, rounded once if `FUSED` and twice otherwise.
     fn fma<const FUSED: bool>(a: Self, b: Self, c: Self) -> Self;
     /// a + b.
@@ -65,10 +106,12 @@ pub trait Real:
 
 macro_rules! real {
     ($t:ty, $precision:ident, $negligible:expr) => {
-        impl Real for $t {
+        impl Number for $t {
             const PRECISION: Precision = Precision::$precision;
             const ZERO: Self = 0.0;
             const NEGLIGIBLE: Self = $negligible;
+            type Sum = Self;
+            const NONE: Self = 0.0;
 
             #[inline(always)]
             fn of(value: f64) -> Self {
@@ -80,6 +123,77 @@ macro_rules! real {
                 f64::from(self)
             }
 
+            #[inline(always)]
+            fn bits(self) -> u64 {
+                self.wide().to_bits()
+            }
+
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                Self::of(f64::from_bits(bits))
+            }
+
+            #[inline(always)]
+            fn entry(rate: f64, _: f64) -> Self {
+                Self::of(rate)
+            }
+
+            #[inline(always)]
+            fn factor(mu: f64) -> Self {
+                Self::of(mu)
+            }
+
+            #[inline(always)]
+            fn whole(self) -> Self {
+                self
+            }
+
+            #[inline(always)]
+            fn product(a: Self, b: Self) -> Self {
+                a * b
+            }
+
+            #[inline(always)]
+            fn plus_product<const FUSED: bool>(a: Self, b: Self, s: Self) -> Self {
+                Self::fma::<FUSED>(a, b, s)
+            }
+
+            #[inline(always)]
+            fn plus_sum(a: Self, b: Self) -> Self {
+                a + b
+            }
+
+            #[inline(always)]
+            fn capped(a: Self, b: Self) -> Self {
+                a + b
+            }
+
+            #[inline(always)]
+            fn number(s: Self) -> Self {
+                s
+            }
+
+            #[inline(always)]
+            fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self {
+                Self::fma::<FUSED>(w, a, sum)
+            }
+
+            /// Probabilities below [`Number::NEGLIGIBLE`] become 0. A processor takes a hundred times as long for numbers
+            /// below its normal range, and a front that runs through a large chain has millions of them; GPUs do not, and
+            /// keep them.
+            #[inline(always)]
+            fn stepped<const FUSED: bool>(s: Self, leave: Self, own: Self, inverse_alpha: Self) -> Self {
+                let y = Self::fma::<FUSED>(Self::fma::<FUSED>(-leave, own, s), inverse_alpha, own);
+                if y.abs() < Self::NEGLIGIBLE { 0.0 } else { y }
+            }
+
+            #[inline(always)]
+            fn deviation(factor: Self, x: Self, y: Self) -> Self {
+                (y - factor * x).abs()
+            }
+        }
+
+        impl Real for $t {
             #[inline(always)]
             fn fma<const FUSED: bool>(a: Self, b: Self, c: Self) -> Self {
                 if FUSED { a.mul_add(b, c) } else { a * b + c }

@@ -22,6 +22,7 @@ fn scalar(module: &Module, inner: &TypeInner) -> Option<Scalar> {
         TypeInner::Scalar(naga::Scalar::U32) | TypeInner::Vector { scalar: naga::Scalar::U32, .. } => {
             Some(Scalar::U32)
         }
+        TypeInner::Scalar(naga::Scalar::U64) => Some(Scalar::U64),
         TypeInner::Scalar(naga::Scalar::F32) | TypeInner::Vector { scalar: naga::Scalar::F32, .. } => {
             Some(Scalar::F32)
         }

@@ -61,10 +61,14 @@ impl fmt::Display for DeviceSpec {
 pub struct OpenOptions {
     /// Precision of the run; `None` is f64, unless a device named by the user lacks it.
     pub precision: Option<Precision>,
+    /// Precision of a run that none is named for, on devices of which one lacks f64.
+    pub without_f64: Precision,
     /// Lanes per device.
     pub lanes: usize,
     /// Whether kernels check their indices at run time; CUDA lanes, which cannot, refuse it.
     pub checked: bool,
+    /// Whether fixed point does without integers of 64 bits on wgpu lanes: what adapters without them compute, for tests.
+    pub limbs: bool,
     /// Bytes a device may take.
     pub memory_limit: Option<u64>,
     /// Threads of a CPU lane; `None` shares out those that there are.
@@ -73,7 +77,15 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { precision: None, lanes: 1, checked: false, memory_limit: None, cpu_threads: None }
+        Self {
+            precision: None,
+            without_f64: Precision::F32,
+            lanes: 1,
+            checked: false,
+            limbs: false,
+            memory_limit: None,
+            cpu_threads: None,
+        }
     }
 }
 
@@ -179,7 +191,7 @@ pub(crate) fn open(specs: &[DeviceSpec], options: &OpenOptions) -> Result<(Vec<L
             lanes.push(Lane::new(open_one(spec, share, options)?, options.memory_limit));
         }
     }
-    let precision = common(options.precision, lanes.iter().map(Lane::device))?;
+    let precision = common(options.precision, options.without_f64, lanes.iter().map(Lane::device))?;
     for lane in &lanes {
         lane.unnoticed(|| super::self_test::run(lane, precision))?;
     }
@@ -191,7 +203,7 @@ fn open_one(spec: &DeviceSpec, threads: usize, options: &OpenOptions) -> Result<
     Ok(match spec {
         DeviceSpec::Cpu => cpu::CpuLane::open(threads, options.memory_limit)?.into(),
         #[cfg(feature = "wgpu")]
-        DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked)?.into(),
+        DeviceSpec::Wgpu(n) => super::wgpu::WgpuLane::open(*n, options.checked, options.limbs)?.into(),
         // Bounds are no part of what a CUDA kernel is told: it has pointers alone.
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) if options.checked => {
@@ -209,14 +221,18 @@ fn open_one(spec: &DeviceSpec, threads: usize, options: &OpenOptions) -> Result<
 }
 
 /// The one precision of a run on these devices: what was asked for, or the best that all have.
-fn common<'a>(wanted: Option<Precision>, mut devices: impl Iterator<Item = &'a Device>) -> Result<Precision> {
+fn common<'a>(
+    wanted: Option<Precision>,
+    without_f64: Precision,
+    mut devices: impl Iterator<Item = &'a Device>,
+) -> Result<Precision> {
     match (wanted, devices.find(|device| !device.f64)) {
         (Some(Precision::F64), Some(device)) => Err(Error::Device(format!(
-            "{} ({}) has no double precision through {}; use --precision f32, or --device cpu",
+            "{} ({}) has no double precision through {}; use --precision {without_f64}, or --device cpu",
             device.spec, device.name, device.backend
         ))),
         (Some(precision), _) => Ok(precision),
-        (None, Some(_)) => Ok(Precision::F32),
+        (None, Some(_)) => Ok(without_f64),
         (None, None) => Ok(Precision::F64),
     }
 }
@@ -228,7 +244,14 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
         return DeviceSpec::Cuda(n);
     }
     #[cfg(feature = "wgpu")]
-    if let Some(n) = super::wgpu::best(options.precision.unwrap_or(Precision::F64)) {
+    let precisions = match (options.precision, options.without_f64) {
+        (Some(precision), _) => vec![precision],
+        // Fractions lose nothing to doubles; f32 is for those who ask for it.
+        (None, Precision::Q64) => vec![Precision::F64, Precision::Q64],
+        (None, _) => vec![Precision::F64],
+    };
+    #[cfg(feature = "wgpu")]
+    if let Some(n) = precisions.into_iter().find_map(super::wgpu::best) {
         return DeviceSpec::Wgpu(n);
     }
     let _ = options;
@@ -275,7 +298,7 @@ mod tests {
     #[test]
     fn all_lanes_of_a_run_have_one_precision() {
         let (double, single) = (device("cuda:0", true), device("wgpu:1", false));
-        let of = |wanted, devices: &[&Device]| common(wanted, devices.iter().copied());
+        let of = |wanted, devices: &[&Device]| common(wanted, Precision::F32, devices.iter().copied());
 
         assert_eq!(of(None, &[&double, &double]).unwrap(), Precision::F64);
         assert_eq!(of(None, &[&double, &single]).unwrap(), Precision::F32);

@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 
 use super::hyb::{Shape, Store};
 use super::{Layout, RowSource};
-use crate::kernel::Real;
+use crate::kernel::Number;
 
 /// Entries of one word: the column in the low bits, the number of the value in those above.
 #[derive(Debug)]
@@ -45,10 +45,10 @@ pub struct Dictionary<T> {
     numbers: HashMap<u64, u32, FixedState>,
 }
 
-impl<T: Real> Dictionary<T> {
+impl<T: Number> Dictionary<T> {
     /// Of these distinct values; the first is 0.
     pub fn new(values: Vec<T>) -> Self {
-        let numbers = (0..).zip(&values).map(|(i, v)| (v.wide().to_bits(), i)).collect();
+        let numbers = (0..).zip(&values).map(|(i, v)| (v.bits(), i)).collect();
         Self { values, numbers }
     }
 }
@@ -63,11 +63,11 @@ pub struct PairTable<T> {
     numbers: HashMap<(u32, u64), u8, FixedState>,
 }
 
-impl<T: Real> PairTable<T> {
+impl<T: Number> PairTable<T> {
     /// Of these distinct pairs, at most 256; the first is (0, 0).
     pub fn new(pairs: &[(u32, T)]) -> Self {
         assert!(pairs.len() <= 256, "{} pairs; a byte names 256", pairs.len());
-        let number = |(i, &(offset, value)): (usize, &(u32, T))| ((offset, value.wide().to_bits()), i as u8);
+        let number = |(i, &(offset, value)): (usize, &(u32, T))| ((offset, value.bits()), i as u8);
         Self {
             offsets: pairs.iter().map(|p| p.0).collect(),
             values: pairs.iter().map(|p| p.1).collect(),
@@ -82,13 +82,13 @@ struct PackedStore<'a, T> {
     dictionary: &'a Dictionary<T>,
 }
 
-impl<T: Real> Store for PackedStore<'_, T> {
+impl<T: Number> Store<T> for PackedStore<'_, T> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
     }
 
-    fn set(&mut self, at: usize, _: usize, column: u32, value: f64) {
-        let number = self.dictionary.numbers[&T::of(value).wide().to_bits()];
+    fn set(&mut self, at: usize, _: usize, column: u32, value: T) {
+        let number = self.dictionary.numbers[&value.bits()];
         self.entries[at] = number << self.bits | column;
     }
 }
@@ -100,17 +100,17 @@ struct PairStore<'a, T> {
     table: &'a PairTable<T>,
 }
 
-impl<T: Real> Store for PairStore<'_, T> {
+impl<T: Number> Store<T> for PairStore<'_, T> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self { entries: self.entries.split_off_mut(..entries).unwrap_or_default(), ..*self }
     }
 
-    fn set(&mut self, at: usize, row: usize, column: u32, value: f64) {
-        self.entries[at] = match value {
-            0.0 => 0,
-            _ => {
+    fn set(&mut self, at: usize, row: usize, column: u32, value: T) {
+        self.entries[at] = match value == T::ZERO {
+            true => 0,
+            false => {
                 let offset = column.wrapping_sub(self.own.wrapping_add(row as u32));
-                self.table.numbers[&(offset, T::of(value).wide().to_bits())]
+                self.table.numbers[&(offset, value.bits())]
             }
         };
     }
@@ -118,13 +118,13 @@ impl<T: Real> Store for PairStore<'_, T> {
 
 impl Packed {
     /// Builds the given slices, as [`Hyb::build`](super::Hyb::build) does; columns have `bits` bits.
-    pub fn build<T: Real>(
+    pub fn build<T: Number>(
         layout: &Layout,
         slices: Range<usize>,
         total: usize,
         bits: u32,
         dictionary: &Dictionary<T>,
-        row: RowSource<'_>,
+        row: RowSource<'_, T>,
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let mut entries = vec![0u32; shape.entries];
@@ -136,13 +136,13 @@ impl Packed {
 impl Pairs {
     /// Builds the given slices, as [`Hyb::build`](super::Hyb::build) does; row 0 of the matrix is element `own` of the
     /// vector that columns count in.
-    pub fn build<T: Real>(
+    pub fn build<T: Number>(
         layout: &Layout,
         slices: Range<usize>,
         total: usize,
         own: usize,
         table: &PairTable<T>,
-        row: RowSource<'_>,
+        row: RowSource<'_, T>,
     ) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let mut entries = vec![0u32; shape.entries.div_ceil(4)];

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::{BLOCK, Layout, SLICE};
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::parallel::*;
 
 /// Words that describe a slice: start of its ELL entries in groups of 64, its width, and the place of its 65 COO
@@ -34,7 +34,7 @@ pub struct Hyb<T> {
 }
 
 /// Appends the (column, value) pairs of a row, columns ascending.
-pub type RowSource<'a> = &'a (dyn Fn(usize, &mut Vec<(u32, f64)>) + Sync);
+pub type RowSource<'a, T> = &'a (dyn Fn(usize, &mut Vec<(u32, T)>) + Sync);
 
 /// Cuts some slices, from the first of a block on, into chunks of at most `most_entries` stored entries, at multiples of
 /// [`BLOCK`] rows. A single block may exceed the limit.
@@ -60,11 +60,11 @@ pub fn cut(layout: &Layout, slices: Range<usize>, most_entries: u64) -> Vec<Rang
 }
 
 /// The arrays that entries are written to, whatever an entry is.
-pub(super) trait Store: Send + Sized {
+pub(super) trait Store<T>: Send + Sized {
     /// Takes the first `entries` off.
     fn split_off(&mut self, entries: usize) -> Self;
     /// Writes entry `at`: of this row, with this column and value; 0 is padding.
-    fn set(&mut self, at: usize, row: usize, column: u32, value: f64);
+    fn set(&mut self, at: usize, row: usize, column: u32, value: T);
 }
 
 struct Plain<'a, T> {
@@ -72,7 +72,7 @@ struct Plain<'a, T> {
     values: &'a mut [T],
 }
 
-impl<T: Real> Store for Plain<'_, T> {
+impl<T: Number> Store<T> for Plain<'_, T> {
     fn split_off(&mut self, entries: usize) -> Self {
         Self {
             columns: self.columns.split_off_mut(..entries).unwrap_or_default(),
@@ -80,9 +80,9 @@ impl<T: Real> Store for Plain<'_, T> {
         }
     }
 
-    fn set(&mut self, at: usize, _: usize, column: u32, value: f64) {
+    fn set(&mut self, at: usize, _: usize, column: u32, value: T) {
         self.columns[at] = column;
-        self.values[at] = T::of(value);
+        self.values[at] = value;
     }
 }
 
@@ -140,7 +140,12 @@ impl Shape {
     ///
     /// # Panics
     /// If a row's length differs from the layout's.
-    pub(super) fn fill<S: Store>(&mut self, layout: &Layout, mut all: S, row: RowSource<'_>) {
+    pub(super) fn fill<T: Number, S: Store<T>>(
+        &mut self,
+        layout: &Layout,
+        mut all: S,
+        row: RowSource<'_, T>,
+    ) {
         // Some thousands of rows a task, each with its own pieces of every array.
         const SLICES: usize = 64;
         let (widths, tails) = (&layout.widths[self.slices.clone()], &layout.tails[self.slices.clone()]);
@@ -167,13 +172,13 @@ impl Shape {
     }
 }
 
-impl<T: Real> Hyb<T> {
+impl<T: Number> Hyb<T> {
     /// Builds the rows of the given slices of a matrix of `total` rows. `row` appends (column, value) pairs of a
     /// row, columns ascending; the lengths must be those that the layout was made from.
     ///
     /// # Panics
     /// If a row's length differs from the layout's, or the chunk has 2³² entries or more (see [`cut`]).
-    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_>) -> Self {
+    pub fn build(layout: &Layout, slices: Range<usize>, total: usize, row: RowSource<'_, T>) -> Self {
         let mut shape = Shape::new(layout, slices, total);
         let (mut columns, mut values) = (vec![0u32; shape.entries], vec![T::ZERO; shape.entries]);
         shape.fill(layout, Plain { columns: &mut columns, values: &mut values }, row);
@@ -184,7 +189,9 @@ impl<T: Real> Hyb<T> {
     pub fn from_rows(rows: &[Vec<(u32, f64)>], rule: super::WidthRule) -> Self {
         let lengths: Vec<u32> = rows.iter().map(|r| r.len() as u32).collect();
         let layout = Layout::new(&lengths, rule, T::PRECISION.bytes());
-        Self::build(&layout, 0..layout.widths.len(), rows.len(), &|i, row| row.extend_from_slice(&rows[i]))
+        Self::build(&layout, 0..layout.widths.len(), rows.len(), &|i, row| {
+            row.extend(rows[i].iter().map(|&(column, value)| (column, T::of(value))));
+        })
     }
 
     /// Bytes of all arrays.
@@ -222,13 +229,13 @@ impl<T: Real> Hyb<T> {
     }
 }
 
-fn fill<S: Store>(
+fn fill<T: Number, S: Store<T>>(
     task: Task<'_, S>,
     widths: &[u32],
     tails: &[u32],
     base: usize,
     rows: usize,
-    row: RowSource<'_>,
+    row: RowSource<'_, T>,
 ) {
     let Task { slices, mut pointers, mut ell, mut tail, tail_start } = task;
     let mut next = tail_start;
@@ -252,7 +259,7 @@ fn fill<S: Store>(
             let in_ell = entries.len().min(width);
             near = entries.last().map_or(near, |&(column, _)| column);
             for k in 0..width {
-                let (column, value) = entries.get(k).copied().unwrap_or((near, 0.0));
+                let (column, value) = entries.get(k).copied().unwrap_or((near, T::ZERO));
                 ell.set(k * SLICE + lane, place, column, value);
             }
             if !pointers.is_empty() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use indexmap::IndexSet;
 
 use super::SLICE;
-use crate::kernel::Real;
+use crate::kernel::Number;
 
 /// Entries of a pattern's ELL part that its word can tell.
 const MOST_ELL: u64 = 255;
@@ -47,7 +47,7 @@ pub struct Patterns<T> {
     pub exit_apart: bool,
 }
 
-impl<T: Real> Patterns<T> {
+impl<T: Number> Patterns<T> {
     /// The tables of these (list, bits of the exit rate), no rows yet. A list is the ELL part's length, then column
     /// minus row modulo 2³² and the bits of the value of each entry.
     ///
@@ -58,7 +58,7 @@ impl<T: Real> Patterns<T> {
             return Err(format!("more than {MOST_ELL} entries in the ELL part of a row: {}", list[0]));
         }
         let entries = || patterns.iter().flat_map(|(list, _)| list[1..].chunks_exact(2));
-        let mut numbers: IndexSet<u64> = IndexSet::from([0f64.to_bits()]);
+        let mut numbers: IndexSet<u64> = IndexSet::from([T::ZERO.bits()]);
         numbers.extend(entries().map(|entry| entry[1]));
         if numbers.len() > MOST_VALUES {
             return Err(format!("more than {MOST_VALUES} distinct rates"));
@@ -88,9 +88,9 @@ impl<T: Real> Patterns<T> {
 
         let mut values = vec![T::ZERO; patterns.len().next_multiple_of(SLICE)];
         for (value, &(_, exit)) in values.iter_mut().zip(patterns) {
-            *value = T::of(f64::from_bits(exit));
+            *value = T::from_bits(exit);
         }
-        values.extend(numbers.iter().map(|&value| T::of(f64::from_bits(value))));
+        values.extend(numbers.iter().map(|&value| T::from_bits(value)));
         values.resize(patterns.len().next_multiple_of(SLICE) + (1 << value_bits), T::ZERO);
 
         let (mut heads, mut groups) = (Vec::with_capacity(patterns.len()), Vec::new());
@@ -98,7 +98,7 @@ impl<T: Real> Patterns<T> {
         for slice in patterns.chunks(SLICE) {
             let start = groups.len();
             let most = slice.iter().map(|(list, _)| list[0] as usize).max().unwrap_or(0);
-            groups.resize(start + most.div_ceil(GROUP) * SLICE, [word(0, 0f64.to_bits()); GROUP]);
+            groups.resize(start + most.div_ceil(GROUP) * SLICE, [word(0, T::ZERO.bits()); GROUP]);
             for (lane, (list, _)) in slice.iter().enumerate() {
                 let (ell, coo) = list[1..].split_at(2 * list[0] as usize);
                 let coo_bit = if coo.is_empty() { 0 } else { 256 };
@@ -187,7 +187,7 @@ pub struct Tables<'a, T> {
     pub dictionary: usize,
 }
 
-impl<T: Real> Tables<'_, T> {
+impl<T: Number> Tables<'_, T> {
     /// Column minus row modulo 2³², and value, of the entries of a pattern's ELL part.
     #[inline(always)]
     pub fn ell(&self, id: u16) -> impl Iterator<Item = (u32, T)> + '_ {

@@ -11,7 +11,7 @@ use indexmap::IndexSet;
 
 use super::RowSource;
 use super::patterns::Patterns;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::parallel::*;
 
 /// Patterns that two bytes name.
@@ -46,7 +46,7 @@ pub struct Rows<'a, T> {
     /// Most entries of each row's ELL part, which a pattern is told by as well: it fixes the order of additions.
     pub width: &'a (dyn Fn(usize) -> u32 + Sync),
     /// The rows.
-    pub row: RowSource<'a>,
+    pub row: RowSource<'a, T>,
 }
 
 /// Searches that all tasks may give up once one has found too many.
@@ -76,7 +76,7 @@ struct Found<'a> {
 }
 
 /// Looks for what repeats; `most_values` distinct values can be named.
-pub fn find<T: Real>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
+pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
     let over = Over::default();
     let tasks = (rows.rows >> 16).clamp(1, 4 * rayon::current_num_threads());
     let cut = |task: usize| rows.rows * task / tasks;
@@ -87,19 +87,19 @@ pub fn find<T: Real>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
 
     let mut pairs = Set::default();
     let mut values = Set::default();
-    pairs.insert((0, 0f64.to_bits()));
-    values.insert(0f64.to_bits());
+    pairs.insert((0, T::ZERO.bits()));
+    values.insert(T::ZERO.bits());
     for f in &found {
         pairs.extend(f.pairs.iter().copied());
         values.extend(f.values.iter().copied());
     }
     let pairs = match pairs.len() > MOST_PAIRS || given_up(&over.pairs) {
         true => Err(format!("more than {MOST_PAIRS} pairs (column − row, value)")),
-        false => Ok(pairs.iter().map(|&(o, v)| (o, T::of(f64::from_bits(v)))).collect()),
+        false => Ok(pairs.iter().map(|&(o, v)| (o, T::from_bits(v))).collect()),
     };
     let values = match values.len() > most_values || given_up(&over.values) {
         true => Err(format!("more than {most_values} distinct rates")),
-        false => Ok(values.iter().map(|&v| T::of(f64::from_bits(v))).collect()),
+        false => Ok(values.iter().map(|&v| T::from_bits(v)).collect()),
     };
     let patterns = match given_up(&over.patterns) {
         true => Err(format!("more than {MOST_PATTERNS} different rows")),
@@ -117,7 +117,7 @@ fn give_up(flag: &AtomicBool) {
 }
 
 impl<'a> Found<'a> {
-    fn look<T: Real>(rows: &Rows<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
+    fn look<T: Number>(rows: &Rows<'_, T>, here: Range<usize>, most_values: usize, over: &'a Over) -> Self {
         let mut found = Self {
             over,
             most_values,
@@ -137,10 +137,9 @@ impl<'a> Found<'a> {
             list.push(u64::from((rows.width)(row).min(entries.len() as u32)));
             let place = (rows.own + row) as u32;
             for &(column, value) in &entries {
-                let bits = T::of(value).wide().to_bits();
-                list.extend([u64::from(column.wrapping_sub(place)), bits]);
+                list.extend([u64::from(column.wrapping_sub(place)), value.bits()]);
             }
-            if given_up(&over.patterns) || !found.known(&list, rows.exit[row].wide().to_bits()) {
+            if given_up(&over.patterns) || !found.known(&list, rows.exit[row].bits()) {
                 found.examine(&list);
             }
         }
@@ -201,7 +200,7 @@ impl<'a> Found<'a> {
 }
 
 /// Puts the tasks' patterns together, in the order of the rows.
-fn patterns<T: Real>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Result<Patterns<T>, TooMany> {
+fn patterns<T: Number>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Result<Patterns<T>, TooMany> {
     let mut lists: Set<&[u64]> = Set::default();
     let mut full: Set<(u32, u64)> = Set::default();
     let mut maps = Vec::with_capacity(found.len());

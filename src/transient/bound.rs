@@ -15,15 +15,16 @@
 //! g_j = u (Σ_i r_ji (k_i + 3) / α + 6 E_j / α + 3) + |Ê_j − E_j| / α + Σ_i |r̂_ji − r_ji| / α,
 //!
 //! hats marking stored numbers. What underflows, flushed to zero or not, and what the CPU takes for 0 errs by less than
-//! [`Real::NEGLIGIBLE`] in each of at most 2 nnz + 6 n operations and stored numbers. Since P is an l1 contraction, errors
+//! [`Number::NEGLIGIBLE`] in each of at most 2 nnz + 6 n operations and stored numbers. Since P is an l1 contraction, errors
 //! of different steps add, and N steps err by at most N times max_j g_j and that.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::leavable::Leavable;
+use super::poisson::{Weights, Window};
 use super::transitions::{Transitions, exit_rate};
-use crate::kernel::{Precision, Real};
+use crate::kernel::{Number, Precision, quotient};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::ranks::Ranks;
@@ -50,11 +51,15 @@ pub struct MatrixStatistics<T> {
     pub scale: f64,
     /// 1/α in that unit as stored: at most the exact quotient, and then taken as exact, so that α is its inverse.
     pub inverse_alpha: T,
+    /// Fixed point: α in that unit, which entries of the matrix are divided by exactly, chosen so that no quotient is 1.
+    pub divisor: f64,
     /// Bound on the l1 error of one step.
     pub step: f64,
+    /// Bound on the l1 error of rounding a vector of probabilities.
+    pub vector: f64,
 }
 
-impl<T: Real> MatrixStatistics<T> {
+impl<T: Number> MatrixStatistics<T> {
     /// αt of a finite time above 0, α being the inverse of the stored 1/α.
     ///
     /// # Errors
@@ -62,7 +67,12 @@ impl<T: Real> MatrixStatistics<T> {
     /// weights are held.
     pub fn lambda(&self, t: f64) -> Result<f64> {
         // No Poisson probability is computed of less; the difference is in the bound on rounding.
-        let lambda = (t / self.scale / self.inverse_alpha.wide()).max(f64::MIN_POSITIVE);
+        let time = t / self.scale;
+        let lambda = match T::PRECISION {
+            Precision::Q64 => time * self.divisor,
+            _ => time / self.inverse_alpha.wide(),
+        };
+        let lambda = lambda.max(f64::MIN_POSITIVE);
         if lambda > MOST_ALPHA_T {
             return Err(Error::Invalid(format!(
                 "time {t:e} asks for some {lambda:.1e} multiplications; at most {MOST_ALPHA_T:e} (ask for --time inf?)"
@@ -73,20 +83,38 @@ impl<T: Real> MatrixStatistics<T> {
 
     /// The inverse of the largest stored exit rate, in the unit of time.
     pub fn mean_holding(&self) -> f64 {
-        self.inverse_alpha.wide() * self.scale
+        match T::PRECISION {
+            Precision::Q64 => self.scale / self.divisor,
+            _ => self.inverse_alpha.wide() * self.scale,
+        }
+    }
+
+    /// Weights of a window at a time: in fixed point at most the exact ones.
+    pub(super) fn weights(&self, window: &Window, t: f64) -> Weights {
+        match T::PRECISION {
+            Precision::Q64 => {
+                let lambda = window.lambda;
+                window.weights_below((t / self.scale).mul_add(self.divisor, -lambda))
+            }
+            _ => window.weights(),
+        }
     }
 
     /// Bound on the rounding of a sum over Poisson(λ) terms with a window of `len`, weights' own rounding aside, of which
     /// the last iterate is the one after `steps` steps.
     pub(super) fn rounding(&self, lambda: f64, len: u64, steps: u64) -> f64 {
-        let u = T::PRECISION.unit_roundoff();
         // Steps; the initial vector and each weight as stored; each addition to a partial sum of mass ≤ 1; and λ
         // itself, whose relative error is at most 2⁻⁵²: the weights then move by 2 max_k p_k(λ) ≤ 2/√(2eλ) per unit.
         // And λ is at least the smallest normal number.
         let drift = f64::EPSILON * lambda * 2.0 / (2.0 * std::f64::consts::E * lambda.max(1e-300)).sqrt()
             + 2.0 * f64::MIN_POSITIVE;
         // E min(N, steps) ≤ min(λ, steps).
-        self.step * lambda.min(steps as f64) + 2.0 * u + u * len as f64 + drift
+        let handed_out = if T::PRECISION == Precision::Q64 { f64::EPSILON } else { 0.0 };
+        self.step * lambda.min(steps as f64)
+            + 2.0 * self.vector
+            + self.vector * len as f64
+            + drift
+            + handed_out
     }
 }
 
@@ -134,23 +162,105 @@ pub(super) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<
 
 /// The diagonal of a column: minus the sum of its stored rates, so that single precision loses no mass to the rounding
 /// of rates. `exact` is the sum of the rates as given.
-fn diagonal_of<T: Real>(row: &[(u32, f64)], exact: f64) -> T {
+fn diagonal_of<T: Number>(row: &[(u32, f64)], exact: f64) -> T {
     T::of(match T::PRECISION {
         Precision::F32 => exit_rate(row.iter().map(|&(_, r)| T::of(r).wide())),
-        Precision::F64 => exact,
+        Precision::F64 | Precision::Q64 => exact,
     })
 }
 
-impl<T: Real> MatrixStatistics<T> {
+/// The share of a state's probability that leaves it in a step, in 2⁻⁶⁴, not less than the exact one; none where that is 1.
+fn leave_of(row: impl Iterator<Item = f64>, divisor: f64) -> Option<u64> {
+    let shares = row.map(|rate| match quotient(rate, divisor) {
+        (share, false) if rate > 0.0 => share.into(),
+        // A rate that has vanished beside α leaves a share, too.
+        (share, _) => u128::from(share) + 1,
+    });
+    u64::try_from(shares.sum::<u128>()).ok()
+}
+
+/// α/0.9 in the place of α leaves every state a probability of staying.
+pub(super) const LAZY: f64 = 0.9;
+
+/// The statistics in fixed point from those in double precision; `lazy` for an α of which every exit rate is at most nine
+/// tenths.
+fn fixed<T: Number>(
+    transitions: &dyn Transitions,
+    found: MatrixStatistics<f64>,
+    lazy: bool,
+    ranks: Ranks,
+) -> Result<MatrixStatistics<T>> {
+    let MatrixStatistics { rows, lengths, leavable, shares, nnz, alpha, scale, .. } = found;
+    // Far enough above every exit rate for the shares of some million transitions to be rounded up.
+    let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
+    let divisor = if alpha == 0.0 { 1.0 } else { divisor };
+    let mut exit = vec![T::ZERO; rows.len()];
+    let most = leaves(transitions, rows.start, &mut exit, scale, divisor);
+    let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
+    if most.is_infinite() {
+        return Err(Error::Invalid(
+            "a state has more than ten million transitions, whose rounding q64 has no room for; use --precision f64"
+                .to_owned(),
+        ));
+    }
+    let unit = (-64f64).exp2();
+    // Each row is rounded once; of each state the shares of its transitions are, and what leaves it.
+    let vector = unit * (transitions.states() as f64 + 1.0);
+    let step = 1.001 * (vector + unit * 2.0 * most);
+    let inverse_alpha = T::ZERO;
+    Ok(MatrixStatistics {
+        rows,
+        lengths,
+        exit,
+        leavable,
+        shares,
+        nnz,
+        alpha,
+        scale,
+        inverse_alpha,
+        divisor,
+        step,
+        vector,
+    })
+}
+
+/// Notes what leaves the states from `first` on, and tells the most transitions of one; none where a sum has no room.
+fn leaves<T: Number>(
+    transitions: &dyn Transitions,
+    first: usize,
+    exit: &mut [T],
+    scale: f64,
+    divisor: f64,
+) -> Option<f64> {
+    let most = |(chunk, exit): (usize, &mut [T])| {
+        let (first, mut most) = (first + chunk * ROWS, Some(0.0f64));
+        transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
+            let leave = leave_of(row.iter().map(|&(_, rate)| rate * scale), divisor);
+            exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
+            most = most.filter(|_| leave.is_some()).map(|most| most.max(row.len() as f64));
+        });
+        most
+    };
+    let chunks = exit.par_chunks_mut(ROWS).enumerate().map(most);
+    chunks.reduce(|| Some(0.0), |a, b| Some(a?.max(b?)))
+}
+
+impl<T: Number> MatrixStatistics<T> {
     /// Gets to know all rows of `hull`, which includes those that are known.
     pub(super) fn widen(&mut self, transitions: &dyn Transitions, hull: Range<usize>) {
-        let scale = self.scale;
+        let (scale, divisor) = (self.scale, self.divisor);
         let exits = |rows: Range<usize>| -> Vec<T> {
             let one = |row: &mut Vec<(u32, f64)>, state: usize| {
                 row.clear();
                 transitions.outgoing(state, row);
                 scale_rates(row, scale);
-                diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r)))
+                match T::PRECISION {
+                    Precision::Q64 => {
+                        let leave = leave_of(row.iter().map(|&(_, rate)| rate), divisor);
+                        T::from_bits(leave.expect("every rank has looked at its own"))
+                    }
+                    _ => diagonal_of(row, exit_rate(row.iter().map(|&(_, r)| r))),
+                }
             };
             rows.into_par_iter().with_min_len(ROWS).map_init(Vec::new, one).collect()
         };
@@ -235,16 +345,21 @@ pub(super) fn scale_of(alpha: f64) -> f64 {
 ///
 /// # Errors
 /// [`Error::Invalid`] for an exit rate that is no double.
-pub fn statistics<T: Real>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
-    statistics_of_rows(transitions, 0..transitions.states(), Ranks::ALONE)
+pub fn statistics<T: Number>(transitions: &dyn Transitions) -> Result<MatrixStatistics<T>> {
+    statistics_of_rows(transitions, 0..transitions.states(), false, Ranks::ALONE)
 }
 
-/// The same where every rank looks at its own rows alone.
-pub(super) fn statistics_of_rows<T: Real>(
+/// The same where every rank looks at its own rows alone; `lazy` where every state is to stay with some probability, and the
+/// matrix says so.
+pub(super) fn statistics_of_rows<T: Number>(
     transitions: &dyn Transitions,
     rows: Range<usize>,
+    lazy: bool,
     ranks: Ranks,
 ) -> Result<MatrixStatistics<T>> {
+    if T::PRECISION == Precision::Q64 {
+        return fixed(transitions, statistics_of_rows::<f64>(transitions, rows, lazy, ranks)?, lazy, ranks);
+    }
     let lengths = lengths(transitions, rows.clone());
     let abroad = match ranks.is_distributed() && !transitions.is_whole() {
         true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
@@ -282,7 +397,21 @@ pub(super) fn statistics_of_rows<T: Real>(
     let step = 1.001 * (found.scaled * inverse_alpha.wide() + 3.0 * u) + underflow;
     let leavable = Leavable::new(transitions, rows.clone(), &exit, ranks);
     let shares = Vec::new();
-    Ok(MatrixStatistics { rows, lengths, exit, leavable, shares, nnz, alpha, scale, inverse_alpha, step })
+    let divisor = 1.0;
+    Ok(MatrixStatistics {
+        rows,
+        lengths,
+        exit,
+        leavable,
+        shares,
+        nnz,
+        alpha,
+        scale,
+        inverse_alpha,
+        divisor,
+        step,
+        vector: u,
+    })
 }
 
 /// The findings of a look at all transitions.
@@ -321,7 +450,7 @@ impl Look {
 }
 
 /// Looks at the transitions out of `rows`, their rates multiplied by `scale`, and notes exit rates.
-fn look<T: Real>(
+fn look<T: Number>(
     transitions: &dyn Transitions,
     rows: &Range<usize>,
     lengths: &[u32],
@@ -380,7 +509,7 @@ fn look<T: Real>(
 }
 
 /// The largest number of the precision that is at most 1/rate, for a rate in [2⁻⁵², 4]; 0 for a rate of 0.
-fn inverse_below<T: Real>(rate: f64) -> T {
+fn inverse_below<T: Number>(rate: f64) -> T {
     if rate == 0.0 {
         return T::ZERO;
     }

@@ -1,12 +1,12 @@
 //! A chain on its lanes, as every method needs it.
 
-use super::bound::{MatrixStatistics, statistics, statistics_of_rows};
+use super::bound::{MatrixStatistics, statistics_of_rows};
 use super::partitioning::{rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
 use super::problem::{Options, Problem};
 use super::transitions::{Transitions, add_rates};
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::BLOCK;
@@ -30,14 +30,16 @@ pub struct Built<'a, T> {
     pub initial_error: f64,
 }
 
-/// The statistics of this rank's rows.
-pub(super) fn surveyed<T: Real>(
+/// The statistics of this rank's rows; `lazy` as there.
+pub(super) fn surveyed<T: Number>(
     machine: &Machine,
     transitions: &dyn Transitions,
+    lazy: bool,
 ) -> Result<MatrixStatistics<T>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
-        let mut statistics = lanes[0].host(|| statistics::<T>(transitions))?;
+        let mut statistics = lanes[0]
+            .host(|| statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE))?;
         statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
         return Ok(statistics);
     }
@@ -47,11 +49,15 @@ pub(super) fn surveyed<T: Real>(
     let rows = rows_of(&shares, before, lanes.len());
     transitions.acquire_rows(&rows);
     // Sums over ranks are made by the thread that asked, not in a lane's.
-    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, ranks)? })
+    Ok(MatrixStatistics { shares, ..statistics_of_rows::<T>(transitions, rows, lazy, ranks)? })
 }
 
 /// The terms that a time takes, and what of ε is left for a stop at the steady state.
-pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, lambda: f64) -> (Window, f64) {
+pub(super) fn windows<T: Number>(
+    statistics: &MatrixStatistics<T>,
+    epsilon: f64,
+    lambda: f64,
+) -> (Window, f64) {
     // What rounding leaves of ε is shared between truncation and a stop at the steady state; where it leaves
     // nothing the bound cannot be met, and half of ε is as good as any share.
     let len = 12.0 * lambda.sqrt() + 64.0;
@@ -62,7 +68,7 @@ pub(super) fn windows<T: Real>(statistics: &MatrixStatistics<T>, epsilon: f64, l
 }
 
 /// The sum of all ranks' values: of blocks, and then of these in the order of states, whatever the ranks and threads.
-pub(super) fn total<T: Real>(values: &[T], ranks: Ranks) -> f64 {
+pub(super) fn total<T: Number>(values: &[T], ranks: Ranks) -> f64 {
     let block = |values: &[T]| {
         let mut sum = [0.0; 2];
         add_rates(&mut sum, values.iter().map(|value| value.wide()));

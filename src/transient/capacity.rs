@@ -14,7 +14,7 @@ use super::region::Region;
 use super::solution::ExchangeCost;
 use super::subdivided;
 use super::transitions::Transitions;
-use crate::kernel::{Precision, Real};
+use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout};
@@ -66,10 +66,11 @@ pub fn many(machine: &Machine, problem: &Problem<'_>, options: &Options, count: 
     match machine.precision {
         Precision::F32 => many_in::<f32>(machine, problem, options, count),
         Precision::F64 => many_in::<f64>(machine, problem, options, count),
+        Precision::Q64 => many_in::<Q64>(machine, problem, options, count),
     }
 }
 
-fn many_in<T: Real>(
+fn many_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
@@ -138,7 +139,7 @@ impl Look {
 }
 
 /// Looks at some rows, as if they were one of many ranks'.
-fn look<T: Real>(
+fn look<T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
     rows: Range<usize>,
@@ -146,7 +147,8 @@ fn look<T: Real>(
 ) -> Result<(Look, MatrixStatistics<T>)> {
     let real = T::PRECISION.bytes();
     let region = lane.host(|| Region::new(transitions, 0, rows));
-    let statistics = lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), Ranks::ALONE))?;
+    let statistics =
+        lane.host(|| statistics_of_rows::<T>(transitions, region.rows.clone(), false, Ranks::ALONE))?;
     let layout = lane.host(|| Layout::new(&statistics.lengths, options.width, real));
     let alone = std::slice::from_ref(&region);
     let source = Source::new(lane, transitions, &statistics, &layout, &region, alone, 1);
@@ -215,6 +217,7 @@ pub fn plan(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Resu
     match machine.precision {
         Precision::F32 => plan_in::<f32>(machine, problem, options),
         Precision::F64 => plan_in::<f64>(machine, problem, options),
+        Precision::Q64 => plan_in::<Q64>(machine, problem, options),
     }
 }
 
@@ -234,13 +237,14 @@ pub fn estimate(machine: &Machine, problem: &Problem<'_>, options: &Options) -> 
             match machine.precision {
                 Precision::F32 => estimate_in::<f32>(lane, problem, options),
                 Precision::F64 => estimate_in::<f64>(lane, problem, options),
+                Precision::Q64 => estimate_in::<Q64>(lane, problem, options),
             }
         }
         _ => plan(machine, problem, options),
     }
 }
 
-fn estimate_in<T: Real>(lane: &Lane, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+fn estimate_in<T: Number>(lane: &Lane, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, real) = (problem.transitions, T::PRECISION.bytes());
     let n = transitions.states();
     let runs = (0..RUNS).map(|k| (n - RUN) / (RUNS - 1) * k / BLOCK * BLOCK);
@@ -273,12 +277,12 @@ fn estimate_in<T: Real>(lane: &Lane, problem: &Problem<'_>, options: &Options) -
     })
 }
 
-fn plan_in<T: Real>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
+fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<Plan> {
     let (transitions, lanes, real) = (problem.transitions, &machine.lanes, machine.precision.bytes());
     let choices = options.partitioning();
     // The host's memory is needed now; a lane's is what the plan is about.
     expect_host_room(machine, transitions, 0)?;
-    let mut statistics = surveyed::<T>(machine, transitions)?;
+    let mut statistics = surveyed::<T>(machine, transitions, problem.is_endless())?;
     let partition = split(machine, transitions, &statistics.shares, choices)?;
     let computed = partition.computed(&statistics.rows);
     statistics.widen(transitions, computed);
@@ -340,7 +344,7 @@ pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options) -> Result<Opti
     Ok(terms.map(|terms| terms as f64 * (bytes as f64 / RATE + LEAST)))
 }
 
-fn terms<T: Real>(
+fn terms<T: Number>(
     statistics: &MatrixStatistics<T>,
     problem: &Problem<'_>,
     options: &Options,

@@ -6,7 +6,7 @@ use super::lane_step::Stage;
 use super::region::Kind;
 use super::step::{self, step as step_hyb, step_packed, step_pair, step_pattern};
 use crate::Result;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Arg, Buffer, Lane, Launch};
 use crate::sparse::BLOCK;
 
@@ -31,7 +31,7 @@ pub struct Part<T> {
     pub chunks: Vec<Chunk<T>>,
 }
 
-impl<T: Real> Part<T> {
+impl<T: Number> Part<T> {
     /// Place of the first own row among the computed ones.
     pub fn ghosts(&self) -> usize {
         self.rows.start - self.computed.start
@@ -120,7 +120,7 @@ pub(super) enum Stored<T> {
     Pattern { ids: Buffer<u32>, patterns: Buffer<u32>, values: Buffer<T>, params: step_pattern::Params },
 }
 
-impl<T: Real> Stored<T> {
+impl<T: Number> Stored<T> {
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Hyb { slices, columns, values } => slices.bytes() + columns.bytes() + values.bytes(),
@@ -143,7 +143,7 @@ impl<T: Real> Stored<T> {
     }
 }
 
-impl<T: Real> Chunk<T> {
+impl<T: Number> Chunk<T> {
     /// Those of its rows that are the part's own, counted from its first.
     pub(super) fn own_rows(&self, part: &Part<T>) -> Range<usize> {
         let within = |row: usize| row.clamp(self.first, self.first + self.rows) - self.first;

@@ -9,10 +9,10 @@ use super::parts::Parts;
 use super::timeline::Timeline;
 use super::worker::{Worker, on_lanes, workers};
 use crate::Result;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Batch, Lane, Launch, Program};
 
-impl<T: Real> Parts<T> {
+impl<T: Number> Parts<T> {
     /// A lane's step from x[source].
     fn lane_step(
         &self,
@@ -93,7 +93,7 @@ impl<T: Real> Parts<T> {
     }
 }
 
-impl<T: Real> Worker<'_, T> {
+impl<T: Number> Worker<'_, T> {
     /// Takes steps, the first from x[now], with an exchange after every `halo_depth` of them.
     fn run(
         &mut self,

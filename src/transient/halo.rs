@@ -6,7 +6,7 @@ use super::chunk::Part;
 use super::kernels::{GATHER, gather};
 use super::partitioning::{LaneExchange, Partition};
 use super::transport::{SharedWindow, Transport};
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, Launch, Window};
 use crate::ranks::{Envelope, Ranks};
 use crate::{Error, Result};
@@ -41,7 +41,7 @@ pub(super) enum Gathered<T> {
     Packed(Buffer<T>),
 }
 
-impl<T: Real> HaloSource<T> {
+impl<T: Number> HaloSource<T> {
     /// The launch that gathers the values of iterate `which`.
     pub(super) fn gather(&self, lanes: &[Lane], parts: &[Part<T>], which: usize) -> Result<Launch> {
         let (owner, items) = (&parts[self.part], self.places.len());
@@ -154,7 +154,7 @@ pub fn windows(ends: &[Option<WindowEnd>], ranks: Ranks) -> Vec<Option<Window>> 
 
 /// The ends of transfers, for [`windows`]. None within a rank, and where nothing comes back between the same lanes, by which a
 /// writer learns that its slot was read.
-pub(super) fn window_ends<T: Real>(
+pub(super) fn window_ends<T: Number>(
     transfers: &[PlannedTransfer],
     partition: &Partition,
 ) -> Vec<Option<WindowEnd>> {
@@ -170,7 +170,7 @@ pub(super) fn window_ends<T: Real>(
 }
 
 /// The transfers with their buffers on this rank's lanes.
-pub(super) fn build<T: Real>(
+pub(super) fn build<T: Number>(
     lanes: &[Lane],
     parts: &[Part<T>],
     partition: &Partition,

@@ -5,11 +5,12 @@ use std::ops::Range;
 use super::Observer;
 use super::built::total;
 use super::chunk::{Part, Sum};
+use super::fixed::beginning;
 use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
 use super::kernels::{accumulate, block_defect, block_dot, block_sum, sweep};
 use super::lane_step::Stage;
 use super::parts::Parts;
-use crate::kernel::{Arguments, Kernel, Precision, Real};
+use crate::kernel::{Arguments, Kernel, Number, Precision};
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
@@ -66,7 +67,7 @@ pub struct Iteration<'a, T> {
     progress: (u64, u64),
 }
 
-impl<'a, T: Real> Iteration<'a, T> {
+impl<'a, T: Number> Iteration<'a, T> {
     /// Of each reward the values, and the power of two that they are multiplied by.
     pub fn new(
         lanes: &'a [Lane],
@@ -116,6 +117,10 @@ impl<'a, T: Real> Iteration<'a, T> {
     /// Starts (again) from the initial probabilities of this rank's rows.
     pub fn start(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
+        let fixed = match T::PRECISION {
+            Precision::Q64 => beginning(initial, self.parts.ranks),
+            _ => Vec::new(),
+        };
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
             match T::PRECISION {
@@ -123,6 +128,10 @@ impl<'a, T: Real> Iteration<'a, T> {
                 Precision::F32 => {
                     let values: Vec<T> = own.par_iter().map(|&p| T::of(p)).collect();
                     lane.upload(&values, &part.x[0], part.own)?;
+                }
+                Precision::Q64 => {
+                    let own = &fixed[self.parts.own(part)];
+                    lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?;
                 }
             }
         }
@@ -415,23 +424,33 @@ impl<'a, T: Real> Iteration<'a, T> {
 
     /// ‖x_k − x_{k−1}‖ in l1: what absorbing states receive is what the others lose, known to some units.
     pub(crate) fn distance(&self) -> Result<f64> {
-        let received = self
-            .leavable_masses()?
-            .map_or(0.0, |[before, now]| (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff());
+        let received = self.leavable_masses()?.map_or(0.0, |[before, now]| {
+            (before - now).abs() + 16.0 * T::PRECISION.unit_roundoff() + 2.0 * self.rounded_down()
+        });
         Ok(self.defect(1.0)? + received)
     }
 
     fn defect_of(&self, factor: f64, y: Which, x: Which) -> Result<f64> {
         for (lane, buffer) in self.lanes.iter().zip(&self.factors) {
-            lane.upload(&[T::of(factor)], buffer, 0)?;
+            lane.upload(&[T::factor(factor)], buffer, 0)?;
         }
-        self.block_sums(&BLOCK_DEFECT, |part, out| block_defect::Args {
+        let rounded = self.rounded_down();
+        let sum = self.block_sums(&BLOCK_DEFECT, |part, out| block_defect::Args {
             factor: self.factors[part.lane].arg(),
             among: part.leavable.arg(),
             x: part.x[self.source(x)].arg(),
             y: part.x[self.source(y)].arg(),
             out,
-        })
+        })?;
+        Ok(sum + rounded)
+    }
+
+    /// What sums of blocks lack of those of their numbers.
+    fn rounded_down(&self) -> f64 {
+        match T::PRECISION {
+            Precision::Q64 => self.parts.blocks as f64 * (-64f64).exp2(),
+            _ => 0.0,
+        }
     }
 
     fn block_sums<'b, A: Arguments<Arg<'b>, Params = block_sum::Params>>(
@@ -484,7 +503,7 @@ impl<'a, T: Real> Iteration<'a, T> {
             let (own, behind) = rest.split_at_mut(part.rows.len());
             match T::PRECISION {
                 Precision::F64 => lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?,
-                Precision::F32 => {
+                Precision::F32 | Precision::Q64 => {
                     let mut values = vec![T::ZERO; own.len()];
                     lane.download(buffer, offset, &mut values)?;
                     own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
@@ -497,7 +516,7 @@ impl<'a, T: Real> Iteration<'a, T> {
 }
 
 /// Steps whose rewards are summed before the host looks at them.
-fn reward_steps<T: Real>(parts: &Parts<T>, rewards: usize) -> u64 {
+fn reward_steps<T: Number>(parts: &Parts<T>, rewards: usize) -> u64 {
     (REWARD_ELEMENTS / (parts.blocks * rewards).max(1)).clamp(1, 4096) as u64
 }
 

@@ -1,30 +1,30 @@
 //! The kernels of uniformization and their CPU twins.
 
-use super::step::{Plain, Rows, Sliced, fma, terms};
+use super::step::{Plain, Rows, Sliced, terms, weighted};
 pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
 pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM};
 pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_sum};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::twin::{Call, blocks};
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Kernel, Number, Real, kernel};
 
 kernel! {
     /// Many steps of a small chain.
-    pub(crate) static SWEEP = sweep + slices + tail(first, count, end, window_first, window_end, rows)(
+    pub(crate) static SWEEP = sweep + slices + tail + float(first, count, end, window_first, window_end, rows)(
         slices: &[u32], columns: &[u32], values: &[T], exit: &[T], scalars: &[T], x: &mut [T],
         before: &mut [T], acc: &mut [T],
-    );
+    ) in q64;
     /// Terms of one more time point.
-    pub(crate) static ACCUMULATE = accumulate(window_first, window_end, weights, rows, own)(
+    pub(crate) static ACCUMULATE = accumulate + float(window_first, window_end, weights, rows, own)(
         scalars: &[T], x: &[T], y: &[T], acc: &mut [T],
-    );
+    ) in q64;
     /// A vector added to another.
     pub(crate) static ADD = add(rows, own)(x: &[T], acc: &mut [T]);
     /// A vector times a number.
     pub(crate) static SCALE = scale(first, rows, own)(factors: &[T], y: &mut [T]);
     /// One part's halo from another part.
-    pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]);
+    pub(crate) static GATHER = gather(items, first)(index: &[u32], x: &[T], y: &mut [T]) in q64;
 }
 
 /// Every kernel of this engine.
@@ -49,7 +49,7 @@ pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAI
 /// Largest chain that the kernel `sweep` holds.
 pub const SWEEP_ROWS: usize = 1024;
 
-fn sweep<T: Real>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
+fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
     let sweep::Bindings { slices, columns, values, scalars, .. } = b;
     let first = p.first + p.step * p.count;
     let end = (first + p.count).min(p.end);
@@ -81,26 +81,26 @@ struct Add<'a, T> {
     acc: &'a mut [T],
 }
 
-impl<T: Real> Body for Add<'_, T> {
+impl<T: Number> Body for Add<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let (x, weight) = self.x;
         match self.y {
             None => {
                 for (acc, &x) in self.acc.iter_mut().zip(x) {
-                    *acc = fma::<T, LEVEL>(weight, x, *acc);
+                    *acc = weighted::<T, LEVEL>(weight, x, *acc);
                 }
             }
             Some((y, next)) => {
                 for ((acc, &x), &y) in self.acc.iter_mut().zip(x).zip(y) {
-                    *acc = fma::<T, LEVEL>(next, y, fma::<T, LEVEL>(weight, x, *acc));
+                    *acc = weighted::<T, LEVEL>(next, y, weighted::<T, LEVEL>(weight, x, *acc));
                 }
             }
         }
     }
 }
 
-fn accumulate<T: Real>(call: &Call<'_>, p: accumulate::Params, b: accumulate::Bindings<'_, T>) {
+fn accumulate<T: Number>(call: &Call<'_>, p: accumulate::Params, b: accumulate::Bindings<'_, T>) {
     let Some(terms) = terms(p.step, p.window_first..p.window_end, p.weights) else { return };
     let (rows, own) = (p.rows as usize, p.own as usize);
     let (weight, next) = terms.weights(b.scalars);
@@ -130,7 +130,7 @@ fn scale<T: Real>(call: &Call<'_>, p: scale::Params, b: scale::Bindings<'_, T>) 
     });
 }
 
-fn gather<T: Real>(call: &Call<'_>, p: gather::Params, b: gather::Bindings<'_, T>) {
+fn gather<T: Number>(call: &Call<'_>, p: gather::Params, b: gather::Bindings<'_, T>) {
     let gather::Bindings { index, x, .. } = b;
     blocks(call, &mut b.y[p.first as usize..][..p.items as usize], |at, y| {
         for (y, &i) in y.iter_mut().zip(&index[at..]) {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::built::total;
+use super::fixed::{exact_mass, missing};
 use super::problem::Observer;
 use super::solution::TimeResult;
 use crate::parallel::*;
@@ -16,12 +17,16 @@ pub(super) struct Seen {
     pub(super) mass: f64,
     /// The smallest element, before it was made one of at least 0.
     pub(super) least: f64,
+    /// Fixed point: what the mass lacks of that of the beginning, where every probability is at most the exact one.
+    pub(super) missing: Option<f64>,
 }
 
 /// Looks at each result on its way to the observer.
 pub(super) struct LastLook<'a> {
     pub(super) ranks: Ranks,
     pub(super) inner: &'a mut dyn Observer,
+    /// Fixed point: the mass of the beginning, exactly.
+    pub(super) given: Option<u128>,
     pub(super) seen: &'a mut [Option<Seen>],
     /// Time that this took.
     pub(super) spent: &'a mut Duration,
@@ -40,7 +45,8 @@ impl Observer for LastLook<'_> {
         // Rounding can take a probability below 0; 0 is nearer to what it should be.
         let raised = (here < 0.0).then(|| probabilities.iter().map(|p| p.max(0.0)).collect::<Vec<_>>());
         let mass = total(raised.as_deref().unwrap_or(probabilities), self.ranks);
-        self.seen[index] = Some(Seen { mass, least: -self.ranks.all_reduce_max(-here) });
+        let missing = self.given.map(|given| missing(given, exact_mass(probabilities, self.ranks)));
+        self.seen[index] = Some(Seen { mass, least: -self.ranks.all_reduce_max(-here), missing });
         self.inner.result(index, raised.as_deref().unwrap_or(probabilities))?;
         *self.spent += from.elapsed();
         Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::transitions::Transitions;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 
@@ -21,7 +21,7 @@ pub struct Leavable {
 
 impl Leavable {
     /// Those among `rows`, whole blocks, whose stored exit rates are given: a rate that is stored as 0 may be none.
-    pub(super) fn new<T: Real>(
+    pub(super) fn new<T: Number>(
         transitions: &dyn Transitions,
         rows: Range<usize>,
         exit: &[T],

@@ -1,8 +1,9 @@
 //! The matrix of a part: which format it takes, and its chunks on the lane.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
-use super::bound::{MatrixStatistics, scale_rates};
+use super::bound::MatrixStatistics;
 use super::chunk::{Chunk, SendRows, Stored};
 use super::need::Need;
 use super::partitioning::Partition;
@@ -10,7 +11,7 @@ use super::region::{Piece, Region};
 pub(crate) use super::solution::MatrixInfo;
 use super::step::step_pattern;
 use super::transitions::Transitions;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Buffer, Lane};
 use crate::ranks::Ranks;
 use crate::sparse::patterns::Patterns;
@@ -124,7 +125,7 @@ impl<T> Choice<T> {
     }
 }
 
-impl<'a, T: Real> Source<'a, T> {
+impl<'a, T: Number> Source<'a, T> {
     /// The rows of one of some regions, of a chain whose computed rows have these statistics and this layout.
     pub(super) fn new(
         lane: &'a Lane,
@@ -143,14 +144,20 @@ impl<'a, T: Real> Source<'a, T> {
     }
 
     /// Appends a computed row of the region, columns local.
-    fn row(&self, row: usize, entries: &mut Vec<(u32, f64)>) {
-        self.transitions.incoming(self.region.computed.start + row, entries);
-        scale_rates(entries, self.statistics.scale);
-        if self.region.len() > self.region.rows.len() {
-            for (column, _) in entries {
-                *column = self.region.local(*column);
-            }
+    fn row(&self, row: usize, entries: &mut Vec<(u32, T)>) {
+        thread_local! {
+            static RATES: RefCell<Vec<(u32, f64)>> = const { RefCell::new(Vec::new()) };
         }
+        let (scale, divisor) = (self.statistics.scale, self.statistics.divisor);
+        let apart = self.region.len() > self.region.rows.len();
+        RATES.with_borrow_mut(|rates| {
+            rates.clear();
+            self.transitions.incoming(self.region.computed.start + row, rates);
+            entries.extend(rates.iter().map(|&(column, rate)| {
+                let column = if apart { self.region.local(column) } else { column };
+                (column, T::entry(rate * scale, divisor))
+            }));
+        });
     }
 
     /// The bytes that its part is going to take of the lane.
@@ -275,7 +282,7 @@ impl<'a, T: Real> Source<'a, T> {
         rows: Range<usize>,
         list: &[u32],
     ) -> Result<(usize, u32, Stored<T>)> {
-        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (layout, total) = (&self.layout, self.rows());
         let slices = rows.start / SLICE..rows.end.div_ceil(SLICE);
         let put = |what: &str, words: &[u32]| self.lane.alloc_with(what, words);
@@ -371,7 +378,7 @@ impl<'a, T: Real> Source<'a, T> {
         let most_values = if bits < 32 { 1 << (32 - bits) } else { 0 };
         let width = |row: usize| self.layout.widths[row / SLICE];
         let own = self.region.left;
-        let row = &|row: usize, entries: &mut Vec<(u32, f64)>| self.row(row, entries);
+        let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
         let (rows, exit) = (self.rows(), self.exit);
         let rows = repetition::Rows { rows, own, exit, width: &width, row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));

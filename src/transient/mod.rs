@@ -92,6 +92,7 @@ pub(crate) mod csr;
 mod elimination;
 mod exchange;
 mod exchange_cost;
+mod fixed;
 pub(crate) mod halo;
 mod halo_depth;
 pub(crate) mod iteration;

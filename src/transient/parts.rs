@@ -18,7 +18,7 @@ use super::partitioning::{self, Partition, Partitioning};
 use super::timeline::Timeline;
 use super::transitions::Transitions;
 use super::transport::Transport;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, Launch};
 use crate::ranks::Ranks;
 use crate::sparse::{BLOCK, Layout, MatrixFormat, WidthRule};
@@ -47,7 +47,7 @@ pub struct Parts<T> {
     pub timeline: Option<Timeline>,
 }
 
-impl<T: Real> Parts<T> {
+impl<T: Number> Parts<T> {
     /// Lays the chain out on the lanes, and copies the matrix there.
     pub fn build(
         machine: &Machine,
@@ -154,7 +154,7 @@ impl<T: Real> Parts<T> {
 }
 
 /// The statistics of all rows that this rank computes, those of others among them.
-fn computed_statistics<'a, T: Real>(
+fn computed_statistics<'a, T: Number>(
     lane: &Lane,
     transitions: &dyn Transitions,
     statistics: &'a MatrixStatistics<T>,
@@ -170,7 +170,7 @@ fn computed_statistics<'a, T: Real>(
 }
 
 /// This rank's parts, and the formats of their matrices.
-fn build_parts<T: Real>(
+fn build_parts<T: Number>(
     lanes: &[Lane],
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,

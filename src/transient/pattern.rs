@@ -9,8 +9,8 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::step::{Rows, each, fma, step_pattern, tail};
-use crate::kernel::Real;
+use super::step::{Rows, each, plus_product, step_pattern, tail};
+use crate::kernel::Number;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::sparse::patterns::Tables;
@@ -70,7 +70,7 @@ struct Tiles<T> {
     values: Vec<[T; TILE]>,
 }
 
-impl<T: Real> Tiles<T> {
+impl<T: Number> Tiles<T> {
     fn new(matrix: u64) -> Self {
         Self { matrix, places: vec![None; PLACES], offsets: Vec::new(), values: Vec::new() }
     }
@@ -150,7 +150,7 @@ struct Patterned<'a, T> {
     tiles: &'a mut Tiles<T>,
 }
 
-impl<T: Real> Body for Patterned<'_, T> {
+impl<T: Number> Body for Patterned<'_, T> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
         let rows = self.rows.y.len();
@@ -165,7 +165,7 @@ impl<T: Real> Body for Patterned<'_, T> {
     }
 }
 
-impl<T: Real> Patterned<'_, T> {
+impl<T: Number> Patterned<'_, T> {
     /// A tile of rows, unless they have to be computed one by one.
     #[inline(always)]
     fn tile<const LEVEL: u8>(&mut self, row: usize) -> bool {
@@ -182,13 +182,14 @@ impl<T: Real> Patterned<'_, T> {
         let x = self.x;
         let mut sums = slots::<T, LEVEL>(&offsets[..ends[0]], &values[..ends[0]], x, at);
         if ends[0] < ends[SUMS - 1] {
-            let mut p = [[T::ZERO; TILE]; 4];
+            let mut p = [[T::NONE; TILE]; 4];
             for (i, p) in p.iter_mut().enumerate() {
                 let here = ends[i]..ends[i + 1];
                 *p = slots::<T, LEVEL>(&offsets[here.clone()], &values[here], x, at);
             }
             for (r, s) in sums.iter_mut().enumerate() {
-                *s = s.plus(p[0][r].plus(p[2][r]).plus(p[1][r].plus(p[3][r])));
+                let coo = T::plus_sum(T::plus_sum(p[0][r], p[2][r]), T::plus_sum(p[1][r], p[3][r]));
+                *s = T::plus_sum(*s, coo);
             }
         }
         if self.exit_apart {
@@ -211,12 +212,12 @@ impl<T: Real> Patterned<'_, T> {
             (at.wrapping_add(offset) as usize, value)
         };
         let rate = if self.exit_apart { self.rows.exit[row] } else { tables.exit(id) };
-        let mut s = T::ZERO;
+        let mut s = T::NONE;
         for (offset, value) in tables.ell(id) {
-            s = fma::<T, LEVEL>(value, x[at.wrapping_add(offset) as usize], s);
+            s = plus_product::<T, LEVEL>(value, x[at.wrapping_add(offset) as usize], s);
         }
         if !coo.is_empty() {
-            s = s.plus(tail::<T, LEVEL>(coo.start, coo.end, entry, x));
+            s = T::plus_sum(s, tail::<T, LEVEL>(coo.start, coo.end, entry, x));
         }
         self.rows.finish::<LEVEL>(row..row + 1, &[s], |_| rate);
     }
@@ -224,18 +225,23 @@ impl<T: Real> Patterned<'_, T> {
 
 /// One sum of a tile whose first row is x[at].
 #[inline(always)]
-fn slots<T: Real, const LEVEL: u8>(offsets: &[i32], values: &[[T; TILE]], x: &[T], at: i64) -> [T; TILE] {
-    let mut sums = [T::ZERO; TILE];
+fn slots<T: Number, const LEVEL: u8>(
+    offsets: &[i32],
+    values: &[[T; TILE]],
+    x: &[T],
+    at: i64,
+) -> [T::Sum; TILE] {
+    let mut sums = [T::NONE; TILE];
     for (&offset, values) in offsets.iter().zip(values) {
         let x = &x[(at + i64::from(offset)) as usize..][..TILE];
         for ((s, &value), &x) in sums.iter_mut().zip(values).zip(x) {
-            *s = fma::<T, LEVEL>(value, x, *s);
+            *s = plus_product::<T, LEVEL>(value, x, *s);
         }
     }
     sums
 }
 
-pub(super) fn step_pattern<T: Real>(
+pub(super) fn step_pattern<T: Number>(
     call: &Call<'_>,
     p: step_pattern::Params,
     b: step_pattern::Bindings<'_, T>,

@@ -7,7 +7,7 @@ use super::halo::Gathered;
 use super::lane_step::LaneStep;
 use super::parts::Parts;
 use crate::Result;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{CudaLane, Event, Lane, Side, pieces};
 
 /// The streams of the lanes, if all have one.
@@ -17,7 +17,7 @@ fn streams(lanes: &[Lane]) -> Option<Vec<&CudaLane>> {
 
 /// Lanes that each lane waits for: those that write its halo before it reads it, and those that still read what it is
 /// about to overwrite.
-fn neighbours<T: Real>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
+fn neighbours<T: Number>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
     let mut neighbours = vec![Vec::new(); lanes];
     for source in parts.between_lanes.iter().filter_map(|transfer| transfer.source.as_ref()) {
         if let Gathered::Halo { part, .. } = source.gathered {
@@ -40,7 +40,7 @@ fn neighbours<T: Real>(parts: &Parts<T>, lanes: usize) -> Vec<Vec<usize>> {
 /// for and stores them there. Step k of either begins when both streams have done step k − 1, and the neighbours have
 /// stored what they made in it; values are stored when the neighbour, too, has done its step k − 1, which read what they
 /// replace.
-pub(super) fn run<T: Real>(
+pub(super) fn run<T: Number>(
     parts: &Parts<T>,
     lanes: &[Lane],
     work: &[[LaneStep; 2]],

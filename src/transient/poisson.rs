@@ -136,6 +136,19 @@ impl Window {
 
     /// The weights of all terms, 8 bytes each (twice that while they are computed).
     pub fn weights(&self) -> Weights {
+        self.weights_of(0.0)
+    }
+
+    /// The weights at λ + `low`, of which λ is the nearest double; none is more than the exact one.
+    pub fn weights_below(&self, low: f64) -> Weights {
+        let mut weights = self.weights_of(low);
+        // Each is within u (1 + 2⁻⁸) of p_k, relatively; two doubles below it lies at least 2u below.
+        weights.values.iter_mut().for_each(|w| *w = w.next_down().next_down().max(0.0));
+        weights.rounding += 4.0 * U + weights.values.len() as f64 * (-64f64).exp2();
+        weights
+    }
+
+    fn weights_of(&self, low: f64) -> Weights {
         let len = (self.right - self.left + 1) as usize;
         let mut weights = Weights {
             left: self.left,
@@ -149,14 +162,14 @@ impl Window {
             weights.rounding = 0.0;
             return weights;
         }
-        let mut low = vec![0.0; len];
+        let mut lows = vec![0.0; len];
         let mut keep = |k: u64, w: DoubleWord| {
             if (self.left..=self.right).contains(&k) {
                 let place = (k - self.left) as usize;
-                (weights.values[place], low[place]) = (w.hi, w.lo);
+                (weights.values[place], lows[place]) = (w.hi, w.lo);
             }
         };
-        let lambda = DoubleWord::from(self.lambda);
+        let lambda = DoubleWord { hi: self.lambda, lo: low };
         // What may be left out of the sum on either side, with a bit to spare for the roundings of the test.
         let negligible = MODE_WEIGHT * (-67.0f64).exp2();
         let mode = self.lambda as u64;
@@ -180,7 +193,7 @@ impl Window {
             sum = sum + w;
         }
         let scale = DoubleWord::from(1.0) / sum;
-        for (hi, &lo) in weights.values.iter_mut().zip(&low) {
+        for (hi, &lo) in weights.values.iter_mut().zip(&lows) {
             *hi = (DoubleWord { hi: *hi, lo } * scale).hi;
         }
         weights

@@ -24,6 +24,13 @@ pub struct Problem<'a> {
     pub vectors: bool,
 }
 
+impl Problem<'_> {
+    /// True if the steady state is asked for.
+    pub(super) fn is_endless(&self) -> bool {
+        self.times.contains(&f64::INFINITY)
+    }
+}
+
 /// A way to evaluate the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {

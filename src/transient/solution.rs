@@ -20,6 +20,17 @@ impl Bound {
         self.truncation + self.steady_state + self.rounding
     }
 
+    /// The same with a sum that is at least what is missing of the mass, and no more than that takes: of probabilities that
+    /// are at most the exact ones.
+    pub(super) fn of_missing(self, missing: f64) -> Self {
+        let truncation = self.truncation.min(missing);
+        let mut bound = Self { truncation, steady_state: 0.0, rounding: missing - truncation };
+        while bound.total() < missing {
+            bound.rounding = bound.rounding.next_up();
+        }
+        bound
+    }
+
     /// The same with a sum of at most 2: no two distributions differ by more.
     pub(super) fn capped(self) -> Self {
         // A bound that is no number is none.

@@ -6,6 +6,7 @@ use super::bound::expect_room;
 use super::built::{Built, surveyed, total};
 use super::chain::{Chain, Initial, Reward};
 use super::checkpoint::{Checkpoint, Checkpointer};
+use super::fixed::exact_mass;
 use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
 use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
@@ -13,8 +14,8 @@ use super::parts::Parts;
 use super::problem::{Method, Observer, Options, Problem, check};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::sweeps::sweep;
-use super::{rewards, stationary, subdivided};
-use crate::kernel::{Precision, Real};
+use super::{fixed, rewards, stationary, subdivided};
+use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
 use crate::{Machine, Result, Status};
@@ -31,6 +32,7 @@ pub fn solve(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(machine.ranks, problem, options))?;
+    machine.ranks.all_ok(fixed::check(machine, problem, options, false))?;
     solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
@@ -76,6 +78,7 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
+    ranks.all_ok(fixed::check(machine, problem, options, true))?;
     // Of a chain that was solved before.
     problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
@@ -95,10 +98,11 @@ fn solve_kept(
     match machine.precision {
         Precision::F32 => solve_in::<f32>(machine, problem, options, observer, checkpointer),
         Precision::F64 => solve_in::<f64>(machine, problem, options, observer, checkpointer),
+        Precision::Q64 => solve_in::<Q64>(machine, problem, options, observer, checkpointer),
     }
 }
 
-fn solve_in<T: Real>(
+fn solve_in<T: Number>(
     machine: &Machine,
     problem: &Problem<'_>,
     options: &Options,
@@ -108,7 +112,7 @@ fn solve_in<T: Real>(
     let started = Instant::now();
     let (n, lanes, ranks) = (problem.transitions.states(), &machine.lanes, machine.ranks);
     ranks.all_ok(expect_room(machine, problem.transitions))?;
-    let statistics = surveyed::<T>(machine, problem.transitions)?;
+    let statistics = surveyed::<T>(machine, problem.transitions, problem.is_endless())?;
     let own = statistics.rows.clone();
     let initial = ranks.all_ok(problem.initial.probabilities_of(own.clone(), n))?;
     if ranks.is_distributed() {
@@ -148,7 +152,8 @@ fn solve_in<T: Real>(
     let (initial_error, initial_mass) = (problem.initial.rounding(), total(&initial, ranks));
     let mut seen = vec![None; problem.times.len()];
     let mut handed_over = Duration::ZERO;
-    let mut observer = LastLook { ranks, inner: observer, seen: &mut seen, spent: &mut handed_over };
+    let given = (T::PRECISION == Precision::Q64).then(|| exact_mass(&initial, ranks));
+    let mut observer = LastLook { ranks, inner: observer, given, seen: &mut seen, spent: &mut handed_over };
 
     // Where nothing can happen, or has had no time to, the answer is the initial distribution itself.
     let still = |t: f64| t == 0.0 || statistics.alpha == 0.0;
@@ -217,7 +222,11 @@ fn solve_in<T: Real>(
     for (time, seen) in solution.times.iter_mut().zip(seen) {
         expect_numbers(time)?;
         time.bound = time.bound.capped();
-        if let Some(Seen { mass, least }) = seen {
+        if let Some(Seen { mass, least, missing }) = seen {
+            let iterated = time.alpha_t > 0.0 && time.alpha_t.is_finite() && time.stopped.is_none();
+            if let Some(missing) = missing.filter(|_| iterated) {
+                time.bound = time.bound.of_missing(missing + initial_error);
+            }
             time.mass = Some(mass);
             time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
         }

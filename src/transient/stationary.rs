@@ -20,6 +20,7 @@
 //!
 //! On ranks each follows the transitions of its own states, forwards on its lanes and backwards on the host.
 
+use super::bound::LAZY;
 use super::built::{Built, total};
 use super::checkpoint::{Certificate, Checkpointer, Phase, StationaryState};
 use super::classes::{Classes, Known};
@@ -30,7 +31,7 @@ use super::problem::Observer;
 use super::solution::{Bound, RewardValue, TimeResult};
 use super::stop::Stop;
 use crate::Result;
-use crate::kernel::Real;
+use crate::kernel::{Number, Precision};
 
 /// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
 const FIRST_STEPS: u64 = 1 << 14;
@@ -42,7 +43,7 @@ const MOST_STEPS: u64 = 1 << 31;
 
 impl StationaryState {
     /// Goes to x_to, `until` or from here on, in legs whose ends may be kept; then measures the distance.
-    fn advance<T: Real>(
+    fn advance<T: Number>(
         &mut self,
         iteration: &mut Iteration<'_, T>,
         most: u64,
@@ -72,7 +73,7 @@ impl StationaryState {
 }
 
 /// Serves the infinite times; returns the number of multiplications and of states that were eliminated.
-pub(super) fn run<T: Real>(
+pub(super) fn run<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
@@ -132,7 +133,7 @@ pub(super) fn run<T: Real>(
 }
 
 /// The limit of this rank's states by elimination, which every rank does by itself.
-fn eliminate<T: Real>(
+fn eliminate<T: Number>(
     built: &Built<'_, T>,
     observer: &mut dyn Observer,
 ) -> Result<Option<(Vec<f64>, Bound)>> {
@@ -152,7 +153,7 @@ fn eliminate<T: Real>(
 
 /// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
 /// classes; no bound where `most` steps do not show one.
-pub(super) fn meeting<T: Real>(
+pub(super) fn meeting<T: Number>(
     built: &Built<'_, T>,
     alpha: f64,
     probable: &[f64],
@@ -170,7 +171,7 @@ pub(super) fn meeting<T: Real>(
 
 /// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met; and the number of
 /// multiplications.
-fn absorbed<T: Real>(
+fn absorbed<T: Number>(
     built: &Built<'_, T>,
     iteration: &Iteration<'_, T>,
 ) -> Result<Option<(Vec<f64>, Bound, u64)>> {
@@ -197,7 +198,7 @@ fn absorbed<T: Real>(
 }
 
 /// The last iterate of a sweep that ends at the steady state or after `most` multiplications, its bound, and their number.
-fn iterate<T: Real>(
+fn iterate<T: Number>(
     built: &Built<'_, T>,
     most: u64,
     observer: &mut dyn Observer,
@@ -205,8 +206,12 @@ fn iterate<T: Real>(
 ) -> Result<(Vec<f64>, Bound, u64)> {
     let ranks = built.parts.ranks;
     // Nine tenths of 1/α leave every state a probability of staying: a periodic chain converges too.
-    let inverse_alpha = T::of(0.9 * built.statistics.inverse_alpha.wide());
-    let alpha = 1.0 / inverse_alpha.wide();
+    let inverse_alpha = T::of(LAZY * built.statistics.inverse_alpha.wide());
+    let alpha = match T::PRECISION {
+        // Its matrix is made so.
+        Precision::Q64 => built.statistics.divisor,
+        _ => 1.0 / inverse_alpha.wide(),
+    };
     let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &[], (0, 0))?;
     let mut s = StationaryState {
         steps: 0,

@@ -14,7 +14,7 @@
 use super::pattern::step_pattern;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
-use crate::kernel::{Kernel, Real, kernel};
+use crate::kernel::{Kernel, Number, kernel};
 use crate::parallel::*;
 use crate::sparse::HEADER;
 
@@ -26,11 +26,11 @@ macro_rules! steps {
         ($($param:ident),*)($($matrix:tt)*) $(.$with:ident($value:expr))?;)+) => {
         kernel! {$(
             $(#[$doc])*
-            pub(crate) static $constant = $name + step $(+ $library)* + tail(
+            pub(crate) static $constant = $name + step $(+ $library)* + tail + float(
                 window_first, window_end, weights, rows, first_row, own, begin, listed, $($param),*
             )(
                 $($matrix)*, exit: &[T], scalars: &[T], x: &[T], y: &mut [T], acc: &mut [T],
-            )$(.$with($value))?;
+            ) in q64 $(.$with($value))?;
         )+}
 
         $(impl<'a, T> $name::Bindings<'a, T> {
@@ -89,9 +89,9 @@ pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
 pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
 
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
-pub(super) trait Matrix<T: Real>: Copy + Sync {
+pub(super) trait Matrix<T: Number>: Copy + Sync {
     /// `sums[r]` = the ELL entries of row r of a slice times x.
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]);
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
     /// Where the COO entries of each row of a slice begin and end, if it has some.
     fn tails(&self, slice: usize) -> Option<&[u32]>;
     /// Column and value of a COO entry of this row.
@@ -117,9 +117,9 @@ pub(super) struct Plain<'a, T> {
     pub(super) values: &'a [T],
 }
 
-impl<T: Real> Matrix<T> for Plain<'_, T> {
+impl<T: Number> Matrix<T> for Plain<'_, T> {
     #[inline(always)]
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let ell = ell(self.slices, slice);
         T::slice_sums::<LEVEL>(&self.columns[ell.clone()], &self.values[ell], x, sums);
     }
@@ -143,9 +143,9 @@ struct Packed<'a, T> {
     column_bits: u32,
 }
 
-impl<T: Real> Matrix<T> for Packed<'_, T> {
+impl<T: Number> Matrix<T> for Packed<'_, T> {
     #[inline(always)]
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let entries = &self.entries[ell(self.slices, slice)];
         T::packed_sums::<LEVEL>(entries, self.column_bits, self.values, x, sums);
     }
@@ -173,9 +173,9 @@ struct Pair<'a, T> {
     base: u32,
 }
 
-impl<T: Real> Matrix<T> for Pair<'_, T> {
+impl<T: Number> Matrix<T> for Pair<'_, T> {
     #[inline(always)]
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T; SLICE]) {
+    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
         let entries = &self.entries[ell(self.slices, slice)];
         let base = self.base.wrapping_add((slice * SLICE) as u32);
         T::pair_sums::<LEVEL>(entries, self.offsets, self.values, base, x, sums);
@@ -205,17 +205,13 @@ pub(super) struct Rows<'a, T> {
     pub(super) inverse_alpha: T,
 }
 
-impl<T: Real> Rows<'_, T> {
+impl<T: Number> Rows<'_, T> {
     /// The part of a step behind the sums s of `here`: y = x + (s − E x)/α, and the accumulator.
-    ///
-    /// Probabilities below [`Real::NEGLIGIBLE`] become 0. A processor takes a hundred times as long for numbers
-    /// below its normal range, and a front that runs through a large chain has millions of them; GPUs do not, and
-    /// keep them.
     #[inline(always)]
     pub(super) fn finish<const LEVEL: u8>(
         &mut self,
         here: std::ops::Range<usize>,
-        sums: &[T],
+        sums: &[T::Sum],
         exit: impl Fn(usize) -> T,
     ) {
         let whole = here.len() / GROUP * GROUP;
@@ -230,24 +226,28 @@ impl<T: Real> Rows<'_, T> {
     /// `N` rows from `row` on. Their numbers are taken out of the vectors first: the compiler cannot tell that y and
     /// the accumulator do not overlap, and would not compute several rows at once.
     #[inline(always)]
-    fn rows<const N: usize, const LEVEL: u8>(&mut self, row: usize, sums: &[T], exit: impl Fn(usize) -> T) {
+    fn rows<const N: usize, const LEVEL: u8>(
+        &mut self,
+        row: usize,
+        sums: &[T::Sum],
+        exit: impl Fn(usize) -> T,
+    ) {
         let own: [T; N] = array(&self.own[row..]);
-        let (sums, exit): ([T; N], [T; N]) = (array(sums), std::array::from_fn(exit));
-        let y: [T; N] = std::array::from_fn(|i| {
-            let change = fma::<T, LEVEL>(exit[i].times(T::of(-1.0)), own[i], sums[i]);
-            let y = fma::<T, LEVEL>(change, self.inverse_alpha, own[i]);
-            if y.distance(T::ZERO) < T::NEGLIGIBLE { T::ZERO } else { y }
+        let (sums, exit): ([T::Sum; N], [T; N]) = (array(sums), std::array::from_fn(exit));
+        let y: [T; N] = std::array::from_fn(|i| match fused(LEVEL) {
+            true => T::stepped::<true>(sums[i], exit[i], own[i], self.inverse_alpha),
+            false => T::stepped::<false>(sums[i], exit[i], own[i], self.inverse_alpha),
         });
         self.y[row..][..N].copy_from_slice(&y);
         if let Some((acc, weight, next)) = &mut self.acc {
             let acc = &mut acc[row..][..N];
             let mut sum: [T; N] = array(acc);
             for (sum, own) in sum.iter_mut().zip(own) {
-                *sum = fma::<T, LEVEL>(*weight, own, *sum);
+                *sum = weighted::<T, LEVEL>(*weight, own, *sum);
             }
             if let Some(next) = next {
                 for (sum, y) in sum.iter_mut().zip(y) {
-                    *sum = fma::<T, LEVEL>(*next, y, *sum);
+                    *sum = weighted::<T, LEVEL>(*next, y, *sum);
                 }
             }
             acc.copy_from_slice(&sum);
@@ -260,7 +260,7 @@ const GROUP: usize = 16;
 
 /// The first `N` numbers.
 #[inline(always)]
-fn array<T: Real, const N: usize>(numbers: &[T]) -> [T; N] {
+fn array<V: Copy, const N: usize>(numbers: &[V]) -> [V; N] {
     let numbers = &numbers[..N];
     std::array::from_fn(|i| numbers[i])
 }
@@ -273,10 +273,10 @@ pub(super) struct Sliced<'a, T, M> {
     pub(super) rows: Rows<'a, T>,
 }
 
-impl<T: Real, M: Matrix<T>> Body for Sliced<'_, T, M> {
+impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
     #[inline(always)]
     fn run<const LEVEL: u8>(mut self) {
-        let mut sums = [T::ZERO; SLICE];
+        let mut sums = [T::NONE; SLICE];
         let rows = self.rows.y.len();
         for start in (0..rows).step_by(SLICE) {
             let slice = (self.first + start) / SLICE;
@@ -286,7 +286,7 @@ impl<T: Real, M: Matrix<T>> Body for Sliced<'_, T, M> {
                     let (entry, end) = (ends[0] as usize, ends[1] as usize);
                     if entry < end {
                         let coo = |e: usize| self.matrix.coo(self.first + start + r, e);
-                        *s = s.plus(tail::<T, LEVEL>(entry, end, coo, self.x));
+                        *s = T::plus_sum(*s, tail::<T, LEVEL>(entry, end, coo, self.x));
                     }
                 }
             }
@@ -299,16 +299,16 @@ impl<T: Real, M: Matrix<T>> Body for Sliced<'_, T, M> {
 
 /// The sum of a row's COO entries.
 #[inline(always)]
-pub(super) fn tail<T: Real, const LEVEL: u8>(
+pub(super) fn tail<T: Number, const LEVEL: u8>(
     mut entry: usize,
     end: usize,
     coo: impl Fn(usize) -> (usize, T),
     x: &[T],
-) -> T {
-    let mut p = [T::ZERO; 4];
-    let add = |entry: usize, p: &mut T| {
+) -> T::Sum {
+    let mut p = [T::NONE; 4];
+    let add = |entry: usize, p: &mut T::Sum| {
         let (column, value) = coo(entry);
-        *p = fma::<T, LEVEL>(value, x[column], *p);
+        *p = plus_product::<T, LEVEL>(value, x[column], *p);
     };
     while entry + 4 <= end {
         for (i, p) in p.iter_mut().enumerate() {
@@ -326,25 +326,30 @@ pub(super) fn tail<T: Real, const LEVEL: u8>(
     if entry + 2 < end {
         add(entry + 2, &mut p[2]);
     }
-    p[0].plus(p[2]).plus(p[1].plus(p[3]))
+    T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
 }
 
 #[inline(always)]
-pub(super) fn fma<T: Real, const LEVEL: u8>(a: T, b: T, c: T) -> T {
-    if fused(LEVEL) { T::fma::<true>(a, b, c) } else { T::fma::<false>(a, b, c) }
+pub(super) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) -> T::Sum {
+    if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }
 
-fn step<T: Real>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
+#[inline(always)]
+pub(super) fn weighted<T: Number, const LEVEL: u8>(w: T, a: T, sum: T) -> T {
+    if fused(LEVEL) { T::weighted::<true>(w, a, sum) } else { T::weighted::<false>(w, a, sum) }
+}
+
+fn step<T: Number>(call: &Call<'_>, p: step::Params, b: step::Bindings<'_, T>) {
     let step::Bindings { slices, columns, values, .. } = b;
     sliced(call, Plain { slices, columns, values }, slices, b.shared(&p));
 }
 
-fn step_packed<T: Real>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
+fn step_packed<T: Number>(call: &Call<'_>, p: step_packed::Params, b: step_packed::Bindings<'_, T>) {
     let step_packed::Bindings { slices, entries, values, .. } = b;
     sliced(call, Packed { slices, entries, values, column_bits: p.column_bits }, slices, b.shared(&p));
 }
 
-fn step_pair<T: Real>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindings<'_, T>) {
+fn step_pair<T: Number>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindings<'_, T>) {
     let step_pair::Bindings { entries, values, .. } = b;
     let (slices, offsets) = b.slices.split_at(p.offsets as usize);
     let offsets = &offsets[..values.len()];
@@ -352,7 +357,7 @@ fn step_pair<T: Real>(call: &Call<'_>, p: step_pair::Params, b: step_pair::Bindi
     sliced(call, matrix, b.slices, b.shared(&p));
 }
 
-fn sliced<T: Real>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
+fn sliced<T: Number>(call: &Call<'_>, matrix: impl Matrix<T>, words: &[u32], shared: Shared<'_, T>) {
     let x = shared.x;
     each(call, BLOCK, words, shared, |first, rows| dispatch(Sliced { matrix, first, x, rows }));
 }
@@ -362,7 +367,7 @@ const BLOCK: usize = 1024;
 
 /// Runs `body` on the rows of a step's chunk, from row `first` of the chunk on, shared out over threads. Rows are listed
 /// among `words`.
-pub(super) fn each<T: Real>(
+pub(super) fn each<T: Number>(
     call: &Call<'_>,
     size: usize,
     words: &[u32],
@@ -425,7 +430,7 @@ pub(super) struct Terms {
 
 impl Terms {
     /// The weights, from those behind 1/α.
-    pub(super) fn weights<T: Real>(&self, scalars: &[T]) -> (T, Option<T>) {
+    pub(super) fn weights<T: Number>(&self, scalars: &[T]) -> (T, Option<T>) {
         (scalars[self.weight], self.both.then(|| scalars[self.weight + 1]))
     }
 }

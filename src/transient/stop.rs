@@ -14,7 +14,7 @@
 
 use super::poisson::expected_excess;
 use super::sweep::Planned;
-use crate::kernel::Real;
+use crate::kernel::{Number, Precision};
 
 /// A curve in the place of the iterates behind x_m.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ pub(super) struct Shares {
 
 impl Stop {
     /// The stop behind x_m, from the probability in T of x_m and of ŷ, or where T is everything, and a measurement of ‖ŷ − μ x_m‖.
-    pub(super) fn new<T: Real, E>(
+    pub(super) fn new<T: Number, E>(
         step: u64,
         masses: Option<[f64; 2]>,
         rounding: f64,
@@ -51,7 +51,10 @@ impl Stop {
         let u = T::PRECISION.unit_roundoff();
         let mu = match masses {
             // In this range 1 − μ is exact.
-            Some([before, now]) if before > 0.0 => T::of((now / before).clamp(0.5, 1.0)).wide(),
+            Some([before, now]) if before > 0.0 => {
+                let mu = (now / before).clamp(0.5, 1.0);
+                if T::PRECISION == Precision::F32 { T::of(mu).wide() } else { mu }
+            }
             // There is nothing left to shrink.
             Some(_) => 0.5,
             None => 1.0,
@@ -61,7 +64,8 @@ impl Stop {
         // underflows is far below a third.
         let slack = 1.0 + 12.0 * u + 1e-9;
         let defect = defect(mu)? * slack;
-        Ok(Self { step, leak: 1.0 - mu, defect, rounding: rounding + 3.0 * u, most: f64::INFINITY })
+        let rounding = rounding + 3.0 * u;
+        Ok(Self { step, leak: 1.0 - mu, defect, rounding, most: f64::INFINITY })
     }
 
     /// S_j, also between whole numbers.

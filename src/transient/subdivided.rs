@@ -15,19 +15,20 @@ use super::lane_step::Stage;
 use super::poisson::Window;
 use super::problem::Observer;
 use super::solution::{Bound, TimeResult};
-use crate::kernel::{Precision, Real};
+use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::{Error, Result};
 /// Largest Θ whose e^Θ stays within the range of the numbers, with room for the sum of terms.
 fn largest_theta(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 80.0,
-        Precision::F64 => 700.0,
+        // Fractions are refused before: e^Θ is none.
+        Precision::F64 | Precision::Q64 => 700.0,
     }
 }
 
 /// The number of intervals, and the terms of each.
-fn intervals<T: Real>(
+fn intervals<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
     theta: f64,
@@ -42,7 +43,7 @@ fn intervals<T: Real>(
 ///
 /// # Errors
 /// [`Error::Invalid`] for more than a sweep would take: nothing ends this method early.
-pub fn terms<T: Real>(
+pub fn terms<T: Number>(
     statistics: &MatrixStatistics<T>,
     epsilon: f64,
     theta: f64,
@@ -59,7 +60,7 @@ pub fn terms<T: Real>(
     Ok(terms as u64)
 }
 
-pub fn run<T: Real>(
+pub fn run<T: Number>(
     built: &Built<'_, T>,
     theta: f64,
     which: &[usize],

@@ -12,7 +12,7 @@ use super::solution::Stopped;
 use super::stationary::meeting;
 use super::stop::{Shares, Stop};
 use crate::Result;
-use crate::kernel::{Precision, Real};
+use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
 use crate::parallel::*;
 
@@ -127,7 +127,7 @@ pub(super) struct Sweep<'a, 'p, T> {
     left_over: Vec<usize>,
 }
 
-impl<'a, 'p, T: Real> Sweep<'a, 'p, T> {
+impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
     /// A sweep from the iterate that `iteration` starts with. `accumulators`, at least one, is how many windows may be
     /// open at once; a time that finds none free is left for another sweep.
     pub(super) fn new(
@@ -501,7 +501,7 @@ struct Curve<'a, T> {
     rewards: Vec<[f64; 3]>,
 }
 
-impl<'a, T: Real> Curve<'a, T> {
+impl<'a, T: Number> Curve<'a, T> {
     /// The last two iterates divided by their mass; rewards are not.
     fn new(built: &'a Built<'a, T>, iteration: &Iteration<'_, T>, mass: f64) -> Result<Self> {
         let leavable = &built.statistics.leavable;

@@ -9,11 +9,11 @@ use super::problem::Observer;
 use super::solution::{Bound, RewardValue, TimeResult};
 use super::sweep::{Planned, Sweep};
 use crate::Result;
-use crate::kernel::{Precision, Real};
+use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 
 /// The one sweep, or as many as memory for the accumulators asks for.
-pub fn sweep<T: Real>(
+pub fn sweep<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
@@ -25,7 +25,7 @@ pub fn sweep<T: Real>(
     for &index in which {
         let lambda = built.statistics.lambda(problem.times[index])?;
         let (window, steady_allowance) = windows(&built.statistics, epsilon, lambda);
-        let weights = window.weights();
+        let weights = built.statistics.weights(&window, problem.times[index]);
         let others = built.statistics.rounding(lambda, weights.values.len() as u64, 0) + weights.rounding;
         planned.push(Planned {
             index,
@@ -49,7 +49,10 @@ pub fn sweep<T: Real>(
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     // Scaled by powers of two, as rates are.
     let scale = |r: &Reward| {
-        scale_of(built.parts.ranks.all_reduce_max(r.values.iter().fold(0.0, |most, v| v.abs().max(most))))
+        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
+        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
+        // A fraction is below 1.
+        if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale }
     };
     let scales: Vec<f64> = problem.rewards.iter().map(scale).collect();
     let rewards: Vec<(&[f64], f64)> =
@@ -99,13 +102,13 @@ pub fn sweep<T: Real>(
     Ok(terms)
 }
 
-fn finish<T: Real>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
+fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
     let holding = built.statistics.mean_holding();
     let (left, len) = (time.weights.left, time.weights.values.len() as u64);
     // Masses that weights were divided by are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
-        Precision::F64 => 0.0,
+        Precision::F64 | Precision::Q64 => 0.0,
     };
     let rewards = built.problem.rewards.iter().zip(&time.rewards).zip(scales).map(
         |((r, &(instantaneous, cumulative)), scale)| RewardValue {

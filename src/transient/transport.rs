@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Result;
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Buffer, Lane, ReceiveBuffer, SendBuffer, Window};
 use crate::ranks::Envelope;
 
@@ -51,7 +51,7 @@ impl From<Window> for SharedWindow {
 
 impl Transport {
     /// From all of an array on one lane to places from `first` on of two vectors on another.
-    pub(super) fn through_host<T: Real>(
+    pub(super) fn through_host<T: Number>(
         lanes: &[Lane],
         (from, packed): (usize, &Buffer<T>),
         (to, x, first): (usize, [&Buffer<T>; 2], usize),
@@ -63,7 +63,7 @@ impl Transport {
     }
 
     /// From all of an array on a lane to another rank.
-    pub(super) fn to_rank<T: Real>(
+    pub(super) fn to_rank<T: Number>(
         lanes: &[Lane],
         (from, packed): (usize, &Buffer<T>),
         to: Envelope,
@@ -77,7 +77,7 @@ impl Transport {
     }
 
     /// From another rank to `len` places from `first` on of two vectors on a lane.
-    pub(super) fn from_rank<T: Real>(
+    pub(super) fn from_rank<T: Number>(
         lanes: &[Lane],
         (to, x, first): (usize, [&Buffer<T>; 2], usize),
         len: usize,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::timeline::{Clock, Phase, Timeline};
 use super::transport::{SharedWindow, Transport};
-use crate::kernel::Real;
+use crate::kernel::Number;
 use crate::lane::{Batch, Lane, ReceiveBuffer, SendBuffer};
 use crate::ranks::{Envelope, Messages, Ranks, Wait, with_messages};
 use crate::spin::Spin;
@@ -39,7 +39,7 @@ enum Sender<'a, T> {
     },
 }
 
-impl<'a, T: Real> Sender<'a, T> {
+impl<'a, T: Number> Sender<'a, T> {
     fn buffer(&self) -> &'a SendBuffer {
         match self {
             Self::Lane { buffer, .. } | Self::Rank { buffer, .. } => buffer,
@@ -96,7 +96,7 @@ enum Reader<'a, T> {
     },
 }
 
-impl<'a, T: Real> Reader<'a, T> {
+impl<'a, T: Number> Reader<'a, T> {
     fn buffer(&self, which: usize) -> &'a ReceiveBuffer {
         match self {
             Self::Lane { buffers, .. } | Self::Rank { buffers, .. } => &buffers[which],
@@ -176,7 +176,7 @@ pub(super) struct Worker<'a, T> {
 }
 
 /// A worker for each lane, with all ends that these transports have there.
-pub(super) fn workers<'a, T: Real>(
+pub(super) fn workers<'a, T: Number>(
     lanes: &'a [Lane],
     transports: impl IntoIterator<Item = &'a Transport>,
     ranks: Ranks,
@@ -243,7 +243,7 @@ pub(super) fn workers<'a, T: Real>(
 ///
 /// # Errors
 /// That of a lane which made its neighbours fail, rather than theirs.
-pub(super) fn on_lanes<'a, T: Real, R: Send>(
+pub(super) fn on_lanes<'a, T: Number, R: Send>(
     workers: Vec<Worker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
     work: impl Fn(&mut Worker<'a, T>) -> Result<R> + Sync,
@@ -308,7 +308,7 @@ fn first_cause<R>(mut results: Vec<Result<R>>) -> Result<Vec<R>> {
     }
 }
 
-impl<'a, T: Real> Worker<'a, T> {
+impl<'a, T: Number> Worker<'a, T> {
     /// The buffers that a batch fills for the other lanes.
     pub(super) fn send_buffers(&self) -> Vec<&'a SendBuffer> {
         self.senders.iter().map(Sender::buffer).collect()

@@ -1,7 +1,7 @@
 //! A matrix that is kept for any number of solutions.
 
 use super::Options;
-use super::solve::{AnySolver, Solution};
+use super::solve::{AnySolver, SYSTEMS, Solution};
 use super::system::{System, transpose_each};
 use super::view::View;
 use crate::{Error, Machine, Result};
@@ -56,6 +56,7 @@ impl<'a> Factor<'a> {
     pub fn new(machine: &'a Machine, matrix: System, options: &Options) -> Result<Self> {
         let matrix = System { b: Vec::new(), ..matrix };
         matrix.check()?;
+        machine.expect_floating(SYSTEMS)?;
         let solver = AnySolver::new(machine, options);
         Ok(Self { machine, options: *options, matrix, solver, transposed: None })
     }

@@ -369,7 +369,7 @@ impl<T: Number> Body for Down<'_, T> {
 /// The exponent s of the share 4^−s of its row below which a pivot is small: four times the unit roundoff.
 pub(super) fn small_exponent(precision: Precision) -> u32 {
     match precision {
-        Precision::F64 => 25,
+        Precision::F64 | Precision::Q64 => 25,
         Precision::F32 => 11,
     }
 }

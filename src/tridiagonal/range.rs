@@ -16,7 +16,7 @@ pub(super) fn largest(v: &[f64]) -> f64 {
 /// what becomes of them.
 pub(super) fn roomy(precision: Precision) -> i32 {
     match precision {
-        Precision::F64 => 500,
+        Precision::F64 | Precision::Q64 => 500,
         Precision::F32 => 60,
     }
 }

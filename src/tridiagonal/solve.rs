@@ -88,6 +88,7 @@ pub struct Solution {
 pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<Solution> {
     let view = View::from(system);
     view.check()?;
+    machine.expect_floating(SYSTEMS)?;
     AnySolver::new(machine, options).solve(&view)
 }
 
@@ -100,9 +101,12 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
 pub fn solve_rows(machine: &Machine, rows: &Rows, options: &Options) -> Result<Solution> {
     assert_eq!(machine.ranks, rows.span.ranks, "the ranks of a machine are those that share the rows");
     let view = View::from(rows);
-    rows.span.ranks.all_ok(view.check())?;
+    rows.span.ranks.all_ok(view.check().and_then(|()| machine.expect_floating(SYSTEMS)))?;
     AnySolver::new(machine, options).solve(&view)
 }
+
+/// What solves in no fixed point.
+pub(super) const SYSTEMS: &str = "tridiagonal systems take";
 
 /// A solver in the precision of a machine.
 #[derive(Debug)]
@@ -114,7 +118,7 @@ pub(super) enum AnySolver<'a> {
 impl<'a> AnySolver<'a> {
     pub(super) fn new(machine: &'a Machine, options: &Options) -> Self {
         match machine.precision {
-            Precision::F64 => Self::Double(Solver::new(&machine.lanes, options)),
+            Precision::F64 | Precision::Q64 => Self::Double(Solver::new(&machine.lanes, options)),
             Precision::F32 => Self::Single(Solver::new(&machine.lanes, options)),
         }
     }

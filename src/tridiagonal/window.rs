@@ -46,7 +46,7 @@ use crate::lane::{Buffer, Lane, Launch};
 /// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
 pub(super) const fn limit(precision: Precision) -> u32 {
     match precision {
-        Precision::F64 => 23,
+        Precision::F64 | Precision::Q64 => 23,
         Precision::F32 => 9,
     }
 }
@@ -54,7 +54,7 @@ pub(super) const fn limit(precision: Precision) -> u32 {
 /// The exponent s of 4^(8 s), beyond which sums of products of rows are neither so large nor their inverses.
 pub(super) const fn tiny(precision: Precision) -> u32 {
     match precision {
-        Precision::F64 => 30,
+        Precision::F64 | Precision::Q64 => 30,
         Precision::F32 => 3,
     }
 }

@@ -106,7 +106,7 @@ impl<'a> Chains<'a> {
     pub fn sums(&self, tasks: &[Task], round: Round, watch: Watch<'_>) -> Result<Vec<f64>> {
         match self.launcher.precision {
             Precision::F32 => self.sums_of::<f32>(tasks, round, watch),
-            Precision::F64 => self.sums_of::<f64>(tasks, round, watch),
+            Precision::F64 | Precision::Q64 => self.sums_of::<f64>(tasks, round, watch),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'a> Chains<'a> {
     pub fn unknown_by_thread(&self, tasks: &[Task], round: Round) -> Result<Vec<f64>> {
         match self.launcher.precision {
             Precision::F32 => self.by_thread::<f32>(tasks, round),
-            Precision::F64 => self.by_thread::<f64>(tasks, round),
+            Precision::F64 | Precision::Q64 => self.by_thread::<f64>(tasks, round),
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) enum RealBuffer {
 impl RealBuffer {
     pub(super) fn new(lane: &Lane, precision: Precision, what: &str, numbers: &[f64]) -> Result<Self> {
         Ok(match precision {
-            Precision::F64 => Self::Double(lane.alloc_with(what, numbers)?),
+            Precision::F64 | Precision::Q64 => Self::Double(lane.alloc_with(what, numbers)?),
             Precision::F32 => {
                 let rounded: Vec<f32> = numbers.par_iter().map(|&x| x as f32).collect();
                 Self::Single(lane.alloc_with(what, &rounded)?)

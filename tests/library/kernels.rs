@@ -23,7 +23,10 @@ use naga::{
 mod languages;
 mod texts;
 
-const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::F64];
+/// The precisions that a kernel computes in.
+fn precisions(kernel: &Kernel) -> impl Iterator<Item = Precision> + '_ {
+    [Precision::F32, Precision::F64, Precision::Q64].into_iter().filter(|&precision| kernel.has(precision))
+}
 
 /// The one line that a lane of single precision replaces.
 const ALIAS: &str = "alias real = f64;";
@@ -71,12 +74,21 @@ fn with_text(kernel: &Kernel, wgsl: String) -> Kernel {
 /// The kernel as naga reads it, validated with what lanes ask of an adapter: immediates, and double precision
 /// where it is computed in.
 fn module(kernel: &Kernel, precision: Precision) -> Result<(Module, ModuleInfo), String> {
-    let text = kernel.text(precision);
+    parsed(kernel, precision, kernel.text(precision))
+}
+
+/// The kernel in fixed point as a device has it that lacks integers of 64 bits.
+fn module_in_limbs(kernel: &Kernel) -> Result<(Module, ModuleInfo), String> {
+    parsed(kernel, Precision::F32, kernel.text_in_limbs())
+}
+
+fn parsed(kernel: &Kernel, precision: Precision, text: String) -> Result<(Module, ModuleInfo), String> {
     let module = naga::front::wgsl::parse_str(&text)
         .map_err(|e| format!("{precision} does not parse: {}", e.emit_to_string(&text)))?;
     let capabilities = match precision {
         Precision::F32 => Capabilities::IMMEDIATES,
         Precision::F64 => Capabilities::IMMEDIATES | Capabilities::FLOAT64,
+        Precision::Q64 => Capabilities::IMMEDIATES | Capabilities::SHADER_INT64,
     };
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
@@ -276,9 +288,9 @@ fn a_kernel_begins_with_a_comment() {
 }
 
 #[test]
-fn workgroup_memory_is_at_most_16_kib_in_both_precisions() {
+fn workgroup_memory_is_at_most_16_kib_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        for precision in PRECISIONS {
+        for precision in precisions(kernel) {
             let (module, _) = module(kernel, precision)?;
             let arrays = variables(&module, |space| space == AddressSpace::WorkGroup);
             let bytes: u32 = arrays.iter().map(|v| module.types[v.ty].inner.size(module.to_ctx())).sum();
@@ -391,7 +403,7 @@ fn no_kernel_has_atomics() {
 #[test]
 fn parameters_and_bindings_are_declared_as_the_text_has_them() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        PRECISIONS.into_iter().try_for_each(|precision| reflect::declared(kernel, precision))
+        precisions(kernel).try_for_each(|precision| reflect::declared(kernel, precision))
     }
     obey(rule);
     variants().into_iter().for_each(|kernel| assert_eq!(rule(kernel), Ok(()), "{}", kernel.name));

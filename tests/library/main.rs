@@ -15,6 +15,7 @@ mod faults;
 mod formats;
 mod fuzz;
 mod kernels;
+mod q64;
 mod sequence;
 mod several_lanes;
 mod transient;

@@ -108,7 +108,7 @@ fn sound(machine: &Machine, system: &System, options: &Options) -> Solution {
 pub(crate) fn rounded(system: &System, precision: Precision) -> System {
     let round = |v: &[f64]| -> Vec<f64> {
         match precision {
-            F64 => v.to_vec(),
+            F64 | Precision::Q64 => v.to_vec(),
             F32 => v.iter().map(|&v| f64::from(v as f32)).collect(),
         }
     };
@@ -270,7 +270,7 @@ mod suite {
     pub(crate) fn a_plan_is_used_again(spec: &str, precision: Precision, checked: bool) {
         let Some(machine) = machine(spec, precision, checked) else { return };
         match precision {
-            F64 => plan_again::<f64>(&machine.lanes),
+            F64 | Precision::Q64 => plan_again::<f64>(&machine.lanes),
             F32 => plan_again::<f32>(&machine.lanes),
         }
     }

@@ -287,7 +287,7 @@ mod suite {
         for form in FORMS {
             let system = dominant(form, 30_000, 1);
             match precision {
-                F64 => resident::<f64>(&machine, &system),
+                F64 | Precision::Q64 => resident::<f64>(&machine, &system),
                 F32 => resident::<f32>(&machine, &system),
             }
         }

@@ -30,7 +30,7 @@ fn resident<T: Number>(machine: &Machine, system: &System, two_passes: bool) -> 
 
 fn solved(machine: &Machine, system: &System, two_passes: bool) -> (Vec<f64>, bool) {
     match machine.precision {
-        F64 => resident::<f64>(machine, system, two_passes),
+        F64 | Precision::Q64 => resident::<f64>(machine, system, two_passes),
         F32 => resident::<f32>(machine, system, two_passes),
     }
 }
@@ -138,7 +138,7 @@ mod suite {
 
     pub(crate) fn lanes_and_chunks_change_no_bit(spec: &str, precision: Precision) {
         match precision {
-            F64 => check_lanes::<f64>(spec),
+            F64 | Precision::Q64 => check_lanes::<f64>(spec),
             F32 => check_lanes::<f32>(spec),
         }
     }

@@ -23,7 +23,7 @@ pub struct BandedTimes {
 /// [`Error::Invalid`] where windows are not enough; devices' errors.
 pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
     match machine.precision {
-        Precision::F64 => times::<f64>(&machine.lanes, system, repeat),
+        Precision::F64 | Precision::Q64 => times::<f64>(&machine.lanes, system, repeat),
         Precision::F32 => times::<f32>(&machine.lanes, system, repeat),
     }
 }

@@ -41,7 +41,7 @@ pub fn lane_times(
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
     match sets[0].precision {
-        Precision::F64 => run::<f64>(sets, sizes, effort, before),
+        Precision::F64 | Precision::Q64 => run::<f64>(sets, sizes, effort, before),
         Precision::F32 => run::<f32>(sets, sizes, effort, before),
     }
 }
@@ -116,7 +116,7 @@ pub fn system_lane_times(
     effort: Effort,
 ) -> Result<HostTimes> {
     match sets[0].precision {
-        Precision::F64 => system_times::<f64>(sets, system, pageable, effort),
+        Precision::F64 | Precision::Q64 => system_times::<f64>(sets, system, pageable, effort),
         Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
     }
 }
@@ -194,7 +194,7 @@ pub struct ResidentTimes {
 /// If the lane does not hold all rows at once; devices' errors.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
     match machine.precision {
-        Precision::F64 => resident::<f64>(&machine.lanes, system, repeat),
+        Precision::F64 | Precision::Q64 => resident::<f64>(&machine.lanes, system, repeat),
         Precision::F32 => resident::<f32>(&machine.lanes, system, repeat),
     }
 }
@@ -230,7 +230,7 @@ fn milliseconds(s: &Stages) -> StageTimes {
 fn check<T: Number>(plan: &Plan<'_, T>) -> Result<()> {
     let (x, [dl, d, du, b]) = (plan.x(), plan.given());
     let epsilon = match T::PRECISION {
-        Precision::F64 => f64::EPSILON,
+        Precision::F64 | Precision::Q64 => f64::EPSILON,
         Precision::F32 => f64::from(f32::EPSILON),
     };
     let residual = |i: usize| {

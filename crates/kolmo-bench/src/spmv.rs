@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::together::together;
 use super::{Record, Silent, Spread};
 use kolmo::internals::{Iteration, MatrixStatistics, Parts, expect_room, scale_rates, statistics};
-use kolmo::kernel::{Precision, Real};
+use kolmo::kernel::{Number, Precision, Q64};
 use kolmo::lane::Lane;
 use kolmo::transient::{Options, Transitions};
 use kolmo::{Machine, Result};
@@ -25,10 +25,11 @@ pub fn spmv(
     match machine.precision {
         Precision::F32 => measure::<f32>(machine, case, transitions, options, repeat, copy),
         Precision::F64 => measure::<f64>(machine, case, transitions, options, repeat, copy),
+        Precision::Q64 => measure::<Q64>(machine, case, transitions, options, repeat, copy),
     }
 }
 
-fn measure<T: Real>(
+fn measure<T: Number>(
     machine: &Machine,
     case: &str,
     transitions: &dyn Transitions,
@@ -110,13 +111,17 @@ fn measure<T: Real>(
 }
 
 /// Largest error of a step from `x` to `y`, relative to its largest element, against a plain sum in f64.
-fn error<T: Real>(
+fn error<T: Number>(
     transitions: &dyn Transitions,
     statistics: &MatrixStatistics<T>,
     x: &[f64],
     y: &[f64],
 ) -> f64 {
-    let inverse = statistics.inverse_alpha.wide();
+    // Of fractions what leaves a state is given as its share of α.
+    let (inverse, alpha) = match T::PRECISION {
+        Precision::Q64 => (1.0 / statistics.divisor, statistics.divisor),
+        _ => (statistics.inverse_alpha.wide(), 1.0),
+    };
     let (worst, largest) = y
         .par_iter()
         .enumerate()
@@ -126,7 +131,7 @@ fn error<T: Real>(
             transitions.incoming(i, row);
             scale_rates(row, statistics.scale);
             let s: f64 = row.iter().map(|&(j, r)| r * x[j as usize]).sum();
-            let exact = x[i] + (s - statistics.exit[i].wide() * x[i]) * inverse;
+            let exact = x[i] + (s - alpha * statistics.exit[i].wide() * x[i]) * inverse;
             ((exact - y).abs(), exact.abs())
         })
         .reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Silent, Spread};
 use kolmo::Result;
 use kolmo::internals::{Iteration, MatrixStatistics, Moment, PHASES, Parts, Timeline};
-use kolmo::kernel::Real;
+use kolmo::kernel::Number;
 use kolmo::lane::Lane;
 
 /// Lanes that share one chain.
@@ -38,7 +38,7 @@ pub struct PhaseTime {
 }
 
 /// Seconds of a step with the accumulator, from x on: the least and the median of some runs of `steps`.
-pub(super) fn step_seconds<T: Real>(
+pub(super) fn step_seconds<T: Number>(
     lanes: &[Lane],
     parts: &Parts<T>,
     statistics: &MatrixStatistics<T>,
@@ -60,7 +60,7 @@ pub(super) fn step_seconds<T: Real>(
 }
 
 /// Measures what the exchange costs in runs of `steps` steps that take `together` seconds each with it.
-pub(super) fn together<T: Real>(
+pub(super) fn together<T: Number>(
     lanes: &[Lane],
     parts: &mut Parts<T>,
     statistics: &MatrixStatistics<T>,

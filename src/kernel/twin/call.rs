@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::kernel::{Binding, Real};
+use crate::kernel::{Binding, Number};
 
 /// Launches of fewer items than this run on one thread: sharing them out would cost more than it saves.
 const PARALLEL_ITEMS: usize = 8192;
@@ -108,7 +108,7 @@ impl<'a> Call<'a> {
 
 /// Applies `work` to blocks of at least 4096 elements of `out` (start of the block, block), on all threads if
 /// the launch is large.
-pub(crate) fn blocks<T: Real>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
+pub(crate) fn blocks<T: Number>(call: &Call<'_>, out: &mut [T], work: impl Fn(usize, &mut [T]) + Sync) {
     use crate::parallel::*;
     const BLOCK: usize = 1024;
     if call.parallel() {

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "SIMD intrinsics")]
 
 use super::simd::{PORTABLE, SLICE, fused};
+use crate::kernel::{Number, Q64, Real};
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::AVX512;
@@ -11,8 +12,16 @@ use super::simd::AVX512;
 /// ascending. Each term rounds once, at [`PORTABLE`] possibly twice. A column beyond the end of `x` reads its last
 /// element, a number beyond a table the table's last. LEVEL must be at most this processor's level.
 pub trait Gather: Sized {
+    /// What sums are made in.
+    type Total;
+
     /// Values and columns as they are.
-    fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [Self; SLICE]);
+    fn slice_sums<const LEVEL: u8>(
+        columns: &[u32],
+        values: &[Self],
+        x: &[Self],
+        sums: &mut [Self::Total; SLICE],
+    );
 
     /// Entries of which the low `bits` bits, at most 31, are a column, the others the number of a value in `table`.
     fn packed_sums<const LEVEL: u8>(
@@ -20,7 +29,7 @@ pub trait Gather: Sized {
         bits: u32,
         table: &[Self],
         x: &[Self],
-        sums: &mut [Self; SLICE],
+        sums: &mut [Self::Total; SLICE],
     );
 
     /// Entries that are the number of a pair (column − r, value), r counted from `base` for the slice's first row.
@@ -30,7 +39,7 @@ pub trait Gather: Sized {
         values: &[Self],
         base: u32,
         x: &[Self],
-        sums: &mut [Self; SLICE],
+        sums: &mut [Self::Total; SLICE],
     );
 }
 
@@ -43,6 +52,8 @@ fn reachable(len: usize) -> bool {
 macro_rules! gather {
     ($t:ty, $avx512:ident, $avx2:ident) => {
         impl Gather for $t {
+            type Total = Self;
+
             #[inline(always)]
             fn slice_sums<const LEVEL: u8>(
                 columns: &[u32],
@@ -154,8 +165,79 @@ macro_rules! gather {
 gather!(f64, f64_avx512, f64_avx2);
 gather!(f32, f32_avx512, f32_avx2);
 
+/// Without vector instructions, which multiply no words of 64 bits into 128.
+impl Gather for Q64 {
+    type Total = u128;
+
+    #[inline(always)]
+    fn slice_sums<const LEVEL: u8>(columns: &[u32], values: &[Self], x: &[Self], sums: &mut [u128; SLICE]) {
+        let values = &values[..columns.len()];
+        by_rows(columns.len(), |e, _| (columns[e] as usize, values[e]), x, sums);
+    }
+
+    #[inline(always)]
+    fn packed_sums<const LEVEL: u8>(
+        entries: &[u32],
+        bits: u32,
+        table: &[Self],
+        x: &[Self],
+        sums: &mut [u128; SLICE],
+    ) {
+        let (mask, last) = ((1u32 << bits) - 1, table.len() - 1);
+        let entry = |e: usize, _: usize| {
+            let word = entries[e];
+            ((word & mask) as usize, table[((word >> bits) as usize).min(last)])
+        };
+        by_rows(entries.len(), entry, x, sums);
+    }
+
+    #[inline(always)]
+    fn pair_sums<const LEVEL: u8>(
+        entries: &[u8],
+        offsets: &[u32],
+        values: &[Self],
+        base: u32,
+        x: &[Self],
+        sums: &mut [u128; SLICE],
+    ) {
+        let last = values.len() - 1;
+        let entry = |e: usize, row: usize| {
+            let id = (entries[e] as usize).min(last);
+            (base.wrapping_add(row as u32).wrapping_add(offsets[id]) as usize, values[id])
+        };
+        by_rows(entries.len(), entry, x, sums);
+    }
+}
+
+/// Four rows at a time, whose sums stay in registers.
 #[inline(always)]
-fn portable<T: crate::kernel::Real, const LEVEL: u8>(
+fn by_rows(
+    entries: usize,
+    entry: impl Fn(usize, usize) -> (usize, Q64),
+    x: &[Q64],
+    sums: &mut [u128; SLICE],
+) {
+    const ROWS: usize = 4;
+    assert!(
+        entries.is_multiple_of(SLICE) && !x.is_empty(),
+        "a slice of {entries} entries, a vector of {}",
+        x.len()
+    );
+    let last = x.len() - 1;
+    for (group, sums) in sums.chunks_exact_mut(ROWS).enumerate() {
+        let mut s = [0; ROWS];
+        for at in (group * ROWS..entries).step_by(SLICE) {
+            for (r, s) in s.iter_mut().enumerate() {
+                let (column, value) = entry(at + r, group * ROWS + r);
+                *s = Q64::plus_product::<true>(value, x[column.min(last)], *s);
+            }
+        }
+        sums.copy_from_slice(&s);
+    }
+}
+
+#[inline(always)]
+fn portable<T: Real, const LEVEL: u8>(
     entries: usize,
     entry: impl Fn(usize) -> (usize, T),
     x: &[T],

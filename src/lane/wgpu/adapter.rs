@@ -150,6 +150,6 @@ pub(crate) fn best(precision: Precision) -> Option<usize> {
     adapters().iter().position(|adapter| {
         !software(adapter)
             && unusable(adapter).is_none()
-            && (precision == Precision::F32 || adapter.features().contains(Features::SHADER_F64))
+            && (precision != Precision::F64 || adapter.features().contains(Features::SHADER_F64))
     })
 }

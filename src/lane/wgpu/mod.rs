@@ -50,6 +50,8 @@ pub(super) struct WgpuLane {
     downloads: Mutex<Ring>,
     trace: Mutex<Option<Trace>>,
     checked: bool,
+    /// Whether fixed point is computed in words of 32 bits.
+    limbs: bool,
     workgroups: u32,
 }
 
@@ -58,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WgpuLane {
-    pub(super) fn open(index: usize, checked: bool) -> Result<Self> {
+    pub(super) fn open(index: usize, checked: bool, limbs: bool) -> Result<Self> {
         let Some(adapter) = adapter::adapters().get(index) else {
             return Err(Error::Device(format!(
                 "wgpu:{index}: there is no such adapter; {}",
@@ -73,7 +75,8 @@ impl WgpuLane {
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("kolmo"),
             required_features: Features::IMMEDIATES
-                | (adapter.features() & (Features::SHADER_F64 | transfer::FEATURES | trace::FEATURES)),
+                | (adapter.features()
+                    & (Features::SHADER_F64 | Features::SHADER_INT64 | transfer::FEATURES | trace::FEATURES)),
             required_limits: adapter.limits(),
             experimental_features: wgpu::ExperimentalFeatures::disabled(),
             // Large arrays get allocations of their own; small blocks keep the rest from taking 256 MiB.
@@ -104,6 +107,7 @@ impl WgpuLane {
             downloads: Mutex::default(),
             trace: Mutex::default(),
             checked,
+            limbs: limbs || !adapter.features().contains(Features::SHADER_INT64),
             workgroups: adapter.limits().max_compute_workgroups_per_dimension,
         })
     }
@@ -300,7 +304,7 @@ mod tests {
 
     /// A lane on the first adapter. None, and a word about it, where there is none and none is required.
     pub(super) fn first() -> Option<WgpuLane> {
-        let opened = WgpuLane::open(0, false);
+        let opened = WgpuLane::open(0, false, false);
         if let Err(e) = &opened {
             crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}"));
         }

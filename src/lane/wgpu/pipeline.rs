@@ -32,9 +32,13 @@ impl WgpuLane {
         }
         let _creation = lock(&adapter::CREATION);
         let scope = self.wgpu.push_error_scope(wgpu::ErrorFilter::Validation);
+        let text = match precision {
+            Precision::Q64 if self.limbs => kernel.text_in_limbs(),
+            _ => kernel.text(precision),
+        };
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.text(precision).into()),
+            source: wgpu::ShaderSource::Wgsl(text.into()),
         };
         let module = if self.checked {
             self.wgpu.create_shader_module(descriptor)

@@ -10,7 +10,7 @@ use super::super::options::{Interface, Options, Pivot, Refine};
 use super::super::pivot::{self, Answer, Eliminate, corrected};
 use super::super::range;
 use super::super::residual::Residual;
-use super::super::solve::{Method, Outcome, Pass, Solution};
+use super::super::solve::{Method, Outcome, Pass, SYSTEMS, Solution};
 use super::elimination;
 use super::plan::BandedPlan;
 use super::{BandedSystem, Form, View};
@@ -40,9 +40,10 @@ pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options)
                 .to_owned(),
         ));
     }
+    machine.expect_floating(SYSTEMS)?;
     system.check()?;
     match machine.precision {
-        Precision::F64 => run::<f64>(&machine.lanes, &system.view(), options),
+        Precision::F64 | Precision::Q64 => run::<f64>(&machine.lanes, &system.view(), options),
         Precision::F32 => run::<f32>(&machine.lanes, &system.view(), options),
     }
 }

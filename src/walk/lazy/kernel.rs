@@ -256,7 +256,7 @@ pub(super) fn sums(
     };
     match launcher.precision {
         Precision::F32 => launcher.blocks::<f32>(&words, round, watch, take)?,
-        Precision::F64 => launcher.blocks::<f64>(&words, round, watch, take)?,
+        Precision::F64 | Precision::Q64 => launcher.blocks::<f64>(&words, round, watch, take)?,
     }
     if let Some(sum) = sums.iter().find(|s| !s.is_finite()) {
         return Err(Error::Invalid(format!(

@@ -37,7 +37,7 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     // Below 2^−126 numbers of f32 have gaps of 2^−149; those of the right-hand side may lie there.
     let underflow = match precision {
         Precision::F32 => f64::from(f32::from_bits(1)) / least_in_f32(problem.matrix)?,
-        Precision::F64 => 0.0,
+        Precision::F64 | Precision::Q64 => 0.0,
     };
     let view = SystemView { matrix: problem.matrix, rhs: &problem.rhs[0], given, powers: [1.0; 3] };
     let exponent = pilot_exponent(&view, problem.components, options.seed)?;

@@ -8,9 +8,9 @@ const IMAGE: &str = "real(textureDimensions(image).x);\n}\n\
                      @group(0) @binding(2) var image: texture_2d<f32>;";
 
 #[test]
-fn every_kernel_parses_and_validates_in_both_precisions() {
+fn every_kernel_parses_and_validates_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        PRECISIONS.into_iter().try_for_each(|precision| module(kernel, precision).map(drop))
+        precisions(kernel).try_for_each(|precision| module(kernel, precision).map(drop))
     }
     obey(rule);
     refuses(rule, "scale", "return;", "return", "f32 does not parse");
@@ -64,9 +64,9 @@ fn entry_points(words: &[u32]) -> Vec<String> {
 }
 
 #[test]
-fn every_kernel_translates_to_spir_v_in_both_precisions() {
+fn every_kernel_translates_to_spir_v_in_every_precision() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
-        for precision in PRECISIONS {
+        for precision in precisions(kernel) {
             for checked in [false, true] {
                 let words = spir_v(kernel, precision, (1, 3), checked)?;
                 let names = entry_points(&words);
@@ -99,9 +99,18 @@ fn contains(text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) { Ok(()) } else { Err(format!("there is no {wanted:?} in\n{text}")) }
 }
 
-/// Single precision for Metal, which has no other. Slots are given to every binding as wgpu does.
+/// What devices compute that have integers of 32 bits and single precision alone.
+fn portable(kernel: &Kernel) -> Result<Vec<(Module, ModuleInfo)>, String> {
+    let fixed = kernel.has(Precision::Q64).then(|| module_in_limbs(kernel));
+    fixed.into_iter().chain([module(kernel, Precision::F32)]).collect()
+}
+
+/// What Metal has, which is no double precision. Slots are given to every binding as wgpu does.
 fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
-    let (module, info) = module(kernel, Precision::F32)?;
+    portable(kernel)?.into_iter().try_for_each(|(module, info)| metal_text(kernel, module, info, checked))
+}
+
+fn metal_text(kernel: &Kernel, module: Module, info: ModuleInfo, checked: bool) -> Result<(), String> {
     let target =
         |slot: u32| msl::BindTarget { buffer: Some(slot as u8), mutable: true, ..Default::default() };
     let bound = bindings(&module);
@@ -133,7 +142,7 @@ fn metal(kernel: &Kernel, checked: bool) -> Result<(), String> {
 }
 
 #[test]
-fn every_kernel_translates_to_msl_in_single_precision() {
+fn every_kernel_translates_to_msl_in_single_precision_and_limbs() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         [false, true]
             .into_iter()
@@ -146,9 +155,12 @@ fn every_kernel_translates_to_msl_in_single_precision() {
     refuses(rule, "scale", PRODUCT, IMAGE, "MSL: no entry point: mapping of ResourceBinding");
 }
 
-/// Single precision for DX12, in the oldest shader model that wgpu writes.
+/// What every device has for DX12, in the oldest shader model that wgpu writes.
 fn direct_x(kernel: &Kernel) -> Result<(), String> {
-    let (module, info) = module(kernel, Precision::F32)?;
+    portable(kernel)?.into_iter().try_for_each(|(module, info)| direct_x_text(kernel, module, info))
+}
+
+fn direct_x_text(kernel: &Kernel, module: Module, info: ModuleInfo) -> Result<(), String> {
     let target = |register: u32| hlsl::BindTarget { register, ..Default::default() };
     let options = hlsl::Options {
         shader_model: hlsl::ShaderModel::V5_1,
@@ -174,7 +186,7 @@ fn direct_x(kernel: &Kernel) -> Result<(), String> {
 }
 
 #[test]
-fn every_kernel_translates_to_hlsl_in_single_precision() {
+fn every_kernel_translates_to_hlsl_in_single_precision_and_limbs() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         direct_x(kernel).map_err(|e| format!("HLSL: {e}"))
     }
@@ -204,7 +216,7 @@ fn spirv_val_accepts_every_kernel_in_both_precisions() {
     fn rule(kernel: &Kernel) -> Result<(), String> {
         // What wgpu writes for Vulkan 1.1, 1.2 and 1.3.
         for (version, environment) in [((1, 3), "vulkan1.1"), ((1, 5), "vulkan1.2"), ((1, 6), "vulkan1.3")] {
-            for precision in PRECISIONS {
+            for precision in precisions(kernel) {
                 for checked in [false, true] {
                     let words = spir_v(kernel, precision, version, checked)?;
                     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();

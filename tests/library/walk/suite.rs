@@ -154,7 +154,7 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, che
                 assert!((a.estimate - x).abs() <= a.half_width, "{} {a:?} {x}", case.name);
                 // In f32 a fraction may fall on the entry beside; such walks differ as two walks do.
                 let bound = match precision {
-                    F64 => a.bound.rounding + b.bound.rounding,
+                    F64 | Precision::Q64 => a.bound.rounding + b.bound.rounding,
                     F32 => a.half_width + b.half_width,
                 };
                 assert!((a.estimate - b.estimate).abs() <= bound, "{} {a:?} {b:?}", case.name);

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Devices) -> Result<Outcome> {
 }
 
 fn precisions(l: &Listing) -> &'static str {
-    if l.device.f64 { "f64, f32" } else { "f32" }
+    if l.device.f64 { "f64, q64, f32" } else { "q64, f32" }
 }
 
 fn table(all: &[Listing]) -> String {
@@ -81,6 +81,7 @@ fn object(l: &Listing) -> serde_json::Value {
         "software": l.device.software,
         "f64": l.device.f64,
         "f32": true,
+        "q64": true,
         "largest_binding": limit(l.device.limits.binding),
         "largest_buffer": limit(l.device.limits.buffer),
         "memory": l.device.limits.memory,

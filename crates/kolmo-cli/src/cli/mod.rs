@@ -105,7 +105,7 @@ struct Common {
     /// Devices: auto, cpu, wgpu:N, wgpu:all, or a comma list of them
     #[arg(long, value_name = "LIST", default_value = "auto")]
     device: Devices,
-    /// auto is f64, unless a device named here lacks it
+    /// auto is f64, unless a device named here lacks it: then q64 for transient analysis, f32 elsewhere
     #[arg(long, value_name = "P", default_value = "auto")]
     precision: PrecisionArg,
     /// Lanes per device
@@ -114,6 +114,12 @@ struct Common {
     /// Check every index in the kernels at run time (not available on CUDA)
     #[arg(long)]
     checked: bool,
+    /// Compute q64 in words of 32 bits on wgpu lanes, as where there are no others
+    #[arg(long, hide = true)]
+    limbs: bool,
+    /// What auto is on devices without f64, where that is not f32
+    #[arg(skip)]
+    without_f64: Option<Precision>,
     /// Memory that a device may take, such as 3GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<Size>,
@@ -140,6 +146,7 @@ enum PrecisionArg {
     Auto,
     F64,
     F32,
+    Q64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -217,10 +224,18 @@ impl Common {
             PrecisionArg::Auto => None,
             PrecisionArg::F64 => Some(Precision::F64),
             PrecisionArg::F32 => Some(Precision::F32),
+            PrecisionArg::Q64 => Some(Precision::Q64),
         };
         let memory_limit = self.memory_limit.map(|s| s.0);
-        let options =
-            OpenOptions { precision, lanes, checked: self.checked, memory_limit, cpu_threads: None };
+        let options = OpenOptions {
+            precision,
+            without_f64: self.without_f64.unwrap_or(Precision::F32),
+            lanes,
+            checked: self.checked,
+            limbs: self.limbs,
+            memory_limit,
+            cpu_threads: None,
+        };
         Machine::open(specs, &options)
     }
 }

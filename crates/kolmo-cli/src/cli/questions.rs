@@ -481,7 +481,7 @@ impl Needs {
 /// Bound on the rounding of a dot product with rewards of at most 1, by trees over blocks, blocks in turn, and terms in turn.
 fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
     let unit = match precision {
-        Precision::F64 => f64::EPSILON,
+        Precision::F64 | Precision::Q64 => f64::EPSILON,
         Precision::F32 => f64::from(f32::EPSILON),
     };
     let n = solution.n as f64;

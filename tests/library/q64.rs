@@ -1,0 +1,162 @@
+//! Fixed point: the same bits everywhere, and an error that the answer tells by itself.
+
+use crate::devices::skip;
+use crate::support::{Keep, chain, dense, l1, model, ragged, run};
+use kolmo::kernel::Precision::Q64;
+use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::{Initial, Method, Options, Order, Partitioning, Problem, Reward, Transitions, solve};
+use kolmo::{Machine, Status};
+
+/// A machine in fixed point, `limbs` without integers of 64 bits.
+fn machine(spec: &str, limbs: bool) -> Option<Machine> {
+    let devices: Vec<DeviceSpec> = spec.split(',').map(|d| d.parse().expect("a device")).collect();
+    let options = OpenOptions { precision: Some(Q64), limbs, ..OpenOptions::default() };
+    match Machine::open(&devices, &options) {
+        Ok(machine) => Some(machine),
+        Err(e) => {
+            skip(spec, format!("{spec} does not open in q64: {e}"));
+            None
+        }
+    }
+}
+
+fn options(format: MatrixFormat) -> Options {
+    Options { format, order: Order::Natural, method: Method::Uniformization, ..Options::default() }
+}
+
+fn same_bits(spec: &str, limbs: bool) {
+    let (Some(one), Some(other)) = (machine("cpu", false), machine(spec, limbs)) else { return };
+    for (name, chain) in [
+        ("wlan", model("wlan:4,3")),
+        ("small", model("birth-death:250,0.8,0.7")),
+        ("ragged", Box::new(ragged(1024)) as Box<dyn Transitions>),
+    ] {
+        let initial = Initial::Uniform(vec![0, 201]);
+        let (wanted, _) = run(&one, &*chain, &initial, &[0.3, 0.4, 9.0], &options(MatrixFormat::Hyb));
+        for format in [MatrixFormat::Hyb, MatrixFormat::Packed, MatrixFormat::Pair, MatrixFormat::Pattern] {
+            for depth in [None, Some(3)] {
+                let split = Partitioning { halo_depth: depth, ..Partitioning::default() };
+                let options = Options { split, ..options(format) };
+                let (got, solution) = run(&other, &*chain, &initial, &[0.3, 0.4, 9.0], &options);
+
+                assert!(got == wanted, "{name} on {spec}, {format}, {depth:?}");
+                assert_eq!(solution.matrix.format, format.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn cpu_lanes_have_the_bits_of_one() {
+    same_bits("cpu", false);
+    same_bits("cpu,cpu,cpu", false);
+}
+
+#[cfg(feature = "wgpu")]
+#[test]
+fn wgpu_lanes_have_the_bits_of_the_cpu() {
+    same_bits("wgpu:0", false);
+    same_bits("wgpu:0", true);
+    same_bits("wgpu:0,wgpu:0", true);
+    same_bits("wgpu:0,cpu", false);
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn cuda_lanes_have_the_bits_of_the_cpu() {
+    same_bits("cuda:0", false);
+    same_bits("cuda:0,cuda:0,cuda:0", false);
+}
+
+/// What an answer lacks of the exact one is what it says, and no probability is above the exact one.
+#[test]
+fn the_printed_error_is_the_true_one() {
+    let Some(machine) = machine("cpu", false) else { return };
+    let drain = chain(3, &[(0, 1, 0.7), (1, 0, 0.1), (1, 2, 1e-3)]);
+    for (name, chain) in [
+        ("drain", Box::new(drain) as Box<dyn Transitions>),
+        ("birth-death", model("birth-death:60,0.8,0.7")),
+        ("ragged", Box::new(ragged(90))),
+    ] {
+        let n = chain.states();
+        let mut initial = vec![0.0; n];
+        (initial[0], initial[2]) = (0.75, 0.25);
+        let start = Initial::Distribution(initial.clone());
+        for t in [0.01, 1.0, 20.0] {
+            // Nothing is left out but a billionth, which the printed error has to name.
+            let (got, solution) = run(&machine, &*chain, &start, &[t], &options(MatrixFormat::Auto));
+            let exact = dense(&*chain, &initial, t);
+            let (printed, wrong) = (solution.bound.total(), l1(&got[0], &exact));
+            // The oracle is exact to some units of double precision.
+            let doubt = 1e-13;
+            assert!(got[0].iter().zip(&exact).all(|(p, exact)| *p <= exact + doubt), "{name} at {t}");
+            assert!((printed - wrong).abs() <= doubt, "{name} at {t}: {wrong:e}, printed {printed:e}");
+            assert!(printed <= 1e-9 && solution.status == Status::Met, "{name} at {t}: {printed:e}");
+            let mass: f64 = got[0].iter().sum();
+            assert!((1.0 - mass - (printed - 0.5 * f64::EPSILON)).abs() <= 1e-15, "{name} at {t}");
+
+            // With nothing left out, what rounding takes.
+            let options = Options { epsilon: 1e-15, ..options(MatrixFormat::Auto) };
+            let (_, solution) = run(&machine, &*chain, &start, &[t], &options);
+            let most = n as f64 * solution.times[0].alpha_t * (-63f64).exp2() + (-50f64).exp2() + 1e-15;
+            let printed = solution.bound.total();
+            assert!(printed <= most, "{name} at {t}: {printed:e}, at most {most:e}");
+        }
+    }
+}
+
+/// The chain is iterated with every state staying with some probability, and a stop ends both; absorbing states
+/// and rewards are what they are in double precision.
+#[test]
+fn stops_and_rewards_are_those_of_double_precision() {
+    let Some(fixed) = machine("cpu", false) else { return };
+    let Some(double) = crate::support::machine("cpu", kolmo::kernel::Precision::F64, false) else { return };
+    for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:4,3")] {
+        let n = chain.states();
+        let values = (0..n).map(|i| (i % 5) as f64 * 3.5).collect();
+        let rewards = [Reward { name: "fives".to_owned(), values }];
+        let times = [2.0, 3e5, f64::INFINITY];
+        let initial = Initial::State(0);
+        let problem = Problem {
+            transitions: &*chain,
+            initial: &initial,
+            times: &times,
+            rewards: &rewards,
+            vectors: true,
+        };
+        let answer = |machine| {
+            let mut keep = Keep::default();
+            (solve(machine, &problem, &Options::default(), &mut keep).expect("an answer"), keep.0)
+        };
+        let ((a, exact), (b, got)) = (answer(&double), answer(&fixed));
+        for (i, (a, b)) in a.times.iter().zip(&b.times).enumerate() {
+            let apart = l1(&got[i], &exact[i]);
+            assert!(apart <= a.bound.total() + b.bound.total(), "{apart:e} at {}", a.time);
+            assert!(b.bound.total() <= 1e-9, "{:?} at {}", b.bound, b.time);
+            let (a, b) = (a.rewards[0].instantaneous, b.rewards[0].instantaneous);
+            assert!((a - b).abs() <= 14.0 * 2e-9, "a reward of {b}, {a}");
+        }
+    }
+}
+
+#[test]
+fn what_fixed_point_does_not_hold_is_refused() {
+    let Some(machine) = machine("cpu", false) else { return };
+    let pair = chain(2, &[(0, 1, 1.0), (1, 0, 2.0)]);
+    let rewards = [Reward { name: "cost".to_owned(), values: vec![1.0, -1.0] }];
+    let problem = Problem {
+        transitions: &pair,
+        initial: &Initial::State(0),
+        times: &[1.0],
+        rewards: &rewards,
+        vectors: true,
+    };
+    let refused = solve(&machine, &problem, &Options::default(), &mut ()).unwrap_err().to_string();
+    assert!(refused.contains("'cost'") && refused.contains("--precision f64"), "{refused}");
+
+    let problem = Problem { rewards: &[], ..problem };
+    let options = Options { method: Method::Subdivided { theta: 1.0 }, ..Options::default() };
+    let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
+    assert!(refused.contains("--method auto"), "{refused}");
+}
