@@ -57,12 +57,12 @@ fn left(place: &Place) -> Vec<String> {
     names
 }
 
-/// Lets the K-th event fail for growing K until nothing fails any more, for what measures for seconds a few times.
+/// Lets the K-th event fail for growing K until nothing fails any more, for what measures for seconds twice.
 /// Returns failures, and runs.
 fn events(kind: &str, line: &str, names: &str, growth: f64) -> (u32, u32) {
     let (mut at, mut failures, mut runs, mut fine) = (1u64, 0, 0, 0);
     let measures = line.starts_with("bench") || line.starts_with("tune");
-    let most = if measures { 3 } else { 40 };
+    let most = if measures { 2 } else { 40 };
     while fine < 2 && runs < most {
         let place = Place::new();
         let fault = format!("{kind}:{at}");

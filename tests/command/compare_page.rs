@@ -41,7 +41,7 @@ fn the_page_shows_what_the_lines_say_and_loads_nothing() {
 
     // What a copy takes is measured on as much memory as there is.
     let run = place.kolmo(&format!(
-        "bench compare --size tiny --device {} --memory-limit 300MiB --report lines.json --html page.html",
+        "bench compare --size tiny --repeat 1 --device {} --memory-limit 300MiB --report lines.json --html page.html",
         devices()
     ));
 

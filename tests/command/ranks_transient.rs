@@ -108,7 +108,7 @@ fn a_checkpoint_of_three_ranks_is_resumed_on_two_and_by_one_process_and_the_othe
         return;
     }
     let place = Place::new();
-    let line = "transient wlan:10,5 --time 30,40 --device cpu --quiet";
+    let line = "transient wlan:8,5 --time 20,30 --device cpu --quiet";
     assert_eq!(place.kolmo(&format!("{line} -o whole.npy")).code, 0);
     let kept = format!("{line} -o p.npy --checkpoint c --checkpoint-every 0");
     for (before, after) in [(3, 2), (2, 1), (1, 3)] {
@@ -224,7 +224,7 @@ fn the_steady_state_is_certified_by_ranks_with_the_bits_of_one_process() {
             &[5],
             "transient birth-death:513,1,2 --time inf --epsilon 1e-9 -o OUT.npy --precision f32 --report OUT.json",
         ),
-        (&[1, 2, 3, 5], "transient classes.tra --time inf --epsilon 1e-4 -o OUT.npy --report OUT.json"),
+        (&[3], "transient classes.tra --time inf --epsilon 1e-3 -o OUT.npy --report OUT.json"),
     ] {
         let line = format!("{line} --device cpu --quiet");
         let alone = place.kolmo(&line.replace("OUT", "alone"));
