@@ -135,7 +135,11 @@ fn memory_beside_the_rows_is_less_than_a_hundredth() {
         let (_, certified, plan) = hosted::<f64>(&machine.lanes, &toeplitz(n, |_| d));
         let rows = 5 * 8 * n as u64;
         assert_eq!(certified, one_pass);
-        assert!((rows..rows + rows / 100).contains(&plan.device_bytes()), "{} of {rows}", plan.device_bytes());
+        assert!(
+            (rows..rows + rows / 100).contains(&plan.device_bytes()),
+            "{} of {rows}",
+            plan.device_bytes()
+        );
     }
 }
 
