@@ -379,6 +379,16 @@ fn read_member<T>(
     read(&mut member, &header).map_err(wrong)
 }
 
+/// Whether an archive has a member of this name.
+///
+/// # Errors
+/// [`Error::Io`] if the file cannot be opened; [`Error::File`] if it is no archive.
+pub(crate) fn has_member(path: &Path, name: &str) -> Result<bool> {
+    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let archive = opened(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
+    Ok(names_of(&archive).iter().any(|own| own == name))
+}
+
 /// Reads arrays of numbers by name, those of `needed`, which have to be there, and then those of `wanted`; there are no
 /// others. `fits` is asked about their shapes before anything is unpacked.
 ///

@@ -1,4 +1,5 @@
-//! Tridiagonal systems: `.npz` with members dl, d, du and b, `.csv` with those columns, a tridiagonal `.mtx`.
+//! Tridiagonal systems: `.npz` with members dl, d, du and b, `.csv` with those columns, a tridiagonal `.mtx`; with dl2 and du2
+//! also pentadiagonal ones, and block tridiagonal ones with lower, diagonal and upper in an `.npz`.
 
 use std::fs::File;
 use std::io::{BufReader, Seek, Write};
@@ -10,8 +11,8 @@ pub use super::npz::Array;
 use super::output::OutputFile;
 use super::write::{push_integer, push_number, write_in_blocks, write_text};
 use super::{mtx, npz, text};
-use crate::tridiagonal::System;
 use crate::tridiagonal::layout::transpose;
+use crate::tridiagonal::{BandedSystem, Form as Elements, System};
 use crate::{Error, Result, number};
 
 mod rows;
@@ -149,27 +150,48 @@ fn extension(path: &Path) -> String {
     bare.rsplit_once('.').map_or(String::new(), |(_, e)| e.to_owned())
 }
 
-/// Reads a system, `cyclic` if corner entries of a matrix are meant, `interleaved` if arrays have a system a column
+/// A system of either kind from a file.
+#[derive(Debug, Clone)]
+pub enum AnyFile {
+    /// Tridiagonal.
+    Tridiagonal(SystemFile),
+    /// Pentadiagonal, or block tridiagonal.
+    Banded(BandedFile),
+}
+
+/// A pentadiagonal or block tridiagonal system from a file; the rest is as of a [`SystemFile`].
+#[derive(Debug, Clone)]
+pub struct BandedFile {
+    /// The system.
+    pub system: BandedSystem,
+    /// Shape of the unknowns.
+    pub shape: Vec<usize>,
+    /// The order of numbers in that shape.
+    pub order: Order,
+    /// True if the file has a right-hand side; else it is 1 in every row.
+    pub has_b: bool,
+}
+
+/// Reads a tridiagonal system, `cyclic` if corner entries of a matrix are meant, `interleaved` if arrays have a system a column
 /// instead of a row; `b`, from `-b`, takes the place of the file's own right-hand side.
 ///
 /// # Errors
 /// Whatever the format's reader finds; [`Error::File`] for shapes that do not fit and for a matrix that is not
 /// tridiagonal, with its first entry that is off.
 pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<SystemFile> {
-    let (dl, d, du, own) = match extension(path).as_str() {
-        "npz" => {
-            let fits = |shapes: &[Option<Vec<usize>>]| {
-                let own = b.as_ref().map(|b| &b.shape).or(shapes[3].as_ref());
-                let [dl, d, du] = [0, 1, 2].map(|k| shapes[k].as_deref().unwrap_or_default());
-                fits([dl, d, du], own.map(Vec::as_slice), cyclic, interleaved).map_err(|e| e.to_string())
-            };
-            let mut arrays = npz::read_arrays(path, &["dl", "d", "du"], &["b"], fits)?.into_iter();
-            let mut next = || arrays.next().flatten();
-            match (next(), next(), next(), next()) {
-                (Some(dl), Some(d), Some(du), b) => (dl, d, du, b),
-                _ => unreachable!("members that are needed are there"),
-            }
-        }
+    match read_any(path, cyclic, interleaved, b)? {
+        AnyFile::Tridiagonal(file) => Ok(file),
+        AnyFile::Banded(_) => fail(path, "not tridiagonal: it has elements two off the diagonal".to_owned()),
+    }
+}
+
+/// Reads a system of either kind, as [`read`] does.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_any(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> Result<AnyFile> {
+    let (elements, arrays, own) = match extension(path).as_str() {
+        "npz" => read_npz(path, cyclic, interleaved, b.as_ref())?,
         "csv" => read_csv(path)?,
         "mtx" => read_mtx(path, cyclic)?,
         other => {
@@ -184,12 +206,48 @@ pub fn read(path: &Path, cyclic: bool, interleaved: bool, b: Option<Array>) -> R
     };
     let has_b = own.is_some() || b.is_some();
     let b = b.or(own);
-    assemble([dl, d, du], b, cyclic, interleaved).map(|file| SystemFile { has_b, ..file }).map_err(
-        |e| match e {
-            Error::Invalid(reason) => Error::File { path: path.into(), reason },
-            e => e,
-        },
-    )
+    let file = match (elements, <[Array; 3]>::try_from(arrays)) {
+        (None, Ok(diagonals)) => assemble(diagonals, b, cyclic, interleaved)
+            .map(|file| AnyFile::Tridiagonal(SystemFile { has_b, ..file })),
+        (elements, arrays) => {
+            let arrays = arrays.map_or_else(|all| all, Vec::from);
+            let elements = elements.unwrap_or(Elements::Pentadiagonal);
+            assemble_banded(elements, arrays, b, cyclic, interleaved)
+                .map(|file| AnyFile::Banded(BandedFile { has_b, ..file }))
+        }
+    };
+    file.map_err(|e| match e {
+        Error::Invalid(reason) => Error::File { path: path.into(), reason },
+        e => e,
+    })
+}
+
+/// The form of a matrix, if it is not tridiagonal, its arrays, and the right-hand sides beside them.
+type Arrays = (Option<Elements>, Vec<Array>, Option<Array>);
+
+fn read_npz(path: &Path, cyclic: bool, interleaved: bool, b: Option<&Array>) -> Result<Arrays> {
+    let has = |name: &str| npz::has_member(path, name);
+    let elements = match (has("dl2")? || has("du2")?, has("lower")? || has("upper")?) {
+        (true, _) => Some(Elements::Pentadiagonal),
+        (false, true) => Some(Elements::Blocks),
+        (false, false) => None,
+    };
+    let needed = elements.map_or(&["dl", "d", "du"][..], Elements::names);
+    let fits = |shapes: &[Option<Vec<usize>>]| {
+        let (matrix, own) = shapes.split_at(needed.len());
+        let own = b.map(|b| &b.shape).or(own[0].as_ref());
+        match (elements, matrix) {
+            (None, [dl, d, du]) => {
+                let diagonals = [dl, d, du].map(|shape| shape.as_deref().unwrap_or_default());
+                fits(diagonals, own.map(Vec::as_slice), cyclic, interleaved).map_err(|e| e.to_string())
+            }
+            // What does not fit is found before anything is put together.
+            _ => Ok(()),
+        }
+    };
+    let mut arrays = npz::read_arrays(path, needed, &["b"], fits)?;
+    let own = arrays.pop().flatten();
+    Ok((elements, arrays.into_iter().flatten().collect(), own))
 }
 
 /// Number of systems and of their rows, from the shapes of dl, d and du.
@@ -258,6 +316,63 @@ fn assemble(diagonals: [Array; 3], b: Option<Array>, cyclic: bool, interleaved: 
     Ok(SystemFile { system, shape, order, has_b })
 }
 
+/// The same of a pentadiagonal or block tridiagonal system.
+fn assemble_banded(
+    elements: Elements,
+    arrays: Vec<Array>,
+    b: Option<Array>,
+    cyclic: bool,
+    interleaved: bool,
+) -> Result<BandedFile> {
+    let names = elements.names();
+    let shape = arrays[names.len() / 2].shape.clone();
+    if cyclic {
+        return Err(Error::Invalid(format!(
+            "{} beside a system that is cyclic; only tridiagonal ones can be",
+            names.join(", ")
+        )));
+    }
+    if let Some((name, array)) = names.iter().zip(&arrays).find(|(_, array)| array.shape != shape) {
+        return Err(Error::Invalid(format!(
+            "{name} has the shape {:?}, {} has {shape:?}; each needs the same",
+            array.shape,
+            names[names.len() / 2]
+        )));
+    }
+    let arrays = match elements {
+        Elements::Pentadiagonal if interleaved => arrays.into_iter().map(systems_first).collect(),
+        Elements::Blocks if interleaved => {
+            return Err(Error::Invalid(
+                "--layout interleaved is for diagonals; of blocks give each array the shape [batch, block rows, 2, 2]"
+                    .to_owned(),
+            ));
+        }
+        _ => arrays,
+    };
+    let (batch, rows) = match (elements, &arrays[names.len() / 2].shape[..]) {
+        (Elements::Pentadiagonal, &[n]) => (None, n),
+        (Elements::Pentadiagonal, &[batch, n]) => (Some(batch), n),
+        (Elements::Blocks, &[blocks, 2, 2]) => (None, 2 * blocks),
+        (Elements::Blocks, &[batch, blocks, 2, 2]) => (Some(batch), 2 * blocks),
+        (_, shape) => {
+            let possible = match elements {
+                Elements::Pentadiagonal => "[n] and [batch, n]",
+                Elements::Blocks => "[block rows, 2, 2] and [batch, block rows, 2, 2]",
+            };
+            let name = names[names.len() / 2];
+            return Err(Error::Invalid(format!("{name} has the shape {shape:?}; {possible} are possible")));
+        }
+    };
+    let d: Vec<usize> = batch.into_iter().chain([rows]).collect();
+    let (batch, has_b) = (batch.unwrap_or(1), b.is_some());
+    let (mut b, shape, order) = right_hand_sides(&d, b, interleaved)?;
+    if !has_b {
+        b.push(vec![1.0; batch * rows]);
+    }
+    let arrays = arrays.into_iter().map(|array| array.values).collect();
+    Ok(BandedFile { system: BandedSystem::new(elements, batch, arrays, b)?, shape, order, has_b })
+}
+
 /// Reads the array of `-b`: `.npy` of any shape, the columns of a `.mtx`, or text with one number a line.
 ///
 /// # Errors
@@ -286,9 +401,7 @@ pub fn read_array(path: &Path) -> Result<Array> {
     }
 }
 
-type Arrays = (Array, Array, Array, Option<Array>);
-
-/// Columns dl, d, du and perhaps b, in any order; the two unused ends may be empty.
+/// Columns dl, d, du and perhaps b, in any order, or those with dl2 and du2; ends that are not used may be empty.
 fn read_csv(path: &Path) -> Result<Arrays> {
     let bytes = text::read(path)?;
     let mut lines = text::Lines::new(&bytes);
@@ -301,21 +414,25 @@ fn read_csv(path: &Path) -> Result<Arrays> {
     };
     let names = cells(head.bytes);
     let place = |name: &str| names.iter().position(|n| n == name);
-    let (Some(dl), Some(d), Some(du)) = (place("dl"), place("d"), place("du")) else {
+    let elements = (place("dl2").is_some() || place("du2").is_some()).then_some(Elements::Pentadiagonal);
+    let needed = elements.map_or(&["dl", "d", "du"][..], Elements::names);
+    let Some(mut places) = needed.iter().map(|name| place(name)).collect::<Option<Vec<_>>>() else {
+        let (last, others) = needed.split_last().expect("there are names");
+        let (others, have) = (others.join(", "), names.join(","));
         return Err(wrong(
             head.number,
-            format!("columns '{}'; dl, d and du are needed, and b is read", names.join(",")),
+            format!("columns '{have}'; {others} and {last} are needed, and b is read"),
         ));
     };
-    let b = place("b");
-    let mut columns: [Vec<f64>; 4] = Default::default();
+    places.extend(place("b"));
+    let diagonal = needed.len() / 2;
+    let mut columns = vec![Vec::new(); needed.len() + 1];
     for line in lines {
         let row = cells(line.bytes);
         if row.len() == 1 && row[0].is_empty() {
             continue;
         }
-        for (k, at) in [Some(dl), Some(d), Some(du), b].into_iter().enumerate() {
-            let Some(at) = at else { continue };
+        for (k, &at) in places.iter().enumerate() {
             let cell = row.get(at).map_or("", |c| c.as_str());
             let value = match cell.parse::<f64>() {
                 Ok(value) => match number::out_of_range(cell.as_bytes()) {
@@ -326,7 +443,7 @@ fn read_csv(path: &Path) -> Result<Arrays> {
                     }
                 },
                 // The ends that nothing uses; whether this is one is found when all rows are known.
-                Err(_) if cell.is_empty() && (k == 0 || k == 2) => f64::NAN,
+                Err(_) if cell.is_empty() && k != diagonal && k < needed.len() => f64::NAN,
                 Err(_) => {
                     return Err(wrong(line.number, format!("'{cell}' in column {} is no number", names[at])));
                 }
@@ -335,11 +452,11 @@ fn read_csv(path: &Path) -> Result<Arrays> {
         }
     }
     let array = |values: Vec<f64>| Array { shape: vec![values.len()], values };
-    let [dl, d, du, rhs] = columns;
-    if d.is_empty() {
+    if columns[diagonal].is_empty() {
         return fail(path, "has no row; a system has at least 1".to_owned());
     }
-    Ok((array(dl), array(d), array(du), b.map(|_| array(rhs))))
+    let own = columns.pop().filter(|_| places.len() > needed.len()).map(array);
+    Ok((elements, columns.into_iter().map(array).collect(), own))
 }
 
 fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
@@ -348,36 +465,44 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
     if matrix.columns != n || n == 0 {
         return fail(path, format!("{n} rows and {} columns; a system has as many of both", matrix.columns));
     }
-    let mut diagonals = [vec![0.0; n], vec![0.0; n], vec![0.0; n]];
-    let mut seen = [vec![false; n], vec![false; n], vec![false; n]];
-    for ((&i, &j), &value) in matrix.row.iter().zip(&matrix.column).zip(&matrix.value) {
-        let (row, column) = (i as usize, j as usize);
-        let which = if row == column {
-            1
-        } else if row == column + 1 || (cyclic && row == 0 && column == n - 1) {
-            0
-        } else if row + 1 == column || (cyclic && row == n - 1 && column == 0) {
-            2
-        } else if value == 0.0 {
-            continue;
-        } else {
-            let hint = if row.abs_diff(column) == n - 1 {
-                "; corners belong to a system that is --cyclic"
-            } else {
-                ""
-            };
-            return fail(
-                path,
-                format!(
-                    "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}; `kolmo walk` takes any matrix",
-                    row + 1,
-                    column + 1,
-                    row.abs_diff(column)
-                ),
-            );
+    let place = |row: usize, column: usize| match row.abs_diff(column) {
+        beside if beside <= if cyclic { 1 } else { 2 } => Some(column + 2 - row),
+        _ => None,
+    };
+    let entries = || {
+        let places = matrix.row.iter().zip(&matrix.column).map(|(&i, &j)| (i as usize, j as usize));
+        places.zip(&matrix.value)
+    };
+    let mut off = entries().map(|((row, column), &value)| value != 0.0 && row.abs_diff(column) == 2);
+    let elements = (!cyclic && off.any(|off| off)).then_some(Elements::Pentadiagonal);
+    let mut diagonals: Vec<Vec<f64>> = vec![vec![0.0; n]; 5];
+    let mut seen = vec![vec![false; n]; 5];
+    for ((row, column), &value) in entries() {
+        let which = match place(row, column) {
+            _ if cyclic && (row, column) == (0, n - 1) && n > 1 => 1,
+            _ if cyclic && (row, column) == (n - 1, 0) && n > 2 => 3,
+            Some(which) => which,
+            None if value == 0.0 => continue,
+            None => {
+                let hint = if row.abs_diff(column) == n - 1 {
+                    "; corners belong to a system that is --cyclic"
+                } else {
+                    ""
+                };
+                return fail(
+                    path,
+                    format!(
+                        "not tridiagonal: entry ({}, {}) = {value} lies {} off the diagonal{hint}; `kolmo walk` takes any \
+                         matrix",
+                        row + 1,
+                        column + 1,
+                        row.abs_diff(column)
+                    ),
+                );
+            }
         };
         if std::mem::replace(&mut seen[which][row], true) {
-            let lines = mtx::line_of(path, i, j)?;
+            let lines = mtx::line_of(path, row as u32, column as u32)?;
             return Err(Error::Parse {
                 path: path.into(),
                 line: lines.last().copied().unwrap_or(0),
@@ -386,8 +511,11 @@ fn read_mtx(path: &Path, cyclic: bool) -> Result<Arrays> {
         }
         diagonals[which][row] = value;
     }
-    let [dl, d, du] = diagonals.map(|values| Array { shape: vec![n], values });
-    Ok((dl, d, du, None))
+    if elements.is_none() {
+        diagonals = diagonals.into_iter().skip(1).take(3).collect();
+    }
+    let arrays = diagonals.into_iter().map(|values| Array { shape: vec![n], values });
+    Ok((elements, arrays.collect(), None))
 }
 
 /// Writes unknowns: `.npy` in the shape of b, `.csv` with a column a right-hand side, `.txt` one number a line.
@@ -446,6 +574,24 @@ pub fn write(mut out: OutputFile, format: &str, form: &Form<'_>, x: &[Vec<f64>])
     };
     written.map_err(|e| out.error(e))?;
     out.commit()
+}
+
+/// Writes a pentadiagonal or block tridiagonal system as `.npz`.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_banded<W: Write + Seek>(out: &mut W, system: &BandedSystem) -> std::io::Result<()> {
+    let (n, front) = (system.n() as u64, (system.batch() > 1).then_some(system.batch() as u64));
+    let shape = |own: &[u64]| front.into_iter().chain(own.iter().copied()).collect::<Vec<u64>>();
+    let of_matrix = match system.form() {
+        Elements::Pentadiagonal => shape(&[n]),
+        Elements::Blocks => shape(&[n / 2, 2, 2]),
+    };
+    let named = system.form().names().iter().zip(system.arrays());
+    let mut arrays: Vec<_> =
+        named.map(|(&name, values)| (name, of_matrix.clone(), npz::Values::Floats(values.into()))).collect();
+    arrays.push(("b", shape(&[n]), npz::Values::Floats((&system.b[0]).into())));
+    npz::write_arrays(out, &arrays)
 }
 
 /// Writes a system of one right-hand side as `.npz`, `.csv` or `.mtx`, the last without b; several systems as `.npz`.

@@ -11,7 +11,7 @@ use birth_death::BirthDeath;
 use circulant::Circulant;
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
-pub use tridiagonal::{BuiltIn, TRIDIAGONAL, Tridiagonal, tridiagonal};
+pub use tridiagonal::{BANDED, BuiltIn, TRIDIAGONAL, Tridiagonal, banded, tridiagonal};
 use wlan::Wlan;
 
 use crate::transient::{Chain, Initial, Transitions};

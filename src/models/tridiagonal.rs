@@ -5,11 +5,14 @@ use std::ops::Range;
 use super::Parameters;
 use crate::Result;
 use crate::parallel::*;
-use crate::tridiagonal::System;
+use crate::tridiagonal::{BandedSystem, Form, System};
 
 /// Built-in systems, for messages.
 pub const TRIDIAGONAL: &str =
     "random:N, toeplitz:N,DL,D,DU and laplace:N, each with ,BATCH for several systems";
+
+/// Built-in systems that are pentadiagonal or block tridiagonal, for messages.
+pub const BANDED: &str = "pentadiagonal:N, blocks:N and biharmonic:N, each with ,BATCH for several systems";
 
 /// Largest number of rows in one process, and of rows that ranks share.
 const MOST_ROWS: u64 = (1 << 31) - 1;
@@ -126,6 +129,64 @@ impl BuiltIn {
         let name = if batch == 1 { name } else { format!("{name},{batch}") };
         Self { name, n, batch, numbers, seed }
     }
+}
+
+/// The built-in pentadiagonal or block tridiagonal system that `spec` names, and its name, with a right-hand side as of
+/// [`tridiagonal`]:
+/// * `pentadiagonal:N`: elements beside the diagonal uniform in (−1, 1), on it 1.1 times the sum of their sizes, with a random
+///   sign;
+/// * `blocks:N`: the same of N rows in blocks of 2 × 2;
+/// * `biharmonic:N`: 1, −4, 6, −4, 1.
+///
+/// One more parameter makes it so many systems of N rows. `None` when `spec` does not begin with the name of one and a colon.
+///
+/// ```
+/// let (_, system) = kolmo::models::banded("biharmonic:4", 0).unwrap()?;
+/// assert_eq!(system.arrays()[0], [0.0, 0.0, 1.0, 1.0]);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub fn banded(spec: &str, seed: u64) -> Option<Result<(String, BandedSystem)>> {
+    let (kind, parameters) = spec.split_once(':')?;
+    let form = match kind {
+        "pentadiagonal" | "biharmonic" => Form::Pentadiagonal,
+        "blocks" => Form::Blocks,
+        _ => return None,
+    };
+    let p = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
+    Some(banded_of(&p, (kind, form), seed))
+}
+
+fn banded_of(p: &Parameters<'_>, (kind, form): (&str, Form), seed: u64) -> Result<(String, BandedSystem)> {
+    let (n, batch) = rows(p, &["N"], &format!("{kind}:1000000"), MOST_ROWS)?;
+    if form == Form::Blocks && n % 2 != 0 {
+        return Err(p.refuse("N (rows)", "an even number", "blocks:1000000"));
+    }
+    let (all, count, width) = (n.saturating_mul(batch), form.names().len(), form.width());
+    let name = if batch == 1 { format!("{kind}:{n}") } else { format!("{kind}:{n},{batch}") };
+    let bytes = (8 * (count * width + 1) as u64).saturating_mul(all as u64);
+    crate::lane::cpu::expect_memory(bytes, || format!("the arrays of {name}"))?;
+    let array = |k: usize| -> Vec<f64> {
+        let number = |at: usize| match kind {
+            "biharmonic" => [1.0, -4.0, 6.0, -4.0, 1.0][k],
+            _ => 2.0 * uniform(seed, k as u64, at as u64) - 1.0,
+        };
+        (0..width * all).into_par_iter().map(number).collect()
+    };
+    let mut arrays: Vec<Vec<f64>> = (0..count).map(array).collect();
+    let place = |i: usize| width * i + if width == 2 { i % 2 } else { 0 };
+    if kind != "biharmonic" {
+        let element = |i: usize| {
+            let sizes = |at: usize| arrays.iter().map(move |array| array[at].abs());
+            let given = arrays[count / 2][place(i)];
+            let sum = (width * i..width * (i + 1)).flat_map(sizes).sum::<f64>() - given.abs();
+            1.1 * sum * if given < 0.0 { -1.0 } else { 1.0 }
+        };
+        let diagonal: Vec<f64> = (0..all).into_par_iter().map(element).collect();
+        diagonal.into_iter().enumerate().for_each(|(i, v)| arrays[count / 2][place(i)] = v);
+    }
+    let b = |i: usize| uniform(seed, count as u64, i as u64) * arrays[count / 2][place(i)];
+    let b = (0..all).into_par_iter().map(b).collect();
+    Ok((name, BandedSystem::new(form, batch, arrays, vec![b])?))
 }
 
 /// Rows of a system and number of systems, from the first of `names` and, if there is one more parameter, the last.

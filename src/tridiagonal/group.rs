@@ -28,7 +28,7 @@ const TOGETHER: usize = 8;
 /// Rows of all right-hand sides of small systems at a time: enough for a device to be busy with.
 const OF_SMALL: usize = 1 << 22;
 /// Corrections at most, where nobody says how many.
-const MOST_CORRECTIONS: u32 = 12;
+pub(super) const MOST_CORRECTIONS: u32 = 12;
 
 /// The right-hand sides that a plan has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -74,6 +74,7 @@
 //!   partition method", MMCP 2024.
 
 mod arithmetic;
+pub(crate) mod banded;
 pub(crate) mod block_kernels;
 mod chunk;
 mod cut;
@@ -115,6 +116,7 @@ mod window;
 pub mod window_kernels;
 
 pub use arithmetic::Number;
+pub use banded::{BandedPlan, BandedSystem, Form, solve_banded};
 pub use chunk::Upload;
 pub use factor::Factor;
 pub use layout::Layout;
@@ -130,7 +132,7 @@ pub use system::System;
 pub use crate::Status;
 
 /// The kernels of tridiagonal systems.
-pub(crate) static KERNELS: [&crate::kernel::Kernel; 10] = [
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 12] = [
     &kernels::REDUCE,
     &kernels::MERGE,
     &kernels::INTERFACE,
@@ -141,4 +143,6 @@ pub(crate) static KERNELS: [&crate::kernel::Kernel; 10] = [
     &scheme::batch::BATCH,
     &window_kernels::WINDOW,
     &window_kernels::SEAM,
+    &banded::kernels::PENTADIAGONAL_WINDOW,
+    &banded::kernels::BLOCK_WINDOW,
 ];

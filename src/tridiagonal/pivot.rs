@@ -24,17 +24,91 @@ pub(super) struct Improved {
     pub(super) corrections: u32,
 }
 
+/// Systems that the host can eliminate, all of whose rows are here.
+pub(super) trait Eliminate: Sized + Sync {
+    /// Rows of a system, and the number of systems.
+    fn size(&self) -> (usize, usize);
+    /// True if row `i` of a system and those behind it ask nothing of the rows before, nor these of them.
+    fn is_apart(&self, i: usize) -> bool;
+    /// Rows that ask nothing of others, as a system.
+    fn part(&self, here: Range<usize>) -> Self;
+    /// Right-hand sides.
+    fn b(&self) -> &[&[f64]];
+    /// r = b − A·x, and how small it is.
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual;
+    /// Columns and values of the elements of a row of one system.
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)>;
+    /// Solves one system in place; the row of a pivot that is zero, if there is one.
+    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize>;
+    /// Answers for the right-hand sides `b` of one system whose rows and columns are multiplied by 2^k.
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize>;
+}
+
+impl Eliminate for View<'_> {
+    fn size(&self) -> (usize, usize) {
+        (self.span.n, self.span.batch)
+    }
+
+    fn is_apart(&self, i: usize) -> bool {
+        self.du[i - 1] == 0.0 && self.dl[i] == 0.0 && !self.span.cyclic
+    }
+
+    fn part(&self, here: Range<usize>) -> Self {
+        View::part(self, here)
+    }
+
+    fn b(&self) -> &[&[f64]] {
+        &self.b
+    }
+
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        View::residual(self, b, x, r)
+    }
+
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        let Span { n, cyclic, .. } = self.span;
+        let all = [
+            (i > 0 || cyclic, (i + n - 1) % n, self.dl[i]),
+            (true, i, self.d[i]),
+            (i + 1 < n || cyclic, (i + 1) % n, self.du[i]),
+        ];
+        all.into_iter().filter(|(used, ..)| *used).map(|(_, column, v)| (column, v))
+    }
+
+    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
+        match self.span.cyclic {
+            // Without fused operations these are the bits of LAPACK's reference implementation: where rounding alone decides,
+            // in matrices as good as singular, no answer is worse than its.
+            false => gtsv::<false>(self.dl, self.d, self.du, b),
+            true => gtsv_cyclic(self.dl, self.d, self.du, b),
+        }
+    }
+
+    fn scaled(&self, rows: &[i32], columns: &[i32], b: Vec<&[f64]>) -> Result<Vec<Answer>, usize> {
+        let Span { n, cyclic, .. } = self.span;
+        let product = |used: bool, v: f64, i: usize, column: usize| match used {
+            true => times_power_of_two(v, rows[i] + columns[column]),
+            false => 0.0,
+        };
+        let dl: Vec<f64> = (0..n).map(|i| product(i > 0 || cyclic, self.dl[i], i, (i + n - 1) % n)).collect();
+        let d: Vec<f64> = (0..n).map(|i| product(true, self.d[i], i, i)).collect();
+        let du: Vec<f64> = (0..n).map(|i| product(i + 1 < n || cyclic, self.du[i], i, (i + 1) % n)).collect();
+        corrected(&View { span: self.span, dl: &dl, d: &d, du: &du, b })
+    }
+}
+
 /// Unknowns of one right-hand side, how well they solve it, and after how many corrections.
-struct Answer {
+pub(super) struct Answer {
     x: Vec<f64>,
     residual: Residual,
     corrections: u32,
 }
 
 /// The parts of a system that ask nothing of one another.
-fn parts(view: &View<'_>, system: usize) -> Vec<Range<usize>> {
-    let (first, end) = (system * view.span.n, (system + 1) * view.span.n);
-    let apart = |&i: &usize| view.du[i - 1] == 0.0 && view.dl[i] == 0.0 && !view.span.cyclic;
+fn parts(all: &impl Eliminate, system: usize) -> Vec<Range<usize>> {
+    let (n, _) = all.size();
+    let (first, end) = (system * n, (system + 1) * n);
+    let apart = |&i: &usize| all.is_apart(i);
     let mut starts: Vec<usize> = std::iter::once(first).chain((first + 1..end).filter(apart)).collect();
     starts.push(end);
     starts.windows(2).map(|ends| ends[0]..ends[1]).collect()
@@ -43,17 +117,21 @@ fn parts(view: &View<'_>, system: usize) -> Vec<Range<usize>> {
 /// Solves those parts of systems whose residuals `asked` says it of, rows that are all here, and keeps of each right-hand side
 /// what solves it better. Unknowns of a singular matrix become NaN.
 pub(super) fn improve(
-    view: &View<'_>,
+    view: &impl Eliminate,
     x: &mut [Vec<f64>],
     asked: impl Fn(Residual) -> bool + Sync,
 ) -> Improved {
-    let Span { n, batch, .. } = view.span;
+    let (n, batch) = view.size();
     let given: &[Vec<f64>] = x;
     let all: Vec<Range<usize>> = (0..batch).flat_map(|s| parts(view, s)).collect();
     let one = |here: &Range<usize>| {
         let system = view.part(here.clone());
-        let residuals: Vec<Residual> =
-            system.b.iter().zip(given).map(|(b, x)| system.residual(b, &x[here.clone()], &mut [])).collect();
+        let residuals: Vec<Residual> = system
+            .b()
+            .iter()
+            .zip(given)
+            .map(|(b, x)| system.residual(b, &x[here.clone()], &mut []))
+            .collect();
         residuals.iter().any(|&r| asked(r)).then(|| (here.clone(), residuals, best(&system)))
     };
     let solved: Vec<_> = all.par_iter().map(one).collect();
@@ -81,7 +159,7 @@ pub(super) fn improve(
 
 /// Elimination of one system as it is; where that is not as good as it can be, also of the system with rows and columns
 /// of size 1, and the better of both. The row of a pivot that is zero in both, if there is one.
-fn best(system: &View<'_>) -> Result<Vec<Answer>, usize> {
+fn best(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let first = corrected(system);
     if first.as_ref().is_ok_and(|answers| answers.iter().all(|answer| answer.residual.fine(false))) {
         return first;
@@ -102,7 +180,7 @@ fn best(system: &View<'_>) -> Result<Vec<Answer>, usize> {
 const CORRECTIONS: u32 = 12;
 
 /// Elimination, and corrections by the residual while they lower it.
-fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
+pub(super) fn corrected(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let roomy = range::roomy(Precision::F64);
     // Right-hand sides in a range in which elimination has room, and their unknowns.
     let eliminated = |b: &mut [Vec<f64>]| {
@@ -113,20 +191,15 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
             }
         };
         all(b, 1);
-        let zero = match system.span.cyclic {
-            // Without fused operations these are the bits of LAPACK's reference implementation: where rounding alone decides,
-            // in matrices as good as singular, no answer is worse than its.
-            false => gtsv::<false>(system.dl, system.d, system.du, b),
-            true => gtsv_cyclic(system.dl, system.d, system.du, b),
-        };
+        let zero = system.eliminate(b);
         all(b, -1);
         zero.map_or(Ok(()), Err)
     };
-    let mut x: Vec<Vec<f64>> = system.b.iter().map(|b| b.to_vec()).collect();
+    let mut x: Vec<Vec<f64>> = system.b().iter().map(|b| b.to_vec()).collect();
     eliminated(&mut x)?;
     let mut r: Vec<Vec<f64>> = x.iter().map(|x| vec![0.0; x.len()]).collect();
     let mut answers: Vec<Answer> = Vec::with_capacity(x.len());
-    for ((x, b), r) in x.into_iter().zip(&system.b).zip(&mut r) {
+    for ((x, b), r) in x.into_iter().zip(system.b()).zip(&mut r) {
         let residual = system.residual(b, &x, r);
         answers.push(Answer { x, residual, corrections: 0 });
     }
@@ -136,7 +209,7 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
         }
         eliminated(&mut r)?;
         let mut falls = false;
-        for ((answer, b), r) in answers.iter_mut().zip(&system.b).zip(&mut r) {
+        for ((answer, b), r) in answers.iter_mut().zip(system.b()).zip(&mut r) {
             let x: Vec<f64> = answer.x.iter().zip(&*r).map(|(x, e)| x + e).collect();
             let (before, residual) = (answer.residual.excess(), system.residual(b, &x, r));
             if residual.excess() < before {
@@ -156,41 +229,28 @@ fn corrected(system: &View<'_>) -> Result<Vec<Answer>, usize> {
 
 /// Elimination and corrections as [`corrected`], of rows and columns multiplied by powers of two: first each row has a largest element of 1 … 2, then each
 /// column. The componentwise error does not depend on such factors.
-fn balanced(system: &View<'_>) -> Result<Vec<Answer>, usize> {
-    let Span { n, cyclic, .. } = system.span;
-    // Places of a row's elements, and of a column's.
-    let neighbours = |i: usize| [(i + n - 1) % n, i, (i + 1) % n];
-    let used = |i: usize| [i > 0 || cyclic, true, i + 1 < n || cyclic];
-    let of_row = |i: usize| [system.dl[i], system.d[i], system.du[i]];
-    let of_column = |i: usize| {
-        let [above, _, below] = neighbours(i);
-        [system.du[above], system.d[i], system.dl[below]]
-    };
-    let size = |elements: [f64; 3], used: [bool; 3], others: [i32; 3]| {
-        let sizes =
-            (0..3).filter(|&k| used[k] && elements[k] != 0.0).map(|k| exponent(elements[k]) + others[k]);
-        sizes.max().unwrap_or(0)
-    };
-    let rows: Vec<i32> = (0..n).map(|i| -size(of_row(i), used(i), [0; 3])).collect();
-    let column = |i| -size(of_column(i), used(i), neighbours(i).map(|i| rows[i]));
-    let columns: Vec<i32> = (0..n).map(column).collect();
-    let product = |k: usize, i: usize| match used(i)[k] {
-        true => times_power_of_two(of_row(i)[k], rows[i] + columns[neighbours(i)[k]]),
-        false => 0.0,
-    };
-    let [dl, d, du] = [0, 1, 2].map(|k| (0..n).map(|i| product(k, i)).collect::<Vec<f64>>());
-    let mut shifts = Vec::with_capacity(system.b.len());
-    let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b.len());
-    for own in &system.b {
+fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
+    let (n, _) = system.size();
+    let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
+    let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();
+    let mut sizes = vec![None; n];
+    for i in 0..n {
+        for (column, size) in sized(i) {
+            sizes[column] = sizes[column].max(Some(size + rows[i]));
+        }
+    }
+    let columns: Vec<i32> = sizes.into_iter().map(|size| -size.unwrap_or(0)).collect();
+    let mut shifts = Vec::with_capacity(system.b().len());
+    let mut b: Vec<Vec<f64>> = Vec::with_capacity(system.b().len());
+    for own in system.b() {
         // The largest number becomes one that elimination has room for.
         let sizes = own.iter().zip(&rows).filter(|(b, _)| **b != 0.0).map(|(b, k)| exponent(*b) + k);
         let shift = -sizes.max().unwrap_or(0);
         b.push(own.iter().zip(&rows).map(|(b, k)| times_power_of_two(*b, k + shift)).collect());
         shifts.push(shift);
     }
-    let b = b.iter().map(|b| &b[..]).collect();
-    let answers = corrected(&View { span: system.span, dl: &dl, d: &d, du: &du, b })?;
-    let given = answers.into_iter().zip(shifts).zip(&system.b).map(|((answer, shift), b)| {
+    let answers = system.scaled(&rows, &columns, b.iter().map(|b| &b[..]).collect())?;
+    let given = answers.into_iter().zip(shifts).zip(system.b()).map(|((answer, shift), b)| {
         let x: Vec<f64> =
             answer.x.iter().zip(&columns).map(|(x, k)| times_power_of_two(*x, k - shift)).collect();
         Answer { residual: system.residual(b, &x, &mut []), x, ..answer }

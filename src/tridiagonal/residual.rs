@@ -86,7 +86,7 @@ fn larger(a: f64, b: f64) -> f64 {
 
 /// The norms that a residual is put together from.
 #[derive(Debug, Clone, Copy, Default)]
-struct Norms {
+pub(super) struct Norms {
     r: f64,
     a: f64,
     x: f64,
@@ -96,7 +96,7 @@ struct Norms {
 
 impl Norms {
     #[inline(always)]
-    fn join(self, other: Self) -> Self {
+    pub(super) fn join(self, other: Self) -> Self {
         Self {
             r: larger(self.r, other.r),
             a: larger(self.a, other.a),
@@ -107,13 +107,13 @@ impl Norms {
     }
 
     /// Whether something may have over- or underflowed in rows with these unknowns.
-    fn unsure(&self, x: &[f64]) -> bool {
+    pub(super) fn unsure(&self, x: &[f64]) -> bool {
         let all = self.a * self.x + self.b;
         let tiny = || x.iter().any(|x| x.abs() < TINY);
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
     }
 
-    fn residual(self) -> Residual {
+    pub(super) fn residual(self) -> Residual {
         let all = self.a * self.x + self.b;
         let normwise = if self.r == 0.0 {
             0.0
@@ -134,15 +134,21 @@ impl Norms {
     }
 }
 
-/// A row: coefficients, the right-hand side, and its three unknowns.
+/// A row: coefficients, the right-hand side, its unknowns, and which of them is its own.
 #[inline(always)]
-fn row([a, d, c]: [f64; 3], b: f64, [left, own, right]: [f64; 3]) -> (f64, Norms) {
+pub(super) fn row<const K: usize>(coefficients: [f64; K], b: f64, x: [f64; K], own: usize) -> (f64, Norms) {
     // Products are exact but for one rounding each; the sum's rounding is within the measure.
-    let r = (-d).mul_add(own, (-c).mul_add(right, (-a).mul_add(left, b)));
-    let scale = (a * left).abs() + (d * own).abs() + (c * right).abs() + b.abs();
+    let (mut r, mut scale, mut a) = (b, 0.0, 0.0);
+    for (k, (c, x)) in coefficients.into_iter().zip(x).enumerate() {
+        r = if k == own { r } else { (-c).mul_add(x, r) };
+        scale += (c * x).abs();
+        a += c.abs();
+    }
+    r = (-coefficients[own]).mul_add(x[own], r);
+    scale += b.abs();
     // Smaller products may have lost digits; what is no number asks for a closer look.
     let component = if scale < TINY { f64::NAN } else { r.abs() / scale };
-    (r, Norms { r: r.abs(), a: a.abs() + d.abs() + c.abs(), x: own.abs(), b: b.abs(), component })
+    (r, Norms { r: r.abs(), a, x: x[own].abs(), b: b.abs(), component })
 }
 
 /// Sums of products of this size have all digits of theirs, and larger ones; less than [`HUGE`] none of theirs overflows.
@@ -150,8 +156,13 @@ const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 62) as f64;
 const HUGE: f64 = f64::MAX / 16.0;
 
 /// A row as of [`row`] where products may leave the range of doubles: it is computed in units of the largest one.
-fn row_in_range(coefficients: [f64; 3], b: f64, x: [f64; 3]) -> (f64, Norms) {
-    let (r, norms) = row(coefficients, b, x);
+pub(super) fn row_in_range<const K: usize>(
+    coefficients: [f64; K],
+    b: f64,
+    x: [f64; K],
+    own: usize,
+) -> (f64, Norms) {
+    let (r, norms) = row(coefficients, b, x, own);
     let reach = x.iter().fold(0.0f64, |m, x| larger(m, x.abs()));
     if !reach.is_finite() || (!Norms { x: reach, ..norms }.unsure(&x)) {
         return (r, norms);
@@ -195,7 +206,7 @@ impl Body for Inner<'_> {
     fn run<const LEVEL: u8>(self) {
         let rows = self.d.len();
         let (dl, du, b, x) = (&self.dl[..rows], &self.du[..rows], &self.b[..rows], &self.x[..rows + 2]);
-        let one = |i: usize| row([dl[i], self.d[i], du[i]], b[i], [x[i], x[i + 1], x[i + 2]]);
+        let one = |i: usize| row([dl[i], self.d[i], du[i]], b[i], [x[i], x[i + 1], x[i + 2]], 1);
         let mut all = [Norms::default(); LANES];
         let full = rows - rows % LANES;
         for first in (0..full).step_by(LANES) {
@@ -324,7 +335,7 @@ impl SystemRows<'_> {
         let mut norms = Norms::default();
         let mut end = |i: usize, r: &mut [f64]| {
             let (coefficients, x) = self.row(i);
-            let (own, row) = row(coefficients, b[i], x);
+            let (own, row) = row(coefficients, b[i], x, 1);
             norms = norms.join(row);
             if let Some(r) = r.first_mut() {
                 *r = own;
@@ -354,7 +365,7 @@ impl SystemRows<'_> {
             norms = Norms::default();
             for i in from..to {
                 let (coefficients, x) = self.row(i);
-                let (own, row) = row_in_range(coefficients, b[i], x);
+                let (own, row) = row_in_range(coefficients, b[i], x, 1);
                 norms = norms.join(row);
                 if kept {
                     r[i - from] = own;

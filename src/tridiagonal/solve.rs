@@ -19,6 +19,7 @@ use super::system::System;
 use super::view::View;
 use crate::kernel::Precision;
 use crate::lane::Lane;
+use crate::ranks::Ranks;
 use crate::{Error, Machine, Result, Status};
 
 /// The method that solved a system in the end.
@@ -146,7 +147,21 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    fn residual(&self) -> Residual {
+    /// Nothing yet of so many right-hand sides of `rows` rows.
+    pub(super) fn new(rhs: usize, rows: usize) -> Self {
+        Self {
+            x: vec![vec![0.0; rows]; rhs],
+            one_pass: true,
+            flags: 0,
+            residuals: vec![Residual::default(); rhs],
+            refinements: 0,
+            stages: Stages::default(),
+            device_bytes: 0,
+            chunks: 0,
+        }
+    }
+
+    pub(super) fn residual(&self) -> Residual {
         self.residuals.iter().copied().fold(Residual::default(), Residual::max)
     }
 }
@@ -178,16 +193,7 @@ impl<'a, T: Number> Solver<'a, T> {
         stop: impl Fn(u32) -> bool,
     ) -> Result<Pass> {
         let Span { n, rows, batch, cyclic, ranks, .. } = view.span;
-        let mut done = Pass {
-            x: vec![vec![0.0; rows]; view.b.len()],
-            one_pass: true,
-            flags: 0,
-            residuals: vec![Residual::default(); view.b.len()],
-            refinements: 0,
-            stages: Stages::default(),
-            device_bytes: 0,
-            chunks: 0,
-        };
+        let mut done = Pass::new(view.b.len(), rows);
         let given = self.group.take().filter(|group| group.fits(view, how));
         let rings = cyclic && batch > 1;
         if !rings || (Rings::fit(n) && !self.closed) {
@@ -271,20 +277,42 @@ impl<'a, T: Number> Solver<'a, T> {
         let (method, used, mut done) = self.partition(view, &mut seconds)?;
         let (host, unproved) = elimination(&self.lanes[0], view, &options, &mut done, &mut seconds);
         let method = if host.changed { Method::Host } else { method };
-        let singular = host.singular;
+        let block = used.block.unwrap_or(super::kernels::UNIT);
+        let interface = if used.interface_on_host { Interface::Host } else { Interface::Device };
+        let outcome = Outcome { done, host, unproved, method, block, interface, seconds };
+        Ok(outcome.solution(&view.b, ranks, options.tolerance))
+    }
+}
+
+/// All that is known of a solution when it ends.
+pub(super) struct Outcome {
+    pub(super) done: Pass,
+    pub(super) host: Improved,
+    pub(super) unproved: bool,
+    pub(super) method: Method,
+    pub(super) block: usize,
+    pub(super) interface: Interface,
+    pub(super) seconds: f64,
+}
+
+impl Outcome {
+    /// The solution for these right-hand sides.
+    pub(super) fn solution(self, b: &[&[f64]], ranks: Ranks, tolerance: f64) -> Solution {
+        let Self { done, host: Improved { singular, .. }, unproved, method, block, interface, seconds } =
+            self;
         let largest = |all: &mut dyn Iterator<Item = &[f64]>| {
             ranks.all_reduce_max(all.map(range::largest).fold(0.0, f64::max))
         };
         let xs = largest(&mut done.x.iter().map(|x| &x[..]));
-        let bs = largest(&mut view.b.iter().copied());
+        let bs = largest(&mut b.iter().copied());
         let status = |residual: &Residual| {
-            let met = residual.within(options.tolerance) && singular.is_none() && !unproved;
+            let met = residual.within(tolerance) && singular.is_none() && !unproved;
             if met { Status::Met } else { Status::NotMet }
         };
         // Of finite numbers the quotient may not be.
         let growth = if xs.is_finite() { (xs / bs).min(f64::MAX) } else { xs };
         let residual = done.residual();
-        Ok(Solution {
+        Solution {
             status: status(&residual),
             statuses: done.residuals.iter().map(status).collect(),
             residual,
@@ -294,8 +322,8 @@ impl<'a, T: Number> Solver<'a, T> {
             small_pivots: done.flags & !NOT_DOMINANT,
             singular,
             unproved,
-            block: used.block.unwrap_or(super::kernels::UNIT),
-            interface: if used.interface_on_host { Interface::Host } else { Interface::Device },
+            block,
+            interface,
             method,
             refinements: done.refinements,
             stages: done.stages,
@@ -303,7 +331,7 @@ impl<'a, T: Number> Solver<'a, T> {
             chunks: ranks.all_reduce_sum(done.chunks as u64) as usize,
             solve_seconds: ranks.all_reduce_max(seconds),
             x: done.x,
-        })
+        }
     }
 }
 

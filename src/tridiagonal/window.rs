@@ -44,21 +44,29 @@ use crate::kernel::{Kernel, Precision};
 use crate::lane::{Buffer, Lane, Launch};
 
 /// The exponent s of the backward error 4^−s up to which rows are certified: 64 ε in double precision, 32 ε in single.
-const fn limit(precision: Precision) -> u32 {
+pub(super) const fn limit(precision: Precision) -> u32 {
     match precision {
         Precision::F64 | Precision::Q64 => 23,
         Precision::F32 => 9,
     }
 }
 
+/// The exponent s of 4^(8 s), beyond which sums of products of rows are neither so large nor their inverses.
+pub(super) const fn tiny(precision: Precision) -> u32 {
+    match precision {
+        Precision::F64 | Precision::Q64 => 30,
+        Precision::F32 => 3,
+    }
+}
+
 /// Rows that a window has on both sides of its tile at most.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 /// Rows that a window has on both sides of its tile at least.
-const LEAST: usize = 64;
+pub(super) const LEAST: usize = 64;
 /// Stretches of rows that are looked at.
 const STRETCHES: usize = 8;
 /// Rows behind which an elimination has forgotten where it began.
-const BEGUN: usize = 64;
+pub(super) const BEGUN: usize = 64;
 /// Rows of a stretch.
 const STRETCH: usize = BEGUN + MOST;
 
@@ -98,14 +106,24 @@ pub(super) fn overlap<T: Number>(
     rows: usize,
     mut read: impl FnMut(Range<usize>) -> Result<[Vec<T>; 3]>,
 ) -> Result<Option<usize>> {
-    let mut most = 0;
-    for here in stretches(rows) {
+    overlap_for(rows, |here| {
         let [mut dl, d, mut du] = read(here.clone())?;
         for (i, row) in here.enumerate() {
             dl[i] = if row % n == 0 { T::ZERO } else { dl[i] };
             du[i] = if (row + 1) % n == 0 { T::ZERO } else { du[i] };
         }
-        let Some(rows) = reach([&dl, &d, &du]) else { return Ok(None) };
+        Ok(reach([&dl, &d, &du]))
+    })
+}
+
+/// The same where `reach` says of a stretch behind how many rows couplings are lost, until it finds that they are not.
+pub(super) fn overlap_for(
+    rows: usize,
+    mut reach: impl FnMut(Range<usize>) -> Result<Option<usize>>,
+) -> Result<Option<usize>> {
+    let mut most = 0;
+    for here in stretches(rows) {
+        let Some(rows) = reach(here)? else { return Ok(None) };
         most = most.max(rows);
     }
     // A quarter more, since other rows may be weaker.
@@ -160,10 +178,7 @@ impl<T: Number> Windows<T> {
             levels: (overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
             small: small_exponent(T::PRECISION),
             limit: limit(T::PRECISION),
-            tiny: match T::PRECISION {
-                Precision::F64 | Precision::Q64 => 30,
-                Precision::F32 => 3,
-            },
+            tiny: tiny(T::PRECISION),
         };
         let Arrays { dl, d, du, b, x } = &memory.arrays;
         let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());

@@ -159,6 +159,112 @@ fn cyclic_and_transposed_systems() {
     unknowns(&place, "4", &[1.0, 2.0, 3.0, 4.0]);
 }
 
+/// Five rows whose unknowns are 1 … 5.
+const FIVE: &str = "dl2,dl,d,du,du2,b\n,,10,3,1,19\n,2,10,3,1,35\n1,2,10,3,1,52\n1,2,10,3,,63\n1,2,10,,,61\n";
+
+#[test]
+fn pentadiagonal_systems_have_the_formats_of_tridiagonal_ones() {
+    let place = Place::new();
+    let x = [1.0, 2.0, 3.0, 4.0, 5.0];
+    let b = [19.0, 35.0, 52.0, 63.0, 61.0];
+    let diagonals = [("dl2", 1.0), ("dl", 2.0), ("d", 10.0), ("du", 3.0), ("du2", 1.0)];
+    let members: Vec<(&str, Vec<f64>)> = diagonals.iter().map(|&(name, v)| (name, vec![v; 5])).collect();
+    let npz = |shape: &str, times: usize, systems_first: bool| {
+        let all = members.iter().map(|(name, v)| (*name, v.clone())).chain([("b", b.to_vec())]);
+        let all: Vec<(&str, Vec<f64>)> = all
+            .map(|(name, v)| match systems_first {
+                true => (name, v.repeat(times)),
+                false => (name, v.iter().flat_map(|&v| vec![v; times]).collect()),
+            })
+            .collect();
+        arrays(&all.iter().map(|(name, v)| (*name, shape, &v[..])).collect::<Vec<_>>())
+    };
+    let mut mtx = "%%MatrixMarket matrix coordinate real general\n5 5 19\n".to_owned();
+    for (i, j) in
+        (0..5usize).flat_map(|i| (0..5usize).map(move |j| (i, j))).filter(|&(i, j)| i.abs_diff(j) <= 2)
+    {
+        mtx += &format!("{} {} {}\n", i + 1, j + 1, diagonals[j + 2 - i].1);
+    }
+    place.put("s.csv", FIVE).put("s.npz", npz("5,", 1, true)).put("s.mtx", mtx).put("b.npy", array("5,", &b));
+    for line in ["s.csv", "s.npz", "s.mtx -b b.npy", "s.csv -b b.npy"] {
+        solved(&place, &format!("{line} -o x.npy --report r.json --quiet"));
+        unknowns(&place, "5", &x);
+        let report = place.json("r.json");
+        assert_eq!((&report["method"], &report["n"]), (&"one_pass".into(), &5.into()), "{line}");
+    }
+    let run = solved(&place, "s.csv --verbose");
+    assert!(run.stderr.contains("one pass over the rows, certified"), "{}", run.stderr);
+    place.put("b.npy", array("5,", &[17.0, 33.0, 50.0, 61.0, 65.0]));
+    solved(&place, "s.csv -b b.npy --transpose -o x.npy --quiet");
+    unknowns(&place, "5", &x);
+    // Systems as rows and as columns, and right-hand sides that share a matrix.
+    place.put("many.npz", npz("3, 5", 3, true));
+    solved(&place, "many.npz -o x.npy --quiet");
+    unknowns(&place, "3, 5", &x.repeat(3));
+    place.put("many.npz", npz("5, 2", 2, false));
+    solved(&place, "many.npz --layout interleaved -o x.npy --quiet");
+    unknowns(&place, "5, 2", &x.map(|x| [x; 2]).concat());
+    place.put("b.npy", array("2, 5", &[b, b.map(|b| -b)].concat()));
+    solved(&place, "s.csv -b b.npy -o x.npy --quiet");
+    unknowns(&place, "2, 5", &[x, x.map(|x| -x)].concat());
+}
+
+#[test]
+fn blocks_are_read_written_and_solved() {
+    let place = Place::new();
+    let lower = [9.0, 9.0, 9.0, 9.0, 1.0, 0.0, 0.0, 1.0];
+    let (middle, upper) = ([4.0, 1.0, 1.0, 5.0].repeat(2), [1.0, 0.0, 0.0, 2.0].repeat(2));
+    let members =
+        [("lower", "2, 2, 2", &lower[..]), ("diagonal", "2, 2, 2", &middle), ("upper", "2, 2, 2", &upper)];
+    place.put("s.npz", arrays(&members)).put("b.txt", "9\n19\n17\n25\n");
+    solved(&place, "s.npz -b b.txt -o x.npy --quiet");
+    unknowns(&place, "4", &[1.0, 2.0, 3.0, 4.0]);
+    for spec in ["blocks:500,2", "pentadiagonal:1001", "biharmonic:64,3"] {
+        let run = place.kolmo(&format!("generate {spec} -o g.npz"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let both = [spec, "g.npz"].map(|from| {
+            solved(&place, &format!("{from} -o x.npy --quiet"));
+            place.get("x.npy")
+        });
+        assert!(both[0] == both[1], "{spec}");
+    }
+    let run = place.kolmo("generate blocks:4 -o g.csv");
+    assert!(run.code == 2 && run.stderr.contains(".npz"), "{}", run.stderr);
+}
+
+#[test]
+fn what_other_systems_do_not_have_is_refused() {
+    let place = Place::new();
+    place.put("s.csv", FIVE).put("b.npy", array("4,", &[1.0; 4]));
+    for (line, parts) in [
+        ("s.csv --cyclic", &["s.csv", "dl2", "cyclic"][..]),
+        ("pentadiagonal:5 --cyclic", &["--cyclic", "leave it out"]),
+        ("pentadiagonal:5 --block 10", &["--block"]),
+        ("blocks:4 --interface host", &["--interface host"]),
+        ("blocks:4 --dry-run", &["--dry-run", "blocks:4"]),
+        ("blocks:5", &["even number"]),
+        ("biharmonic:0", &["N (rows)"]),
+        ("pentadiagonal", &["pentadiagonal:1e6"]),
+        ("s.csv -b b.npy", &["b has the shape [4]", "d has [5]"]),
+    ] {
+        refuses(&place, line, parts);
+    }
+    let file = |name: &str, contents: &[u8], parts: &[&str]| {
+        place.put(name, contents);
+        refuses(&place, &format!("{name} -o x.npy"), parts);
+    };
+    file("t.csv", b"dl2,dl,d,du,b\n1,1,4,1,1\n", &["t.csv:1", "dl2, dl, d, du and du2 are needed"]);
+    file("t.csv", b"dl2,dl,d,du,du2\n,,9,nan,1\n,1,9,1,\n1,1,9,,\n", &["t.csv", "du of row 0", "finite"]);
+    let ones = [1.0; 8];
+    let of =
+        |names: [&'static str; 3], shape: &'static str| arrays(&names.map(|name| (name, shape, &ones[..])));
+    file("t.npz", &of(["dl2", "dl", "d"], "8,"), &["no member 'du'"]);
+    file("t.npz", &of(["lower", "diagonal", "upper"], "8,"), &["[8]", "[block rows, 2, 2]"]);
+    let uneven =
+        [("lower", "2, 2, 2", &ones[..]), ("diagonal", "1, 2, 2", &ones[..4]), ("upper", "2, 2, 2", &ones)];
+    file("t.npz", &arrays(&uneven), &["lower has the shape [2, 2, 2]", "[1, 2, 2]"]);
+}
+
 #[test]
 fn the_report_says_what_was_done_and_how_well() {
     let place = Place::new();
@@ -340,13 +446,13 @@ fn bad_systems_are_refused_with_their_place() {
     let head = "%%MatrixMarket matrix coordinate real general\n";
     file(
         "s.mtx",
-        format!("{head}3 3 4\n1 1 1\n2 2 1\n3 3 1\n1 3 7\n").as_bytes(),
-        &["(1, 3) = 7", "--cyclic"],
+        format!("{head}4 4 5\n1 1 1\n2 2 1\n3 3 1\n4 4 1\n1 4 7\n").as_bytes(),
+        &["(1, 4) = 7", "--cyclic"],
     );
     file(
         "s.mtx",
-        format!("{head}4 4 5\n1 1 1\n2 2 1\n3 3 1\n4 4 1\n3 1 7\n").as_bytes(),
-        &["not tridiagonal", "(3, 1)"],
+        format!("{head}5 5 6\n1 1 1\n2 2 1\n3 3 1\n4 4 1\n5 5 1\n4 1 7\n").as_bytes(),
+        &["not tridiagonal", "(4, 1)"],
     );
     file("s.mtx", format!("{head}2 3 1\n1 1 1\n").as_bytes(), &["2 rows and 3 columns"]);
     file("s.mtx", format!("{head}2 2 3\n1 1 1\n2 2 1\n1 1 1\n").as_bytes(), &["s.mtx:5", "twice"]);

@@ -20,6 +20,7 @@ mod sequence;
 mod several_lanes;
 mod transient;
 mod tridiagonal;
+mod tridiagonal_banded;
 mod tridiagonal_factor;
 mod tridiagonal_tree;
 mod tridiagonal_window;

@@ -1,5 +1,6 @@
 //! Measurements: one job, one lane, both sides in one run.
 
+mod banded;
 pub mod compare;
 mod lanes;
 #[cfg(feature = "peers")]
@@ -15,6 +16,7 @@ pub mod walk;
 use kolmo::lane::bandwidth::{copy_bandwidth, triad_bandwidth};
 use serde::Serialize;
 
+pub use banded::{BandedTimes, banded_times};
 pub use lanes::{HostTimes, ResidentTimes, lane_times, largest_system, resident_times, system_lane_times};
 pub use ranks::{CASES as BETWEEN_RANKS, between_ranks};
 pub use spmv::spmv;

@@ -1,5 +1,6 @@
-//! cuSPARSE's `gtsv2` (pivots), `gtsv2_nopivot` and `gtsv2StridedBatch`, device-resident. Each overwrites its right-hand
-//! side, so that every solution begins with a copy of it: that copy is timed by itself and taken off.
+//! cuSPARSE's `gtsv2` (pivots), `gtsv2_nopivot`, `gtsv2StridedBatch`, and, pentadiagonal, `gpsvInterleavedBatch` (QR),
+//! device-resident. Each overwrites its right-hand side, the last one the matrix as well, so that every solution begins with a
+//! copy: that copy is timed by itself and taken off.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -11,9 +12,9 @@ use std::time::Instant;
 use cudarc::cusparse::{result as cusparse, sys};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr};
 
-use super::{PeerTimes, residual, rows};
+use super::{PeerTimes, banded_residual, residual, rows};
 use crate::Spread;
-use kolmo::tridiagonal::System;
+use kolmo::tridiagonal::{BandedSystem, Form, System};
 
 /// A routine of cuSPARSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,24 +88,57 @@ fn pointer(slice: &CudaSlice<f64>, stream: &Arc<CudaStream>) -> *mut f64 {
     slice.device_ptr(stream).0 as *mut f64
 }
 
+/// The library with a stream of CUDA device `ordinal`.
+fn open(ordinal: usize) -> Result<(Handle, Arc<CudaStream>), String> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err("cuSPARSE's library (libcusparse) is not on this machine".to_owned());
+    }
+    let stream = CudaContext::new(ordinal).and_then(|c| c.new_stream()).map_err(text)?;
+    let handle = Handle(cusparse::create().map_err(text)?);
+    // SAFETY: handle and stream live.
+    unsafe { ok(sys::cusparseSetStream(handle.0, stream.cu_stream().cast()))? };
+    Ok((handle, stream))
+}
+
+/// Seconds of a solution, without those of the copy that it begins with.
+fn alone(
+    stream: &CudaStream,
+    rows: usize,
+    repeat: usize,
+    mut run: impl FnMut(bool) -> Result<(), String>,
+) -> Result<Spread, String> {
+    let times = if rows < 1 << 22 { 50 } else { 5 };
+    let mut timed = |solves: bool| -> Result<f64, String> {
+        stream.synchronize().map_err(text)?;
+        let at = Instant::now();
+        for _ in 0..times {
+            run(solves)?;
+        }
+        stream.synchronize().map_err(text)?;
+        Ok(at.elapsed().as_secs_f64() / f64::from(times))
+    };
+    timed(true)?;
+    let (mut copies, mut solutions) = (Vec::new(), Vec::new());
+    for _ in 0..repeat {
+        copies.push(timed(false)?);
+        solutions.push(timed(true)?);
+    }
+    let (copy, all) = (Spread::of(copies), Spread::of(solutions));
+    Ok(Spread { min: all.min - copy.min, median: all.median - copy.median })
+}
+
 impl<'a> Peer<'a> {
     /// Brings a system's rows to CUDA device `ordinal`.
     ///
     /// # Errors
     /// If there is no cuSPARSE, or the device's memory does not suffice.
     pub fn new(ordinal: usize, system: &'a System) -> Result<Self, String> {
-        // SAFETY: only looks for the library.
-        if !unsafe { sys::is_culib_present() } {
-            return Err("cuSPARSE's library (libcusparse) is not on this machine".to_owned());
-        }
-        let stream = CudaContext::new(ordinal).and_then(|c| c.new_stream()).map_err(text)?;
+        let (handle, stream) = open(ordinal)?;
         let upload = |v: &[f64]| stream.clone_htod(v).map_err(text);
         let [dl, d, du, b] = rows(system);
         let (diagonals, b) = ([upload(&dl)?, upload(&d)?, upload(&du)?], upload(&b)?);
         let x = stream.alloc_zeros::<f64>(system.rows()).map_err(text)?;
-        let handle = Handle(cusparse::create().map_err(text)?);
-        // SAFETY: handle and stream live.
-        unsafe { ok(sys::cusparseSetStream(handle.0, stream.cu_stream().cast()))? };
         Ok(Self { system, handle, stream, diagonals, b, x })
     }
 
@@ -146,33 +180,74 @@ impl<'a> Peer<'a> {
                 }
             })
         };
-        let times = if self.system.rows() < 1 << 22 { 50 } else { 5 };
-        let mut run = |solves: bool| -> Result<f64, String> {
-            self.stream.synchronize().map_err(text)?;
-            let at = Instant::now();
-            for _ in 0..times {
-                self.stream.memcpy_dtod(&self.b, &mut self.x).map_err(text)?;
-                if solves {
-                    solve()?;
-                }
-            }
-            self.stream.synchronize().map_err(text)?;
-            Ok(at.elapsed().as_secs_f64() / f64::from(times))
-        };
-        run(true)?;
-        let (mut copies, mut solutions) = (Vec::new(), Vec::new());
-        for _ in 0..repeat {
-            copies.push(run(false)?);
-            solutions.push(run(true)?);
-        }
-        let (copy, all) = (Spread::of(copies), Spread::of(solutions));
+        let seconds = alone(&self.stream, self.system.rows(), repeat, |solves| {
+            self.stream.memcpy_dtod(&self.b, &mut self.x).map_err(text)?;
+            if solves { solve() } else { Ok(()) }
+        })?;
         let found = self.stream.clone_dtoh(&self.x).map_err(text)?;
         Ok(PeerTimes {
             name: routine.name(),
             library: "cuSPARSE".to_owned(),
-            seconds: Spread { min: all.min - copy.min, median: all.median - copy.median },
+            seconds,
             extra_memory: bytes as f64 / (40 * self.system.rows()) as f64,
             residual: residual(self.system, &found),
         })
     }
+}
+
+/// Times `cusparseDgpsvInterleavedBatch` on pentadiagonal systems, which lie interleaved there.
+///
+/// # Errors
+/// What the library or the driver says; also of a system in blocks.
+pub fn gpsv_interleaved(ordinal: usize, system: &BandedSystem, repeat: usize) -> Result<PeerTimes, String> {
+    if system.form() != Form::Pentadiagonal {
+        return Err("cuSPARSE has no routine for blocks of 2 × 2".to_owned());
+    }
+    let count = |v: usize| i32::try_from(v).map_err(|_| format!("{v} rows are too many for cuSPARSE"));
+    let (handle, stream) = open(ordinal)?;
+    let (n, batch) = (system.n(), system.batch());
+    let upload = |v: &[f64]| {
+        let interleaved: Vec<f64> = (0..v.len()).map(|at| v[at % batch * n + at / batch]).collect();
+        stream.clone_htod(&interleaved).map_err(text)
+    };
+    let given = system.arrays().iter().chain([&system.b[0]]).map(|v| upload(v));
+    let given = given.collect::<Result<Vec<_>, String>>()?;
+    let empty = |_| stream.alloc_zeros::<f64>(system.rows()).map_err(text);
+    let mut own = (0..6).map(empty).collect::<Result<Vec<_>, String>>()?;
+    let at: Vec<*mut f64> = own.iter().map(|v| pointer(v, &stream)).collect();
+    let (m, count, mut bytes) = (count(n)?, count(batch)?, 0);
+    let a: Vec<*const f64> = at.iter().map(|v| v.cast_const()).collect();
+    // SAFETY: the arrays have batch·n numbers each and live as long as this function.
+    unsafe {
+        ok(sys::cusparseDgpsvInterleavedBatch_bufferSizeExt(
+            handle.0, 0, m, a[0], a[1], a[2], a[3], a[4], a[5], count, &mut bytes,
+        ))?;
+    }
+    let workspace = stream.alloc_zeros::<u8>(bytes.max(1)).map_err(text)?;
+    let space = workspace.device_ptr(&stream).0 as *mut c_void;
+    let seconds = alone(&stream, system.rows(), repeat, |solves| {
+        for (from, to) in given.iter().zip(&mut own) {
+            stream.memcpy_dtod(from, to).map_err(text)?;
+        }
+        if !solves {
+            return Ok(());
+        }
+        // SAFETY: as above; the workspace has the size that was asked for.
+        ok(unsafe {
+            sys::cusparseDgpsvInterleavedBatch(
+                handle.0, 0, m, at[0], at[1], at[2], at[3], at[4], at[5], count, space,
+            )
+        })
+    })?;
+    // The last run solves.
+    let found = stream.clone_dtoh(&own[5]).map_err(text)?;
+    let x: Vec<f64> = (0..found.len()).map(|at| found[at % n * batch + at / n]).collect();
+    Ok(PeerTimes {
+        name: "gpsvInterleavedBatch",
+        library: "cuSPARSE".to_owned(),
+        seconds,
+        // The matrix is overwritten: who needs it again has it twice.
+        extra_memory: bytes as f64 / (56 * system.rows()) as f64,
+        residual: banded_residual(system, &x),
+    })
 }

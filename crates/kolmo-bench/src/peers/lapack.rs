@@ -1,4 +1,4 @@
-//! LAPACK's `dgtsv` (Anderson et al., LAPACK Users' Guide, 1999): elimination with partial pivoting on one thread.
+//! LAPACK's `dgtsv` and `dgbsv` (Anderson et al., LAPACK Users' Guide, 1999): elimination with partial pivoting on one thread.
 
 #![expect(unsafe_code, reason = "a foreign interface")]
 
@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use libloading::Library;
 
-use super::{PeerTimes, residual, rows};
+use super::{PeerTimes, banded_residual, residual, rows};
 use crate::Spread;
-use kolmo::tridiagonal::System;
+use kolmo::tridiagonal::{BandedSystem, Form, System};
 
 /// Names that LAPACK goes by; the environment variable `KOLMO_LAPACK` comes before them.
 const LIBRARIES: [&str; 5] =
@@ -80,5 +80,90 @@ pub fn dgtsv(system: &System, repeat: usize) -> Result<PeerTimes, String> {
         // The second upper diagonal takes the place of the lower one, and x that of b.
         extra_memory: 0.0,
         residual: residual(system, &own[3]),
+    })
+}
+
+/// n, kl, ku, nrhs, ab, ldab, ipiv, b, ldb, info.
+type Dgbsv = unsafe extern "C" fn(
+    *const i32,
+    *const i32,
+    *const i32,
+    *const i32,
+    *mut f64,
+    *const i32,
+    *mut i32,
+    *mut f64,
+    *const i32,
+    *mut i32,
+);
+
+/// The matrix of system `s` as `dgbsv` has it, columns of 3·beside + 1 numbers of which the first `beside` are room.
+fn band(system: &BandedSystem, s: usize, beside: usize, ab: &mut [f64]) {
+    let (n, height, arrays) = (system.n(), 3 * beside + 1, system.arrays());
+    ab.fill(0.0);
+    let mut put = |i: usize, j: isize, v: f64| {
+        if v != 0.0 {
+            let j = j as usize;
+            ab[j * height + 2 * beside + i - j] = v;
+        }
+    };
+    for i in 0..n {
+        let row = s * n + i;
+        match system.form() {
+            Form::Pentadiagonal => {
+                (-2..).zip(arrays).for_each(|(k, array)| put(i, i as isize + k, array[row]));
+            }
+            Form::Blocks => {
+                let first = (i / 2 * 2) as isize - 2;
+                for (k, array) in (0..).zip(arrays) {
+                    (0..2).for_each(|j| put(i, first + 2 * k + j, array[2 * row + j as usize]));
+                }
+            }
+        }
+    }
+}
+
+/// Times `dgbsv` on a pentadiagonal or block tridiagonal system, one system after the other; the copies are not timed.
+///
+/// # Errors
+/// If there is no LAPACK, or a matrix is singular.
+pub fn dgbsv(system: &BandedSystem, repeat: usize) -> Result<PeerTimes, String> {
+    let n = i32::try_from(system.n()).map_err(|_| format!("{} rows are too many for dgbsv", system.n()))?;
+    let (name, library) = library()?;
+    // SAFETY: this is the routine's interface, with integers of 32 bits.
+    let dgbsv = unsafe { library.get::<Dgbsv>(b"dgbsv_\0") }.map_err(|e| format!("{name}: {e}"))?;
+    let beside = if system.form() == Form::Pentadiagonal { 2 } else { 3 };
+    let height = 3 * beside + 1;
+    let mut ab = vec![0.0; height * system.n()];
+    let mut pivots = vec![0i32; system.n()];
+    let (mut x, mut seconds) = (Vec::new(), Vec::new());
+    // The first one does not count.
+    for _ in 0..=repeat {
+        x.clone_from(&system.b[0]);
+        let mut all = 0.0;
+        for (s, b) in x.chunks_exact_mut(system.n()).enumerate() {
+            band(system, s, beside, &mut ab);
+            let (kl, ldab, one, mut info) = (beside as i32, height as i32, 1, 0);
+            let at = Instant::now();
+            // SAFETY: ab has n columns of 2·kl + ku + 1 numbers, the other two have n.
+            unsafe {
+                let (ab, pivots) = (ab.as_mut_ptr(), pivots.as_mut_ptr());
+                dgbsv(&n, &kl, &kl, &one, ab, &ldab, pivots, b.as_mut_ptr(), &n, &mut info);
+            }
+            all += at.elapsed().as_secs_f64();
+            if info != 0 {
+                return Err(format!("dgbsv: info = {info} in system {s}"));
+            }
+        }
+        seconds.push(all);
+    }
+    let given = (system.form().width() * system.arrays().len() + 2) as f64;
+    Ok(PeerTimes {
+        name: "dgbsv",
+        library: name,
+        seconds: Spread::of(seconds.split_off(1)),
+        // x takes the place of b; a pivot is half a number.
+        extra_memory: (height as f64 + 1.5) / given - 1.0,
+        residual: banded_residual(system, &x),
     })
 }

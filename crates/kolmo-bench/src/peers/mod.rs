@@ -5,7 +5,7 @@ pub mod cusparse;
 pub mod lapack;
 
 use super::Spread;
-use kolmo::tridiagonal::System;
+use kolmo::tridiagonal::{BandedSystem, System};
 
 /// A peer's times.
 #[derive(Debug, Clone)]
@@ -32,5 +32,10 @@ fn rows(system: &System) -> [Vec<f64>; 4] {
 
 /// The relative residual of a peer's unknowns.
 fn residual(system: &System, x: &[f64]) -> f64 {
+    system.residual(&system.b[0], x, &mut []).normwise
+}
+
+/// The same in a pentadiagonal or block tridiagonal system.
+fn banded_residual(system: &BandedSystem, x: &[f64]) -> f64 {
     system.residual(&system.b[0], x, &mut []).normwise
 }

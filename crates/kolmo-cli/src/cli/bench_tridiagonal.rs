@@ -10,18 +10,22 @@ use super::lanes::LaneSets;
 use super::{Common, Outcome, say, tridiagonal, whole, write_report};
 use crate::report::seconds;
 use kolmo::io::output::OutputFile;
+use kolmo::io::tridiagonal::{AnyFile, BandedFile};
 use kolmo::lane::{Device, DeviceSpec};
 use kolmo::settings::Tuned;
-use kolmo::tridiagonal::System;
 use kolmo::tridiagonal::lane_count::measure::Effort;
 use kolmo::tridiagonal::lane_count::published::BEST_GAIN;
 use kolmo::tridiagonal::lane_count::{LANE_COUNTS, LaneTime, untuned};
+use kolmo::tridiagonal::{BandedSystem, Form, System};
 use kolmo::{Error, Result};
-use kolmo_bench::{HostTimes, Record, Spread, bandwidth, kinds_of_memory, resident_times, system_lane_times};
+use kolmo_bench::{
+    HostTimes, Record, Spread, banded_times, bandwidth, kinds_of_memory, resident_times, system_lane_times,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct Tridiagonal {
-    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, pentadiagonal:N, biharmonic:N,
+    /// blocks:N, each with ,BATCH
     #[arg(default_value = "random:1000000")]
     pub(super) system: String,
     /// Seed of a built-in's random numbers
@@ -90,7 +94,13 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         ));
     }
     let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let (mut name, mut file) = tridiagonal::system(&args.system, false, false, None, args.seed)?;
+    let (mut name, mut file) = match tridiagonal::system(&args.system, false, false, None, args.seed)? {
+        (name, AnyFile::Tridiagonal(file)) => (name, file),
+        (name, AnyFile::Banded(BandedFile { system, .. })) => {
+            let all = args.common.device.0.iter().map(|spec| banded(args, spec, &name, &system));
+            return told(report, all);
+        }
+    };
     if args.rhs > 1 {
         name += &format!(", {} right-hand sides", args.rhs);
         let first = file.system.b.swap_remove(0);
@@ -98,10 +108,19 @@ pub(super) fn run(args: &Tridiagonal) -> Result<Outcome> {
         let sized = |k: usize| first.iter().map(|b| b / (1 << (k % 8)) as f64).collect();
         file.system.b = (0..args.rhs).map(sized).collect();
     }
+    let all = args.common.device.0.iter().map(|spec| records(args, spec, &name, &file.system));
+    told(report, all)
+}
+
+/// Tells the records of each device.
+fn told(
+    report: Option<OutputFile>,
+    devices: impl Iterator<Item = Result<Vec<SystemRecord>>>,
+) -> Result<Outcome> {
     let mut all = Vec::new();
     let mut out = OutputFile::stdout();
-    for spec in &args.common.device.0 {
-        let some = records(args, spec, &name, &file.system)?;
+    for some in devices {
+        let some = some?;
         write!(out, "{}", table(&some)).map_err(|e| out.error(e))?;
         all.extend(some);
     }
@@ -267,6 +286,93 @@ fn records(args: &Tridiagonal, spec: &DeviceSpec, name: &str, system: &System) -
         all.extend(peers(&case, spec));
     }
     Ok(all)
+}
+
+/// Measures a pentadiagonal or block tridiagonal system on one lane of a device.
+fn banded(
+    args: &Tridiagonal,
+    spec: &DeviceSpec,
+    name: &str,
+    system: &BandedSystem,
+) -> Result<Vec<SystemRecord>> {
+    if args.rhs > 1 {
+        return Err(Error::Invalid(format!("--rhs {}: {name} is measured with one; leave it out", args.rhs)));
+    }
+    let LaneSets { sets, .. } = LaneSets::open(&args.common, spec, &[1])?;
+    let (one, device) = (&sets[0], sets[0].lanes[0].device().clone());
+    let copy = bandwidth(&one.lanes, 3)?;
+    let numbers = (system.form().width() * system.arrays().len() + 2) as u64;
+    let bytes = numbers * one.precision.bytes() * system.rows() as u64;
+    let record = |time: Spread, residual: f64, extra_memory: f64| {
+        let shape = (system.n(), system.batch(), 1);
+        let record = Record::tridiagonal(name.to_owned(), &device, one.precision, shape, time, residual);
+        SystemRecord {
+            record: Record {
+                nnz: system.arrays().iter().flatten().filter(|v| **v != 0.0).count() as u64,
+                format: if system.form() == Form::Blocks { "blocks" } else { "pentadiagonal" }.to_owned(),
+                bytes,
+                bytes_moved: bytes,
+                gb_per_s: bytes as f64 / time.median / 1e9,
+                copy_gb_per_s: copy,
+                repetitions: args.repeat,
+                ..record
+            },
+            rows_per_s: system.rows() as f64 / time.median,
+            resident: true,
+            one_pass: true,
+            locked: false,
+            extra_memory,
+            peer: None,
+            library: None,
+            lanes: None,
+        }
+    };
+    let mut all = Vec::new();
+    let measured = |part| args.measure.0.contains(&part);
+    let resident = [Part::Resident, Part::Host].map(measured);
+    if resident != [false; 2] {
+        let times = banded_times(one, system, args.repeat)?;
+        let own = times.resident;
+        let both = [(own.seconds, true), (times.host, false)];
+        for ((time, resident), _) in both.into_iter().zip(resident).filter(|(_, measured)| *measured) {
+            all.push(SystemRecord { resident, ..record(time, own.residual, own.extra_memory) });
+        }
+    }
+    if measured(Part::Peers) {
+        super::interrupt::check()?;
+        for (resident, times) in banded_peers(spec, system, args.repeat) {
+            match times {
+                Ok((name, library, time, extra_memory, residual)) => {
+                    let own = record(time, residual, extra_memory);
+                    let (peer, library) = (Some(name), Some(library));
+                    all.push(SystemRecord { resident, one_pass: false, peer, library, ..own });
+                }
+                Err(why) => say(why),
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A peer's name, library, times, extra memory and residual, and whether it is on the device.
+type BandedPeer = (bool, std::result::Result<(&'static str, String, Spread, f64, f64), String>);
+
+/// The same by LAPACK and cuSPARSE.
+#[cfg(feature = "peers")]
+fn banded_peers(spec: &DeviceSpec, system: &BandedSystem, repeat: usize) -> Vec<BandedPeer> {
+    use kolmo_bench::peers::{PeerTimes, cusparse, lapack};
+
+    let of = |t: PeerTimes| (t.name, t.library, t.seconds, t.extra_memory, t.residual);
+    let mut all = vec![(false, lapack::dgbsv(system, repeat.min(3)).map(of))];
+    if let DeviceSpec::Cuda(ordinal) = *spec {
+        all.push((true, cusparse::gpsv_interleaved(ordinal, system, repeat).map(of)));
+    }
+    all
+}
+
+#[cfg(not(feature = "peers"))]
+fn banded_peers(_: &DeviceSpec, _: &BandedSystem, _: usize) -> Vec<BandedPeer> {
+    vec![(false, Err("LAPACK and cuSPARSE are measured by builds with the feature 'peers'".to_owned()))]
 }
 
 /// The same by LAPACK and cuSPARSE.

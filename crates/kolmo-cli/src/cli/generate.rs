@@ -15,13 +15,14 @@ use kolmo::io::output::OutputFile;
 use kolmo::io::{mtx, npz, write};
 use kolmo::models::{self, System};
 use kolmo::transient::{Chain, Initial};
+use kolmo::tridiagonal::BandedSystem;
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
     /// A model in PRISM's language (.sm, .prism), or a built-in one: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
     /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N,
-    /// toeplitz:N,DL,D,DU, laplace:N
+    /// toeplitz:N,DL,D,DU, laplace:N; or pentadiagonal:N, biharmonic:N, blocks:N
     spec: String,
     /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx). Labels, names of
     /// states and rewards lie beside it: .lab, .sta, .srew
@@ -65,6 +66,9 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     if let Some(system) = models::tridiagonal(&args.spec, args.seed) {
         return tridiagonal(args, &system?);
     }
+    if let Some(system) = models::banded(&args.spec, args.seed) {
+        return banded(args, &system?);
+    }
     if language::is_model(&args.spec) {
         expect_format(&args.output)?;
         let limit = args.memory_limit.map(|size| size.0);
@@ -81,10 +85,11 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
-             systems {} and the tridiagonal systems {}; a model in PRISM's language is a file .sm or .prism",
+             systems {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm or .prism",
             args.spec,
             models::SYSTEMS,
-            models::TRIDIAGONAL
+            models::TRIDIAGONAL,
+            models::BANDED
         )));
     };
     let model = model?;
@@ -225,6 +230,21 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
             grouped(system.matrix.nnz() as u64),
             args.output.display()
         ));
+    }
+    Ok(Outcome::Met)
+}
+
+/// Writes a pentadiagonal or block tridiagonal system.
+fn banded(args: &Generate, (name, system): &(String, BandedSystem)) -> Result<Outcome> {
+    if args.output.extension().is_none_or(|e| e != "npz") {
+        return Err(no_format(&args.output, "pentadiagonal and block tridiagonal systems", ".npz"));
+    }
+    let mut out = OutputFile::create(&args.output)?;
+    kolmo::io::tridiagonal::write_banded(&mut out, system).map_err(|e| out.error(e))?;
+    out.commit()?;
+    if !args.quiet {
+        let n = grouped(system.n() as u64);
+        super::say(format_args!("{name}  n = {n}, written to {}", args.output.display()));
     }
     Ok(Outcome::Met)
 }

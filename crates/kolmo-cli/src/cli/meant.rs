@@ -11,7 +11,14 @@ pub(super) const CHAINS: [&str; 4] =
 pub(super) const SYSTEMS: [&str; 3] =
     ["poisson2d:100,0.9", "poisson3d:20,0.9", "random-dominant:1000,10,0.8,positive"];
 /// Built-in tridiagonal systems.
-pub(super) const TRIDIAGONAL: [&str; 3] = ["random:1e6", "toeplitz:1000,-1,4,-1", "laplace:1000"];
+pub(super) const TRIDIAGONAL: [&str; 6] = [
+    "random:1e6",
+    "toeplitz:1000,-1,4,-1",
+    "laplace:1000",
+    "pentadiagonal:1e6",
+    "blocks:1e6",
+    "biharmonic:1000",
+];
 
 /// The known name that the given one is nearest to, if it is near.
 pub(super) fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -61,10 +68,9 @@ mod tests {
         assert!(
             SYSTEMS.iter().all(|spec| kolmo::models::system(spec, 0).is_some_and(|system| system.is_ok()))
         );
-        assert!(
-            TRIDIAGONAL
-                .iter()
-                .all(|spec| kolmo::models::tridiagonal(spec, 0).is_some_and(|made| made.is_ok()))
-        );
+        assert!(TRIDIAGONAL.iter().all(|spec| {
+            let made = kolmo::models::tridiagonal(spec, 0).map(|made| made.is_ok());
+            made.or(kolmo::models::banded(spec, 0).map(|made| made.is_ok())) == Some(true)
+        }));
     }
 }

@@ -1,4 +1,4 @@
-//! `kolmo tridiagonal`.
+//! `kolmo tridiagonal`, also of pentadiagonal and block tridiagonal systems.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -16,17 +16,20 @@ use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::count;
 use kolmo::io::output::OutputFile;
 use kolmo::io::tridiagonal::{
-    Form, Order, RowsFile, SystemFile, read, read_array, read_right_hand_sides, read_rows, right_hand_sides,
-    write,
+    AnyFile, BandedFile, Form, Order, RowsFile, SystemFile, read_any, read_array, read_right_hand_sides,
+    read_rows, right_hand_sides, write,
 };
 use kolmo::models;
 use kolmo::ranks::Ranks;
-use kolmo::tridiagonal::{Interface, Options, Pivot, Refine, Rows, Span, System, solve_rows};
+use kolmo::tridiagonal::{
+    BandedSystem, Interface, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,
+};
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]
 pub(super) struct Tridiagonal {
-    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, each with ,BATCH
+    /// A file (.npz, .csv, .mtx) or a built-in: random:N, toeplitz:N,DL,D,DU, laplace:N, or, pentadiagonal or in blocks of 2 x 2,
+    /// pentadiagonal:N, biharmonic:N, blocks:N, each with ,BATCH
     system: String,
     /// Right-hand sides: .npy, .mtx, or text with one number a line
     #[arg(short, long, value_name = "FILE")]
@@ -137,26 +140,84 @@ pub(super) fn system(
     interleaved: bool,
     b: Option<&Path>,
     seed: u64,
-) -> Result<(String, SystemFile)> {
+) -> Result<(String, AnyFile)> {
     let b = b.map(read_array).transpose()?;
+    let sides = |b: Option<_>, n: usize, batch: usize| {
+        right_hand_sides(&[batch, n][usize::from(batch == 1)..], b, interleaved)
+    };
+    if let Some(made) = models::banded(spec, seed) {
+        let (name, mut system) = made?;
+        if cyclic {
+            return Err(Error::Invalid(format!(
+                "{name}: only a tridiagonal system can be --cyclic; leave it out"
+            )));
+        }
+        let (b, shape, order) = sides(b, system.n(), system.batch())?;
+        if !b.is_empty() {
+            system.b = b;
+        }
+        return Ok((name, AnyFile::Banded(BandedFile { system, shape, order, has_b: true })));
+    }
     let Some(made) = models::tridiagonal(spec, seed) else {
         super::meant::expect_file(spec, &super::meant::TRIDIAGONAL)?;
-        return Ok((spec.to_owned(), read(Path::new(spec), cyclic, interleaved, b)?));
+        return Ok((spec.to_owned(), read_any(Path::new(spec), cyclic, interleaved, b)?));
     };
     let models::Tridiagonal { name, mut system } = made?;
     system.cyclic = cyclic;
-    let d = [system.batch, system.n];
-    let (b, shape, order) = right_hand_sides(&d[usize::from(system.batch == 1)..], b, interleaved)?;
+    let (b, shape, order) = sides(b, system.n, system.batch)?;
     if !b.is_empty() {
         system.b = b;
     }
-    Ok((name, SystemFile { system, shape, order, has_b: true }))
+    Ok((name, AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b: true })))
+}
+
+/// What is solved.
+enum Given {
+    Tridiagonal(Rows),
+    Banded(BandedSystem),
+}
+
+impl Given {
+    fn span(&self) -> Span {
+        match self {
+            Self::Tridiagonal(rows) => rows.span,
+            Self::Banded(system) => Span::whole(system.n(), system.batch(), false),
+        }
+    }
+
+    fn b(&self) -> &[Vec<f64>] {
+        match self {
+            Self::Tridiagonal(rows) => &rows.b,
+            Self::Banded(system) => &system.b,
+        }
+    }
+
+    fn transposed(self) -> Self {
+        match self {
+            Self::Tridiagonal(rows) => Self::Tridiagonal(rows.transposed()),
+            Self::Banded(system) => Self::Banded(system.transposed()),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Tridiagonal(rows) => rows.check(),
+            Self::Banded(system) => system.check(),
+        }
+    }
+
+    fn solve(&self, machine: &kolmo::Machine, options: &Options) -> Result<Solution> {
+        match self {
+            Self::Tridiagonal(rows) => solve_rows(machine, rows, options),
+            Self::Banded(system) => solve_banded(machine, system, options),
+        }
+    }
 }
 
 /// Rows to solve, and what all unknowns are written as.
 struct Loaded {
     name: String,
-    rows: Rows,
+    given: Given,
     shape: Vec<usize>,
     order: Order,
     has_b: bool,
@@ -169,16 +230,31 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
     let (cyclic, interleaved) = (args.cyclic, matches!(args.layout, LayoutArg::Interleaved));
     if !ranks.is_distributed() {
         let (name, file) = system(&args.system, cyclic, interleaved, args.b.as_deref(), args.seed)?;
-        let System { n, batch, dl, d, du, b, cyclic } = file.system;
-        let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
-        let SystemFile { shape, order, has_b, .. } = file;
-        return Ok(Loaded { name, rows, shape, order, has_b, through: None });
+        let (given, shape, order, has_b) = match file {
+            AnyFile::Tridiagonal(SystemFile { system, shape, order, has_b }) => {
+                let System { n, batch, dl, d, du, b, cyclic } = system;
+                let rows = Rows { span: Span::whole(n, batch, cyclic), dl, d, du, b };
+                (Given::Tridiagonal(rows), shape, order, has_b)
+            }
+            AnyFile::Banded(BandedFile { system, shape, order, has_b }) => {
+                (Given::Banded(system), shape, order, has_b)
+            }
+        };
+        return Ok(Loaded { name, given, shape, order, has_b, through: None });
+    }
+    if models::banded(&args.system, args.seed).is_some() {
+        return Err(Error::Invalid(format!(
+            "{} on {} ranks; a pentadiagonal or block tridiagonal system is solved by one process",
+            args.system,
+            ranks.size()
+        )));
     }
     let share = |n, batch| Span::share(n, batch, cyclic, options, ranks);
     let Some(made) = models::BuiltIn::parse(&args.system, args.seed, true) else {
         let file = read_rows(Path::new(&args.system), cyclic, interleaved, args.b.as_deref(), share)?;
         let RowsFile { rows, shape, order, has_b, through } = file;
-        return Ok(Loaded { name: args.system.clone(), rows, shape, order, has_b, through });
+        let (name, given) = (args.system.clone(), Given::Tridiagonal(rows));
+        return Ok(Loaded { name, given, shape, order, has_b, through });
     };
     let made = made?;
     let span = share(made.n, made.batch);
@@ -191,14 +267,16 @@ fn load(args: &Tridiagonal, options: &Options, ranks: Ranks) -> Result<Loaded> {
             (vec![own], shape, order, None)
         }
     };
-    let rows = Rows { span, dl, d, du, b };
-    Ok(Loaded { name: made.name, rows, shape, order, has_b: true, through })
+    let given = Given::Tridiagonal(Rows { span, dl, d, du, b });
+    Ok(Loaded { name: made.name, given, shape, order, has_b: true, through })
 }
 
 /// An error about a number of the system, with the file that has it.
-fn file_of(error: Error, args: &Tridiagonal, rows: &Rows) -> Error {
-    let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, rows.check()) else { return error };
-    let own = models::BuiltIn::parse(&args.system, args.seed, true).is_none().then(|| args.system.as_ref());
+fn file_of(error: Error, args: &Tridiagonal, given: &Given) -> Error {
+    let (Error::Invalid(_), Err(Error::Invalid(reason))) = (&error, given.check()) else { return error };
+    let built_in = models::BuiltIn::parse(&args.system, args.seed, true).is_some()
+        || models::banded(&args.system, args.seed).is_some();
+    let own = (!built_in).then(|| args.system.as_ref());
     match args.b.as_deref().filter(|_| reason.starts_with('b')).or(own) {
         Some(path) => Error::File { path: path.into(), reason },
         None => error,
@@ -269,19 +347,19 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let progress = Progress::new(quiet, "reading the system");
     let loaded = load(args, &options, ranks).and_then(|loaded| {
         interrupt::check()?;
-        match loaded.rows.b.len() {
+        match loaded.given.b().len() {
             several @ 2.. if format == "txt" => Err(Error::Invalid(format!(
                 ".txt holds one right-hand side, and there are {several}; use .csv or .npy"
             ))),
             _ => Ok(loaded),
         }
     });
-    let Loaded { name, mut rows, shape, order, has_b, through } = ranks.all_ok(loaded)?;
+    let Loaded { name, mut given, shape, order, has_b, through } = ranks.all_ok(loaded)?;
     drop(progress);
     if args.transpose {
-        rows = rows.transposed();
+        given = given.transposed();
     }
-    let span = rows.span;
+    let (span, rhs) = (given.span(), given.b().len());
     if !has_b && !quiet {
         say(format_args!(
             "note: {name} has no right-hand side; it is 1 in every row (-b FILE gives another)"
@@ -292,9 +370,9 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
             "note: every rank reads all of {file}; of an .npz that is not compressed (numpy.savez) and of .npy each reads its rows"
         ));
     }
-    let lanes_predicted = match common.lanes.0 {
-        Some(_) => None,
-        None => {
+    let lanes_predicted = match (common.lanes.0, &given) {
+        (Some(_), _) | (_, Given::Banded(_)) => None,
+        (None, Given::Tridiagonal(_)) => {
             let together = if span.cyclic && span.batch > 1 { span.n } else { span.rows };
             Some(super::lanes::predict(&common, args.solving.verbose && !quiet, &machine, together.max(1)))
         }
@@ -307,15 +385,20 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     }
     let load = started.elapsed().as_secs_f64();
     if args.solving.dry_run {
-        return super::dry_run::tridiagonal(&machine, &rows, &options, &name, load, report_file);
+        let Given::Tridiagonal(rows) = &given else {
+            return Err(Error::Invalid(format!(
+                "--dry-run: {name} is not tridiagonal, and what others take is not foretold; leave --dry-run out"
+            )));
+        };
+        return super::dry_run::tridiagonal(&machine, rows, &options, &name, load, report_file);
     }
     let at = Instant::now();
     let progress = Progress::new(quiet, "solving");
-    let solution = solve_rows(&machine, &rows, &options).map_err(|e| file_of(e, args, &rows))?;
+    let solution = given.solve(&machine, &options).map_err(|e| file_of(e, args, &given))?;
     drop(progress);
     let solved = at.elapsed().as_secs_f64();
     ranks.all_ok(interrupt::check())?;
-    let form = Form { n: span.n, batch: span.batch, rhs: rows.b.len(), shape: &shape, order };
+    let form = Form { n: span.n, batch: span.batch, rhs, shape: &shape, order };
     let to_file = args.output.is_some();
     if to_file && format == "npy" && ranks.is_distributed() && order != Order::Interleaved {
         let path = args.output.clone().unwrap_or_default();
@@ -342,7 +425,7 @@ pub(super) fn run(args: &Tridiagonal, ranks: Ranks) -> Result<Outcome> {
     let run = Run {
         name: &name,
         span,
-        rhs: rows.b.len(),
+        rhs,
         tolerance: args.tolerance,
         devices: report::devices_of(&machine),
         lanes: ranks.all_reduce_sum(machine.lanes.len() as u64) as usize,

@@ -1,0 +1,61 @@
+//! Solutions of pentadiagonal and block tridiagonal systems: on the device, and host to host.
+
+use std::time::Instant;
+
+use super::{ResidentTimes, Spread};
+use kolmo::kernel::Precision;
+use kolmo::lane::Lane;
+use kolmo::tridiagonal::{BandedPlan, BandedSystem, Number};
+use kolmo::{Error, Machine, Result};
+
+/// Times on the device, and those from host to host.
+#[derive(Debug, Clone)]
+pub struct BandedTimes {
+    /// On the device.
+    pub resident: ResidentTimes,
+    /// Host to host, the matrix included.
+    pub host: Spread,
+}
+
+/// Measures `system` on the one lane of a machine.
+///
+/// # Errors
+/// [`Error::Invalid`] where windows are not enough; devices' errors.
+pub fn banded_times(machine: &Machine, system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
+    match machine.precision {
+        Precision::F64 | Precision::Q64 => times::<f64>(&machine.lanes, system, repeat),
+        Precision::F32 => times::<f32>(&machine.lanes, system, repeat),
+    }
+}
+
+fn times<T: Number>(lanes: &[Lane], system: &BandedSystem, repeat: usize) -> Result<BandedTimes> {
+    // Seconds of a measurement at least, so that what the host does to begin one does not show.
+    const LEAST: f64 = 0.02;
+    let refused =
+        |why: &str| Err(Error::Invalid(format!("{why}: the host eliminates, which is not measured")));
+    let Some(mut plan) = BandedPlan::<T>::new(lanes, system)? else {
+        return refused("couplings reach further than windows");
+    };
+    let mut x = vec![0.0; system.rows()];
+    if !plan.solve(system, &system.b[0], &mut x)? {
+        return refused("windows are not enough");
+    }
+    let once = plan.solve_resident(2)?.0;
+    let count = (LEAST / once).clamp(1.0, 1000.0) as u64;
+    let seconds = (0..repeat).map(|_| Ok(plan.solve_resident(count)?.0)).collect::<Result<Vec<_>>>()?;
+    let numbers = (system.form().width() * system.arrays().len() + 2) * system.rows();
+    let resident = ResidentTimes {
+        seconds: Spread::of(seconds),
+        one_pass: true,
+        residual: system.residual(&system.b[0], &x, &mut []).normwise,
+        extra_memory: plan.device_bytes() as f64 / (numbers as u64 * T::PRECISION.bytes()) as f64 - 1.0,
+    };
+    let host = |_| {
+        plan.forget();
+        let at = Instant::now();
+        plan.solve(system, &system.b[0], &mut x)?;
+        Ok(at.elapsed().as_secs_f64())
+    };
+    let host = (0..repeat.min(5)).map(host).collect::<Result<Vec<f64>>>()?;
+    Ok(BandedTimes { resident, host: Spread::of(host) })
+}

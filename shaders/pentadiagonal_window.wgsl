@@ -1,0 +1,24 @@
+// Windows of 2048 rows of a pentadiagonal matrix, which is block tridiagonal with blocks of 2 by 2, each solved as if nothing
+// lay around it, of which the tile in the middle is kept; or the rows at the borders of tiles.
+// Reads 6 numbers a row, writes 1, and of a tile whether it is not certified.
+alias real = f64;
+
+@group(0) @binding(0) var<storage, read> dl2: array<vec2<real>>;
+@group(0) @binding(1) var<storage, read> dl: array<vec2<real>>;
+@group(0) @binding(2) var<storage, read> d: array<vec2<real>>;
+@group(0) @binding(3) var<storage, read> du: array<vec2<real>>;
+@group(0) @binding(4) var<storage, read> du2: array<vec2<real>>;
+@group(0) @binding(5) var<storage, read> rhs: array<vec2<real>>;
+@group(0) @binding(6) var<storage, read_write> x: array<vec2<real>>;
+@group(0) @binding(7) var<storage, read_write> flags: array<u32>;   // of the tiles, then of each 256 of them
+
+@compute @workgroup_size(256)
+fn pentadiagonal_window(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+      @builtin(local_invocation_index) local: u32) {
+    windows(group.y * groups.x + group.x, local);
+}
+
+fn block_row(k: u32) -> BlockRow {
+    let a2 = dl2[k]; let a = dl[k]; let b = d[k]; let c = du[k]; let c2 = du2[k];
+    return BlockRow(vec4<real>(a2.x, a.x, real(0), a2.y), vec4<real>(b.x, c.x, a.y, b.y), vec4<real>(c2.x, real(0), c.y, c2.y), rhs[k]);
+}

@@ -1,0 +1,304 @@
+//! The kernels of windows of block rows and their CPU twins.
+
+use std::ops::Range;
+
+use super::super::arithmetic::{Number, fma};
+use super::super::kernels::{LANES, small};
+use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
+use crate::kernel::kernel;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, PORTABLE, dispatch};
+use crate::parallel::*;
+
+kernel! {
+    /// The unknowns of tiles of a pentadiagonal matrix, or the rows at their borders.
+    pub(crate) static PENTADIAGONAL_WINDOW = pentadiagonal_window + block_window + pivots
+        (blocks, at, tiles, tile, levels, small, limit, tiny, seam)(
+        dl2: &[T], dl: &[T], d: &[T], du: &[T], du2: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
+    );
+    /// The same of a block tridiagonal matrix.
+    pub(crate) static BLOCK_WINDOW = block_window + block_window + pivots(like pentadiagonal_window)(
+        lower: &[T], diagonal: &[T], upper: &[T], rhs: &[T], x: &mut [T], flags: &mut [u32],
+    );
+}
+
+/// Block rows of a window.
+pub(super) const WINDOW_BLOCKS: usize = WINDOW_ROWS / 2;
+
+/// The elements of two rows, those before the diagonal block, in it and behind it, each block row by row; and both right-hand
+/// sides.
+type BlockRow<T> = [T; 14];
+/// A number of every window that is worked on.
+type Many<T> = [T; LANES];
+
+/// The places of elements in a [`BlockRow`].
+const L: usize = 0;
+const D: usize = 4;
+const U: usize = 8;
+const R: usize = 12;
+
+/// Block rows in memory.
+trait Rows<T>: Copy + Sync {
+    /// The block row at `k`.
+    fn row(self, k: usize) -> BlockRow<T>;
+}
+
+/// Those of five diagonals and a right-hand side.
+#[derive(Clone, Copy)]
+struct Diagonals<'a, T>([&'a [T]; 6]);
+
+impl<T: Number> Rows<T> for Diagonals<'_, T> {
+    #[inline(always)]
+    fn row(self, k: usize) -> BlockRow<T> {
+        let [[a2, b2], [a, b], [d0, d1], [c, e], [c2, e2], [r, s]] =
+            self.0.map(|array| [array[2 * k], array[2 * k + 1]]);
+        [a2, a, T::ZERO, b2, d0, c, b, d1, c2, T::ZERO, e, e2, r, s]
+    }
+}
+
+/// Those of blocks and a right-hand side.
+#[derive(Clone, Copy)]
+struct Blocks<'a, T>([&'a [T]; 3], &'a [T]);
+
+impl<T: Number> Rows<T> for Blocks<'_, T> {
+    #[inline(always)]
+    fn row(self, k: usize) -> BlockRow<T> {
+        let [l, d, u] = self.0.map(|array| &array[4 * k..4 * k + 4]);
+        [
+            l[0],
+            l[1],
+            l[2],
+            l[3],
+            d[0],
+            d[1],
+            d[2],
+            d[3],
+            u[0],
+            u[1],
+            u[2],
+            u[3],
+            self.1[2 * k],
+            self.1[2 * k + 1],
+        ]
+    }
+}
+
+/// A block row that does not exist: x = 0.
+fn no_row<T: Number>() -> BlockRow<T> {
+    let mut row = [T::ZERO; 14];
+    (row[D], row[D + 3]) = (T::of(1.0), T::of(1.0));
+    row
+}
+
+/// 1 for each of the two rows of `o` that is not certified with these unknowns, see the text.
+#[inline(always)]
+fn uncertified<T: Number, const LEVEL: u8>(
+    o: impl Fn(usize) -> T,
+    x: [[T; 2]; 3],
+    p: pentadiagonal_window::Params,
+) -> T {
+    let mut bad = T::ZERO;
+    let least = T::of(crate::number::power(-16 * p.tiny as i32));
+    for row in 0..2 {
+        let (mut left, mut scale, mut zero) = (o(R + row), o(R + row).size(), o(R + row) == T::ZERO);
+        for (block, x) in [L, U, D].into_iter().zip([x[0], x[2], x[1]]) {
+            for (k, x) in x.into_iter().enumerate() {
+                let c = o(block + 2 * row + k);
+                left = fma::<T, LEVEL>(-c, x, left);
+                scale = scale + (c * x).size();
+                zero &= (c == T::ZERO) | (x == T::ZERO);
+            }
+        }
+        let known =
+            (left.size() <= scale * small(p.limit)) & (scale >= least) & (scale * least <= T::of(1.0));
+        bad = bad + if known | zero { T::ZERO } else { T::of(1.0) };
+    }
+    bad
+}
+
+/// What a block row keeps for the way back: x = e − g·x_behind, e and then g.
+type Back<T> = [Many<T>; 6];
+
+/// As many tiles as vectors have lanes, one behind the other.
+struct Strip<'a, T, R> {
+    rows: R,
+    p: pentadiagonal_window::Params,
+    first: usize,
+    back: &'a mut [Back<T>],
+    /// The unknowns of these tiles.
+    x: &'a mut [T],
+    flags: &'a mut [u32],
+}
+
+impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
+    /// Block rows of a window before its tile.
+    fn overlap(&self) -> usize {
+        (WINDOW_BLOCKS - self.p.tile as usize) / 2
+    }
+
+    /// The windows' block rows `at`, counted from where the windows begin.
+    #[inline(always)]
+    fn row(&self, at: usize) -> [Many<T>; 14] {
+        let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
+        let from = begin + self.first * tile + at;
+        let mut all = [[T::ZERO; LANES]; 14];
+        for j in 0..LANES {
+            let block = (from + j * tile).wrapping_sub(self.overlap());
+            let row = if j < self.flags.len() && block < blocks { self.rows.row(block) } else { no_row() };
+            for (all, v) in all.iter_mut().zip(row) {
+                all[j] = v;
+            }
+        }
+        all
+    }
+
+    /// The part of the windows in which there are rows.
+    fn part(&self) -> Range<usize> {
+        let [tile, blocks, begin] = [self.p.tile, self.p.blocks, self.p.at].map(|n| n as usize);
+        let (first, overlap) = (begin + self.first * tile, self.overlap());
+        let start = if self.flags.len() == 1 { overlap.saturating_sub(first) } else { 0 };
+        start..WINDOW_BLOCKS.min(blocks + overlap - first)
+    }
+
+    /// Downwards: numbers for the way back, and how many pivots are small.
+    #[inline(always)]
+    fn down<const LEVEL: u8>(&mut self) -> Many<T> {
+        let (mut bad, share) = ([T::ZERO; LANES], small::<T>(self.p.small));
+        let mut before: Back<T> = [[T::ZERO; LANES]; 6];
+        for at in self.part() {
+            let o = self.row(at);
+            for j in 0..LANES {
+                let o = |k: usize| o[k][j];
+                let [e0, e1, g0, g1, g2, g3] = [0, 1, 2, 3, 4, 5].map(|k| before[k][j]);
+                let less = |s: T, a: [T; 2], b: [T; 2]| {
+                    fma::<T, LEVEL>(-a[0], b[0], fma::<T, LEVEL>(-a[1], b[1], s))
+                };
+                let l = [[o(L), o(L + 1)], [o(L + 2), o(L + 3)]];
+                let [a, b] = [less(o(D), l[0], [g0, g2]), less(o(D + 1), l[0], [g1, g3])];
+                let [c, d] = [less(o(D + 2), l[1], [g0, g2]), less(o(D + 3), l[1], [g1, g3])];
+                let [r, s] = [less(o(R), l[0], [e0, e1]), less(o(R + 1), l[1], [e0, e1])];
+                let det = fma::<T, LEVEL>(a, d, -(b * c));
+                let size = |row: usize| {
+                    let of = |block: usize| o(block + 2 * row).size() + o(block + 2 * row + 1).size();
+                    of(L) + of(D) + of(U)
+                };
+                let few = det.size() <= share * (size(0) * size(1));
+                bad[j] = bad[j] + if few { T::of(1.0) } else { T::ZERO };
+                let inverse = T::of(1.0) / det;
+                let [a, b, c, d] = [d * inverse, -b * inverse, -c * inverse, a * inverse];
+                let times = |m: [T; 2], v: [T; 2]| fma::<T, LEVEL>(m[0], v[0], m[1] * v[1]);
+                let [upper, lower] = [[o(U), o(U + 2)], [o(U + 1), o(U + 3)]];
+                let own = [
+                    times([a, b], [r, s]),
+                    times([c, d], [r, s]),
+                    times([a, b], upper),
+                    times([a, b], lower),
+                    times([c, d], upper),
+                    times([c, d], lower),
+                ];
+                for (before, own) in before.iter_mut().zip(own) {
+                    before[j] = own;
+                }
+            }
+            self.back[at] = before;
+        }
+        bad
+    }
+
+    /// Upwards: the unknowns of tiles, and how many of their rows are not certified.
+    #[inline(always)]
+    fn up<const LEVEL: u8>(&mut self, bad: &mut Many<T>) {
+        let (overlap, tile) = (self.overlap(), self.p.tile as usize);
+        // The unknowns of this block row and of the two behind it.
+        let mut x = [[[T::ZERO; LANES]; 2]; 3];
+        let part = self.part();
+        for at in (part.start.max(overlap.saturating_sub(1))..part.end).rev() {
+            (x[2], x[1]) = (x[1], x[0]);
+            let back = &self.back[at];
+            for j in 0..LANES {
+                for (k, g) in [2, 4].into_iter().enumerate() {
+                    let inner = fma::<T, LEVEL>(-back[g + 1][j], x[1][1][j], back[k][j]);
+                    x[0][k][j] = fma::<T, LEVEL>(-back[g][j], x[1][0][j], inner);
+                }
+            }
+            if (overlap..overlap + tile).contains(&at) {
+                for j in 0..self.flags.len() {
+                    let to = 2 * (j * tile + at - overlap);
+                    if let Some(to) = self.x.get_mut(to..to + 2) {
+                        to.copy_from_slice(&[x[0][0][j], x[0][1][j]]);
+                    }
+                }
+            }
+            if (overlap..overlap + tile).contains(&(at + 1)) && at + 1 < part.end {
+                self.look::<LEVEL>(at + 1, &x, bad);
+            }
+        }
+        if part.start >= overlap {
+            // Nothing lies before the first row.
+            let x = [[[T::ZERO; LANES]; 2], x[0], x[1]];
+            self.look::<LEVEL>(part.start, &x, bad);
+        }
+    }
+
+    /// Looks at the block rows `at` with their unknowns and those beside them.
+    #[inline(always)]
+    fn look<const LEVEL: u8>(&self, at: usize, x: &[[Many<T>; 2]; 3], bad: &mut Many<T>) {
+        let o = self.row(at);
+        for (j, bad) in bad.iter_mut().enumerate() {
+            let x = x.map(|x| [x[0][j], x[1][j]]);
+            *bad = *bad + uncertified::<T, LEVEL>(|k| o[k][j], x, self.p);
+        }
+    }
+}
+
+impl<T: Number, R: Rows<T>> Body for Strip<'_, T, R> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(mut self) {
+        let mut bad = self.down::<LEVEL>();
+        self.up::<LEVEL>(&mut bad);
+        self.flags.iter_mut().zip(bad).for_each(|(flag, bad)| *flag = u32::from(bad != T::ZERO));
+    }
+}
+
+fn windows<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &mut [T], flags: &mut [u32]) {
+    let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
+    if p.seam == 1 {
+        return seams(rows, p, x, flags);
+    }
+    let here = 2 * at..2 * blocks.min(at + tiles * tile);
+    let strips = x[here].par_chunks_mut(2 * LANES * tile).zip(flags[..tiles].par_chunks_mut(LANES));
+    let scratch = || vec![[[T::ZERO; LANES]; 6]; WINDOW_BLOCKS];
+    strips.enumerate().for_each_init(scratch, |back, (strip, (x, flags))| {
+        dispatch(Strip { rows, p, first: strip * LANES, back, x, flags });
+    });
+}
+
+/// Of each 256 tiles the number of those that are not certified, the rows at the borders before them included.
+fn seams<T: Number>(rows: impl Rows<T>, p: pentadiagonal_window::Params, x: &[T], flags: &mut [u32]) {
+    let [tiles, tile, at, blocks] = [p.tiles, p.tile, p.at, p.blocks].map(|n| n as usize);
+    let unknown = |k: usize| if k < blocks { [x[2 * k], x[2 * k + 1]] } else { [T::ZERO; 2] };
+    let is_certified = |k: usize| {
+        let (o, x) = (rows.row(k), [unknown(k - 1), unknown(k), unknown(k + 1)]);
+        uncertified::<T, PORTABLE>(|k| o[k], x, p) == T::ZERO
+    };
+    let (flags, above) = flags.split_at_mut(tiles);
+    for (group, (flags, above)) in flags.chunks(SEAMS).zip(above).enumerate() {
+        let bad = |(k, &bad): (usize, &u32)| {
+            let block = at + (group * SEAMS + k) * tile;
+            bad == 1 || (block > at && !(is_certified(block - 1) && is_certified(block)))
+        };
+        *above = flags.iter().enumerate().filter(|&flag| bad(flag)).count() as u32;
+    }
+}
+
+fn pentadiagonal_window<T: Number>(
+    _: &Call<'_>,
+    p: pentadiagonal_window::Params,
+    b: pentadiagonal_window::Bindings<'_, T>,
+) {
+    windows(Diagonals([b.dl2, b.dl, b.d, b.du, b.du2, b.rhs]), p, b.x, b.flags);
+}
+
+fn block_window<T: Number>(_: &Call<'_>, p: pentadiagonal_window::Params, b: block_window::Bindings<'_, T>) {
+    windows(Blocks([b.lower, b.diagonal, b.upper], b.rhs), p, b.x, b.flags);
+}

@@ -1,0 +1,370 @@
+//! Pentadiagonal systems, and block tridiagonal ones with blocks of 2 × 2, through one scheme: two rows of a pentadiagonal
+//! matrix are a block row.
+//!
+//! Windows as of `window.rs`, of block rows: a tile is solved with the rows around it that still matter, and every
+//! row's componentwise backward error is taken with the unknowns that were stored, in the same pass. A solution counts if it is
+//! at most 64 ε in each (32 ε in single precision) and no pivot is small; that proves it, whatever the matrix. Where a first
+//! look, or a second solution with the widest windows, says that couplings reach too far, banded elimination with partial
+//! pivoting on the host follows.
+
+mod elimination;
+pub(crate) mod kernels;
+mod plan;
+mod solve;
+mod windows;
+
+use std::ops::Range;
+
+use super::residual::{self, Norms, Residual};
+use crate::parallel::*;
+use crate::{Error, Result};
+
+pub use plan::BandedPlan;
+pub use solve::solve_banded;
+
+/// The elements of a matrix of a [`BandedSystem`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Five diagonals.
+    Pentadiagonal,
+    /// Blocks of 2 × 2: three in a block row.
+    Blocks,
+}
+
+impl Form {
+    /// The names of its arrays.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Pentadiagonal => &["dl2", "dl", "d", "du", "du2"],
+            Self::Blocks => &["lower", "diagonal", "upper"],
+        }
+    }
+
+    /// Numbers a row of each array.
+    pub fn width(self) -> usize {
+        match self {
+            Self::Pentadiagonal => 1,
+            Self::Blocks => 2,
+        }
+    }
+}
+
+/// Pentadiagonal or block tridiagonal systems of equal size, one behind the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BandedSystem {
+    form: Form,
+    n: usize,
+    batch: usize,
+    arrays: Vec<Vec<f64>>,
+    /// Right-hand sides, each of `batch · n` numbers.
+    pub b: Vec<Vec<f64>>,
+}
+
+impl BandedSystem {
+    /// Systems dl2_i·x_{i−2} + dl_i·x_{i−1} + d_i·x_i + du_i·x_{i+1} + du2_i·x_{i+2} = b_i. All five diagonals have as many
+    /// elements as there are rows; those beyond the ends of a system are not used, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
+    ///
+    /// ```
+    /// use kolmo::Machine;
+    /// use kolmo::tridiagonal::{BandedSystem, Options, Status, solve_banded};
+    ///
+    /// let n = 1000;
+    /// let diagonals = [1.0, -4.0, 12.0, -4.0, 1.0].map(|v| vec![v; n]);
+    /// let system = BandedSystem::pentadiagonal(1, diagonals, vec![vec![6.0; n]])?;
+    /// let solution = solve_banded(&Machine::best()?, &system, &Options::default())?;
+    /// assert_eq!(solution.status, Status::Met);
+    /// // Far from the ends every unknown is 6 / (1 − 4 + 12 − 4 + 1) = 1.
+    /// assert!((solution.x[0][n / 2] - 1.0).abs() < 1e-14);
+    /// # Ok::<(), kolmo::Error>(())
+    /// ```
+    pub fn pentadiagonal(batch: usize, diagonals: [Vec<f64>; 5], b: Vec<Vec<f64>>) -> Result<Self> {
+        Self::new(Form::Pentadiagonal, batch, diagonals.into(), b)
+    }
+
+    /// Systems L_k·x_{k−1} + D_k·x_k + U_k·x_{k+1} = b_k for vectors of two unknowns: lower, diagonal and upper blocks,
+    /// each row by row, so that two block rows have eight numbers in each array. Lower blocks of first block rows and upper ones
+    /// of last ones are not used.
+    ///
+    /// # Errors
+    /// As of [`BandedSystem::pentadiagonal`]; also if a system has an odd number of rows.
+    pub fn blocks(batch: usize, blocks: [Vec<f64>; 3], b: Vec<Vec<f64>>) -> Result<Self> {
+        Self::new(Form::Blocks, batch, blocks.into(), b)
+    }
+
+    /// Systems of this form, of arrays as its [`Form::names`] say.
+    pub(crate) fn new(form: Form, batch: usize, arrays: Vec<Vec<f64>>, b: Vec<Vec<f64>>) -> Result<Self> {
+        let invalid = |reason: String| Err(Error::Invalid(reason));
+        let (names, width) = (form.names(), form.width());
+        let numbers = arrays[arrays.len() / 2].len();
+        let rows = numbers / width;
+        if batch == 0 || rows == 0 || numbers % width != 0 || !rows.is_multiple_of(batch) {
+            return invalid(format!(
+                "{rows} rows are no {batch} systems of equal size, of at least 1 row each"
+            ));
+        }
+        let n = rows / batch;
+        if n % width != 0 {
+            return invalid(format!("a system of {n} rows is not made of blocks of 2 × 2"));
+        }
+        if rows >= 1 << 31 {
+            return invalid(format!("{rows} rows; at most {} are solved at once", (1u64 << 31) - 1));
+        }
+        for (name, array) in names.iter().zip(&arrays) {
+            if array.len() != numbers {
+                return invalid(format!(
+                    "{name} has {} numbers, {} has {numbers}; each needs as many",
+                    array.len(),
+                    names[names.len() / 2]
+                ));
+            }
+        }
+        let mut system = Self { form, n, batch, arrays, b };
+        system.check_lengths()?;
+        system.cut_ends();
+        Ok(system)
+    }
+
+    /// An error for right-hand sides that are none or not as long as there are rows.
+    fn check_lengths(&self) -> Result<()> {
+        let rows = self.rows();
+        match self.b.iter().find(|b| b.len() != rows) {
+            _ if self.b.is_empty() => Err(Error::Invalid("no right-hand side".to_owned())),
+            Some(b) => Err(Error::Invalid(format!("b has {} numbers for {rows} rows", b.len()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts zeros where elements would lie beyond the ends of a system.
+    fn cut_ends(&mut self) {
+        let (n, form) = (self.n, self.form);
+        let last = self.arrays.len() - 1;
+        for (k, array) in self.arrays.iter_mut().enumerate() {
+            let width = form.width();
+            for system in array.chunks_exact_mut(width * n) {
+                let here = match (form, k) {
+                    (Form::Pentadiagonal, 0 | 1) => 0..(2 - k).min(n),
+                    (Form::Pentadiagonal, 3 | 4) => n.saturating_sub(k - 2)..n,
+                    (Form::Blocks, 0) => 0..4,
+                    (Form::Blocks, k) if k == last => width * n - 4..width * n,
+                    _ => 0..0,
+                };
+                system[here].fill(0.0);
+            }
+        }
+    }
+
+    /// The form of its matrix.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Rows of one system.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Number of systems.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Number of all rows.
+    pub fn rows(&self) -> usize {
+        self.n * self.batch
+    }
+
+    /// The arrays of its matrix, with zeros beyond the ends of systems.
+    pub fn arrays(&self) -> &[Vec<f64>] {
+        &self.arrays
+    }
+
+    /// The system of the transposed matrix.
+    #[must_use]
+    pub fn transposed(mut self) -> Self {
+        let n = self.n;
+        match self.form {
+            Form::Pentadiagonal => {
+                // Row i of the transpose has du2[i − 2], du[i − 1], d[i], dl[i + 1], dl2[i + 2].
+                for (k, array) in self.arrays.iter_mut().enumerate() {
+                    let by = k.abs_diff(2).min(n);
+                    for system in array.chunks_exact_mut(n) {
+                        if k < 2 { system.rotate_left(by) } else { system.rotate_right(by) }
+                    }
+                }
+                self.arrays.swap(0, 4);
+                self.arrays.swap(1, 3);
+            }
+            Form::Blocks => {
+                for (k, array) in self.arrays.iter_mut().enumerate() {
+                    array.chunks_exact_mut(4).for_each(|block| block.swap(1, 2));
+                    for system in array.chunks_exact_mut(2 * n) {
+                        match k {
+                            0 => system.rotate_left(4),
+                            2 => system.rotate_right(4),
+                            _ => {}
+                        }
+                    }
+                }
+                self.arrays.swap(0, 2);
+            }
+        }
+        self.cut_ends();
+        self
+    }
+
+    /// An error for right-hand sides that do not fit, or that names the first number that is NaN or infinite and is used.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub fn check(&self) -> Result<()> {
+        self.check_lengths()?;
+        let arrays =
+            self.form.names().iter().zip(&self.arrays).map(|(name, array)| (*name, self.form.width(), array));
+        for (name, width, values) in arrays.chain(self.b.iter().map(|b| ("b", 1, b))) {
+            if let Some(at) = values.par_iter().position_first(|v| !v.is_finite()) {
+                let (row, value) = (at / width, values[at]);
+                let of = if self.batch > 1 { format!(" of system {}", row / self.n) } else { String::new() };
+                return Err(Error::Invalid(format!(
+                    "{name} of row {}{of} is {value}; every number has to be finite",
+                    row % self.n
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// r = b − A·x for one right-hand side, and how small it is. `r` may be the right-hand side's own length or empty.
+    pub fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        self.view().residual(b, x, r)
+    }
+
+    fn view(&self) -> View<'_> {
+        let Self { form, n, batch, .. } = *self;
+        let arrays = std::array::from_fn(|k| self.arrays.get(k).map_or(&[][..], |array| array));
+        View { form, n, batch, arrays, b: self.b.iter().map(|b| &b[..]).collect() }
+    }
+}
+
+/// Rows and numbers, wherever they come from.
+#[derive(Debug, Clone)]
+struct View<'a> {
+    form: Form,
+    n: usize,
+    batch: usize,
+    /// Those of blocks are the first three.
+    arrays: [&'a [f64]; 5],
+    b: Vec<&'a [f64]>,
+}
+
+/// Rows whose residual a thread takes at a time.
+const BLOCK: usize = 1 << 12;
+
+impl View<'_> {
+    /// Number of all rows.
+    fn rows(&self) -> usize {
+        self.n * self.batch
+    }
+
+    /// The elements of a row in the columns of its own block and those beside it.
+    #[inline(always)]
+    fn row(&self, i: usize) -> [f64; 6] {
+        let [a, b, c, d, e] = self.arrays;
+        match (self.form, i % 2) {
+            (Form::Pentadiagonal, 0) => [a[i], b[i], c[i], d[i], e[i], 0.0],
+            (Form::Pentadiagonal, _) => [0.0, a[i], b[i], c[i], d[i], e[i]],
+            (Form::Blocks, _) => {
+                let i = 2 * i;
+                [a[i], a[i + 1], b[i], b[i + 1], c[i], c[i + 1]]
+            }
+        }
+    }
+
+    /// Columns and values of a row's elements.
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        // Those beyond the ends are zeros.
+        let (first, n) = (i / 2 * 2, self.rows());
+        let columns = self.row(i).into_iter().enumerate().map(move |(k, v)| ((first + k).wrapping_sub(2), v));
+        columns.filter(move |&(column, _)| column < n)
+    }
+
+    /// Whether every row is dominant.
+    fn is_dominant(&self) -> bool {
+        (0..self.rows()).into_par_iter().all(|i| {
+            let row = self.row(i);
+            2.0 * row[2 + i % 2].abs() >= row.iter().map(|v| v.abs()).sum()
+        })
+    }
+
+    /// Rows that ask nothing of others, as a system.
+    fn part(&self, here: Range<usize>) -> Self {
+        let width = self.form.width();
+        let of = |v: &'_ [f64]| -> Range<usize> {
+            if v.is_empty() { 0..0 } else { width * here.start..width * here.end }
+        };
+        Self {
+            form: self.form,
+            n: here.len(),
+            batch: 1,
+            arrays: self.arrays.map(|array| &array[of(array)]),
+            b: self.b.iter().map(|b| &b[here.clone()]).collect(),
+        }
+    }
+
+    /// r = b − A·x, and how small it is.
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        if self.batch == 1 {
+            return self.norms(b, x, r).residual();
+        }
+        let mut none: Vec<&mut [f64]> = Vec::new();
+        let n = self.n;
+        let parts = match r.is_empty() {
+            true => {
+                none.resize_with(self.batch, || &mut []);
+                none
+            }
+            false => r.chunks_exact_mut(n).collect(),
+        };
+        let one = |(s, r): (usize, &mut [f64])| {
+            let here = s * n..(s + 1) * n;
+            self.part(here.clone()).norms(&b[here.clone()], &x[here], r).residual()
+        };
+        parts.into_par_iter().enumerate().map(one).reduce(Residual::default, Residual::max)
+    }
+
+    /// Norms of the rows of one system, and their r.
+    fn norms(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Norms {
+        let rows = self.n;
+        let one = |(block, r): (usize, &mut [f64])| {
+            let (from, to) = (block * BLOCK, rows.min((block + 1) * BLOCK));
+            let mut all = |row: fn([f64; 6], f64, [f64; 6], usize) -> (f64, Norms)| {
+                (from..to).fold(Norms::default(), |norms, i| {
+                    let first = i / 2 * 2;
+                    let near: [f64; 6] = match x.get(first.wrapping_sub(2)..first + 4) {
+                        Some(near) => near.try_into().expect("six unknowns"),
+                        None => std::array::from_fn(|k| {
+                            x.get((first + k).wrapping_sub(2)).copied().unwrap_or(0.0)
+                        }),
+                    };
+                    let (own, row) = row(self.row(i), b[i], near, 2 + i % 2);
+                    if let Some(r) = r.get_mut(i - from) {
+                        *r = own;
+                    }
+                    norms.join(row)
+                })
+            };
+            let norms = all(residual::row);
+            match norms.unsure(&x[from.saturating_sub(3)..rows.min(to + 3)]) {
+                true => all(residual::row_in_range),
+                false => norms,
+            }
+        };
+        if r.is_empty() {
+            let blocks = (0..rows.div_ceil(BLOCK)).into_par_iter();
+            return blocks.map(|block| one((block, &mut []))).reduce(Norms::default, Norms::join);
+        }
+        r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
+    }
+}

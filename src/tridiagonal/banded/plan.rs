@@ -1,0 +1,224 @@
+//! Memory and launches for systems on any number of lanes.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::arithmetic::Number;
+use super::super::range::convert_times;
+use super::super::window::MOST;
+use super::windows::{Memory, Width, Windows};
+use super::{BandedSystem, View};
+use crate::kernel::Precision;
+use crate::lane::{Buffer, Lane, Program};
+use crate::{Error, Result};
+
+/// Systems on lanes, in windows: each solution brings a right-hand side there and unknowns back. Where the lanes hold all rows
+/// at once they keep the matrix.
+#[derive(Debug)]
+pub struct BandedPlan<'a, T> {
+    lanes: &'a [Lane],
+    width: Width,
+    parts: Vec<Part<T>>,
+    /// Whether the lanes have the matrix.
+    filled: bool,
+}
+
+/// Consecutive block rows on a lane.
+#[derive(Debug)]
+struct Part<T> {
+    /// Number of the lane.
+    lane: usize,
+    own: Range<usize>,
+    /// Block rows in memory: those that windows need, and the tile before the first, so that the border between is seen.
+    held: Range<usize>,
+    memory: Arc<Memory<T>>,
+    windows: Windows,
+}
+
+impl<'a, T: Number> BandedPlan<'a, T> {
+    /// Memory and launches for the rows of `system`; none where a look says that windows are not enough.
+    ///
+    /// # Errors
+    /// If a lane's memory does not suffice.
+    pub fn new(lanes: &'a [Lane], system: &BandedSystem) -> Result<Option<Self>> {
+        Self::of(lanes, &system.view())
+    }
+
+    pub(super) fn of(lanes: &'a [Lane], view: &View<'_>) -> Result<Option<Self>> {
+        Width::of::<T>(view)?.map(|width| Self::with(lanes, view, width)).transpose()
+    }
+
+    /// The same with the widest windows, unless these are.
+    pub(super) fn wider(self, view: &View<'_>) -> Result<Option<Self>> {
+        let (lanes, width) = (self.lanes, self.width);
+        drop(self);
+        let widest = Width { overlap: MOST, all: false };
+        (width.overlap < MOST && !width.all).then(|| Self::with(lanes, view, widest)).transpose()
+    }
+
+    /// As many parts as lanes, or, where these do not hold all rows at once, more.
+    fn with(lanes: &'a [Lane], view: &View<'_>, width: Width) -> Result<Self> {
+        let tiles = view.rows().div_ceil(2).div_ceil(width.tile());
+        let mut parts = lanes.len();
+        loop {
+            match Self::cut(lanes, view, width, tiles.div_ceil(parts)) {
+                Err(Error::OutOfMemory { .. }) if parts < tiles => parts *= 2,
+                parts => return Ok(Self { lanes, width, parts: parts?, filled: false }),
+            }
+        }
+    }
+
+    /// Parts of so many tiles.
+    fn cut(lanes: &[Lane], view: &View<'_>, width: Width, tiles: usize) -> Result<Vec<Part<T>>> {
+        let (blocks, beside, tile) = (view.rows().div_ceil(2), width.beside(), width.tile());
+        let size = tiles * tile;
+        let mut memories = Vec::new();
+        let part = |number: usize| {
+            let own = number * size..blocks.min((number + 1) * size);
+            let start = own.start.saturating_sub(tile);
+            let start = if number == 0 { 0 } else { start };
+            let held = start.saturating_sub(beside)..blocks.min(own.end + beside);
+            let lane = &lanes[number % lanes.len()];
+            if number < lanes.len() {
+                let room = blocks.min(size + tile + 2 * beside);
+                memories.push(Arc::new(Memory::new(lane, view.form, room)?));
+            }
+            let memory = memories[number % lanes.len()].clone();
+            let solved = start - held.start..own.end - held.start;
+            let windows = Windows::new(lane, &memory, held.len(), solved, width)?;
+            Ok(Part { lane: number % lanes.len(), own, held, memory, windows })
+        };
+        (0..blocks.div_ceil(size)).map(part).collect()
+    }
+
+    /// Parts that the rows were cut into.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Bytes on the devices.
+    pub fn device_bytes(&self) -> u64 {
+        let memory = |part: &Part<T>| if self.is_first(part) { part.memory.bytes() } else { 0 };
+        self.parts.iter().map(|part| memory(part) + part.windows.bytes()).sum()
+    }
+
+    /// Whether no other part before this one has its memory.
+    fn is_first(&self, part: &Part<T>) -> bool {
+        let one = self.parts.iter().find(|other| Arc::ptr_eq(&other.memory, &part.memory));
+        one.is_some_and(|one| one.own == part.own)
+    }
+
+    /// Rows of a tile.
+    pub(super) fn tile(&self) -> usize {
+        2 * self.width.tile()
+    }
+
+    /// The next solution brings the matrix again.
+    pub fn forget(&mut self) {
+        self.filled = false;
+    }
+
+    /// Solves for a right-hand side; whether the unknowns are certified. The matrix is the same each time.
+    ///
+    /// # Errors
+    /// If a device is lost.
+    pub fn solve(&mut self, system: &BandedSystem, b: &[f64], x: &mut [f64]) -> Result<bool> {
+        self.run(&system.view(), (b, 0), x)
+    }
+
+    /// The same of rows wherever they come from, for b·2^k.
+    pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
+        let matrix = !self.filled || self.parts.len() > self.lanes.len();
+        let mut work: Vec<Vec<(&Part<T>, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut rest = x;
+        for part in &self.parts {
+            let (own, behind) = rest.split_at_mut((2 * part.own.len()).min(rest.len()));
+            work[part.lane].push((part, own));
+            rest = behind;
+        }
+        let all = |(lane, work): (&Lane, Vec<(&Part<T>, &mut [f64])>)| {
+            work.into_iter().try_fold(true, |good, (part, x)| {
+                part.bring(lane, view, (b, k), matrix)?;
+                lane.launch(&part.windows.launches(), 0)?;
+                part.take(lane, x)?;
+                Ok(good & part.windows.are_certified(lane)?)
+            })
+        };
+        let mut lanes = self.lanes.iter().zip(work);
+        let first = lanes.next();
+        // A thread a lane; all are waited for, whether one failed or not.
+        let certified: Vec<Result<bool>> = std::thread::scope(|scope| {
+            let all = &all;
+            let running: Vec<_> = lanes.map(|work| scope.spawn(move || all(work))).collect();
+            let first = first.map(all);
+            let others = running.into_iter().map(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            first.into_iter().chain(others).collect()
+        });
+        self.filled = true;
+        certified.into_iter().try_fold(true, |all, one| Ok(all & one?))
+    }
+
+    /// Solves what the only lane has `times` times, without any copy, and gives the seconds of one and whether it is certified.
+    ///
+    /// # Errors
+    /// If the device is lost, or there is more than one part.
+    pub fn solve_resident(&self, times: u64) -> Result<(f64, bool)> {
+        let [part] = &self.parts[..] else {
+            return Err(Error::Invalid(format!(
+                "{} parts; resident data are solved on one lane",
+                self.parts.len()
+            )));
+        };
+        let (lane, program) = (&self.lanes[0], Program { cycle: vec![part.windows.launches()] });
+        let started = Instant::now();
+        lane.run(&program, 0, times, &mut |_| Ok(()))?;
+        let seconds = started.elapsed().as_secs_f64() / times as f64;
+        Ok((seconds, part.windows.are_certified(lane)?))
+    }
+}
+
+/// Brings numbers times 2^k to a lane, in its precision.
+fn send<T: Number>(lane: &Lane, from: &[f64], k: i32, to: &Buffer<T>) -> Result<()> {
+    if T::PRECISION == Precision::F64 && k == 0 {
+        return lane.upload(bytemuck::cast_slice(from), to, 0);
+    }
+    let mut own = vec![T::ZERO; from.len()];
+    convert_times(from, &mut own, k);
+    lane.upload(&own, to, 0)
+}
+
+impl<T: Number> Part<T> {
+    /// Brings a right-hand side times 2^k, and the matrix where it is asked for.
+    fn bring(&self, lane: &Lane, view: &View<'_>, (b, k): (&[f64], i32), matrix: bool) -> Result<()> {
+        let here = 2 * self.held.start..b.len().min(2 * self.held.end);
+        let odd = here.len() % 2 == 1;
+        if matrix {
+            let width = view.form.width();
+            for (which, (from, to)) in view.arrays.iter().zip(&self.memory.matrix).enumerate() {
+                send(lane, &from[width * here.start..width * here.end], 0, to)?;
+                if odd {
+                    // The row behind the last one.
+                    lane.upload(&[T::of(f64::from(u8::from(which == 2)))], to, here.len())?;
+                }
+            }
+        }
+        send(lane, &b[here.clone()], k, &self.memory.b)?;
+        if odd { lane.upload(&[T::ZERO], &self.memory.b, here.len()) } else { Ok(()) }
+    }
+
+    /// Takes the unknowns away.
+    fn take(&self, lane: &Lane, x: &mut [f64]) -> Result<()> {
+        let at = 2 * (self.own.start - self.held.start);
+        if T::PRECISION == Precision::F64 {
+            return lane.download(&self.memory.x, at, bytemuck::cast_slice_mut::<f64, T>(x));
+        }
+        let mut own = vec![T::ZERO; x.len()];
+        lane.download(&self.memory.x, at, &mut own)?;
+        convert_times(&own, x, 0);
+        Ok(())
+    }
+}

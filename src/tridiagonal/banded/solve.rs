@@ -1,0 +1,220 @@
+//! One call: systems in, unknowns out, with the proof of how well they solve them.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use super::super::arithmetic::Number;
+use super::super::group::MOST_CORRECTIONS;
+use super::super::kernels::NOT_DOMINANT;
+use super::super::options::{Interface, Options, Pivot, Refine};
+use super::super::pivot::{self, Answer, Eliminate, corrected};
+use super::super::range;
+use super::super::residual::Residual;
+use super::super::solve::{Method, Outcome, Pass, SYSTEMS, Solution};
+use super::elimination;
+use super::plan::BandedPlan;
+use super::{BandedSystem, Form, View};
+use crate::kernel::Precision;
+use crate::lane::Lane;
+use crate::number::{exponent, times_power_of_two};
+use crate::{Error, Machine, Result};
+
+/// Solves pentadiagonal or block tridiagonal systems on lanes of one precision: in one pass over the rows where windows are
+/// enough, which is certified row by row, otherwise by banded elimination with partial pivoting on the host. The solution has
+/// what [`solve`](super::super::solve()) says of tridiagonal systems.
+///
+/// # Errors
+/// [`Error::Invalid`] for numbers that are not finite, several ranks, and options that only tridiagonal systems have (blocks, the
+/// interface on the host); devices' errors. A matrix that is singular, and unknowns beyond the range of doubles, are outcomes.
+pub fn solve_banded(machine: &Machine, system: &BandedSystem, options: &Options) -> Result<Solution> {
+    if machine.ranks.is_distributed() {
+        return Err(Error::Invalid(format!(
+            "a pentadiagonal or block tridiagonal system on {} ranks; it is solved by one process",
+            machine.ranks.size()
+        )));
+    }
+    if options.block.is_some() || options.interface == Interface::Host {
+        return Err(Error::Invalid(
+            "--block or --interface host with a pentadiagonal or block tridiagonal system: it is solved in windows; leave \
+             both out"
+                .to_owned(),
+        ));
+    }
+    machine.expect_floating(SYSTEMS)?;
+    system.check()?;
+    match machine.precision {
+        Precision::F64 | Precision::Q64 => run::<f64>(&machine.lanes, &system.view(), options),
+        Precision::F32 => run::<f32>(&machine.lanes, &system.view(), options),
+    }
+}
+
+fn run<T: Number>(lanes: &[Lane], view: &View<'_>, options: &Options) -> Result<Solution> {
+    let dominant = lanes[0].host(|| view.is_dominant());
+    let mut done = Pass::new(view.b.len(), view.rows());
+    done.flags = if dominant { 0 } else { NOT_DOMINANT };
+    let started = Instant::now();
+    let (mut certified, mut tile) = (false, 0);
+    let mut plan = match options.pivot {
+        Pivot::Scaled => None,
+        Pivot::None | Pivot::Auto => BandedPlan::<T>::of(lanes, view)?,
+    };
+    while let Some(mut own) = plan.take() {
+        (done.device_bytes, done.chunks, tile) = (own.device_bytes(), own.parts(), own.tile());
+        certified = solve_all(&mut own, view, options.refine, dominant, &mut done)?;
+        plan = if certified { None } else { own.wider(view)? };
+    }
+    let asked = |residual: Residual| match options.refine {
+        _ if !certified => true,
+        Refine::Auto => !residual.fine(dominant),
+        Refine::Steps(_) => !residual.within(options.tolerance),
+    };
+    let mut host = pivot::Improved::default();
+    if !certified || asked(done.residual()) {
+        host = lanes[0].host(|| pivot::improve(view, &mut done.x, asked));
+        let residuals = view.b.iter().zip(&done.x).map(|(b, x)| view.residual(b, x, &mut []));
+        done.residuals = residuals.collect();
+        done.refinements = if host.changed { host.corrections } else { done.refinements };
+    }
+    let method = if certified && !host.changed { Method::OnePass } else { Method::Host };
+    let (interface, seconds) = (Interface::Device, started.elapsed().as_secs_f64());
+    let outcome = Outcome { done, host, unproved: false, method, block: tile, interface, seconds };
+    Ok(outcome.solution(&view.b, crate::ranks::Ranks::ALONE, options.tolerance))
+}
+
+/// Solves for all right-hand sides and corrects what is certified; false at the first that is not.
+fn solve_all<T: Number>(
+    plan: &mut BandedPlan<'_, T>,
+    view: &View<'_>,
+    refine: Refine,
+    dominant: bool,
+    done: &mut Pass,
+) -> Result<bool> {
+    let roomy = range::roomy(T::PRECISION);
+    for (k, b) in view.b.iter().enumerate() {
+        let x = &mut done.x[k];
+        let shift = range::shift(range::largest(b), roomy);
+        if !plan.run(view, (b, shift), x)? {
+            return Ok(false);
+        }
+        if shift != 0 {
+            x.iter_mut().for_each(|x| *x = times_power_of_two(*x, -shift));
+        }
+        let (residual, steps) = improved(plan, view, b, x, (refine, dominant))?;
+        done.residuals[k] = residual;
+        done.refinements = done.refinements.max(steps);
+    }
+    Ok(true)
+}
+
+/// Corrects x by solutions for the residual, which is computed in double precision; what is left of it, after how many
+/// corrections.
+fn improved<T: Number>(
+    plan: &mut BandedPlan<'_, T>,
+    view: &View<'_>,
+    b: &[f64],
+    x: &mut [f64],
+    (refine, dominant): (Refine, bool),
+) -> Result<(Residual, u32)> {
+    let most = match refine {
+        Refine::Auto => MOST_CORRECTIONS,
+        Refine::Steps(steps) => steps,
+    };
+    let mut r = vec![0.0; b.len()];
+    let mut residual = view.residual(b, x, &mut r);
+    let mut better = Vec::new();
+    let mut steps = 0;
+    while steps < most {
+        let largest = range::largest(&r);
+        let settled = match refine {
+            Refine::Auto => residual.settled(dominant && steps == 0),
+            Refine::Steps(_) => residual.componentwise == 0.0,
+        };
+        if settled || largest == 0.0 || !largest.is_finite() {
+            break;
+        }
+        better.resize(b.len(), 0.0);
+        let shift = -exponent(largest);
+        plan.run(view, (&r, shift), &mut better)?;
+        better.iter_mut().zip(&*x).for_each(|(e, x)| *e = x + times_power_of_two(*e, -shift));
+        let after = view.residual(b, &better, &mut r);
+        // Less than half a step's work is a sign that rounding has the last word.
+        let last = refine == Refine::Auto && after.excess() >= 0.5 * residual.excess();
+        if !last || after.excess() < residual.excess() {
+            x.copy_from_slice(&better);
+            (residual, steps) = (after, steps + 1);
+        }
+        if last {
+            break;
+        }
+    }
+    Ok((residual, steps))
+}
+
+impl Eliminate for View<'_> {
+    fn size(&self) -> (usize, usize) {
+        (self.n, self.batch)
+    }
+
+    fn is_apart(&self, i: usize) -> bool {
+        // Blocks are not cut; of most rows of a pentadiagonal matrix their neighbours say it.
+        let cut = match self.form {
+            Form::Pentadiagonal => self.arrays[1][i] == 0.0 && self.arrays[3][i - 1] == 0.0,
+            Form::Blocks => i.is_multiple_of(2),
+        };
+        cut && (i.saturating_sub(3)..self.rows().min(i + 3))
+            .all(|row| self.elements(row).all(|(column, v)| v == 0.0 || (column < i) == (row < i)))
+    }
+
+    fn part(&self, here: Range<usize>) -> Self {
+        View::part(self, here)
+    }
+
+    fn b(&self) -> &[&[f64]] {
+        &self.b
+    }
+
+    fn residual(&self, b: &[f64], x: &[f64], r: &mut [f64]) -> Residual {
+        View::residual(self, b, x, r)
+    }
+
+    fn elements(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
+        View::elements(self, i)
+    }
+
+    fn eliminate(&self, b: &mut [Vec<f64>]) -> Option<usize> {
+        match self.form {
+            Form::Pentadiagonal => elimination::solve(self.n, |i| self.arrays.map(|array| array[i]), b),
+            // The first row of a block has one element more behind its diagonal's, the second one before.
+            Form::Blocks => {
+                let row = |i: usize| {
+                    let [a, b, c, d, e, f] = self.row(i);
+                    if i.is_multiple_of(2) { [0.0, a, b, c, d, e, f] } else { [a, b, c, d, e, f, 0.0] }
+                };
+                elimination::solve(self.n, row, b)
+            }
+        }
+    }
+
+    fn scaled(
+        &self,
+        rows: &[i32],
+        columns: &[i32],
+        b: Vec<&[f64]>,
+    ) -> std::result::Result<Vec<Answer>, usize> {
+        let width = self.form.width();
+        let count = self.form.names().len();
+        let mut arrays: [Vec<f64>; 5] = std::array::from_fn(|_| Vec::new());
+        for (k, array) in arrays.iter_mut().enumerate().take(count) {
+            let given = self.arrays[k];
+            array.extend(given.iter().enumerate().map(|(at, &v)| {
+                let row = at / width;
+                let column = match self.form {
+                    Form::Pentadiagonal => (row + k).wrapping_sub(2),
+                    Form::Blocks => (row / 2 * 2 + 2 * k + at % 2).wrapping_sub(2),
+                };
+                columns.get(column).map_or(0.0, |&own| times_power_of_two(v, rows[row] + own))
+            }));
+        }
+        corrected(&View { arrays: arrays.each_ref().map(|array| &array[..]), b, ..*self })
+    }
+}

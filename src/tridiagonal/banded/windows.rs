@@ -1,0 +1,191 @@
+//! Windows on rows of a lane, and the look that says how wide they have to be.
+
+use std::ops::Range;
+
+use super::super::arithmetic::Number;
+use super::super::kernels::small_exponent;
+use super::super::window::{BEGUN, LEAST, limit, overlap_for, tiny};
+use super::super::window_kernels::{SEAMS, WINDOW_ROWS};
+use super::kernels::{BLOCK_WINDOW, PENTADIAGONAL_WINDOW, WINDOW_BLOCKS, block_window, pentadiagonal_window};
+use super::{Form, View};
+use crate::Result;
+use crate::kernel::Kernel;
+use crate::lane::{Buffer, Lane, Launch};
+
+/// A matrix of 2 × 2, row by row.
+type Block = [f64; 4];
+
+fn product(a: Block, b: Block) -> Block {
+    [
+        a[0] * b[0] + a[1] * b[2],
+        a[0] * b[1] + a[1] * b[3],
+        a[2] * b[0] + a[3] * b[2],
+        a[2] * b[1] + a[3] * b[3],
+    ]
+}
+
+/// (d − l·g)⁻¹·u.
+fn coupling(d: Block, l: Block, g: Block, u: Block) -> Block {
+    let lg = product(l, g);
+    let [a, b, c, d] = std::array::from_fn(|k| d[k] - lg[k]);
+    let det = a * d - b * c;
+    product([d / det, -b / det, -c / det, a / det], u)
+}
+
+/// Rows behind which what couples the first to the last of some block rows is lost in rounding, both ways; none where they are
+/// too few for that.
+fn reach<T: Number>(view: &View<'_>, blocks: Range<usize>) -> Option<usize> {
+    let lost = 0.25 * T::PRECISION.unit_roundoff();
+    let block = |k: usize| {
+        let [a, b] = [2 * k, 2 * k + 1].map(|row| if row < view.rows() { view.row(row) } else { LAST });
+        [0, 2, 4].map(|at| [a[at], a[at + 1], b[at], b[at + 1]])
+    };
+    let one_way = |blocks: &mut dyn Iterator<Item = [Block; 3]>| {
+        let (mut g, mut left, mut count) = ([0.0; 4], [1.0, 0.0, 0.0, 1.0], 0);
+        for (k, [before, own, behind]) in blocks.enumerate() {
+            g = coupling(own, before, g, behind);
+            if 2 * k >= BEGUN {
+                (left, count) = (product(left, g), count + 1);
+            }
+            if left[0].abs() + left[1].abs() <= lost && left[2].abs() + left[3].abs() <= lost {
+                return Some(2 * count);
+            }
+        }
+        None
+    };
+    let down = one_way(&mut blocks.clone().map(block))?;
+    let up = one_way(&mut blocks.rev().map(block).map(|[l, d, u]| [u, d, l]))?;
+    Some(down.max(up))
+}
+
+/// A row of an unknown that is not there, so that rows are even in number.
+const LAST: [f64; 6] = [0.0, 0.0, 0.0, 1.0, 0.0, 0.0];
+
+/// The windows of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Width {
+    /// Rows on both sides of a tile.
+    pub(super) overlap: usize,
+    /// Whether one window has all rows, and nothing is left out.
+    pub(super) all: bool,
+}
+
+impl Width {
+    /// The width that these rows need, as far as a look says; none where windows are not enough.
+    pub(super) fn of<T: Number>(view: &View<'_>) -> Result<Option<Self>> {
+        let rows = view.rows();
+        if rows <= 2 * (WINDOW_BLOCKS - LEAST) {
+            return Ok(Some(Self { overlap: LEAST, all: true }));
+        }
+        let look = |rows: Range<usize>| Ok(reach::<T>(view, rows.start / 2..rows.end / 2));
+        Ok(overlap_for(rows, look)?.map(|overlap| Self { overlap, all: false }))
+    }
+
+    /// Block rows on both sides of a tile.
+    pub(super) fn beside(self) -> usize {
+        self.overlap / 2
+    }
+
+    /// Block rows of a tile.
+    pub(super) fn tile(self) -> usize {
+        WINDOW_BLOCKS - self.overlap
+    }
+}
+
+/// Rows on a lane.
+#[derive(Debug)]
+pub(super) struct Memory<T> {
+    /// The arrays of the matrix.
+    pub(super) matrix: Vec<Buffer<T>>,
+    pub(super) b: Buffer<T>,
+    pub(super) x: Buffer<T>,
+}
+
+impl<T: Number> Memory<T> {
+    /// Memory for so many block rows.
+    pub(super) fn new(lane: &Lane, form: Form, blocks: usize) -> Result<Self> {
+        let alloc = |name: &str, width: usize| lane.alloc(name, 2 * width * blocks);
+        let matrix = form.names().iter().map(|name| alloc(name, form.width())).collect::<Result<_>>()?;
+        Ok(Self { matrix, b: alloc("the right-hand side", 1)?, x: alloc("the unknowns", 1)? })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.matrix.iter().chain([&self.b, &self.x]).map(Buffer::bytes).sum()
+    }
+}
+
+/// The launches that solve tiles.
+#[derive(Debug)]
+pub(super) struct Windows {
+    launches: [Launch; 2],
+    tiles: usize,
+    flags: Buffer<u32>,
+}
+
+impl Windows {
+    /// Windows of the tiles of the block rows `solved`, the first of which begins a tile, among `blocks` in memory.
+    pub(super) fn new<T: Number>(
+        lane: &Lane,
+        memory: &Memory<T>,
+        blocks: usize,
+        solved: Range<usize>,
+        width: Width,
+    ) -> Result<Self> {
+        let tiles = solved.len().div_ceil(width.tile());
+        let groups = tiles.div_ceil(SEAMS);
+        let flags = lane.alloc("flags of tiles", tiles + groups)?;
+        let params = pentadiagonal_window::Params {
+            step: 0,
+            blocks: blocks as u32,
+            at: solved.start as u32,
+            tiles: tiles as u32,
+            tile: width.tile() as u32,
+            // Couplings of the last level reach twice as far as a window does: there are many more of them.
+            levels: match width.all {
+                true => Kernel::GROUP.ilog2(),
+                false => (width.overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
+            },
+            small: small_exponent(T::PRECISION),
+            limit: limit(T::PRECISION),
+            tiny: tiny(T::PRECISION),
+            seam: 0,
+        };
+        let Memory { matrix, b, x } = memory;
+        let bind = |groups: usize, seam: u32| {
+            let (params, items) =
+                (pentadiagonal_window::Params { seam, ..params }, groups * Kernel::GROUP as usize);
+            let (rhs, x, flags) = (b.arg(), x.arg(), flags.arg());
+            match &matrix[..] {
+                [dl2, dl, d, du, du2] => {
+                    let (dl2, dl, d, du, du2) = (dl2.arg(), dl.arg(), d.arg(), du.arg(), du2.arg());
+                    let args = pentadiagonal_window::Args { dl2, dl, d, du, du2, rhs, x, flags };
+                    lane.bind(&PENTADIAGONAL_WINDOW, T::PRECISION, items, params, args)
+                }
+                [lower, diagonal, upper] => {
+                    let (lower, diagonal, upper) = (lower.arg(), diagonal.arg(), upper.arg());
+                    let args = block_window::Args { lower, diagonal, upper, rhs, x, flags };
+                    lane.bind(&BLOCK_WINDOW, T::PRECISION, items, params, args)
+                }
+                _ => unreachable!("five diagonals or three blocks"),
+            }
+        };
+        Ok(Self { launches: [bind(tiles, 0)?, bind(groups, 1)?], tiles, flags })
+    }
+
+    /// Bytes on the device, without the rows.
+    pub(super) fn bytes(&self) -> u64 {
+        self.flags.bytes()
+    }
+
+    /// From rows to unknowns.
+    pub(super) fn launches(&self) -> Vec<&Launch> {
+        self.launches.iter().collect()
+    }
+
+    /// Whether all tiles are certified, after the launches.
+    pub(super) fn are_certified(&self, lane: &Lane) -> Result<bool> {
+        let mut bad = vec![0; self.tiles.div_ceil(SEAMS)];
+        lane.download(&self.flags, self.tiles, &mut bad)?;
+        Ok(bad.iter().all(|&tiles| tiles == 0))
+    }
+}

@@ -1,0 +1,384 @@
+//! Pentadiagonal systems and block tridiagonal ones of 2 × 2 blocks: in one pass where windows are enough, certified, and by
+//! elimination with pivoting on the host where not.
+
+use crate::support::machine;
+use crate::tridiagonal::Numbers;
+use kolmo::Machine;
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::lane::OpenOptions;
+use kolmo::tridiagonal::{
+    BandedPlan, BandedSystem, Form, Method, Number, Options, Pivot, Refine, Solution, Status, solve_banded,
+};
+
+const FORMS: [Form; 2] = [Form::Pentadiagonal, Form::Blocks];
+
+/// Systems whose elements beside the diagonal are random, and on it what `diagonal` makes of a row and the sum of their sizes.
+fn system(form: Form, n: usize, batch: usize, mut diagonal: impl FnMut(usize, f64) -> f64) -> BandedSystem {
+    let mut r = Numbers(0x2545_f491_4f6c_dd1d ^ n as u64);
+    let mut array = |numbers: usize| (0..numbers * n * batch).map(|_| r.signed()).collect::<Vec<f64>>();
+    let b = vec![array(1)];
+    match form {
+        Form::Pentadiagonal => {
+            let [dl2, dl, du, du2] = [(); 4].map(|()| array(1));
+            let sum = |i: usize| [&dl2, &dl, &du, &du2].iter().map(|v| v[i].abs()).sum::<f64>();
+            let d = (0..n * batch).map(|i| diagonal(i, sum(i))).collect();
+            BandedSystem::pentadiagonal(batch, [dl2, dl, d, du, du2], b)
+        }
+        Form::Blocks => {
+            let [lower, mut middle, upper] = [(); 3].map(|()| array(2));
+            for i in 0..n * batch {
+                let sum: f64 = [&lower, &upper].iter().map(|v| v[2 * i].abs() + v[2 * i + 1].abs()).sum();
+                let (own, other) = (2 * i + i % 2, 2 * i + 1 - i % 2);
+                middle[own] = diagonal(i, sum + middle[other].abs());
+            }
+            BandedSystem::blocks(batch, [lower, middle, upper], b)
+        }
+    }
+    .expect("lengths fit")
+}
+
+fn dominant(form: Form, n: usize, batch: usize) -> BandedSystem {
+    system(form, n, batch, |i, sum| if i % 3 == 0 { -1.1 * sum } else { 1.1 * sum })
+}
+
+/// −1, 4, d, 4, −1 beside a right-hand side that does not repeat.
+fn toeplitz(n: usize, d: impl Fn(usize) -> f64) -> BandedSystem {
+    let of = |v: f64| vec![v; n];
+    let d = (0..n).map(d).collect();
+    let b = vec![(0..n).map(|i| ((7 * i * i + 3 * i) % 101) as f64 - 50.0).collect()];
+    BandedSystem::pentadiagonal(1, [of(1.0), of(-4.0), d, of(-4.0), of(1.0)], b).expect("lengths fit")
+}
+
+/// Column and value of the elements of a row, counted over all systems.
+fn row(system: &BandedSystem, i: usize) -> Vec<(usize, f64)> {
+    let (n, first) = (system.n(), i / system.n() * system.n());
+    let all: Vec<(isize, f64)> = match (system.form(), system.arrays()) {
+        (Form::Pentadiagonal, arrays) => (-2..).zip(arrays).map(|(k, v)| (i as isize + k, v[i])).collect(),
+        (Form::Blocks, arrays) => {
+            let block = (i / 2 * 2) as isize;
+            let of = |(k, v): (isize, &Vec<f64>)| [0, 1].map(|j| (block + k + j, v[2 * i + j as usize]));
+            [-2, 0, 2].into_iter().zip(arrays).flat_map(of).collect()
+        }
+    };
+    let inside = |&(column, _): &(isize, f64)| (first as isize..(first + n) as isize).contains(&column);
+    all.into_iter().filter(inside).map(|(column, v)| (column as usize, v)).collect()
+}
+
+/// The largest componentwise backward error.
+fn error(system: &BandedSystem, b: &[f64], x: &[f64]) -> f64 {
+    let one = |i: usize| {
+        let of = |(r, s): (f64, f64), (k, v): (usize, f64)| ((-v).mul_add(x[k], r), s + (v * x[k]).abs());
+        let (r, s) = row(system, i).into_iter().fold((b[i], b[i].abs()), of);
+        if r == 0.0 { 0.0 } else { r.abs() / s }
+    };
+    (0..system.rows()).map(one).fold(0.0, |a, b| if b > a || b.is_nan() { b } else { a })
+}
+
+/// Unknowns by elimination with complete rows and partial pivoting.
+fn dense(system: &BandedSystem) -> Vec<f64> {
+    let n = system.rows();
+    let mut a = vec![vec![0.0; n + 1]; n];
+    for (i, a) in a.iter_mut().enumerate() {
+        row(system, i).into_iter().for_each(|(k, v)| a[k] = v);
+        a[n] = system.b[0][i];
+    }
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a[i][k].abs().total_cmp(&a[j][k].abs())).expect("a row");
+        a.swap(k, pivot);
+        let (above, below) = a.split_at_mut(k + 1);
+        for own in below {
+            let factor = own[k] / above[k][k];
+            (k..=n).for_each(|j| own[j] -= factor * above[k][j]);
+        }
+    }
+    let mut x = vec![0.0; n];
+    for i in (0..n).rev() {
+        let sum: f64 = (i + 1..n).map(|j| a[i][j] * x[j]).sum();
+        x[i] = (a[i][n] - sum) / a[i][i];
+    }
+    x
+}
+
+/// Solves a system; its residuals are asserted to be what they are said to be, and as small as they should be.
+#[track_caller]
+fn check(machine: &Machine, system: &BandedSystem) -> Solution {
+    let solution = solve_banded(machine, system, &Options::default()).expect("it runs");
+    assert_eq!(solution.status, Status::Met, "{} rows: {:?}", system.rows(), solution.residual);
+    let most = if solution.dominant { 64.0 } else { 8.0 } * f64::EPSILON;
+    for (b, x) in system.b.iter().zip(&solution.x) {
+        let error = error(system, b, x);
+        assert!(error <= 1.01 * solution.residual.componentwise + f64::EPSILON, "{error:e}");
+        assert!(error <= most, "{} rows: {error:e}", system.rows());
+    }
+    solution
+}
+
+/// The same by elimination with pivoting on the host.
+#[track_caller]
+fn on_host(machine: &Machine, system: &BandedSystem) -> Solution {
+    let solution = check(machine, system);
+    assert_eq!(solution.method, Method::Host);
+    solution
+}
+
+mod suite {
+    use super::*;
+
+    pub(crate) fn every_size_is_solved_in_one_pass(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let tiles = [1919, 1920, 1921, 1922, 2047, 2050, 3839, 3840, 3842, 3843, 5001];
+        let small: Vec<usize> =
+            if spec == "cpu" { (1..=70).collect() } else { vec![1, 2, 3, 4, 9, 32, 65, 70] };
+        for form in FORMS {
+            for n in small.iter().copied().chain(tiles).filter(|n| form == Form::Pentadiagonal || n % 2 == 0)
+            {
+                let system = dominant(form, n, 1);
+                let solution = check(&machine, &system);
+                assert!(solution.dominant && solution.method == Method::OnePass, "{form:?} of {n} rows");
+                if n <= 70 {
+                    let (x, oracle) = (&solution.x[0], dense(&system));
+                    let size = oracle.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+                    let apart = x.iter().zip(&oracle).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    assert!(apart <= 1e-12 * size, "{form:?} of {n} rows: {apart:e} of {size}");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn lanes_and_parts_change_no_bit(spec: &str, precision: Precision) {
+        let (Some(one), Some(two)) =
+            (machine(spec, precision, false), machine(&[spec; 2].join(","), precision, false))
+        else {
+            return;
+        };
+        let limited = OpenOptions {
+            precision: Some(precision),
+            memory_limit: Some(80_000 * precision.bytes()),
+            ..OpenOptions::default()
+        };
+        let small = Machine::open(&[spec.parse().expect("a device")], &limited).expect("it opens");
+        for (form, n) in [(Form::Pentadiagonal, 40_003), (Form::Blocks, 23_040)] {
+            let mut system = dominant(form, n, 1);
+            system.b.push(system.b[0].iter().map(|b| 3.0 * b).collect());
+            let solution = check(&one, &system);
+            assert_eq!(solution.chunks, 1);
+            for (machine, least) in [(&two, 2), (&small, 4)] {
+                let other = check(machine, &system);
+                assert!(other.x == solution.x && other.chunks >= least, "{form:?} in {} parts", other.chunks);
+            }
+        }
+    }
+
+    pub(crate) fn windows_grow_with_what_couplings_reach(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        // 1, −4, 6, −4, 1 does not decay at all, and its neighbours too slowly.
+        let tiles: Vec<_> = [20.0, 8.0, 6.01, 6.0]
+            .into_iter()
+            .map(|d| {
+                let solution = check(&machine, &toeplitz(9001, |_| d));
+                (solution.method, solution.block)
+            })
+            .collect();
+        assert_eq!(tiles[0], (Method::OnePass, 1920));
+        assert!(tiles[1].0 == Method::OnePass && tiles[1].1 <= 1920, "{tiles:?}");
+        assert!(tiles[2].0 == Method::OnePass && tiles[2].1 < 1920, "{tiles:?}");
+        assert_eq!(tiles[3].0, Method::Host);
+    }
+
+    /// The look sees 8 stretches; what it does not see the certificate does.
+    pub(crate) fn what_decays_too_slowly_somewhere_is_told_apart(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let weak = |rows: std::ops::Range<usize>, d: f64| {
+            check(&machine, &toeplitz(40_001, |i| if rows.contains(&i) { d } else { 20.0 }))
+        };
+        let narrow = weak(0..0, 6.0);
+        assert_eq!((narrow.method, narrow.block), (Method::OnePass, 1920));
+        // Across a border of tiles, within what the widest windows see. Single precision has no room between what narrow ones
+        // see and what rounding leaves.
+        if precision == F64 {
+            let wide = weak(3640..4040, 6.01);
+            assert_eq!((wide.method, wide.block), (Method::OnePass, 1024));
+        }
+        assert_eq!(weak(2900..4400, 6.0).method, Method::Host);
+    }
+
+    pub(crate) fn hard_rows_go_to_the_host(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        for n in [6, 70, 4000] {
+            for form in FORMS {
+                // Zeros on the diagonal, and no dominance at all.
+                let zeros = system(form, n, 1, |_, _| 0.0);
+                assert!(!check(&machine, &zeros).dominant);
+            }
+            // Every block is singular: the middle ones have to be left for those beside them.
+            let of = |v: f64| vec![v; n];
+            let b = vec![(0..n).map(|i| i as f64 - 3.5).collect()];
+            let arrays = [of(1.0), of(0.0), of(0.0), of(0.0), of(2.0)];
+            if n % 4 == 0 {
+                on_host(&machine, &BandedSystem::pentadiagonal(1, arrays, b).expect("lengths fit"));
+            }
+        }
+        // Rows of very different sizes are as good as others.
+        for form in FORMS {
+            let system = dominant(form, 4000, 1);
+            let graded = |width: usize, v: &[f64]| -> Vec<f64> {
+                v.iter().enumerate().map(|(i, v)| v * 10f64.powi((i / width % 20) as i32 - 10)).collect()
+            };
+            let b = vec![graded(1, &system.b[0])];
+            let arrays = system.arrays().iter().map(|v| graded(form.width(), v)).collect::<Vec<_>>();
+            let system = match &arrays[..] {
+                [dl2, dl, d, du, du2] => {
+                    BandedSystem::pentadiagonal(1, [dl2, dl, d, du, du2].map(Clone::clone), b)
+                }
+                [l, d, u] => BandedSystem::blocks(1, [l, d, u].map(Clone::clone), b),
+                _ => unreachable!(),
+            };
+            let solution = check(&machine, &system.expect("lengths fit"));
+            assert_eq!(solution.method, Method::OnePass);
+        }
+    }
+
+    pub(crate) fn systems_of_a_batch_do_not_see_one_another(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        for (form, n) in [
+            (Form::Pentadiagonal, 1),
+            (Form::Pentadiagonal, 7),
+            (Form::Blocks, 10),
+            (Form::Pentadiagonal, 301),
+        ] {
+            let many = dominant(form, n, 40);
+            let solution = check(&machine, &many);
+            assert_eq!(solution.method, Method::OnePass);
+        }
+        // A singular one is told, and the others are solved.
+        let n = 9;
+        let singular = system(Form::Pentadiagonal, n, 30, |i, sum| if i / n == 17 { 0.0 } else { 1.1 * sum });
+        let arrays: Vec<Vec<f64>> = singular
+            .arrays()
+            .iter()
+            .map(|v| v.iter().enumerate().map(|(i, v)| if i / n == 17 { 0.0 } else { *v }).collect())
+            .collect();
+        let arrays = <[Vec<f64>; 5]>::try_from(arrays).expect("five");
+        let singular = BandedSystem::pentadiagonal(30, arrays, singular.b).expect("lengths fit");
+        let solution = solve_banded(&machine, &singular, &Options::default()).expect("it runs");
+        assert_eq!((solution.status, solution.singular), (Status::NotMet, Some((17, 0))));
+        for (s, x) in solution.x[0].chunks(n).enumerate() {
+            assert!(x.iter().all(|x| x.is_finite() == (s != 17)), "system {s}: {x:?}");
+        }
+    }
+
+    pub(crate) fn a_plan_leaves_what_a_solution_begins_with(spec: &str, precision: Precision) {
+        fn resident<T: Number>(machine: &Machine, system: &BandedSystem) {
+            let mut plan =
+                BandedPlan::<T>::new(&machine.lanes, system).expect("it fits").expect("windows are enough");
+            let mut x = vec![0.0; system.rows()];
+            assert!(plan.solve(system, &system.b[0], &mut x).expect("it runs"));
+            let (seconds, certified) = plan.solve_resident(2).expect("it runs");
+            assert!(certified && seconds > 0.0);
+            let options = Options { refine: Refine::Steps(0), tolerance: 1e-5, ..Options::default() };
+            let solution = solve_banded(machine, system, &options).expect("it runs");
+            assert!(solution.x[0] == x && solution.device_bytes == plan.device_bytes());
+            // 7 numbers a row, 8 in blocks, and less than 1 % beside them.
+            let numbers = system.form().width() * system.arrays().len() + 2;
+            let least = (numbers * system.rows()) as u64 * T::PRECISION.bytes();
+            assert!((least..least + least / 100).contains(&plan.device_bytes()), "{}", plan.device_bytes());
+        }
+        let Some(machine) = machine(spec, precision, false) else { return };
+        for form in FORMS {
+            let system = dominant(form, 30_000, 1);
+            match precision {
+                F64 | Precision::Q64 => resident::<f64>(&machine, &system),
+                F32 => resident::<f32>(&machine, &system),
+            }
+        }
+    }
+}
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident) => {
+        on!(@tests $name, $spec, $precision,
+            every_size_is_solved_in_one_pass,
+            lanes_and_parts_change_no_bit,
+            windows_grow_with_what_couplings_reach,
+            what_decays_too_slowly_somewhere_is_told_apart,
+            hard_rows_go_to_the_host,
+            systems_of_a_batch_do_not_see_one_another,
+            a_plan_leaves_what_a_solution_begins_with,
+        );
+    };
+    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
+        mod $name {
+            use super::*;
+            $(#[test]
+            fn $test() {
+                suite::$test($spec, $precision);
+            })*
+        }
+    };
+}
+
+on!(cpu_f64, "cpu", F64);
+on!(cpu_f32, "cpu", F32);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f32, "wgpu:0", F32);
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32);
+
+/// Without a look at windows; and each form transposed.
+#[test]
+fn pivoting_on_the_host_and_transposing_agree_with_dense_elimination() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let options = Options { pivot: Pivot::Scaled, ..Options::default() };
+    for n in [1, 2, 3, 4, 5, 6, 7, 8, 21, 22, 40] {
+        for form in FORMS.into_iter().filter(|&form| form == Form::Pentadiagonal || n % 2 == 0) {
+            let given = system(form, n, 1, |i, sum| if i % 4 == 1 { 0.0 } else { 0.3 * sum + 0.1 });
+            let transposed = given.clone().transposed();
+            for (i, system) in (0..n).flat_map(|i| [(i, &given), (i, &transposed)]) {
+                let other = if std::ptr::eq(system, &given) { &transposed } else { &given };
+                for (column, v) in row(system, i) {
+                    let there = row(other, column).into_iter().find(|&(k, _)| k == i);
+                    assert!(v == 0.0 || there == Some((i, v)), "{form:?} of {n} rows: ({i}, {column})");
+                }
+            }
+            assert_eq!(transposed.clone().transposed(), given);
+            for system in [&given, &transposed] {
+                let solution = solve_banded(&machine, system, &options).expect("it runs");
+                assert_eq!(
+                    (solution.status, solution.method),
+                    (Status::Met, Method::Host),
+                    "{form:?} of {n} rows"
+                );
+                assert!(error(system, &system.b[0], &solution.x[0]) <= 8.0 * f64::EPSILON);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let five = |n: usize| [(); 5].map(|()| vec![1.0; n]);
+    let refused = |result: kolmo::Result<BandedSystem>| result.expect_err("it is refused").to_string();
+    assert!(refused(BandedSystem::pentadiagonal(1, five(0), vec![vec![]])).contains("0 rows"));
+    assert!(refused(BandedSystem::pentadiagonal(2, five(3), vec![vec![0.0; 3]])).contains("no 2 systems"));
+    assert!(refused(BandedSystem::pentadiagonal(1, five(3), vec![])).contains("no right-hand side"));
+    assert!(
+        refused(BandedSystem::pentadiagonal(1, five(3), vec![vec![0.0; 4]])).contains("4 numbers for 3 rows")
+    );
+    let mut short = five(3);
+    short[4].pop();
+    assert!(refused(BandedSystem::pentadiagonal(1, short, vec![vec![0.0; 3]])).contains("du2 has 2 numbers"));
+    let three = [(); 3].map(|()| vec![1.0; 6]);
+    assert!(refused(BandedSystem::blocks(1, three, vec![vec![0.0; 3]])).contains("blocks of 2 × 2"));
+
+    let mut arrays = five(4);
+    (arrays[0][1], arrays[4][2], arrays[1][2]) = (f64::NAN, f64::INFINITY, f64::NAN);
+    let system = BandedSystem::pentadiagonal(1, arrays, vec![vec![0.0; 4]]).expect("lengths fit");
+    assert_eq!(
+        system.check().expect_err("it is refused").to_string(),
+        "dl of row 2 is NaN; every number has to be finite"
+    );
+}
