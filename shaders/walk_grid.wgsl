@@ -17,22 +17,23 @@ fn walk_grid(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
              @builtin(local_invocation_index) local: u32) {
     let member = group.y * groups.x + group.x;
     let thread = member * GROUP + local;
+    // No return: all threads of a group, or none, reach the barriers of the tree, and compilers can tell.
     if p.end != 0u {
-        if thread >= p.end { return; }
-        let task = tasks[thread];
+        if thread < p.end {
+            let task = tasks[thread];
+            var theta = real(0);
+            for (var point = p.first_point; point < p.end_point; point++) {
+                theta += walk_from(task.x, point, task.y, task.zw);
+            }
+            out[thread] = theta;
+        }
+    } else if member < p.groups {
+        let task = tasks[0];
         var theta = real(0);
-        for (var point = p.first_point; point < p.end_point; point++) {
+        for (var point = p.first_point + thread; point < p.end_point; point += p.groups * GROUP) {
             theta += walk_from(task.x, point, task.y, task.zw);
         }
-        out[thread] = theta;
-        return;
+        let sum = tree(local, theta);
+        if local == 0u { out[member] = sum; }
     }
-    if member >= p.groups { return; }
-    let task = tasks[0];
-    var theta = real(0);
-    for (var point = p.first_point + thread; point < p.end_point; point += p.groups * GROUP) {
-        theta += walk_from(task.x, point, task.y, task.zw);
-    }
-    let sum = tree(local, theta);
-    if local == 0u { out[member] = sum; }
 }

@@ -67,8 +67,11 @@ impl Machine {
         Self { ranks, ..self }
     }
 
-    /// An error where numbers are fixed-point, which is for probabilities alone.
-    pub(crate) fn expect_floating(&self, what: &str) -> Result<()> {
+    /// Makes sure that numbers are floating-point, which probabilities alone can do without.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], which begins to say `what` needs them.
+    pub fn expect_floating(&self, what: &str) -> Result<()> {
         match self.precision {
             Precision::Q64 => Err(Error::Invalid(format!(
                 "--precision q64 is for probabilities of transient analysis; {what} f64 or f32"

@@ -25,8 +25,11 @@ impl Place {
             None => None,
             Some("f32") => Some(Precision::F32),
             Some("f64") => Some(Precision::F64),
+            Some("q64") => Some(Precision::Q64),
             Some(other) => {
-                return Err(Error::Invalid(format!("precision is '{other}'; give 'f64', 'f32' or None")));
+                return Err(Error::Invalid(format!(
+                    "precision is '{other}'; give 'f64', 'f32', 'q64' or None"
+                )));
             }
         };
         let devices = self.device.split(',').map(|name| name.trim().parse()).collect::<Result<_>>()?;

@@ -32,8 +32,8 @@ pub(super) fn missing(given: u128, found: u128) -> f64 {
     missing / PARTS
 }
 
-/// The bits of the numbers that a vector begins with: rounded down, and in all less than 1.
-pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<u64> {
+/// The numbers that a vector begins with, as doubles with their bits: rounded down, and in all less than 1.
+pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<f64> {
     const MOST: u128 = u64::MAX as u128;
     let mut bits: Vec<u64> = initial.par_iter().map(|&p| Q64::of(p).bits()).collect();
     let sum = sum_of(bits.par_iter().map(|&p| u128::from(p)).reduce(|| 0, |a, b| a + b), ranks);
@@ -42,24 +42,18 @@ pub(super) fn beginning(initial: &[f64], ranks: Ranks) -> Vec<u64> {
         let part = (MOST << 63) / sum;
         bits.par_iter_mut().for_each(|p| *p = ((u128::from(*p) * part) >> 63) as u64);
     }
-    bits
+    bytemuck::cast_vec(bits)
 }
 
 /// An error where a problem is none for fixed point.
-pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options, kept: bool) -> Result<()> {
+pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options) -> Result<()> {
     if machine.precision != Precision::Q64 {
         return Ok(());
     }
     let negative = |r: &&super::chain::Reward| r.values.iter().any(|&v| v < 0.0);
-    if kept {
-        return Err(Error::Invalid(
-            "a run in q64 has no checkpoint; leave out --checkpoint and --resume, or use --precision f64"
-                .to_owned(),
-        ));
-    }
     if let Some(reward) = problem.rewards.iter().find(negative) {
         return Err(Error::Invalid(format!(
-            "reward '{}' has values below 0, and q64 knows no sign; use --precision f64",
+            "reward '{}' has values below 0, and q64 knows no sign; use --precision f64 or f32",
             reward.name
         )));
     }
@@ -82,11 +76,11 @@ mod tests {
             [vec![1.0], vec![0.5; 2], vec![0.1; 10], vec![1.0 / 3.0; 3], vec![0.25, 0.25, 0.500_000_9]]
         {
             let bits = beginning(&initial, Ranks::ALONE);
-            let mass: u128 = bits.iter().map(|&p| u128::from(p)).sum();
+            let mass: u128 = bits.iter().map(|&p| u128::from(p.to_bits())).sum();
             let given = exact_mass(&initial, Ranks::ALONE);
 
             assert!(mass < 1 << 64);
-            assert!(bits.iter().zip(&initial).all(|(&p, &of)| Q64(p).wide() <= of));
+            assert!(bits.iter().zip(&initial).all(|(p, &of)| Q64(p.to_bits()).wide() <= of));
             let lacks = missing(given, mass << 36);
             assert!((0.0..=1e-6 + 1e-15).contains(&lacks), "{initial:?} lacks {lacks:e}");
         }

@@ -116,39 +116,45 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Starts (again) from the initial probabilities of this rank's rows.
     pub fn start(&mut self, initial: &[f64]) -> Result<()> {
+        match T::PRECISION {
+            Precision::Q64 => self.place(&beginning(initial, self.parts.ranks)),
+            _ => self.place(initial),
+        }
+    }
+
+    /// Starts from numbers as they are kept, see [`Self::kept`].
+    fn place(&mut self, initial: &[f64]) -> Result<()> {
         (self.k, self.now) = (0, 0);
-        let fixed = match T::PRECISION {
-            Precision::Q64 => beginning(initial, self.parts.ranks),
-            _ => Vec::new(),
-        };
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
             match T::PRECISION {
-                Precision::F64 => lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?,
+                Precision::F64 | Precision::Q64 => {
+                    lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?;
+                }
                 Precision::F32 => {
                     let values: Vec<T> = own.par_iter().map(|&p| T::of(p)).collect();
                     lane.upload(&values, &part.x[0], part.own)?;
-                }
-                Precision::Q64 => {
-                    let own = &fixed[self.parts.own(part)];
-                    lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?;
                 }
             }
         }
         self.parts.exchange(self.lanes, 0)
     }
 
-    /// Goes on from x_k.
+    /// Goes on from x_k as it was kept.
     pub(crate) fn resume(&mut self, k: u64, x: &[f64]) -> Result<()> {
-        self.start(x)?;
+        self.place(x)?;
         self.k = k;
         Ok(())
     }
 
-    /// Puts a sum of this rank's rows, in the order of states, back into its accumulators.
+    /// Puts a sum of this rank's rows, as it was kept, back into its accumulators.
     pub(crate) fn fill(&self, acc: &[Buffer<T>], sum: &[f64]) -> Result<()> {
         for (acc, part) in acc.iter().zip(&self.parts.parts) {
-            let own: Vec<T> = sum[self.parts.own(part)].par_iter().map(|&p| T::of(p)).collect();
+            let number = |&p: &f64| match T::PRECISION {
+                Precision::Q64 => T::from_bits(p.to_bits()),
+                _ => T::of(p),
+            };
+            let own: Vec<T> = sum[self.parts.own(part)].par_iter().map(number).collect();
             self.lanes[part.lane].upload(&own, acc, part.ghosts())?;
         }
         Ok(())
@@ -476,7 +482,19 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// Copies accumulators of this rank's rows to the host, in the order of states.
     pub(crate) fn download(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
-        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()))
+        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()), false)
+    }
+
+    /// x_k as a checkpoint keeps it, and accumulators: doubles, and of fractions doubles with their bits, which are copied
+    /// and never computed with.
+    pub(crate) fn kept(&self) -> Result<Vec<f64>> {
+        let source = self.source(Which::Newest);
+        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), true)
+    }
+
+    /// The same of accumulators.
+    pub(crate) fn kept_sum(&self, acc: &[Buffer<T>]) -> Result<Vec<f64>> {
+        self.collect(|p| (&acc[p], self.parts.parts[p].ghosts()), true)
     }
 
     /// Copies x_k to the host, in the order of states.
@@ -487,10 +505,10 @@ impl<'a, T: Number> Iteration<'a, T> {
     /// Copies an iterate to the host, in the order of states.
     pub(crate) fn iterate(&self, which: Which) -> Result<Vec<f64>> {
         let source = self.source(which);
-        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own))
+        self.collect(|p| (&self.parts.parts[p].x[source], self.parts.parts[p].own), false)
     }
 
-    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize)) -> Result<Vec<f64>>
+    fn collect<'b>(&self, of: impl Fn(usize) -> (&'b Buffer<T>, usize), kept: bool) -> Result<Vec<f64>>
     where
         T: 'b,
     {
@@ -501,13 +519,12 @@ impl<'a, T: Number> Iteration<'a, T> {
         for (p, part) in self.parts.parts.iter().enumerate() {
             let (lane, (buffer, offset)) = (&self.lanes[part.lane], of(p));
             let (own, behind) = rest.split_at_mut(part.rows.len());
-            match T::PRECISION {
-                Precision::F64 => lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?,
-                Precision::F32 | Precision::Q64 => {
-                    let mut values = vec![T::ZERO; own.len()];
-                    lane.download(buffer, offset, &mut values)?;
-                    own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
-                }
+            if T::PRECISION == Precision::F64 || (T::PRECISION == Precision::Q64 && kept) {
+                lane.download(buffer, offset, bytemuck::cast_slice_mut::<_, T>(own))?;
+            } else {
+                let mut values = vec![T::ZERO; own.len()];
+                lane.download(buffer, offset, &mut values)?;
+                own.par_iter_mut().zip(&values).for_each(|(p, v)| *p = v.wide());
             }
             rest = behind;
         }

@@ -114,7 +114,8 @@ pub(super) fn split(
         return Ok(alone);
     }
     let (regions, own) = all_gather_regions(alone.regions, &alone.ranks, all);
-    let mut partition = Partition { regions, own, exchange: lane_exchange(machine, transitions.states())?, ..alone };
+    let mut partition =
+        Partition { regions, own, exchange: lane_exchange(machine, transitions.states())?, ..alone };
     let compute = compute_seconds(&partition.regions, &bandwidths, real);
     deepen(&mut partition, machine, transitions, &compute, options);
     partition.plan = plan(machine, &partition, &compute, options);

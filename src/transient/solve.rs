@@ -32,7 +32,7 @@ pub fn solve(
     observer: &mut dyn Observer,
 ) -> Result<Solution> {
     machine.ranks.all_ok(check(machine.ranks, problem, options))?;
-    machine.ranks.all_ok(fixed::check(machine, problem, options, false))?;
+    machine.ranks.all_ok(fixed::check(machine, problem, options))?;
     solve_kept(machine, problem, options, observer, &mut Checkpointer::none())
 }
 
@@ -78,7 +78,7 @@ pub fn solve_resumable(
 ) -> Result<Solution> {
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
-    ranks.all_ok(fixed::check(machine, problem, options, true))?;
+    ranks.all_ok(fixed::check(machine, problem, options))?;
     // Of a chain that was solved before.
     problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;

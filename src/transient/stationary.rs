@@ -59,7 +59,7 @@ impl StationaryState {
             if leg == to {
                 break;
             }
-            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.newest()?])))?;
+            checkpointer.save_if_due(|| Ok((self.phase(Some(to)), vec![iteration.kept()?])))?;
         }
         // The sum of n magnitudes in blocks of 256 and then in double precision has a relative error below this.
         let slack = 1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-9;
@@ -238,7 +238,7 @@ fn iterate<T: Number>(
         None => {
             let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || built.parts.absorbing;
             while s.until.is_some() || (moves(&s) && s.steps < FIRST_STEPS.min(most)) {
-                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+                checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
                 s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
                 if let Some(found) = absorbed(built, &iteration)? {
                     return Ok(found);
@@ -247,7 +247,8 @@ fn iterate<T: Number>(
             let probable = iteration.newest()?;
             let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16).min(most);
             let found = meeting(built, alpha / built.statistics.scale, &probable, most, observer);
-            let found = checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![probable])))?;
+            let found =
+                checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.kept()?])))?;
             Certificate { meeting: found.0, classes: found.1 }
         }
     };
@@ -261,7 +262,7 @@ fn iterate<T: Number>(
     let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
     // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
     while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < most) {
-        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.newest()?])))?;
+        checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
         if let Some(found) = absorbed(built, &iteration)? {
             return Ok(found);

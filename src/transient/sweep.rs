@@ -194,10 +194,10 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     /// The state that [`resume`](Self::resume) takes; `until` is where the present steps end.
     fn state(&self, until: Option<u64>) -> Result<(Phase, Vec<Vec<f64>>)> {
-        let mut values = vec![self.iteration.newest()?];
+        let mut values = vec![self.iteration.kept()?];
         if self.vectors {
             for o in &self.open {
-                values.push(self.iteration.download(&o.target.acc)?);
+                values.push(self.iteration.kept_sum(&o.target.acc)?);
             }
         }
         let kept = |time: &Planned| Changed {

@@ -163,8 +163,9 @@ impl<'a, 'p, T: Number> Cut<'a, 'p, T> {
         let several = ranges.len() > 1 || self.span.ranks.is_distributed();
         let beside = if several && self.scheme == Scheme::Tiles { 2 * BESIDE } else { 0 };
         let longest = beside + ranges.iter().map(Range::len).max().unwrap_or(0);
-        let lanes = self.lanes.iter().take(ranges.len());
-        lanes.map(|lane| RowMemory::new(lane, longest, self.options.rhs, in_blocks).map(Arc::new)).collect()
+        let shared = ranges.len() > self.lanes.len();
+        let memory = |lane| RowMemory::new(lane, longest, self.options.rhs, in_blocks, shared);
+        self.lanes.iter().take(ranges.len()).map(|lane| memory(lane).map(Arc::new)).collect()
     }
 
     /// The chunks of these runs, one lane's after the other's, and again from the first lane on.

@@ -39,8 +39,8 @@ pub struct Level<T> {
     pub count: usize,
     /// Numbers of an item in a column.
     width: usize,
-    /// The columns.
-    pub equations: Buffer<T>,
+    /// The columns, which an array of other use may have room for.
+    pub equations: Arc<Buffer<T>>,
     /// [`NOT_DOMINANT`] and numbers of small pivots.
     pub flags: Buffer<u32>,
     /// Interface values.
@@ -53,19 +53,28 @@ impl<T: Number> Level<T> {
     /// # Errors
     /// If the lane's memory does not suffice.
     pub fn new(lane: &Lane, shape: Shape, count: usize) -> Result<Self> {
+        let equations = lane.alloc("the interface system", shape.columns * shape.width * count)?;
+        Self::within(lane, shape, count, Arc::new(equations))
+    }
+
+    /// The same with equations in an array that has room for them.
+    pub(super) fn within(lane: &Lane, shape: Shape, count: usize, equations: Arc<Buffer<T>>) -> Result<Self> {
         let Shape { columns, width, flags, values, behind } = shape;
+        assert!(equations.len() >= columns * width * count, "{count} items in {} numbers", equations.len());
         let flags = if flags > 0 { flags * count } else { (count / 2).div_ceil(Kernel::GROUP as usize) };
         Ok(Self {
             count,
             width,
-            equations: lane.alloc("the interface system", columns * width * count)?,
+            equations,
             flags: lane.alloc("the interface system", flags)?,
             values: lane.alloc("the interface system", values * count + behind)?,
         })
     }
 
     fn bytes(&self) -> u64 {
-        self.equations.bytes() + self.flags.bytes() + self.values.bytes()
+        // Others know of an array that they have as well.
+        let own = if Arc::strong_count(&self.equations) > 1 { 0 } else { self.equations.bytes() };
+        own + self.flags.bytes() + self.values.bytes()
     }
 
     /// Brings the equations, which columns begin with.

@@ -1,5 +1,7 @@
 //! A lane's memory for rows.
 
+use std::sync::Arc;
+
 use super::arithmetic::Number;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane};
@@ -25,8 +27,8 @@ pub struct Arrays<T> {
     pub du: Buffer<T>,
     /// Right-hand sides, one behind the other, each as long as a diagonal.
     pub b: Buffer<T>,
-    /// Unknowns, in the same way.
-    pub x: Buffer<T>,
+    /// Unknowns, in the same way. Before they are there it may have what rows are reduced to.
+    pub x: Arc<Buffer<T>>,
 }
 
 impl<T: Number> Arrays<T> {
@@ -37,7 +39,7 @@ impl<T: Number> Arrays<T> {
     pub fn new(lane: &Lane, rows: usize, rhs: usize) -> Result<Self> {
         let of = |array: usize| if array < 3 { 1 } else { rhs };
         let alloc = |array: usize| lane.alloc(NAMES[array], of(array) * padded(rows));
-        Ok(Self { dl: alloc(0)?, d: alloc(1)?, du: alloc(2)?, b: alloc(3)?, x: alloc(4)? })
+        Ok(Self { dl: alloc(0)?, d: alloc(1)?, du: alloc(2)?, b: alloc(3)?, x: Arc::new(alloc(4)?) })
     }
 
     /// The host's arrays themselves, where the lane can work there.
@@ -45,12 +47,12 @@ impl<T: Number> Arrays<T> {
         let own = NAMES.into_iter().zip(arrays).map(|(what, array)| lane.adopt(what, array).transpose());
         let Some(own) = own.collect::<Option<Result<Vec<_>>>>() else { return Ok(None) };
         let [dl, d, du, b, x] = <[_; 5]>::try_from(own?).expect("five arrays");
-        Ok(Some(Self { dl, d, du, b, x }))
+        Ok(Some(Self { dl, d, du, b, x: Arc::new(x) }))
     }
 
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
-        [&self.dl, &self.d, &self.du, &self.b, &self.x].iter().map(|b| b.bytes()).sum()
+        [&self.dl, &self.d, &self.du, &self.b, &*self.x].iter().map(|b| b.bytes()).sum()
     }
 }
 
@@ -62,21 +64,29 @@ pub(super) struct RowMemory<T> {
     pub(super) rhs: usize,
     /// Numbers that blocks keep for the way back.
     pub(super) kept: Option<Buffer<T>>,
+    /// Whether several runs of rows go through it.
+    pub(super) shared: bool,
     /// Whether these are the host's arrays themselves, which nobody may look at while launches run.
     pub(super) adopted: bool,
 }
 
 impl<T: Number> RowMemory<T> {
     /// Memory for so many rows and right-hand sides, and for what blocks keep of them.
-    pub(super) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool) -> Result<Self> {
+    pub(super) fn new(lane: &Lane, rows: usize, rhs: usize, in_blocks: bool, shared: bool) -> Result<Self> {
         let arrays = Arrays::new(lane, rows, rhs)?;
         let kept = in_blocks.then(|| lane.alloc("what blocks keep for the way back", 3 * rows));
-        Ok(Self { arrays, rhs, kept: kept.transpose()?, adopted: false })
+        Ok(Self { arrays, rhs, kept: kept.transpose()?, shared, adopted: false })
     }
 
     /// The host's arrays themselves, where the lane can work there.
     pub(super) fn adopt(lane: &Lane, arrays: &[HostArray<T>; 5], rhs: usize) -> Result<Option<Self>> {
-        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self { arrays, rhs, kept: None, adopted: true }))
+        Ok(Arrays::adopt(lane, arrays)?.map(|arrays| Self {
+            arrays,
+            rhs,
+            kept: None,
+            shared: false,
+            adopted: true,
+        }))
     }
 
     /// Numbers between two right-hand sides.

@@ -234,9 +234,9 @@ fn balanced(system: &impl Eliminate) -> Result<Vec<Answer>, usize> {
     let sized = |i| system.elements(i).filter(|(_, v)| *v != 0.0).map(|(column, v)| (column, exponent(v)));
     let rows: Vec<i32> = (0..n).map(|i| -sized(i).map(|(_, size)| size).max().unwrap_or(0)).collect();
     let mut sizes = vec![None; n];
-    for i in 0..n {
+    for (i, own) in rows.iter().enumerate() {
         for (column, size) in sized(i) {
-            sizes[column] = sizes[column].max(Some(size + rows[i]));
+            sizes[column] = sizes[column].max(Some(size + own));
         }
     }
     let columns: Vec<i32> = sizes.into_iter().map(|size| -size.unwrap_or(0)).collect();

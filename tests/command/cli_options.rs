@@ -176,7 +176,7 @@ fn values_out_of_range_are_refused_with_the_range_or_the_reason() {
         (run, "--checkpoint c --checkpoint-every -1", "--checkpoint-every -1 must be a number of seconds"),
         (run, "--checkpoint c --checkpoint-every inf", "--checkpoint-every inf must be a number of seconds"),
         (run, "--resume", "--checkpoint <FILE>"),
-        (run, "--precision f16", "[possible values: auto, f64, f32]"),
+        (run, "--precision f16", "[possible values: auto, f64, f32, q64]"),
         (run, "--lanes 0", "'0' is no number of lanes; give auto or 1 to 64"),
         (run, "--lanes 65", "'65' is no number of lanes"),
         (run, "--memory-limit 0", "'0' is no size"),

@@ -128,6 +128,22 @@ fn check_sizes(machine: &Machine, sizes: impl IntoIterator<Item = usize>) {
 }
 
 #[test]
+fn memory_beside_the_rows_is_less_than_a_hundredth() {
+    let machine = machine("cpu", F64, false).expect("the CPU opens");
+    let n = 300_000;
+    for (d, one_pass) in [(4.0, true), (2.0, false)] {
+        let (_, certified, plan) = hosted::<f64>(&machine.lanes, &toeplitz(n, |_| d));
+        let rows = 5 * 8 * n as u64;
+        assert_eq!(certified, one_pass);
+        assert!(
+            (rows..rows + rows / 100).contains(&plan.device_bytes()),
+            "{} of {rows}",
+            plan.device_bytes()
+        );
+    }
+}
+
+#[test]
 #[ignore = "slow: 5000 sizes"]
 fn each_size_up_to_5000_is_certified() {
     check_sizes(&machine("cpu", F64, false).expect("the CPU opens"), 1..=5000);

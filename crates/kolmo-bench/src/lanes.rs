@@ -32,6 +32,9 @@ pub fn largest_system(lane: &Lane, precision: Precision, wanted: usize) -> usize
     wanted.min(usize::try_from(room.min(binding.saturating_sub(16))).unwrap_or(usize::MAX))
 }
 
+/// What is measured in no fixed point.
+const SYSTEMS: &str = "tridiagonal systems take";
+
 /// Measures systems of `sizes` rows, ascending, on each of the `sets`, that of one lane first, the sets ascending in
 /// their number. `before` is called before each size; its error ends the work.
 pub fn lane_times(
@@ -40,6 +43,7 @@ pub fn lane_times(
     effort: Effort,
     before: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Vec<SizeTimes>> {
+    sets[0].expect_floating(SYSTEMS)?;
     match sets[0].precision {
         Precision::F64 | Precision::Q64 => run::<f64>(sets, sizes, effort, before),
         Precision::F32 => run::<f32>(sets, sizes, effort, before),
@@ -115,6 +119,7 @@ pub fn system_lane_times(
     pageable: bool,
     effort: Effort,
 ) -> Result<HostTimes> {
+    sets[0].expect_floating(SYSTEMS)?;
     match sets[0].precision {
         Precision::F64 | Precision::Q64 => system_times::<f64>(sets, system, pageable, effort),
         Precision::F32 => system_times::<f32>(sets, system, pageable, effort),
@@ -193,6 +198,7 @@ pub struct ResidentTimes {
 /// # Errors
 /// If the lane does not hold all rows at once; devices' errors.
 pub fn resident_times(machine: &Machine, system: &System, repeat: usize) -> Result<ResidentTimes> {
+    machine.expect_floating(SYSTEMS)?;
     match machine.precision {
         Precision::F64 | Precision::Q64 => resident::<f64>(&machine.lanes, system, repeat),
         Precision::F32 => resident::<f32>(&machine.lanes, system, repeat),

@@ -66,7 +66,7 @@ class Chain:
         epsilon: float = 1e-9,
         rewards: Mapping[str, ArrayLike] | None = None,
         absorbing: ArrayLike | str | None = None,
-        precision: Literal["f64", "f32"] | None = None,
+        precision: Literal["f64", "f32", "q64"] | None = None,
         progress: Progress = None,
     ) -> Transient:
         """Probabilities at some times, as :func:`transient` computes them.

@@ -102,7 +102,7 @@ def transient(
     epsilon: float = 1e-9,
     rewards: Mapping[str, ArrayLike] = {},
     absorbing: ArrayLike | None = None,
-    precision: Literal["f64", "f32"] | None = None,
+    precision: Literal["f64", "f32", "q64"] | None = None,
     progress: Progress = None,
 ) -> Transient:
     """Probabilities p0 exp(Q t) of a continuous-time Markov chain, by uniformization.
@@ -126,7 +126,7 @@ def transient(
         What each state earns in a unit of time.
     absorbing : array_like of bool or int, optional
         States whose way out is removed: a mask or a list.
-    precision : {'f64', 'f32'}, optional
+    precision : {'f64', 'f32', 'q64'}, optional
         Of the numbers on the device: f64 unless it has f32 alone.
     progress : callable or bool, optional
         Called with the multiplications done and an upper bound of all, some ten times a second; an exception stops the

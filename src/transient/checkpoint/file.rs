@@ -340,7 +340,7 @@ impl<I: Read + Seek> Stored<I> {
         }
         let head: Head<Identity, State> = postcard::from_bytes(&head)
             .map_err(|e| damaged(path, &format!("its head cannot be read ({e})")))?;
-        if !matches!(&head.identity.precision[..], "f32" | "f64") {
+        if !matches!(&head.identity.precision[..], "f32" | "f64" | "q64") {
             return Err(damaged(path, "its precision is none"));
         }
         let n = head.identity.states;

@@ -281,7 +281,7 @@ impl Checkpoint {
 /// The progress of a checkpoint, for tools and tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// `f64` or `f32`.
+    /// `f64`, `f32` or `q64`.
     pub precision: String,
     /// Number of states.
     pub states: u64,

@@ -222,10 +222,11 @@ impl<T: Number, R: Rows<T>> Strip<'_, T, R> {
                 }
             }
             if (overlap..overlap + tile).contains(&at) {
-                for j in 0..self.flags.len() {
+                let [upper, lower] = x[0];
+                for (j, own) in upper.into_iter().zip(lower).enumerate().take(self.flags.len()) {
                     let to = 2 * (j * tile + at - overlap);
                     if let Some(to) = self.x.get_mut(to..to + 2) {
-                        to.copy_from_slice(&[x[0][0][j], x[0][1][j]]);
+                        to.copy_from_slice(&[own.0, own.1]);
                     }
                 }
             }

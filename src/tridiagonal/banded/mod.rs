@@ -100,13 +100,13 @@ impl BandedSystem {
         let (names, width) = (form.names(), form.width());
         let numbers = arrays[arrays.len() / 2].len();
         let rows = numbers / width;
-        if batch == 0 || rows == 0 || numbers % width != 0 || !rows.is_multiple_of(batch) {
+        if batch == 0 || rows == 0 || !numbers.is_multiple_of(width) || !rows.is_multiple_of(batch) {
             return invalid(format!(
                 "{rows} rows are no {batch} systems of equal size, of at least 1 row each"
             ));
         }
         let n = rows / batch;
-        if n % width != 0 {
+        if !n.is_multiple_of(width) {
             return invalid(format!("a system of {n} rows is not made of blocks of 2 × 2"));
         }
         if rows >= 1 << 31 {
@@ -339,25 +339,9 @@ impl View<'_> {
         let rows = self.n;
         let one = |(block, r): (usize, &mut [f64])| {
             let (from, to) = (block * BLOCK, rows.min((block + 1) * BLOCK));
-            let mut all = |row: fn([f64; 6], f64, [f64; 6], usize) -> (f64, Norms)| {
-                (from..to).fold(Norms::default(), |norms, i| {
-                    let first = i / 2 * 2;
-                    let near: [f64; 6] = match x.get(first.wrapping_sub(2)..first + 4) {
-                        Some(near) => near.try_into().expect("six unknowns"),
-                        None => std::array::from_fn(|k| {
-                            x.get((first + k).wrapping_sub(2)).copied().unwrap_or(0.0)
-                        }),
-                    };
-                    let (own, row) = row(self.row(i), b[i], near, 2 + i % 2);
-                    if let Some(r) = r.get_mut(i - from) {
-                        *r = own;
-                    }
-                    norms.join(row)
-                })
-            };
-            let norms = all(residual::row);
+            let norms = self.norms_of::<false>(from..to, b, x, r);
             match norms.unsure(&x[from.saturating_sub(3)..rows.min(to + 3)]) {
-                true => all(residual::row_in_range),
+                true => self.norms_of::<true>(from..to, b, x, r),
                 false => norms,
             }
         };
@@ -366,5 +350,25 @@ impl View<'_> {
             return blocks.map(|block| one((block, &mut []))).reduce(Norms::default, Norms::join);
         }
         r.par_chunks_mut(BLOCK).enumerate().map(one).reduce(Norms::default, Norms::join)
+    }
+
+    /// Norms of some rows of one system, and their r; with `CLOSE` where products may leave the range of doubles.
+    fn norms_of<const CLOSE: bool>(&self, rows: Range<usize>, b: &[f64], x: &[f64], r: &mut [f64]) -> Norms {
+        let start = rows.start;
+        rows.fold(Norms::default(), |norms, i| {
+            let first = i / 2 * 2;
+            let near: [f64; 6] = match x.get(first.wrapping_sub(2)..first + 4) {
+                Some(near) => near.try_into().expect("six unknowns"),
+                None => std::array::from_fn(|k| x.get((first + k).wrapping_sub(2)).copied().unwrap_or(0.0)),
+            };
+            let (own, row) = match CLOSE {
+                false => residual::row(self.row(i), b[i], near, 2 + i % 2),
+                true => residual::row_in_range(self.row(i), b[i], near, 2 + i % 2),
+            };
+            if let Some(r) = r.get_mut(i - start) {
+                *r = own;
+            }
+            norms.join(row)
+        })
     }
 }

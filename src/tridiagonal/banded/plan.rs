@@ -36,6 +36,9 @@ struct Part<T> {
     windows: Windows,
 }
 
+/// The parts of a lane, each with the place of its unknowns.
+type Work<'p, T> = Vec<(&'p Part<T>, &'p mut [f64])>;
+
 impl<'a, T: Number> BandedPlan<'a, T> {
     /// Memory and launches for the rows of `system`; none where a look says that windows are not enough.
     ///
@@ -130,14 +133,14 @@ impl<'a, T: Number> BandedPlan<'a, T> {
     /// The same of rows wherever they come from, for b·2^k.
     pub(super) fn run(&mut self, view: &View<'_>, (b, k): (&[f64], i32), x: &mut [f64]) -> Result<bool> {
         let matrix = !self.filled || self.parts.len() > self.lanes.len();
-        let mut work: Vec<Vec<(&Part<T>, &mut [f64])>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut work: Vec<Work<'_, T>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let mut rest = x;
         for part in &self.parts {
             let (own, behind) = rest.split_at_mut((2 * part.own.len()).min(rest.len()));
             work[part.lane].push((part, own));
             rest = behind;
         }
-        let all = |(lane, work): (&Lane, Vec<(&Part<T>, &mut [f64])>)| {
+        let all = |(lane, work): (&Lane, Work<'_, T>)| {
             work.into_iter().try_fold(true, |good, (part, x)| {
                 part.bring(lane, view, (b, k), matrix)?;
                 lane.launch(&part.windows.launches(), 0)?;

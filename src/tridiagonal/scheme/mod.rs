@@ -202,7 +202,7 @@ impl Scheme {
         levels: u32,
     ) -> Result<ChunkSolve<T>> {
         match self {
-            Self::Tiles => tiles::chunk(lane, &memory.arrays, place, rows, levels),
+            Self::Tiles => tiles::chunk(lane, memory, place, rows, levels),
             Self::Blocks(blocking) => {
                 blocks::chunk(lane, memory, place, rows, blocking.blocks(place.first, rows, all), blocking)
             }

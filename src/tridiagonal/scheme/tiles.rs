@@ -8,7 +8,7 @@ use super::super::kernels::{
     REDUCE, SOLVE, TILE, UNIT, small_exponent, tridiagonal_reduce, tridiagonal_solve,
 };
 use super::super::levels::{Level, Levels, Shape};
-use super::super::memory::Arrays;
+use super::super::memory::{Arrays, RowMemory};
 use super::super::merge_tree::RootSolve;
 use super::super::place::Place;
 use super::super::subtrees::{Run, Subtrees};
@@ -20,14 +20,19 @@ use crate::lane::{Lane, Launch};
 /// A chunk of `rows` rows, at least 1, in tiles, which joins the reduced blocks of 2^levels units to one.
 pub(super) fn chunk<T: Number>(
     lane: &Lane,
-    arrays: &Arrays<T>,
+    memory: &RowMemory<T>,
     place: Place,
     rows: usize,
     levels: u32,
 ) -> Result<ChunkSolve<T>> {
     assert!(rows > 0 && rows < 1 << 31, "a chunk of {rows} rows");
-    let Arrays { dl, d, du, b, x } = arrays;
-    let first = Level::new(lane, Shape::REDUCED_BLOCKS, rows.div_ceil(UNIT))?;
+    let Arrays { dl, d, du, b, x } = &memory.arrays;
+    let (shape, units) = (Shape::REDUCED_BLOCKS, rows.div_ceil(UNIT));
+    let first = match memory.shared {
+        true => Level::new(lane, shape, units)?,
+        // Unknowns come when reduced blocks have served.
+        false => Level::within(lane, shape, units, x.clone())?,
+    };
     let (n, at) = place.params(rows);
     let (cyclic, items) = (u32::from(place.cyclic), rows.div_ceil(TILE) * Kernel::GROUP as usize);
     let (rows, small) = (rows as u32, small_exponent(T::PRECISION));

@@ -15,6 +15,7 @@ use super::{Common, Outcome, say, transient, write_report};
 use crate::report::{self, grouped, number, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_field;
+use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Options, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
@@ -129,7 +130,8 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
     let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
     let (of_model, of_texts) = split(given, &subject, &texts);
     let of_texts = combinations(&of_texts).map_err(refused)?;
-    let machine = args.common.open()?;
+    let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
+    let machine = common.open()?;
     super::tuned::recall(&machine, args.common.quiet);
     let mut run = Run {
         args,

@@ -303,11 +303,13 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
             say(format_args!("warning: {warning}"));
         }
         let named = args.solving.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
-        let f32 = machine.precision == Precision::F32;
-        if f32 && matches!(args.solving.common.precision, super::PrecisionArg::Auto) && named {
+        if machine.precision != Precision::F64
+            && matches!(args.solving.common.precision, super::PrecisionArg::Auto)
+            && named
+        {
             let without = machine.lanes.iter().map(|lane| lane.device()).find(|device| !device.f64);
             let name = without.map_or("a device", |device| &device.name);
-            say(format_args!("note: {name} has no double precision; computing in f32"));
+            say(format_args!("note: {name} has no double precision; computing in {}", machine.precision));
         }
     }
     let load = started.elapsed().as_secs_f64();
@@ -393,7 +395,10 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    let common = &args.solving.common;
+    // Intervals are scaled by numbers that fractions do not hold.
+    let fractions = !matches!(options.method, Method::Subdivided { .. });
+    let without_f64 = fractions.then_some(Precision::Q64);
+    let common = &super::Common { without_f64, ..args.solving.common.clone() };
     let recalled = |machine| {
         super::tuned::recall(&machine, common.quiet || !ranks.is_root());
         machine
