@@ -20,6 +20,7 @@ use naga::{
     AddressSpace, Expression, Function, GlobalVariable, MathFunction, Module, ShaderStage, TypeInner,
 };
 
+mod browser;
 mod languages;
 mod texts;
 

@@ -1,0 +1,102 @@
+//! Chromium's compiler, Tint, accepts every text that a browser could be given.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A page that compiles texts, by name, and posts what is said against each.
+const PAGE: &str = "<!doctype html><script type='module'>
+const said = {};
+try {
+  const adapter = await navigator.gpu.requestAdapter(), device = await adapter.requestDevice();
+  for (const [name, code] of Object.entries(TEXTS)) {
+    const { messages } = await device.createShaderModule({ code }).getCompilationInfo();
+    said[name] = messages.filter(m => m.type === 'error').map(m => m.lineNum + ': ' + m.message).join('; ');
+  }
+} catch (e) { said['WebGPU'] = String(e); }
+await fetch('/said', { method: 'POST', body: JSON.stringify(said) });
+</script>";
+
+/// Answers a request with the page, or takes what is posted.
+fn serve(stream: &mut TcpStream, page: &str) -> std::io::Result<Option<String>> {
+    stream.set_nonblocking(false)?;
+    let (mut lines, mut length, mut first) = (BufReader::new(stream.try_clone()?), 0, String::new());
+    lines.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        lines.read_line(&mut line)?;
+        match line.trim().to_ascii_lowercase().split_once("content-length:") {
+            Some((_, value)) => length = value.trim().parse().unwrap_or(0),
+            None if line.trim().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body)?;
+    let answer = if first.starts_with("GET / ") { page } else { "" };
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length:";
+    write!(stream, "{head} {}\r\n\r\n{answer}", answer.len())?;
+    Ok(first.starts_with("POST /said").then(|| String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// What Chromium says against texts, none where there is no Chromium.
+fn said_by_chromium(texts: &serde_json::Value) -> Option<String> {
+    let chromium = env::var("KOLMO_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this host");
+    listener.set_nonblocking(true).expect("it can be asked again and again");
+    let address = listener.local_addr().expect("it has an address");
+    let profile = tempfile::tempdir().expect("a temporary folder");
+    let started = Command::new(&chromium)
+        .args(["--headless", "--no-sandbox", "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"])
+        .args(["--enable-unsafe-swiftshader", "--no-first-run"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("http://{address}/"))
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(e) if e.kind() == ErrorKind::NotFound => return None,
+        Err(e) => panic!("{chromium} does not start: {e}"),
+    };
+    // What closes a script inside of the page.
+    let page = PAGE.replace("TEXTS", &texts.to_string().replace("</", "<\\/"));
+    let begun = Instant::now();
+    let mut said = None;
+    while said.is_none() && begun.elapsed() < Duration::from_secs(120) {
+        match listener.accept() {
+            Ok((mut stream, _)) => said = serve(&mut stream, &page).expect("a request of the page"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(said.unwrap_or_else(|| panic!("{chromium} said nothing for two minutes")))
+}
+
+#[test]
+#[ignore = "slow: starts Chromium"]
+fn tint_accepts_every_kernel() {
+    let mut texts = serde_json::Map::new();
+    for kernel in all() {
+        texts.insert(kernel.name.to_owned(), kernel.text(Precision::F32).into());
+        if kernel.has(Precision::Q64) {
+            texts.insert(format!("{} in limbs", kernel.name), kernel.text_in_limbs().into());
+        }
+    }
+    let count = texts.len();
+    // A barrier that not all threads of a group reach.
+    let scale = kernel_named("scale").text(Precision::F32);
+    texts.insert("broken".to_owned(), scale.replace("y[p.own", "workgroupBarrier(); y[p.own").into());
+    let Some(said) = said_by_chromium(&texts.into()) else {
+        return crate::devices::skip("chromium", "no Chromium on the path or in KOLMO_CHROMIUM");
+    };
+    let mut said: std::collections::BTreeMap<String, String> =
+        serde_json::from_str(&said).expect("what the page posts");
+    let broken = said.remove("broken").unwrap_or_else(|| panic!("{said:?}"));
+    assert!(broken.contains("uniform"), "a barrier behind a return: {broken:?}");
+    let refused: Vec<_> = said.iter().filter(|(_, what)| !what.is_empty()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(said.len(), count);
+}
