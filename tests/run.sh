@@ -2,9 +2,9 @@
 # Runs the tests: sh tests/run.sh [--all] [arguments of `cargo test`]
 #
 # Without --all: what needs nothing but a Vulkan adapter, in minutes. With it, everything: the tests that are marked slow, ranks
-# under mpirun, the texts for CUDA, the rules of SPIR-V, the Python package. What is needed and missing is installed where that
-# can be done, and is required then, so that nothing is passed over in silence; what is left out all the same is named and counted
-# at the end.
+# under mpirun, the texts for CUDA, the rules of SPIR-V, a browser's compiler, the Python package. What is needed and missing is
+# installed where that can be done, and is required then, so that nothing is passed over in silence; what is left out all the same
+# is named and counted at the end.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -46,7 +46,12 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
     missing=''
     has_driver || missing='mesa-vulkan-drivers libvulkan1'
     if [ -n "$all" ]; then
-        required=$required,mpi,spirv-val
+        required=$required,mpi,spirv-val,chromium
+        for browser in chromium google-chrome; do
+            [ -n "${KOLMO_CHROMIUM:-}" ] || KOLMO_CHROMIUM=$(command -v "$browser" || true)
+        done
+        [ -n "$KOLMO_CHROMIUM" ] || missing="$missing chromium"
+        export KOLMO_CHROMIUM="${KOLMO_CHROMIUM:-chromium}"
         features=cuda,mpi,sprs
         has spirv-val || missing="$missing spirv-tools"
         has mpirun || missing="$missing openmpi-bin"
