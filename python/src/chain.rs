@@ -20,6 +20,13 @@ pub(crate) struct Chain {
     transitions: Arc<dyn Transitions>,
 }
 
+impl From<transient::Chain> for Chain {
+    fn from(chain: transient::Chain) -> Self {
+        let transitions: Arc<dyn Transitions> = chain.transitions.into();
+        Self { about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions }
+    }
+}
+
 /// The chain of a file, or a built-in.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
@@ -27,9 +34,7 @@ pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
         Some(model) => model.map(transient::Chain::from),
         None => io::read_chain(Path::new(spec), None),
     });
-    let chain = read.map_err(|error| exception(py, &error))?;
-    let transitions: Arc<dyn Transitions> = chain.transitions.into();
-    Ok(Chain { about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions })
+    read.map(Chain::from).map_err(|error| exception(py, &error))
 }
 
 #[pymethods]

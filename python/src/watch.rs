@@ -70,7 +70,8 @@ pub(crate) fn watched<R: Send>(
 /// Runs signals' handlers and the callback.
 fn hear(py: Python<'_>, progress: Option<&Py<PyAny>>, news: Option<(u64, u64)>) -> PyResult<()> {
     py.check_signals()?;
-    if let (Some(callback), Some(news)) = (progress, news) {
+    // Of some work nobody knows how much there is.
+    if let (Some(callback), Some(news)) = (progress, news.filter(|(_, all)| *all > 0)) {
         callback.call1(py, news)?;
     }
     Ok(())
