@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kolmo::io::generator::Content;
 use kolmo::transient::{self, Transitions};
 use kolmo::{io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -11,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 use crate::transient::{Begin, Question, answer};
+use crate::watch::{Stop, Stoppable};
 
 /// A chain that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -117,10 +119,14 @@ impl Chain {
             Some(begin) => begin.initial()?,
             None => self.about.initial.clone(),
         };
-        let Some(mask) = absorbing else { return answer(py, &*self.transitions, &initial, &question) };
-        let states: Vec<u32> =
-            (0u32..).zip(mask.as_slice()?).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
-        let cut = transient::Chain::new("", Box::new(self.transitions.clone())).absorbing(&states);
-        answer(py, &*cut.transitions, &initial, &question)
+        let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
+        let states: Vec<u32> = (0u32..).zip(mask).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
+        let stop = Stop::default();
+        answer(py, self.states(), &initial, &question, &stop, || {
+            let shared = Stoppable { inner: self.transitions.clone(), stop: stop.clone() };
+            let chain = transient::Chain::new("", Box::new(shared));
+            let chain = if states.is_empty() { chain } else { chain.absorbing(&states) };
+            Ok((chain.transitions, Content::Rates))
+        })
     }
 }

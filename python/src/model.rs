@@ -1,10 +1,10 @@
 //! `kolmo.Model`: models in PRISM's language, their chains, and properties.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kolmo::transient::Options;
+use kolmo::transient::{self, Options, Transitions};
 use kolmo::{Error, Machine, Result, Status};
 use kolmo_check::{Answers, Assigned, Found, Questions, Row, Source, Subject, language};
 use kolmo_model::constants::Given;
@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 use crate::chain::Chain;
 use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Told, watched};
+use crate::watch::{Stop, Stoppable, Told, watched};
 
 /// The value of a constant. Python's truth values are numbers, too, and come first.
 #[derive(FromPyObject, IntoPyObject, Clone, Copy)]
@@ -110,8 +110,9 @@ impl Model {
         expect_own_process().map_err(|error| exception(py, &error))?;
         let values: Vec<(String, Value)> =
             constants.into_iter().map(|(name, value)| (name, value.into())).collect();
-        let chain =
-            watched(py, None, |told| language::chain(&self.path, self.explore(&values, told)?))?;
+        let chain = watched(py, None, &Stop::default(), |told| {
+            language::chain(&self.path, self.explore(&values, told)?)
+        })?;
         Ok(Chain::from(chain))
     }
 
@@ -127,7 +128,8 @@ impl Model {
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = given(constants);
         let options = Options { epsilon, ..Options::default() };
-        let checked = watched(py, progress.as_ref(), |told| {
+        let stop = Stop::default();
+        let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
             let began = Instant::now();
             let wanted = place.wanted()?;
@@ -141,6 +143,9 @@ impl Model {
                     let asked = questions.plan(Source::Explored(&space), &values)?;
                     states.push(space.states());
                     let chain = language::bare(&self.path, space)?;
+                    let inner: Arc<dyn Transitions> = chain.transitions.into();
+                    let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
+                    let chain = transient::Chain { transitions, ..chain };
                     answers.push(asked.answer(chain, machine, &options, &mut |done, all| told(done, all))?);
                 }
                 Ok(names(machine))
@@ -153,7 +158,8 @@ impl Model {
 
 impl Checked {
     fn told(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-        let rows = self.answers.iter().zip(&self.states).flat_map(|(all, n)| all.rows.iter().map(|row| (row, *n)));
+        let rows =
+            self.answers.iter().zip(&self.states).flat_map(|(all, n)| all.rows.iter().map(|row| (row, *n)));
         let rows: Vec<_> = rows.map(|(row, states)| told(py, row, states)).collect::<PyResult<_>>()?;
         let answer = PyDict::new(py);
         answer.set_item("answers", rows)?;

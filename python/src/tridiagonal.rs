@@ -12,7 +12,7 @@ use self_cell::self_cell;
 
 use crate::errors::exception;
 use crate::machine::{Place, expect_own_process, names};
-use crate::watch::{Told, brief, watched};
+use crate::watch::{Stop, Told, brief, watched};
 
 /// `batch` matrices one behind the other.
 #[derive(FromPyObject)]
@@ -27,8 +27,7 @@ pub(crate) struct Diagonals<'py> {
 
 impl Diagonals<'_> {
     fn matrix(&self) -> PyResult<Result<Matrix<'_>>> {
-        let matrix =
-            Matrix::new(self.batch, self.dl.as_slice()?, self.d.as_slice()?, self.du.as_slice()?);
+        let matrix = Matrix::new(self.batch, self.dl.as_slice()?, self.d.as_slice()?, self.du.as_slice()?);
         Ok(matrix.map(|matrix| if self.cyclic { matrix.cyclic() } else { matrix }))
     }
 
@@ -55,7 +54,8 @@ fn answer<'py>(
     let mut room: Vec<&mut [f64]> = held.as_slice_mut()?.chunks_mut(rows.max(1)).collect();
     let brief_work = on_cpu && b.len() * rows <= FEW;
     let work = |told: &mut Told<'_>| solve(&b, &mut room, told);
-    let (solution, device) = if brief_work { brief(py, work)? } else { watched(py, None, work)? };
+    let (solution, device) =
+        if brief_work { brief(py, work)? } else { watched(py, None, &Stop::default(), work)? };
     drop(room);
     drop(held);
     let answer = PyDict::new(py);
