@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -69,6 +70,11 @@ def test_a_singular_matrix_is_an_exception_with_its_row():
         ((np.ones(0), np.ones(0), np.ones(0), np.ones(0)), "give n numbers"),
         ((np.ones(3), np.float64(1), np.ones(3), np.ones(4)), "give n numbers"),
         ((np.ones(3), np.ones(4), np.ones(3), np.array([None] * 4)), "object"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ma.ones(4)), "masked"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones(4) * 1j), "complex"),
+        ((np.ones(3), np.ones(4), np.ones(3), 1.0), "b has the shape"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones((3, 2))), "b has the shape"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones((4, 0))), "b has the shape"),
     ],
 )
 def test_input_without_an_answer_is_refused(arguments, told):
@@ -168,3 +174,46 @@ def test_nothing_is_copied():
         clear.write("5")
     x = kolmo.solve_tridiagonal(dl, d, du, b, device="cpu")
     assert resident("VmHWM") - before < 1.5 * x.nbytes
+
+
+class Named(np.ndarray):
+    """A subclass, as of arrays with units."""
+
+
+def test_unusual_arrays_that_hold_numbers_are_taken():
+    n = 5000
+    dl, d, du, b = system(n)
+    whole = np.round(8 * b)
+    same = kolmo.solve_tridiagonal(dl, d, du, whole)
+    read_only, apart = d.copy(), np.zeros((n, 2))
+    read_only.flags.writeable = False
+    apart[:, 1] = d
+    for diagonal in (read_only, apart[:, 1], d.astype(">f8"), d.view(Named), d.tolist(), d[::-1].copy()[::-1]):
+        x = kolmo.solve_tridiagonal(dl, diagonal, du, whole)
+        assert type(x) is np.ndarray
+        np.testing.assert_array_equal(x, same)
+    for right in (whole.astype(np.int8), whole.astype(np.float32), whole.astype(">i4")):
+        np.testing.assert_array_equal(kolmo.solve_tridiagonal(dl, d, du, right), same)
+    both = np.asfortranarray(np.stack([whole, whole], axis=1))
+    for columns in (both, np.ascontiguousarray(both)):
+        x = kolmo.solve_tridiagonal(dl, d, du, columns)
+        np.testing.assert_array_equal(x, np.stack([same, same], axis=1))
+    # One array may stand in several places.
+    assert np.all(kolmo.solve_tridiagonal(dl[1:], d, du[:-1], d) == kolmo.solve_tridiagonal(dl, d, du, d.copy()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_factor_in_a_forked_process_is_refused():
+    script = """
+import os, sys, numpy as np, kolmo
+f = kolmo.TridiagonalFactor(np.ones(3), 4 * np.ones(3), np.ones(3), device="cpu")
+if (child := os.fork()) == 0:
+    try:
+        f.solve(np.ones(3))
+    except kolmo.DeviceError as error:
+        os._exit(0 if "forked" in str(error) else 2)
+    os._exit(1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -150,8 +150,8 @@ def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
 def _told(
     answer: dict[str, Any], right: _RightHandSides, tolerance: float, full_output: bool
 ) -> Floats | Tridiagonal:
-    x = answer.pop("x")
-    x = x.T if right.columns else x.reshape(right.shape)
+    rows: Floats = answer.pop("x")
+    x: Floats = rows.T if right.columns else rows.reshape(right.shape)
     singular = answer.pop("singular")
     if not full_output:
         if singular is not None:
