@@ -28,7 +28,7 @@ def queue(tmp_path):
 
 
 def test_answers_are_those_of_the_command(queue, command, tmp_path):
-    properties = ['P=? [ F<=T "full" ]', 'R{"served"}=? [ C<=10 ]', 'S>=0.1 [ "full" ]', 'P=? [ X q=1 ]']
+    properties = ['const double T; P=? [ F<=T "full" ]', 'R{"served"}=? [ C<=10 ]', 'S>=0.1 [ "full" ]', 'P=? [ X q=1 ]']
     checked = kolmo.Model(queue, N=4, open=True).check(*properties, T=[1, 2], device="cpu", epsilon=1e-10)
     line = [command, "check", str(queue), *properties, "--const", "N=4,open=true,T=1:2", "--device", "cpu"]
     line += ["--epsilon", "1e-10", "--quiet", "--report", str(tmp_path / "r.json")]
@@ -59,7 +59,7 @@ def test_the_chain_has_names_labels_and_rewards(queue):
     assert chain is model.chain() and chain.n == 5 and chain.state_name(4) == "(q=4)"
     assert chain.labels["full"].tolist() == [4] and chain.rewards["served"].tolist() == [0, 3, 3, 3, 3]
     reached = model.transient([1.0, 2.0], absorbing="full", epsilon=1e-12)
-    same = model.check('P=? [ F<=T "full" ]', T=[1, 2], epsilon=1e-12)
+    same = model.check('const double T; P=? [ F<=T "full" ]', T=[1, 2], epsilon=1e-12)
     np.testing.assert_allclose(reached.p[:, 4], same.value, atol=1e-12)
 
 

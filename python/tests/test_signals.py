@@ -54,7 +54,7 @@ endmodule
         (1, 0.2, "path = 'm.sm'; open(path, 'w').write(MODEL)", "kolmo.Model(path).check('P=? [ F<=1e6 x=2000 ]')"),
         (1, 1.0, "m = kolmo.read('wlan:40,6')", "m.transient(1e9, device='cpu')"),
         (
-            30_000_000,
+            10_000_000,
             0.02,
             "a = np.full(n, -1.0); d = np.full(n, 4.0)",
             "kolmo.solve_tridiagonal(a, d, a, d, device='cpu')",

@@ -9,18 +9,12 @@ use super::range;
 use super::residual::Residual;
 use super::scheme::Scheme;
 use super::solve::{Method, Outcome, Pass, Solution};
-use super::view::View;
+use super::view::{PIECE, View, Watch};
 use super::window;
 use super::window_kernels::{SEAMS, count_uncertified, solve_tiles, tridiagonal_seam, tridiagonal_window};
 use crate::Result;
 use crate::kernel::Precision;
 use crate::lane::Lane;
-
-/// Tiles between two calls of `watch`, a multiple of those that go together: some ten milliseconds.
-const STRETCH: usize = 1024;
-
-/// What is called between pieces of the work; its error ends it.
-pub(super) type Watch<'a> = dyn FnMut() -> Result<()> + Send + 'a;
 
 /// Solves into `x` where the only lane is the host, one pass over the rows is enough, and no correction has to follow; none
 /// where that is not so, whatever `x` then holds. The bits are those of a plan.
@@ -54,8 +48,7 @@ pub(super) fn solve(
             {
                 return Ok(None);
             }
-            watch()?;
-            let residual = view.residual(b, x, &mut []);
+            let residual = view.residual_watched(b, x, watch)?;
             let enough = options.refine != Refine::Auto || residual.settled(true);
             if !(enough && residual.within(options.tolerance)) {
                 return Ok(None);
@@ -81,10 +74,12 @@ fn certified(
     let tiles = rows.div_ceil(tile);
     let place = Place { n: view.span.n, first: 0, cyclic: false };
     let whole = window::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
+    // A multiple of the tiles that go together.
+    let stretch_tiles = (PIECE / tile).next_multiple_of(8);
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
-    for (stretch, flags) in flags[..tiles].chunks_mut(STRETCH).enumerate() {
+    for (stretch, flags) in flags[..tiles].chunks_mut(stretch_tiles).enumerate() {
         watch()?;
-        let at = stretch * STRETCH * tile;
+        let at = stretch * stretch_tiles * tile;
         let params = tridiagonal_window::Params { at: at as u32, tiles: flags.len() as u32, ..whole };
         let bindings = tridiagonal_window::Bindings::over(dl, d, du, b, &mut *x, flags);
         solve_tiles(params, bindings);

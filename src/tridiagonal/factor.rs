@@ -1,10 +1,9 @@
 //! A matrix that is kept for any number of solutions.
 
 use super::Options;
-use super::direct::Watch;
 use super::solve::{AnySolver, SYSTEMS, Solution, expect_room};
 use super::system::{System, transpose_each};
-use super::view::View;
+use super::view::{View, Watch};
 use crate::{Error, Machine, Result};
 
 /// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.
@@ -130,7 +129,7 @@ impl<'a> Factor<'a> {
         if let Some(b) = b.iter().find(|b| b.len() != rows) {
             return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
         }
-        View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides()?;
+        View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
         Ok(b.to_vec())
     }
 }

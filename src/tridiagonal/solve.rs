@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::arithmetic::Number;
-use super::direct::{self, Watch};
+use super::direct;
 use super::group::Group;
 use super::kernels::{NOT_DOMINANT, all_flags};
 use super::matrix::Matrix;
@@ -18,7 +18,7 @@ use super::rings::Rings;
 use super::rows::Rows;
 use super::span::Span;
 use super::system::System;
-use super::view::View;
+use super::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -97,7 +97,7 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
 /// Solves into the caller's arrays: `x` is to each right-hand side of `b` as long as that is, and whatever it holds is written over.
 ///
 /// Where the machine is one CPU lane in double precision and one pass over the rows is enough, as for dominant rows, nothing is
-/// copied, and `watch` is called some ten times in each 10⁸ rows: its error ends the work. Otherwise it is called before the
+/// copied, and `watch` is called every some million rows: its error ends the work. Otherwise it is called before the
 /// work begins, which is then that of [`solve`]. The bits are those of [`solve`].
 ///
 /// ```
@@ -127,7 +127,7 @@ pub fn solve_into(
 ) -> Result<Solution> {
     expect_room(matrix.rows(), b, x)?;
     let view = matrix.view(b);
-    view.check()?;
+    view.check_watched(watch)?;
     machine.expect_floating(SYSTEMS)?;
     AnySolver::new(machine, options).solve_into(&view, x, watch)
 }

@@ -111,8 +111,8 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
-    diagonals = _diagonals(dl, d, du, cyclic, tolerance)
-    right = _right_hand_sides(b, np.shape(d))
+    diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
+    right = _right_hand_sides(b, shape)
     answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, Place(device, precision))
     return _told(answer, right, tolerance, full_output)
 
@@ -123,10 +123,12 @@ class _RightHandSides(NamedTuple):
     columns: bool
 
 
-def _diagonals(dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float) -> Diagonals:
+def _diagonals(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float
+) -> tuple[Diagonals, tuple[int, ...]]:
     diagonal = _input.floats("d", d)
-    if diagonal.ndim not in (1, 2) or diagonal.size == 0 or np.ndim(d) == 0:
-        raise InvalidInput(f"d has the shape {np.shape(d)}; give n numbers, or a row of n for each system")
+    if diagonal.ndim not in (1, 2) or diagonal.size == 0:
+        raise InvalidInput(f"d has the shape {diagonal.shape}; give n numbers, or a row of n for each system")
     sides = []
     for name, values in (("dl", dl), ("du", du)):
         side = _input.floats(name, values)
@@ -134,7 +136,8 @@ def _diagonals(dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, toleran
             raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
         sides.append(side.ravel())
     batch = 1 if diagonal.ndim == 1 else diagonal.shape[0]
-    return Diagonals(sides[0], diagonal.ravel(), sides[1], batch, bool(cyclic), float(tolerance))
+    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, bool(cyclic), float(tolerance))
+    return made, diagonal.shape
 
 
 def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
@@ -196,10 +199,10 @@ class TridiagonalFactor:
         device: str = "auto",
         precision: Literal["f64", "f32"] | None = None,
     ) -> None:
-        diagonals = _diagonals(dl, d, du, cyclic, tolerance)
+        diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
         self._held = _kolmo.TridiagonalFactor(diagonals, Place(device, precision))
         self._tolerance = tolerance
-        self.shape: tuple[int, ...] = np.shape(d)
+        self.shape: tuple[int, ...] = shape
         """The shape of the main diagonal."""
 
     def __repr__(self) -> str:
