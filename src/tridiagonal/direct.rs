@@ -42,8 +42,10 @@ pub(super) fn solve(
         };
         let Some(overlap) = window::overlap(span.n, span.rows, read)? else { return Ok(None) };
         let mut residuals = Vec::with_capacity(view.b.len());
+        let mut largest = [0.0f64; 2];
         for (b, x) in view.b.iter().zip(x.iter_mut()) {
-            if range::shift(range::largest(b), range::roomy(Precision::F64)) != 0
+            let size = range::largest(b);
+            if range::shift(size, range::roomy(Precision::F64)) != 0
                 || !certified(view, b, x, overlap, watch)?
             {
                 return Ok(None);
@@ -54,11 +56,10 @@ pub(super) fn solve(
                 return Ok(None);
             }
             residuals.push(residual);
+            largest = [largest[0].max(range::largest(x)), largest[1].max(size)];
         }
         let seconds = began.elapsed().as_secs_f64();
-        let largest = |v: &mut dyn Iterator<Item = &[f64]>| v.map(range::largest).fold(0.0, f64::max);
-        let growth = [largest(&mut x.iter().map(|x| &**x)), largest(&mut view.b.iter().copied())];
-        Ok(Some(solution(view, options, residuals, growth, seconds)))
+        Ok(Some(solution(view, options, residuals, largest, seconds)))
     })
 }
 

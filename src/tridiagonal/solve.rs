@@ -127,7 +127,7 @@ pub fn solve_into(
 ) -> Result<Solution> {
     expect_room(matrix.rows(), b, x)?;
     let view = matrix.view(b);
-    view.check_watched(watch)?;
+    machine.lanes[0].host(|| view.check_watched(watch))?;
     machine.expect_floating(SYSTEMS)?;
     AnySolver::new(machine, options).solve_into(&view, x, watch)
 }
