@@ -47,9 +47,9 @@ endmodule
         (100_000, 0.5, "q = chain(n)", "kolmo.transient(q, times=1e9, device='cpu')"),
         (
             100_000,
-            0.5,
-            "a = (8 * sp.eye_array(n) - chain(n)).tocsr(); a.sort_indices()",
-            "kolmo.walk(a, np.ones(n), components=[5], epsilon=1e-9, device='cpu')",
+            0.2,
+            "a = (6.05 * sp.eye_array(n) - chain(n)).tocsr(); a.sort_indices(); b = np.random.default_rng(0).normal(size=n)",
+            "kolmo.walk(a, b, components=[5], epsilon=1e-8, lazy=True, device='cpu')",
         ),
         (1, 0.2, "path = 'm.sm'; open(path, 'w').write(MODEL)", "kolmo.Model(path).check('P=? [ F<=1e6 x=2000 ]')"),
         (1, 1.0, "m = kolmo.read('wlan:40,6')", "m.transient(1e9, device='cpu')"),
