@@ -81,6 +81,8 @@
 //! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
 //!   models", FedCSIS 2012.
 
+mod absorption;
+mod backward;
 pub(crate) mod bound;
 pub(crate) mod built;
 pub mod capacity;
@@ -129,6 +131,8 @@ pub(crate) mod transitions;
 mod transport;
 mod worker;
 
+pub use absorption::{Absorption, Total, until_absorption};
+pub use backward::{Backward, StateValues};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;

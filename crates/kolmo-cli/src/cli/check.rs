@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -10,13 +11,15 @@ use serde_json::{Value as Json, json};
 use super::files::Files;
 use super::language::{self, Constants, refused};
 use super::progress::Progress;
-use super::questions::{Answer, Found, Plan, Planned, Solved, Source};
-use super::{Common, Outcome, say, transient, write_report};
+use super::questions::{Answer, Found, Plan, Planned, Solved, Source, Told};
+use super::state_values::{EachState, shared};
+use super::{Common, Outcome, no_format, say, transient, write_report};
 use crate::report::{self, grouped, number, seconds};
+use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_field;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Chain, Options, Status};
+use kolmo::transient::{Chain, Options, StateNames, Status, Transitions};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property};
@@ -38,6 +41,12 @@ pub(super) struct Check {
     /// Bound on the total l1 error of the probabilities behind each answer
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
+    /// Also write the answers from every state, true as 1, false as 0, undecided as NaN, to the file of -o
+    #[arg(long, requires = "output")]
+    all_states: bool,
+    /// File for --all-states: .npy (a row a property) or .csv (a line a state, with its variables)
+    #[arg(short, long, value_name = "FILE", requires = "all_states")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -48,6 +57,7 @@ impl Check {
         files
             .read("MODEL", [Path::new(&self.model)])
             .read("PROPERTIES", self.properties.iter().map(Path::new).filter(|path| is_file(path)))
+            .written("-o", self.output.as_deref())
             .written("--report", self.common.report.as_deref())
     }
 }
@@ -64,21 +74,24 @@ type Assigned = [(String, Value)];
 /// What is asked about.
 enum Subject {
     Language(Model),
-    Chain(Chain),
+    Chain(Chain, Arc<dyn Transitions>),
 }
 
 impl Subject {
     fn read(spec: &str) -> Result<Self> {
         match language::is_model(spec) {
             true => language::read(spec).map(Self::Language),
-            false => transient::model(spec, None).map(Self::Chain),
+            false => {
+                let (chain, transitions) = shared(transient::model(spec, None)?);
+                Ok(Self::Chain(chain, transitions))
+            }
         }
     }
 
     fn names(&self) -> Names {
         match self {
             Self::Language(model) => model.names().clone(),
-            Self::Chain(chain) => Names::bare(
+            Self::Chain(chain, _) => Names::bare(
                 chain.labels.sets.iter().map(|(name, _)| &name[..]),
                 chain.rewards.iter().map(|reward| &reward.name[..]),
             ),
@@ -88,7 +101,7 @@ impl Subject {
     fn has(&self, constant: &str) -> bool {
         match self {
             Self::Language(model) => model.undefined_constants().any(|(name, _)| name == constant),
-            Self::Chain(_) => false,
+            Self::Chain(..) => false,
         }
     }
 }
@@ -113,6 +126,9 @@ struct Run<'a> {
     terms: u64,
     /// Seconds of sweeps.
     solve: f64,
+    /// Of each answer that from every state, and the names of these.
+    columns: Vec<(String, Vec<f64>)>,
+    names: Option<Arc<StateNames>>,
 }
 
 pub(super) fn run(args: &Check) -> Result<Outcome> {
@@ -124,6 +140,12 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
             args.epsilon
         )));
     }
+    if let Some(path) = &args.output
+        && !path.extension().is_some_and(|extension| extension == "npy" || extension == "csv")
+    {
+        return Err(no_format(path, "values of states", ".npy or .csv"));
+    }
+    let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut subject = Subject::read(&args.model)?;
     let texts = texts(&args.properties, &subject.names())?;
@@ -142,11 +164,23 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
         sweeps: 0,
         terms: 0,
         solve: 0.0,
+        columns: Vec::new(),
+        names: None,
     };
-    for values in combinations(&of_model).map_err(refused)? {
+    let of_model = combinations(&of_model).map_err(refused)?;
+    if args.all_states && of_model.len() > 1 {
+        return Err(Error::Invalid(format!(
+            "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
+            of_model.len()
+        )));
+    }
+    for values in of_model {
         run.answer(&mut subject, &values, &texts, &of_texts, &options)?;
     }
     run.print(given)?;
+    if let Some(file) = values_file {
+        run.write_values(file)?;
+    }
     write_report(report_file, [format_args!("{:#}", run.json(started.elapsed().as_secs_f64()))])?;
     run.conclude(started.elapsed().as_secs_f64())
 }
@@ -177,7 +211,7 @@ fn texts(arguments: &[String], names: &Names) -> Result<Vec<Properties>> {
 fn split(given: &[Given], subject: &Subject, texts: &[Properties]) -> (Vec<Given>, Vec<Given>) {
     let asked = |name: &str| texts.iter().any(|text| text.undefined_constants().any(|(own, _)| own == name));
     let of_texts = |given: &&Given| {
-        let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
+        let in_texts = matches!(subject, Subject::Chain(..)) || asked(&given.name);
         in_texts && !subject.has(&given.name)
     };
     let (texts, model): (Vec<&Given>, Vec<&Given>) = given.iter().partition(of_texts);
@@ -237,7 +271,7 @@ impl Run<'_> {
         let (args, quiet) = (self.args, self.args.common.quiet);
         let wanted = args.prop.as_deref();
         let space = match &*subject {
-            Subject::Chain(_) => None,
+            Subject::Chain(..) => None,
             Subject::Language(model) => {
                 let instance = model.with_constants(values).map_err(refused)?;
                 // What is wrong with a property is not worth a search.
@@ -248,10 +282,12 @@ impl Run<'_> {
         };
         let source = match (&space, &*subject) {
             (Some(space), _) => Source::Explored(space),
-            (None, Subject::Chain(chain)) => Source::File(chain),
+            (None, Subject::Chain(chain, transitions)) => Source::File(chain, transitions),
             (None, Subject::Language(_)) => unreachable!("it is explored"),
         };
-        let mut plan = Plan::new(source);
+        let began = Instant::now();
+        let progress = Progress::new(quiet, "values of every state");
+        let mut plan = Plan::new(EachState::new(source, self.machine, options, Told(&progress)));
         let mut asked: Vec<(Property, Planned, &Assigned)> = Vec::new();
         for own in of_texts {
             let instance = space.as_ref().map(|space| space.instance());
@@ -260,14 +296,36 @@ impl Run<'_> {
                     Error::Invalid(why) => Error::Invalid(format!("{}: {why}", property.text)),
                     other => other,
                 })?;
+                if args.all_states {
+                    self.columns.push((property.text.clone(), plan.column(&property.formula)?));
+                }
                 asked.push((property, planned, own));
             }
         }
-        let needs = plan.needs();
+        if args.all_states {
+            self.names = match source {
+                Source::Explored(space) => Some(Arc::new(language::names(space))),
+                Source::File(chain, _) => chain.names.clone(),
+            };
+        }
+        let (needs, (met, sweeps, notes)) = plan.needs();
+        drop(progress);
+        self.sweeps += sweeps;
+        if sweeps > 0 {
+            self.solve += began.elapsed().as_secs_f64();
+        }
+        if !met {
+            self.status = Status::NotMet;
+        }
+        for note in notes.iter().filter(|_| !quiet) {
+            say(format_args!("note: {note}"));
+        }
         let chain = match (space, subject) {
             (Some(space), _) => language::bare(&args.model, space)?,
             // A file has one chain.
-            (None, Subject::Chain(chain)) => std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?),
+            (None, Subject::Chain(chain, _)) => {
+                std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?)
+            }
             (None, Subject::Language(_)) => unreachable!("it is explored"),
         };
         for warning in chain.warnings.iter().filter(|_| !quiet) {
@@ -290,6 +348,45 @@ impl Run<'_> {
             self.rows.push(Row { name: property.name, text: property.text, constants, found });
         }
         Ok(())
+    }
+
+    /// Writes the answers from every state.
+    fn write_values(&self, mut file: OutputFile) -> Result<()> {
+        let states = self.columns.first().map_or(0, |(_, column)| column.len());
+        if self.args.output.as_deref().is_some_and(|path| path.extension().is_some_and(|e| e == "npy")) {
+            let shape = match self.columns.len() {
+                1 => vec![states],
+                count => vec![count, states],
+            };
+            let path = self.args.output.clone().unwrap_or_default();
+            let io = |source| Error::Io { path: path.clone(), source };
+            let mut writer = NpyWriter::new(file, &shape).map_err(io)?;
+            self.columns.iter().try_for_each(|(_, column)| writer.write(column)).map_err(io)?;
+            return writer.finish().map_err(io)?.commit();
+        }
+        let mut line = b"state".to_vec();
+        let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
+        for name in variables.chain(self.columns.iter().map(|(text, _)| &text[..])) {
+            line.push(b',');
+            push_field(&mut line, name);
+        }
+        for state in 0..states {
+            line.extend_from_slice(format!("\n{state}").as_bytes());
+            for value in self.names.iter().flat_map(|names| names.values(state)) {
+                line.push(b',');
+                line.extend_from_slice(value.as_bytes());
+            }
+            for (_, column) in &self.columns {
+                line.extend_from_slice(format!(",{}", number(column[state])).as_bytes());
+            }
+            if line.len() > 1 << 16 {
+                file.write_all(&line).map_err(|e| file.error(e))?;
+                line.clear();
+            }
+        }
+        line.push(b'\n');
+        file.write_all(&line).map_err(|e| file.error(e))?;
+        file.commit()
     }
 
     /// Writes a line a property to stdout.
@@ -337,7 +434,8 @@ impl Run<'_> {
                 "property": row.text,
                 "constants": constants(&row.constants),
                 "truth": truth,
-                "value": number,
+                // JSON has no infinity.
+                "value": number.map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": error,
             })
         };

@@ -157,7 +157,7 @@ pub(super) fn members(set: &[bool]) -> Vec<u32> {
 }
 
 /// Every state by the values of its variables.
-fn names(space: &StateSpace) -> StateNames {
+pub(super) fn names(space: &StateSpace) -> StateNames {
     let variables = space.instance().variables();
     let mut names = StateNames::new(variables.iter().map(|variable| variable.name.clone()).collect());
     for state in 0..space.states() {

@@ -24,6 +24,7 @@ mod questions;
 mod seed_table;
 mod sets;
 mod shared_file;
+mod state_values;
 mod stdin;
 mod transient;
 mod tridiagonal;
