@@ -227,9 +227,10 @@ impl Backward {
             if k % LOOK == 0 {
                 observer.progress(k, right)?;
                 // All later values lie between the least and the largest, and move by no more than one step does.
-                let frozen = change * expected_excess(lambda, k);
-                stop = (high - low).min(frozen) + change * self.rounding;
-                if stop <= 0.25 * epsilon * most {
+                // A change that is no more than rounding proves nothing more, however many steps follow.
+                let noise = self.rounding * most;
+                stop = (high - low).min((change + noise) * expected_excess(lambda, k));
+                if stop <= 0.25 * epsilon * most || change <= noise {
                     let rest = (whole - given).max(0.0);
                     sum.par_iter_mut().zip(&a).with_min_len(ROWS).for_each(|(sum, a)| *sum += rest * a);
                     break;

@@ -105,6 +105,16 @@ fn a_model_stands_where_a_file_may() {
         ["drn", "lab", "mtx", "npz", "srew", "sta", "tra"]
     );
     assert!(place.text("q.sta").ends_with("4:(4)\n"));
+    for model in ["queue.sm --const N=4", "q.tra", "q.drn"] {
+        let by_number = place.transient(&format!("{model} --time 2 --states 1,3-4")).stdout;
+        let by_variable = place.transient(&format!("{model} --time 2 --states q>=3|q=1")).stdout;
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&by_variable), sorted(&by_number), "{model}");
+    }
     assert!(place.transient("queue.sm --const N=4 --time 2 --top 1").stdout.contains("(q=0)"));
     let warned = place.transient("decay.sm --time 1 --label deadlock");
     assert!(warned.stderr.contains("stay for ever: 2"), "{}", warned.stderr);
