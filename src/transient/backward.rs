@@ -11,8 +11,6 @@
 //!
 //! On the host, in double precision.
 
-use std::sync::Arc;
-
 use super::classes::Classes;
 use super::elimination;
 use super::meeting::Stochastic;
@@ -44,13 +42,31 @@ pub struct StateValues {
 
 /// A chain whose values are asked for from every state.
 pub struct Backward {
-    transitions: Arc<dyn Transitions>,
     chain: Stochastic,
     /// States that lead to each: where the list of each ends, and the lists.
     from: (Vec<usize>, Vec<u32>),
     alpha: f64,
     /// Bound on the error of a step, of values of at most 1.
     rounding: f64,
+}
+
+/// The chain with rates of P, in the unit of time 1/α.
+impl Transitions for Backward {
+    fn states(&self) -> usize {
+        self.chain.stay.len()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        let (ends, from) = &self.from;
+        for &before in &from[ends[state]..ends[state + 1]] {
+            let own = self.chain.row(before as usize).find(|(to, _)| *to as usize == state);
+            row.extend(own.map(|(_, rate)| (before, rate)));
+        }
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        row.extend(self.chain.row(state));
+    }
 }
 
 impl std::fmt::Debug for Backward {
@@ -64,7 +80,7 @@ impl Backward {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where there is no room, [`Error::Invalid`] for an exit rate that is no double.
-    pub fn new(transitions: Arc<dyn Transitions>) -> Result<Self> {
+    pub fn new(transitions: &dyn Transitions) -> Result<Self> {
         let n = transitions.states();
         let mut exit = vec![0.0; n];
         transitions.exit_rates(0..n, &mut exit);
@@ -73,7 +89,7 @@ impl Backward {
             return Err(Error::Invalid("a state's rates add up to more than the largest double".into()));
         }
         expect_memory(n as u64 * 64, || format!("values of {n} states"))?;
-        let chain = Stochastic::new(&*transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
+        let chain = Stochastic::new(transitions, if alpha > 0.0 { alpha } else { 1.0 }, 0..n);
         let mut ends = vec![0; n + 1];
         chain.to.iter().for_each(|&to| ends[to as usize + 1] += 1);
         (0..n).for_each(|i| ends[i + 1] += ends[i]);
@@ -87,25 +103,15 @@ impl Backward {
         }
         let longest = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         let rounding = (2 * longest + 8) as f64 * U;
-        Ok(Self { transitions, chain, from: (ends, from), alpha, rounding })
-    }
-
-    /// Number of states.
-    pub fn states(&self) -> usize {
-        self.chain.stay.len()
-    }
-
-    /// The chain.
-    pub fn transitions(&self) -> &dyn Transitions {
-        &*self.transitions
+        Ok(Self { chain, from: (ends, from), alpha, rounding })
     }
 
     /// The sets of states that are never left once entered, and in which every state leads to every other.
     pub fn closed_classes(&self) -> Vec<Vec<u32>> {
         let even = vec![1.0; self.states()];
-        let classes = Classes::new(&*self.transitions, &even, &even);
+        let classes = Classes::new(self, &even, &even);
         let mut all = vec![Vec::new(); classes.representatives.len()];
-        for (state, class) in (0u32..).zip(classes.of_states(&*self.transitions)) {
+        for (state, class) in (0u32..).zip(classes.of_states(self)) {
             if let Some(class) = class {
                 all[class].push(state);
             }
@@ -297,19 +303,12 @@ impl Backward {
             return Ok(found);
         }
         // Values at the ends are earned on the way there.
-        let mut row = Vec::new();
-        let mut earned = |&state: &u32| {
-            row.clear();
-            self.transitions.outgoing(state as usize, &mut row);
-            let there =
-                row.iter().filter(|(to, _)| ends[*to as usize]).map(|&(to, rate)| rate * values[to as usize]);
-            there.sum::<f64>() + rewards[state as usize]
-        };
-        let earned: Vec<f64> = passing.iter().map(&mut earned).collect();
+        let earned: Vec<f64> = passing
+            .iter()
+            .map(|&s| self.chain.apply(s as usize, &found.values) + rewards[s as usize] / self.alpha)
+            .collect();
         let mut check = || observer.progress(0, 0);
-        let Some((totals, relative)) =
-            elimination::values(&*self.transitions, 1.0 / self.alpha, &passing, &earned, &mut check)?
-        else {
+        let Some((totals, relative)) = elimination::values(self, 1.0, &passing, &earned, &mut check)? else {
             self.iterate(ends, rewards, epsilon, MOST_STEPS, &mut found, observer)?;
             return Ok(found);
         };

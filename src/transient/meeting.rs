@@ -61,6 +61,12 @@ impl Stochastic {
         rows
     }
 
+    /// The probabilities of going elsewhere.
+    pub(super) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
+        let row = self.starts[state]..self.starts[state + 1];
+        self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
+    }
+
     /// (P a)(state).
     pub(super) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let row = self.starts[state]..self.starts[state + 1];

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::interrupt;
-use super::language::{members, refused};
-use super::progress::Progress;
-use super::state_values::{EachState, Truths, decide, next_from};
-use super::until::{Until, compensated};
+use crate::Watch;
+use crate::language::refused;
+use crate::sets::members;
+use crate::state_values::{EachState, Truths, decide, next_from};
+use crate::until::{Until, compensated};
 use kolmo::kernel::Precision;
 use kolmo::transient::{
     Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total, Transitions,
@@ -21,21 +21,25 @@ type Set = Arc<Vec<u32>>;
 
 /// A number with a bound on its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Answer {
-    pub(super) value: f64,
-    pub(super) error: f64,
+pub struct Answer {
+    /// The number.
+    pub value: f64,
+    /// Bound on its error.
+    pub error: f64,
 }
 
 /// The states that questions are about.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub enum Source<'a> {
+    /// States of a model.
     Explored(&'a StateSpace),
-    File(&'a Chain, &'a Arc<dyn Transitions>),
+    /// States of a file, which have labels alone.
+    File(&'a Chain),
 }
 
 /// A property whose numbers are asked for.
 #[derive(Debug)]
-pub(super) enum Planned {
+pub(crate) enum Planned {
     Known(Value),
     Found(Found),
     /// A number, or one that lies between those of two answers.
@@ -50,8 +54,10 @@ pub(super) enum Planned {
 
 /// What a property has come to: a number, or true, false or neither with the number that decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Found {
+pub enum Found {
+    /// A number was asked for.
     Number(Answer),
+    /// True, false or neither, and the number that decides.
     Truth(Option<bool>, Option<Answer>),
 }
 
@@ -97,7 +103,7 @@ enum Quantity {
 }
 
 /// What all questions need.
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     each: EachState<'a>,
     start: Start,
     sets: Vec<Set>,
@@ -108,7 +114,7 @@ pub(super) struct Plan<'a> {
 
 /// Sweeps to be made, and the numbers already known.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
     absorbed: Vec<Absorbed>,
     rewards: Vec<Reward>,
@@ -117,19 +123,19 @@ pub(super) struct Needs {
 
 /// The numbers, and how they came about.
 #[derive(Debug)]
-pub(super) struct Solved {
-    pub(super) answers: Vec<Answer>,
-    pub(super) status: Status,
-    pub(super) sweeps: usize,
-    pub(super) terms: u64,
+pub(crate) struct Solved {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) status: Status,
+    pub(crate) sweeps: usize,
+    pub(crate) terms: u64,
 }
 
-pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T> {
+pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Invalid(why.into()))
 }
 
 /// True where a value needs more than a look at the state.
-pub(super) fn asks(formula: &Formula) -> bool {
+pub(crate) fn asks(formula: &Formula) -> bool {
     match formula {
         Formula::State(_) | Formula::Label(_) => false,
         Formula::Combination(_, parts) => parts.iter().any(asks),
@@ -147,22 +153,22 @@ fn listed(initial: &Initial) -> Vec<u32> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(each: EachState<'a>) -> Self {
+    pub(crate) fn new(each: EachState<'a>) -> Self {
         let initial = match each.source {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
-            Source::File(chain, _) => chain.initial.clone(),
+            Source::File(chain) => chain.initial.clone(),
         };
         let start = Start { initial, mean: false };
         Self { each, start, sets: Vec::new(), needs: Needs::default(), known: Vec::new() }
     }
 
     /// Takes in a property, asked of the states that the chain begins in.
-    pub(super) fn add(&mut self, formula: &Formula) -> Result<Planned> {
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
         self.plan(formula, &self.start.clone())
     }
 
     /// The answer from every state: a number, or 1 and 0 for true and false and no number where neither is sure.
-    pub(super) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
+    pub(crate) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
         let of = |state: usize, truths: &Truths| match (truths.must[state], truths.may[state]) {
             (true, _) => 1.0,
             (false, false) => 0.0,
@@ -187,7 +193,7 @@ impl<'a> Plan<'a> {
     }
 
     /// What is left to be done, and how what was answered from every state has ended.
-    pub(super) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
+    pub(crate) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
         (self.needs, self.each.ended())
     }
 
@@ -525,7 +531,7 @@ impl<'a> Plan<'a> {
 }
 
 /// The rates at which states earn, also by transitions unless rewards of states alone are asked for.
-pub(super) fn cumulative_rewards(
+pub(crate) fn cumulative_rewards(
     source: Source<'_>,
     structure: Option<&str>,
     of_states: bool,
@@ -533,7 +539,7 @@ pub(super) fn cumulative_rewards(
     match source {
         Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
         Source::Explored(space) => space.rewards(structure).map_err(refused),
-        Source::File(chain, _) => {
+        Source::File(chain) => {
             let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
             match found {
                 Some(reward) => Ok(reward.values.clone()),
@@ -545,19 +551,19 @@ pub(super) fn cumulative_rewards(
 
 impl Needs {
     /// Makes the sweeps.
-    pub(super) fn solve(
+    pub(crate) fn solve(
         self,
         chain: Chain,
         machine: &Machine,
         options: &Options,
-        progress: &Progress,
+        watch: &mut Watch<'_>,
     ) -> Result<Solved> {
         let Self { sweeps, absorbed, rewards, answers } = self;
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
         let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0 };
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = sweep.solve(own, &rewards, machine, options, progress)?;
+            let found = sweep.solve(own, &rewards, machine, options, watch)?;
             solved.sweeps += 1 + usize::from(sweep.later.is_some());
             solved.terms += found.solution.terms;
             if found.solution.status == Status::NotMet {
@@ -587,7 +593,7 @@ impl Needs {
         }
         for absorbed in &absorbed {
             let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
-            absorbed.solve(&*chain.transitions, &rewards, machine, options, progress, &mut solved)?;
+            absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved)?;
         }
         Ok(solved)
     }
@@ -600,12 +606,12 @@ impl Absorbed {
         rewards: &[Reward],
         machine: &Machine,
         options: &Options,
-        progress: &Progress,
+        watch: &mut Watch<'_>,
         solved: &mut Solved,
     ) -> Result<()> {
         let own: Vec<Reward> =
             self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
-        let mut told = Told(progress);
+        let mut told = Told(watch);
         let found =
             until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, &mut told)?;
         solved.sweeps += 1;
@@ -677,7 +683,7 @@ impl Sweep {
         rewards: &[Reward],
         machine: &Machine,
         options: &Options,
-        progress: &Progress,
+        watch: &mut Watch<'_>,
     ) -> Result<Swept> {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
@@ -701,7 +707,7 @@ impl Sweep {
         let chain = match &self.later {
             Some((reached, from)) => {
                 let mut first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
-                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options)?;
+                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
                 initial = later;
                 until = Some(first);
                 chain
@@ -718,9 +724,9 @@ impl Sweep {
             vectors: self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_))),
         };
         let sums = vec![0.0; self.asked.len()];
-        let mut watch = Watch { sweep: self, places: &places, sums, progress };
-        let mut solution = solve(machine, &problem, &options, &mut watch)?;
-        let sums = watch.sums;
+        let mut summing = Summing { sweep: self, places: &places, sums, watch };
+        let mut solution = solve(machine, &problem, &options, &mut summing)?;
+        let sums = summing.sums;
         if let Some(until) = &until {
             until.add_to(&mut solution, &times, epsilon);
         }
@@ -730,29 +736,25 @@ impl Sweep {
 }
 
 /// Tells how far a sweep is.
-pub(super) struct Told<'a>(pub(super) &'a Progress);
+struct Told<'a, 'b>(&'a mut Watch<'b>);
 
-impl Observer for Told<'_> {
+impl Observer for Told<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.0.at(done, all, "multiplications");
-        Ok(())
+        (self.0)(done, all)
     }
 }
 
 /// Sums probabilities of sets while a sweep goes on.
-struct Watch<'a> {
+struct Summing<'a, 'b> {
     sweep: &'a Sweep,
     places: &'a [usize],
     sums: Vec<f64>,
-    progress: &'a Progress,
+    watch: &'a mut Watch<'b>,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Summing<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.progress.at(done, all, "multiplications");
-        Ok(())
+        (self.watch)(done, all)
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
@@ -767,7 +769,7 @@ impl Observer for Watch<'_> {
 
 impl Planned {
     /// What follows from the numbers.
-    pub(super) fn found(&self, answers: &[Answer]) -> Result<Found> {
+    pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
             Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
             Self::Known(value) => {

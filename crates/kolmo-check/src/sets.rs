@@ -1,13 +1,16 @@
-//! Sets of states as options name them: labels, and what is made of them.
+//! Sets of states by expressions of labels.
 
-use super::meant;
+use crate::meant;
 use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
 /// The states of an expression of labels and of comparisons of variables, such as `q=3` or `q<=2`: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
 /// `false`. Labels that a file need not have: `init`, the states that the chain starts in, and `deadlock`, those that are
 /// never left.
-pub(super) fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
+///
+/// # Errors
+/// A label that the chain has not; what is no such expression.
+pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     // Labels may have any name.
     if let Some(set) = known(text, chain)? {
         return Ok(set);
@@ -44,12 +47,12 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
 }
 
 /// True for an expression that needs to know which states are never left, or their variables.
-pub(super) fn asks_for_states(text: &str) -> bool {
+pub fn asks_for_states(text: &str) -> bool {
     text.contains("deadlock") || is_comparison(text)
 }
 
 /// True where variables may be compared.
-pub(super) fn is_comparison(text: &str) -> bool {
+pub fn is_comparison(text: &str) -> bool {
     text.contains(['=', '<', '>'])
 }
 
@@ -66,7 +69,7 @@ fn compared(text: &str, chain: &Chain) -> Option<Result<Vec<u32>>> {
         );
     };
     let Some(place) = names.variables().iter().position(|name| name == variable) else {
-        let meant = meant::meant(variable, names.variables().iter().map(String::as_str));
+        let meant = meant(variable, names.variables().iter().map(String::as_str));
         let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
         return wrong(format!(
             "there is no variable '{variable}': {meant}there are: {}",
@@ -169,7 +172,8 @@ impl Parser<'_> {
     }
 }
 
-fn members(set: &[bool]) -> Vec<u32> {
+/// States of a set.
+pub(crate) fn members(set: &[bool]) -> Vec<u32> {
     (0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state).collect()
 }
 
@@ -180,7 +184,7 @@ fn unknown(name: &str, labels: &Labels) -> Error {
     } else {
         format!("there are: {}", known.join(", "))
     };
-    let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
+    let meant = meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
     let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
     Error::Invalid(format!("no label '{name}': {meant}{known}"))
 }

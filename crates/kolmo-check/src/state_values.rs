@@ -1,18 +1,19 @@
 //! Answers from every state: operators inside of others, filters over states, and `--all-states`.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::sync::Arc;
 
-use super::language::{members, refused};
-use super::questions::{Source, Told, asks, cumulative_rewards, refuse};
-use super::sets;
-use super::until::compensated;
+use crate::Notice;
+use crate::language::refused;
+use crate::questions::{Source, asks, cumulative_rewards, refuse};
+use crate::sets::{self, members};
+use crate::until::compensated;
+use kolmo::Machine;
+use kolmo::Result;
 use kolmo::internals::Csr;
-use kolmo::lane::expect_memory;
+use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
 use kolmo::transient::{
-    Backward, Chain, Initial, Observer, Options, Problem, StateValues, TransitionList, Transitions, solve,
+    Backward, Initial, Observer, Options, Problem, StateValues, TransitionList, Transitions, solve,
 };
-use kolmo::{Machine, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
 use kolmo_model::{Value, Values};
 
@@ -21,9 +22,9 @@ const MOST_CLASSES: usize = 64;
 
 /// What is known of a condition: where it certainly holds, and where it may.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Truths {
-    pub(super) must: Vec<bool>,
-    pub(super) may: Vec<bool>,
+pub(crate) struct Truths {
+    pub(crate) must: Vec<bool>,
+    pub(crate) may: Vec<bool>,
 }
 
 impl Truths {
@@ -32,18 +33,19 @@ impl Truths {
     }
 
     /// The first state where it is not known, and how many there are.
-    pub(super) fn open(&self) -> Option<(usize, usize)> {
+    pub(crate) fn open(&self) -> Option<(usize, usize)> {
         let mut open = (0..self.must.len()).filter(|&state| self.must[state] != self.may[state]);
         open.next().map(|first| (first, 1 + open.count()))
     }
 }
 
 /// Answers from every state of one chain.
-pub(super) struct EachState<'a> {
-    pub(super) source: Source<'a>,
-    machine: &'a Machine,
-    options: &'a Options,
+pub(crate) struct EachState<'a> {
+    pub(crate) source: Source<'a>,
+    epsilon: f64,
     told: RefCell<Told<'a>>,
+    /// Of a model its transitions.
+    csr: OnceCell<Csr>,
     backward: OnceCell<Backward>,
     /// False once a bound is larger than it was asked to be.
     met: Cell<bool>,
@@ -53,17 +55,12 @@ pub(super) struct EachState<'a> {
 }
 
 impl<'a> EachState<'a> {
-    pub(super) fn new(
-        source: Source<'a>,
-        machine: &'a Machine,
-        options: &'a Options,
-        told: Told<'a>,
-    ) -> Self {
+    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: Option<&'a Notice>) -> Self {
         Self {
             source,
-            machine,
-            options,
-            told: RefCell::new(told),
+            epsilon,
+            told: RefCell::new(Told(watch)),
+            csr: OnceCell::new(),
             backward: OnceCell::new(),
             met: Cell::new(true),
             sweeps: Cell::new(0),
@@ -71,23 +68,23 @@ impl<'a> EachState<'a> {
         }
     }
 
-    pub(super) fn states(&self) -> usize {
+    pub(crate) fn states(&self) -> usize {
         match self.source {
             Source::Explored(space) => space.states(),
-            Source::File(chain, _) => chain.transitions.states(),
+            Source::File(chain) => chain.transitions.states(),
         }
     }
 
     /// Whether all bounds were met, how many sweeps were made, and what the user should know.
-    pub(super) fn ended(self) -> (bool, usize, Vec<String>) {
+    pub(crate) fn ended(self) -> (bool, usize, Vec<String>) {
         (self.met.get(), self.sweeps.get(), self.notes.into_inner())
     }
 
     /// The values of what needs no more than a look at a state.
-    pub(super) fn values(&self, formula: &Formula) -> Result<Values> {
+    pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
         match (formula, self.source) {
             (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
-            (Formula::State(state), Source::File(..)) => match state.constant() {
+            (Formula::State(state), Source::File(_)) => match state.constant() {
                 Some(Value::Bool(truth)) => Ok(Values::Truth(vec![truth; self.states()])),
                 Some(value) => Ok(Values::Numbers(vec![value.number().unwrap_or(0.0); self.states()])),
                 None => refuse("a file of a chain has labels, and no variables"),
@@ -95,7 +92,7 @@ impl<'a> EachState<'a> {
             (Formula::Label(name), Source::Explored(space)) => {
                 space.label(name).map(Values::Truth).map_err(refused)
             }
-            (Formula::Label(name), Source::File(chain, _)) => {
+            (Formula::Label(name), Source::File(chain)) => {
                 let mut all = vec![false; self.states()];
                 sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
                 Ok(Values::Truth(all))
@@ -109,7 +106,7 @@ impl<'a> EachState<'a> {
     }
 
     /// Where a condition holds.
-    pub(super) fn truths(&self, formula: &Formula) -> Result<Truths> {
+    pub(crate) fn truths(&self, formula: &Formula) -> Result<Truths> {
         if !asks(formula) {
             return match self.values(formula)? {
                 Values::Truth(all) => Ok(Truths::known(all)),
@@ -140,7 +137,7 @@ impl<'a> EachState<'a> {
     }
 
     /// Where a condition holds that has to be known everywhere.
-    pub(super) fn sure(&self, formula: &Formula) -> Result<Vec<bool>> {
+    pub(crate) fn sure(&self, formula: &Formula) -> Result<Vec<bool>> {
         let truths = self.truths(formula)?;
         match truths.open() {
             None => Ok(truths.must),
@@ -151,17 +148,17 @@ impl<'a> EachState<'a> {
     }
 
     /// Says where a condition is not known.
-    pub(super) fn undecided(&self, (first, count): (usize, usize)) -> String {
+    pub(crate) fn undecided(&self, (first, count): (usize, usize)) -> String {
         let state = match self.source {
             Source::Explored(space) => space.describe(first),
-            Source::File(..) => first.to_string(),
+            Source::File(_) => first.to_string(),
         };
         format!(
             "a condition inside of an operator cannot be decided within the bound in {count} states, such as {state}"
         )
     }
 
-    pub(super) fn note(&self, note: String) {
+    pub(crate) fn note(&self, note: String) {
         let mut notes = self.notes.borrow_mut();
         if !notes.contains(&note) {
             notes.push(note);
@@ -224,30 +221,36 @@ impl<'a> EachState<'a> {
         found.map_or_else(|| refuse("a combination of nothing"), Ok)
     }
 
+    fn transitions(&self) -> Result<&dyn Transitions> {
+        let space = match self.source {
+            Source::File(chain) => return Ok(&*chain.transitions),
+            Source::Explored(space) => space,
+        };
+        if let Some(csr) = self.csr.get() {
+            return Ok(csr);
+        }
+        let chain = space.chain();
+        let entries = chain.columns.len() as u64;
+        expect_memory(entries * 32, || format!("{entries} transitions, to be followed backwards"))?;
+        let mut from = Vec::with_capacity(chain.columns.len());
+        for (state, row) in (0u32..).zip(chain.offsets.windows(2)) {
+            from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
+        }
+        let list = TransitionList { from, to: chain.columns.clone(), rate: chain.rates.clone() };
+        let csr = Csr::from_list(space.states(), &list)?;
+        Ok(self.csr.get_or_init(|| csr))
+    }
+
     fn backward(&self) -> Result<&Backward> {
         if let Some(backward) = self.backward.get() {
             return Ok(backward);
         }
-        let transitions: Arc<dyn Transitions> = match self.source {
-            Source::File(_, transitions) => transitions.clone(),
-            Source::Explored(space) => {
-                let chain = space.chain();
-                let entries = chain.columns.len() as u64;
-                expect_memory(entries * 32, || format!("{entries} transitions, to be followed backwards"))?;
-                let mut from = Vec::with_capacity(chain.columns.len());
-                for (state, row) in (0u32..).zip(chain.offsets.windows(2)) {
-                    from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
-                }
-                let list = TransitionList { from, to: chain.columns.clone(), rate: chain.rates.clone() };
-                Arc::new(Csr::from_list(space.states(), &list)?)
-            }
-        };
-        let backward = Backward::new(transitions)?;
+        let backward = Backward::new(self.transitions()?)?;
         Ok(self.backward.get_or_init(|| backward))
     }
 
     /// The number that an operator is about, from every state.
-    pub(super) fn numbers(&self, formula: &Formula) -> Result<StateValues> {
+    pub(crate) fn numbers(&self, formula: &Formula) -> Result<StateValues> {
         let mut found = match formula {
             Formula::Probability { path, complement, .. } => {
                 let mut found = self.path(path)?;
@@ -287,7 +290,7 @@ impl<'a> EachState<'a> {
     /// Notes a bound that is not within ε of this scale.
     fn expect(&self, bound: f64, scale: f64) {
         self.sweeps.set(self.sweeps.get() + 1);
-        if !(bound <= self.options.epsilon * scale) {
+        if !(bound <= self.epsilon * scale) {
             self.met.set(false);
         }
     }
@@ -324,7 +327,7 @@ impl<'a> EachState<'a> {
 
     fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<StateValues> {
         let backward = self.backward()?;
-        let epsilon = 0.5 * self.options.epsilon;
+        let epsilon = 0.5 * self.epsilon;
         let told = &mut *self.told.borrow_mut();
         let number = |set: &bool| f64::from(u8::from(*set));
         let lost: Vec<bool> = left.iter().map(|left| !left).collect();
@@ -393,11 +396,17 @@ impl<'a> EachState<'a> {
         }
         let n = values.len();
         let (mut ends, mut there, mut worst) = (vec![false; n], vec![0.0; n], 0.0f64);
-        let transitions = backward.transitions();
+        let transitions = self.transitions()?;
+        let machine = match large {
+            0 => None,
+            _ => Some(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?),
+        };
+        let options = Options { epsilon: self.epsilon, ..Options::default() };
         for class in &classes {
-            let (value, error) = match class[..] {
-                [state] => (values[state as usize], 0.0),
-                _ => {
+            let (value, error) = match (&class[..], &machine) {
+                ([state], _) => (values[*state as usize], 0.0),
+                (_, None) => unreachable!("a machine is opened for large classes"),
+                (_, Some(machine)) => {
                     let initial = Initial::State(class[0] as usize);
                     let problem = Problem {
                         transitions,
@@ -407,7 +416,7 @@ impl<'a> EachState<'a> {
                         vectors: true,
                     };
                     let mut kept = Weighed { values, sum: 0.0, told: &mut self.told.borrow_mut() };
-                    let solution = solve(self.machine, &problem, self.options, &mut kept)?;
+                    let solution = solve(machine, &problem, &options, &mut kept)?;
                     let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
                     (kept.sum, most * (solution.bound.total() + 8.0 * f64::EPSILON))
                 }
@@ -418,7 +427,7 @@ impl<'a> EachState<'a> {
             worst = worst.max(error);
         }
         let told = &mut *self.told.borrow_mut();
-        let mut found = backward.totals(&ends, &there, &vec![0.0; n], self.options.epsilon, told)?;
+        let mut found = backward.totals(&ends, &there, &vec![0.0; n], self.epsilon, told)?;
         found.bounds.iter_mut().for_each(|bound| *bound += worst);
         Ok(found)
     }
@@ -430,7 +439,7 @@ impl<'a> EachState<'a> {
             _ => cumulative_rewards(self.source, structure, of_states)?,
         };
         let most = rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
-        let (backward, epsilon) = (self.backward()?, self.options.epsilon);
+        let (backward, epsilon) = (self.backward()?, self.epsilon);
         let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
         let (found, scale) = match goal {
             Goal::Cumulative(time) => {
@@ -475,7 +484,7 @@ fn is_bounded(formula: &Formula) -> bool {
 }
 
 /// True or false where the limit is beyond what the value errs by.
-pub(super) fn decide(bound: &Bound, value: f64, error: f64, probability: bool) -> Option<bool> {
+pub(crate) fn decide(bound: &Bound, value: f64, error: f64, probability: bool) -> Option<bool> {
     let (mut low, mut high) = (value - error, value + error);
     if probability {
         (low, high) = (low.max(0.0), high.min(1.0));
@@ -496,7 +505,7 @@ fn between(low: StateValues, high: StateValues) -> StateValues {
 }
 
 /// The probability that the next state is one of these, and a bound on its error.
-pub(super) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> (f64, f64) {
+pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> (f64, f64) {
     let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
     let own = own.ok().map(|k| space.self_loops()[k]);
     let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
@@ -528,8 +537,11 @@ impl Observer for Weighed<'_, '_> {
     }
 }
 
-/// The chain whose transitions are shared.
-pub(super) fn shared(chain: Chain) -> (Chain, Arc<dyn Transitions>) {
-    let transitions: Arc<dyn Transitions> = chain.transitions.into();
-    (Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions)
+/// Tells how far a sweep is.
+pub(crate) struct Told<'a>(Option<&'a Notice>);
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.0.map_or(Ok(()), |notice| notice(done, all))
+    }
 }
