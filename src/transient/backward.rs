@@ -14,7 +14,7 @@
 use super::classes::Classes;
 use super::elimination;
 use super::meeting::Stochastic;
-use super::poisson::{Window, expected_excess};
+use super::poisson::{Weights, Window, expected_excess};
 use super::problem::Observer;
 use super::transitions::Transitions;
 use crate::lane::expect_memory;
@@ -244,6 +244,15 @@ impl Backward {
                 stop = 0.0;
             }
         }
+        let error = most * self.error(&weights, lambda, k, right, earned) + stop;
+        let error = if earned { time * error } else { error };
+        let scale = if earned { 1.0 / self.alpha } else { 1.0 };
+        sum.iter_mut().for_each(|sum| *sum *= scale);
+        Ok(StateValues { bounds: vec![error; n], values: sum })
+    }
+
+    /// Bound on the error of k steps of values of at most 1, the stop aside; of what is earned, for each unit of time.
+    fn error(&self, weights: &Weights, lambda: f64, k: u64, right: u64, earned: bool) -> f64 {
         let steps = lambda.min(k as f64);
         // Steps; products and additions of a term; weights, and λ itself.
         let rounding = self.rounding * steps
@@ -251,18 +260,13 @@ impl Backward {
             + weights.rounding
             + 4.0 * f64::EPSILON * lambda.sqrt();
         let error = weights.truncation + rounding + 16.0 * U;
-        let (unit, beyond) = match earned {
-            false => (1.0, 0.0),
-            true => {
-                let room = right as f64 + 2.0 - lambda;
-                let beyond = if room > 0.0 { (right as f64 + 2.0) / room / lambda } else { f64::INFINITY };
-                (time, beyond * weights.truncation)
-            }
-        };
-        let error = unit * (most * (error + beyond) + stop);
-        let scale = if earned { 1.0 / self.alpha } else { 1.0 };
-        sum.iter_mut().for_each(|sum| *sum *= scale);
-        Ok(StateValues { bounds: vec![error; n], values: sum })
+        // Σ P(N > k) behind the last term R shrinks by λ/(R + 2) or faster.
+        let room = right as f64 + 2.0 - lambda;
+        match earned {
+            false => error,
+            true if room > 0.0 => error + weights.truncation * (right as f64 + 2.0) / room / lambda,
+            true => f64::INFINITY,
+        }
     }
 
     /// What is earned at the rates `rewards` until a state of `ends` is reached, and the value there, from each state. From all

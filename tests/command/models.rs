@@ -303,7 +303,12 @@ fn answers_from_every_state_have_their_closed_forms() {
     ] {
         assert_eq!(answers(&place, &["queue.sm", property, "--const", "N=4"])[0].0, wanted, "{property}");
     }
-    // From each state what the sweep from that state alone says.
+}
+
+/// From each state what the sweep from that state alone says.
+#[test]
+fn answers_from_every_state_are_those_from_each() {
+    let place = place();
     for question in [
         "P=? [ F<=2 \"full\" ]",
         "P=? [ q>0 U[1,3] q=2 ]",
@@ -323,6 +328,12 @@ fn answers_from_every_state_have_their_closed_forms() {
             assert!((number(&value) - here).abs() <= 1e-7 + bound, "{alone}: {value}, {line}");
         }
     }
+}
+
+#[test]
+fn what_is_undecided_in_a_state_is_said_and_enclosed() {
+    let place = place();
+    let gone = |t: f64| 1.0 - (-4.0 * t).exp();
     let run = check(&place, &["decay.sm", "P>=0.75 [ F s=1 ]", "s>0", "--all-states", "-o", "v.npy"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let bytes = place.get("v.npy");

@@ -34,17 +34,7 @@ pub fn write<W: Write + ?Sized>(writer: &mut W, chain: &Chain) -> io::Result<()>
     if chain.labels.get("init").is_none() {
         sets.insert(0, ("init", &beginning));
     }
-    // Labels of each state: where the list of each ends, and the lists.
-    let mut ends = vec![0usize; chain.transitions.states() + 1];
-    sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);
-    (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
-    let (mut next, mut labels) = (ends.clone(), vec![0usize; ends[ends.len() - 1]]);
-    for (label, (_, set)) in sets.iter().enumerate() {
-        for &state in *set {
-            labels[next[state as usize]] = label;
-            next[state as usize] += 1;
-        }
-    }
+    let (ends, labels) = labels_of_states(&sets, chain.transitions.states());
     let transitions = &*chain.transitions;
     let names: Vec<&str> = chain.rewards.iter().map(|reward| &reward.name[..]).collect();
     let (n, rewards) = (transitions.states(), names.join(" "));
@@ -93,4 +83,19 @@ pub fn write<W: Write + ?Sized>(writer: &mut W, chain: &Chain) -> io::Result<()>
             }
         }
     })
+}
+
+/// Labels of each state by their places among `sets`: where the list of each ends, and the lists.
+fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut ends = vec![0usize; states + 1];
+    sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);
+    (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
+    let (mut next, mut labels) = (ends.clone(), vec![0usize; ends[ends.len() - 1]]);
+    for (label, (_, set)) in sets.iter().enumerate() {
+        for &state in *set {
+            labels[next[state as usize]] = label;
+            next[state as usize] += 1;
+        }
+    }
+    (ends, labels)
 }
