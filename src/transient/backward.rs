@@ -306,11 +306,8 @@ impl Backward {
         if met || worth.is_none() {
             return Ok(found);
         }
-        // Values at the ends are earned on the way there.
-        let earned: Vec<f64> = passing
-            .iter()
-            .map(|&s| self.chain.apply(s as usize, &found.values) + rewards[s as usize] / self.alpha)
-            .collect();
+        let earned = self.first_term(ends, values, rewards);
+        let earned: Vec<f64> = passing.iter().map(|&s| earned[s as usize]).collect();
         let mut check = || observer.progress(0, 0);
         let Some((totals, relative)) = elimination::values(self, 1.0, &passing, &earned, &mut check)? else {
             self.iterate(ends, rewards, epsilon, MOST_STEPS, &mut found, observer)?;
@@ -320,6 +317,13 @@ impl Backward {
             (found.values[state as usize], found.bounds[state as usize]) = (total, total.abs() * relative);
         }
         Ok(found)
+    }
+
+    /// b: what a step earns, and what it ends in.
+    fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
+        let there: Vec<f64> = ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
+        let earned = |s: usize| self.chain.apply(s, &there) + rewards[s] / self.alpha;
+        (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
     }
 
     /// The totals from below and from above; true if they are within ε.
@@ -333,11 +337,7 @@ impl Backward {
         observer: &mut dyn Observer,
     ) -> Result<bool> {
         let n = self.states();
-        // The first term: what a step earns, and what it ends in.
-        let terminal: Vec<f64> = (0..n).map(|s| if ends[s] { found.values[s] } else { 0.0 }).collect();
-        let mut a: Vec<f64> = (0..n)
-            .map(|s| if ends[s] { 0.0 } else { self.chain.apply(s, &terminal) + rewards[s] / self.alpha })
-            .collect();
+        let mut a = self.first_term(ends, &found.values, rewards);
         let mut time: Vec<f64> = ends.iter().map(|end| if *end { 0.0 } else { 1.0 }).collect();
         let (mut next, mut sum, mut steps) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
         let (mut k, mut look) = (0u64, LOOK);
