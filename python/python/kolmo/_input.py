@@ -30,7 +30,7 @@ class Place(NamedTuple):
     """Where to solve."""
 
     device: str
-    precision: Literal["f64", "f32"] | None
+    precision: Literal["f64", "f32", "q64"] | None
 
 
 class Systems(NamedTuple):
