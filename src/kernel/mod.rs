@@ -81,6 +81,15 @@ impl Kernel {
         self.wgsl.replace(ALIAS, "alias real = vec2<u32>;").replace(FLOAT, Q64_LIMBS)
     }
 
+    /// The text for the WebGPU of a browser, which has neither immediates nor numbers of 64 bits.
+    pub fn text_for_browsers(&self, precision: Precision) -> String {
+        let text = match precision {
+            Precision::Q64 => self.text_in_limbs(),
+            _ => self.text(precision),
+        };
+        text.replace("var<immediate> p:", "@group(1) @binding(0) var<uniform> p:")
+    }
+
     /// Whether there is this kernel in a precision.
     pub fn has(&self, precision: Precision) -> bool {
         precision != Precision::Q64 || self.cpu_q64.is_some()

@@ -163,6 +163,8 @@ macro_rules! backends {
     ($then:ident!($($given:tt)*)) => {
         $crate::lane::backend::$then! {
             ($($given)*)
+            #[cfg(target_family = "wasm")]
+            Browser($crate::lane::browser::BrowserLane),
             Cpu($crate::lane::cpu::CpuLane),
             #[cfg(feature = "cuda")]
             Cuda($crate::lane::cuda::CudaLane),

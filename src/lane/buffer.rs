@@ -65,7 +65,10 @@ impl<T> Drop for Buffer<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Arg<'a> {
     pub(super) memory: &'a AnyMemory,
-    #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "only devices have a limit to check"))]
+    #[cfg_attr(
+        not(any(feature = "wgpu", target_family = "wasm")),
+        allow(dead_code, reason = "only devices have a limit to check")
+    )]
     pub(super) bytes: u64,
     /// Number of the lane that it belongs to.
     pub(super) lane: u32,

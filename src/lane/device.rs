@@ -1,5 +1,12 @@
 //! Devices, as far as a run needs to know them.
 
+#[cfg(any(feature = "wgpu", target_family = "wasm"))]
+use {
+    super::Arg,
+    crate::kernel::Kernel,
+    crate::{Error, Result},
+};
+
 /// What a run needs to know of a device.
 #[derive(Debug, Clone)]
 pub struct Device {
@@ -7,7 +14,7 @@ pub struct Device {
     pub name: String,
     /// Name on the command line, `wgpu:0`.
     pub spec: String,
-    /// `cpu`, `cuda`, `vulkan`, `metal`, `dx12`: for reports. Engines ask for what follows.
+    /// `cpu`, `cuda`, `vulkan`, `metal`, `dx12`, `webgpu`: for reports. Engines ask for what follows.
     pub backend: &'static str,
     /// Name and version of what runs the kernels, as it tells them itself.
     pub driver: String,
@@ -33,9 +40,24 @@ impl Device {
     }
 
     /// Both names, for errors.
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
     pub(super) fn label(&self) -> String {
         format!("{} ({})", self.spec, self.name)
+    }
+
+    /// An error if a kernel's argument is larger than what it can see.
+    #[cfg(any(feature = "wgpu", target_family = "wasm"))]
+    pub(super) fn expect_bindings(&self, kernel: &Kernel, args: &[Arg<'_>]) -> Result<()> {
+        let most = self.limits.binding;
+        match args.iter().find(|arg| arg.bytes > most) {
+            None => Ok(()),
+            Some(arg) => Err(Error::OutOfMemory {
+                device: self.label(),
+                what: format!("an array of kernel '{}'", kernel.name),
+                asked: arg.bytes,
+                limit: format!("its largest binding is {most} bytes"),
+            }),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::kernel::{Arguments, Kernel, Precision};
 pub const PIECE: Duration = Duration::from_millis(70);
 
 /// Most parameters that a kernel has, its step among them.
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 const MOST_PARAMS: usize = 16;
 
 /// A kernel with its arguments, ready to run any number of times on the lane that made it.
@@ -38,7 +38,7 @@ impl Launch {
     }
 
     /// The parameters of a step, and zeros behind them.
-    #[cfg(any(feature = "wgpu", feature = "cuda"))]
+    #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
     pub(super) fn params_of(&self, step: u64) -> [u32; MOST_PARAMS] {
         let mut params = [0; MOST_PARAMS];
         params[..self.params.len()].copy_from_slice(&self.params);
@@ -152,12 +152,12 @@ impl Lane {
 }
 
 /// A grid of enough workgroups for `items` threads, as square as a limit of `most` in one dimension asks for.
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 pub(super) fn grid(items: usize, kernel: &Kernel, most: u32) -> (u32, u32) {
     fold(items.div_ceil(kernel.group() as usize).max(1) as u64, most)
 }
 
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 fn fold(groups: u64, most: u32) -> (u32, u32) {
     let rows = groups.div_ceil(u64::from(most));
     let columns = groups.div_ceil(rows);

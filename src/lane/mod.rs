@@ -19,6 +19,8 @@
 
 mod backend;
 pub mod bandwidth;
+#[cfg(target_family = "wasm")]
+mod browser;
 mod buffer;
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
@@ -27,7 +29,7 @@ mod device;
 mod fault;
 mod host;
 mod launch;
-#[cfg(any(feature = "wgpu", feature = "cuda"))]
+#[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
 mod pieces;
 mod self_test;
 mod spec;

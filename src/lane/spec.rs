@@ -21,6 +21,9 @@ pub enum DeviceSpec {
     WgpuAll,
     /// The CUDA device of that number.
     Cuda(usize),
+    /// The WebGPU device of the page that runs this program.
+    #[cfg(target_family = "wasm")]
+    WebGpu,
 }
 
 impl FromStr for DeviceSpec {
@@ -36,6 +39,8 @@ impl FromStr for DeviceSpec {
         Ok(match s.split_once(':') {
             None if s == "auto" => Self::Auto,
             None if s == "cpu" => Self::Cpu,
+            #[cfg(target_family = "wasm")]
+            None if s == "webgpu" => Self::WebGpu,
             Some(("wgpu", "all")) => Self::WgpuAll,
             Some(("wgpu", n)) => Self::Wgpu(n.parse().map_err(|_| unknown())?),
             Some(("cuda", n)) => Self::Cuda(n.parse().map_err(|_| unknown())?),
@@ -52,6 +57,8 @@ impl fmt::Display for DeviceSpec {
             Self::Wgpu(n) => write!(f, "wgpu:{n}"),
             Self::WgpuAll => f.write_str("wgpu:all"),
             Self::Cuda(n) => write!(f, "cuda:{n}"),
+            #[cfg(target_family = "wasm")]
+            Self::WebGpu => f.write_str("webgpu"),
         }
     }
 }
@@ -119,6 +126,13 @@ pub fn list() -> Vec<Listing> {
     all.extend(super::cuda::list());
     #[cfg(feature = "wgpu")]
     all.extend(super::wgpu::list());
+    #[cfg(target_family = "wasm")]
+    all.extend(super::browser::device().map(|device| Listing {
+        device,
+        driver: "the browser's".to_owned(),
+        workgroups: Some(super::browser::workgroups()),
+        unusable: None,
+    }));
     all
 }
 
@@ -214,6 +228,8 @@ fn open_one(spec: &DeviceSpec, threads: usize, options: &OpenOptions) -> Result<
         }
         #[cfg(feature = "cuda")]
         DeviceSpec::Cuda(n) => super::cuda::CudaLane::open(*n)?.into(),
+        #[cfg(target_family = "wasm")]
+        DeviceSpec::WebGpu => super::browser::BrowserLane::open()?.into(),
         other => {
             return Err(Error::Device(format!("{other}: this build has no such backend; {}", known())));
         }
@@ -253,6 +269,10 @@ fn automatic(options: &OpenOptions) -> DeviceSpec {
     #[cfg(feature = "wgpu")]
     if let Some(n) = precisions.into_iter().find_map(super::wgpu::best) {
         return DeviceSpec::Wgpu(n);
+    }
+    #[cfg(target_family = "wasm")]
+    if options.precision != Some(Precision::F64) && super::browser::device().is_some() {
+        return DeviceSpec::WebGpu;
     }
     let _ = options;
     DeviceSpec::Cpu

@@ -87,7 +87,8 @@ mod tests {
         let other = Window::open(&path, 5000).expect("the same");
         assert!(Window::open(&path, 5_000_000).is_err());
         Window::forget(&path);
-        assert!(Window::open(&path, 5000).is_err());
+        // Windows keeps the name of what is mapped.
+        assert!(cfg!(windows) || Window::open(&path, 5000).is_err());
 
         for exchange in 0..4u8 {
             mine.slot(exchange.into(), |slot| slot.fill(exchange + 1));

@@ -1,9 +1,6 @@
 //! What is written is neither an input nor another output, and what is killed leaves nothing.
 #![cfg(unix)]
 
-use std::process::Command;
-use std::time::{Duration, Instant};
-
 use crate::support::{Place, THREE, TWO};
 
 /// A directory with a model, what lies beside it, and other names of both.
@@ -68,12 +65,14 @@ fn a_run_that_is_killed_leaves_nothing() {
     let place = Place::new();
     place.put("p.npy", "old");
     let mut child = place.start("transient wlan:12,6 --time 1e6 --device cpu -o p.npy --report r.json");
-    let started = Instant::now();
+    let started = std::time::Instant::now();
     while !place.is_written_by(&child) {
-        assert!(started.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(
+            started.elapsed() < std::time::Duration::from_secs(60) && child.try_wait().unwrap().is_none()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let kill = Command::new("kill").args(["-KILL", &child.id().to_string()]).status().unwrap();
+    let kill = std::process::Command::new("kill").args(["-KILL", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     child.wait().unwrap();
 

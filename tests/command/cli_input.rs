@@ -1,7 +1,7 @@
 //! Bad input and bad usage end with exit 2, a message that names the object, the number and the remedy, and nothing
 //! left in the directory.
 
-use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, archive, binary, gzip, three_umb};
+use crate::support::{Place, THREE, THREE_DRN, THREE_GENERATOR, TWO, archive, gzip, three_umb};
 
 /// Asserts that `kolmo` refuses the line with these parts of a message, and leaves the directory as it was.
 #[track_caller]
@@ -317,7 +317,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
 fn a_full_disk_is_reported() {
     let place = Place::new();
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = std::process::Command::new(binary())
+    let output = std::process::Command::new(crate::support::binary())
         .args(["transient", "tandem:5", "--time", "1", "--device", "cpu"])
         .current_dir(place.path())
         .stdout(full)

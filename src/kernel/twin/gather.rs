@@ -1,8 +1,10 @@
 //! The gathers of a slice of ELL rows, the one operation that compilers do not vectorise well by themselves.
 
-#![expect(unsafe_code, reason = "SIMD intrinsics")]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "SIMD intrinsics"))]
 
-use super::simd::{PORTABLE, SLICE, fused};
+#[cfg(target_arch = "x86_64")]
+use super::simd::PORTABLE;
+use super::simd::{SLICE, fused};
 use crate::kernel::{Number, Q64, Real};
 
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,7 @@ use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(not(target_family = "wasm"))]
 use memmap2::MmapMut;
 
 use crate::kernel::twin;
@@ -14,6 +15,35 @@ use crate::{Error, Result};
 
 /// Size of a large page where there are some; arrays of an eighth of it or more are given whole ones.
 pub(in crate::lane) const LARGE_PAGE: usize = 2 << 20;
+
+/// A vector of words, where there are no mappings.
+#[cfg(target_family = "wasm")]
+struct MmapMut(Vec<u128>);
+
+#[cfg(target_family = "wasm")]
+impl MmapMut {
+    fn map_anon(len: usize) -> std::io::Result<Self> {
+        let (mut words, len) = (Vec::new(), len.div_ceil(16));
+        words.try_reserve_exact(len).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        words.resize(len, 0);
+        Ok(Self(words))
+    }
+}
+
+#[cfg(target_family = "wasm")]
+impl std::ops::Deref for MmapMut {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+#[cfg(target_family = "wasm")]
+impl std::ops::DerefMut for MmapMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
 
 /// Memory of a CPU lane, zeroed, page-aligned.
 pub(in crate::lane) struct Memory {

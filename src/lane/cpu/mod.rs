@@ -23,7 +23,8 @@ use memory::new_contents;
 #[derive(Debug)]
 pub(super) struct CpuLane {
     device: Device,
-    pool: rayon::ThreadPool,
+    /// None where a process has one thread.
+    pool: Option<rayon::ThreadPool>,
     /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
     queue: Mutex<()>,
 }
@@ -38,11 +39,11 @@ fn run(launch: &Launch, step: u64) {
 impl CpuLane {
     /// Opens a lane of `threads` threads.
     pub(super) fn open(threads: usize, memory_limit: Option<u64>) -> Result<Self> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|i| format!("kolmo-cpu-{i}"))
-            .build()
-            .map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
+        let pool =
+            rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("kolmo-cpu-{i}"));
+        let pool = (!cfg!(target_family = "wasm")).then(|| pool.build()).transpose();
+        let pool =
+            pool.map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
         let memory = available_memory();
         let level = match simd::level() {
             simd::Level::Avx512 => "AVX-512",
@@ -67,6 +68,14 @@ impl CpuLane {
             },
         };
         Ok(Self { device, pool, queue: Mutex::new(()) })
+    }
+
+    /// Runs work in the lane's threads.
+    fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
@@ -160,7 +169,7 @@ impl Backend for CpuLane {
         let _queue = self.lock();
         // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
         // a microsecond, entering the pool tens of them.
-        self.pool.install(|| {
+        self.inside(|| {
             let mut seen = Instant::now();
             for step in first..first + count {
                 program.launches(step).iter().for_each(|launch| run(launch, step));
@@ -178,7 +187,7 @@ impl Backend for CpuLane {
         if !batch.launches.is_empty() {
             let _queue = self.lock();
             let launches = batch.launches.iter();
-            self.pool.install(|| launches.for_each(|&(step, launch)| run(launch, first + step)));
+            self.inside(|| launches.for_each(|&(step, launch)| run(launch, first + step)));
         }
         Ok(())
     }
@@ -196,7 +205,7 @@ impl Backend for CpuLane {
     }
 
     fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.pool.install(work)
+        self.inside(work)
     }
 }
 

@@ -15,7 +15,10 @@ pub(super) static CREATION: Mutex<()> = Mutex::new(());
 
 /// Asks Mesa's device-selection layer to stay out: it looks for a display and complains on stderr of every
 /// headless process. For programs to call first thing.
-#[expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")]
+#[cfg_attr(
+    target_os = "linux",
+    expect(unsafe_code, reason = "the environment is how Vulkan layers are configured")
+)]
 pub(crate) fn quiet() {
     // SAFETY: the caller has started no thread yet.
     #[cfg(target_os = "linux")]

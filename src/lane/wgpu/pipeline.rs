@@ -108,14 +108,7 @@ impl WgpuLaunch {
     ) -> Result<Self> {
         let pipeline = lane.pipeline(kernel, precision)?;
         let device = &lane.device;
-        if let Some(arg) = args.iter().find(|arg| arg.bytes > device.limits.binding) {
-            return Err(Error::OutOfMemory {
-                device: device.label(),
-                what: format!("an array of kernel '{}'", kernel.name),
-                asked: arg.bytes,
-                limit: format!("its largest binding is {} bytes", device.limits.binding),
-            });
-        }
+        device.expect_bindings(kernel, args)?;
         let memory = args.iter().map(|arg| own::<_, wgpu::Buffer>(arg.memory));
         let entries: Vec<_> = (0u32..)
             .zip(memory)

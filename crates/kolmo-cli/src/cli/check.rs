@@ -1,26 +1,26 @@
 //! `kolmo check`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value as Json, json};
 
+use super::explore::{Constants, explore};
 use super::files::Files;
-use super::language::{self, Constants, refused};
 use super::progress::Progress;
-use super::questions::{Answer, Found, Plan, Planned, Solved, Source};
-use super::{Common, Outcome, say, transient, write_report};
+use super::{Common, Outcome, interrupt, say, transient, write_report};
 use crate::report::{self, grouped, number, seconds};
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_field;
 use kolmo::kernel::Precision;
 use kolmo::transient::{Chain, Options, Status};
 use kolmo::{Error, Machine, Result};
-use kolmo_model::constants::{Given, combinations};
-use kolmo_model::properties::{self, Properties, Property};
-use kolmo_model::{Instance, Model, Names, Value};
+use kolmo_check::language::{self, refused};
+use kolmo_check::{Assigned, Questions, Row, Source, Subject, is_file};
+use kolmo_model::Value;
+use kolmo_model::constants::Given;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
@@ -52,53 +52,11 @@ impl Check {
     }
 }
 
-/// True for a file of properties, by its name.
-fn is_file(path: &Path) -> bool {
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-    ["csl", "props", "pctl", "prctl"].contains(&extension) || path.is_file()
-}
-
-/// Values of constants.
-type Assigned = [(String, Value)];
-
-/// What is asked about.
-enum Subject {
-    Language(Model),
-    Chain(Chain),
-}
-
-impl Subject {
-    fn read(spec: &str) -> Result<Self> {
-        match language::is_model(spec) {
-            true => language::read(spec).map(Self::Language),
-            false => transient::model(spec, None).map(Self::Chain),
-        }
+fn subject(spec: &str) -> Result<Subject> {
+    match language::is_model(spec) {
+        true => language::read(spec).map(Subject::Language),
+        false => transient::model(spec, None).map(Subject::Chain),
     }
-
-    fn names(&self) -> Names {
-        match self {
-            Self::Language(model) => model.names().clone(),
-            Self::Chain(chain) => Names::bare(
-                chain.labels.sets.iter().map(|(name, _)| &name[..]),
-                chain.rewards.iter().map(|reward| &reward.name[..]),
-            ),
-        }
-    }
-
-    fn has(&self, constant: &str) -> bool {
-        match self {
-            Self::Language(model) => model.undefined_constants().any(|(name, _)| name == constant),
-            Self::Chain(_) => false,
-        }
-    }
-}
-
-/// An answer, and what it answers.
-struct Row {
-    name: Option<String>,
-    text: String,
-    constants: Vec<(String, Value)>,
-    found: Found,
 }
 
 /// All answers, and what they took.
@@ -125,11 +83,11 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
         )));
     }
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
-    let mut subject = Subject::read(&args.model)?;
-    let texts = texts(&args.properties, &subject.names())?;
+    let mut subject = subject(&args.model)?;
+    let mut questions = Questions::read(&args.properties, &subject)?;
+    questions.only.clone_from(&args.prop);
     let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
-    let (of_model, of_texts) = split(given, &subject, &texts);
-    let of_texts = combinations(&of_texts).map_err(refused)?;
+    let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
     let machine = common.open()?;
     super::tuned::recall(&machine, args.common.quiet);
@@ -143,85 +101,12 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
         terms: 0,
         solve: 0.0,
     };
-    for values in combinations(&of_model).map_err(refused)? {
-        run.answer(&mut subject, &values, &texts, &of_texts, &options)?;
+    for values in of_model {
+        run.answer(&mut subject, &values, &questions, &options)?;
     }
     run.print(given)?;
     write_report(report_file, [format_args!("{:#}", run.json(started.elapsed().as_secs_f64()))])?;
     run.conclude(started.elapsed().as_secs_f64())
-}
-
-/// Properties of every argument.
-fn texts(arguments: &[String], names: &Names) -> Result<Vec<Properties>> {
-    let mut all = Vec::new();
-    for argument in arguments {
-        let path = Path::new(argument);
-        let text = match is_file(path) {
-            true => std::fs::read_to_string(path)
-                .map_err(|source| Error::Io { path: PathBuf::from(path), source })?,
-            false => argument.clone(),
-        };
-        let name = if is_file(path) { &argument[..] } else { "property" };
-        let properties = properties::parse(name, &text, names).map_err(refused)?;
-        if properties.is_empty() {
-            return Err(Error::Invalid(format!(
-                "{name} has no property; write one, such as P=? [ F<=10 \"full\" ]"
-            )));
-        }
-        all.push(properties);
-    }
-    Ok(all)
-}
-
-/// Constants of the model, which takes what nobody knows too, and of the properties alone.
-fn split(given: &[Given], subject: &Subject, texts: &[Properties]) -> (Vec<Given>, Vec<Given>) {
-    let asked = |name: &str| texts.iter().any(|text| text.undefined_constants().any(|(own, _)| own == name));
-    let of_texts = |given: &&Given| {
-        let in_texts = matches!(subject, Subject::Chain(_)) || asked(&given.name);
-        in_texts && !subject.has(&given.name)
-    };
-    let (texts, model): (Vec<&Given>, Vec<&Given>) = given.iter().partition(of_texts);
-    (model.into_iter().cloned().collect(), texts.into_iter().cloned().collect())
-}
-
-/// The properties that `--prop` names, or all.
-fn chosen(all: Vec<Property>, wanted: Option<&str>) -> Result<Vec<Property>> {
-    let Some(wanted) = wanted else { return Ok(all) };
-    let place = |word: &str| {
-        let number = word.parse().ok().filter(|number| (1..=all.len()).contains(number));
-        let place = all.iter().position(|p| p.name.as_deref() == Some(word));
-        place.or(number.map(|number: usize| number - 1)).ok_or_else(|| {
-            let names: Vec<&str> = all.iter().filter_map(|p| p.name.as_deref()).collect();
-            let names =
-                if names.is_empty() { String::new() } else { format!(", and names: {}", names.join(", ")) };
-            Error::Invalid(format!(
-                "--prop: there is no '{word}'; there are numbers 1 to {}{names}",
-                all.len()
-            ))
-        })
-    };
-    let places: Vec<usize> = wanted.split(',').map(|word| place(word.trim())).collect::<Result<_>>()?;
-    Ok(places.into_iter().map(|place| all[place].clone()).collect())
-}
-
-/// The properties with these constants.
-fn resolved(
-    texts: &[Properties],
-    instance: Option<&Instance>,
-    values: &Assigned,
-    wanted: Option<&str>,
-) -> Result<Vec<Property>> {
-    let mut all = Vec::new();
-    for text in texts {
-        // A text that knows none of them says so.
-        let known = |name: &str| {
-            let own = |text: &Properties| text.undefined_constants().any(|(own, _)| own == name);
-            own(text) || !texts.iter().any(own)
-        };
-        let own: Vec<(String, Value)> = values.iter().filter(|(name, _)| known(name)).cloned().collect();
-        all.extend(text.with_constants(instance, &own).map_err(refused)?);
-    }
-    chosen(all, wanted)
 }
 
 impl Run<'_> {
@@ -230,45 +115,22 @@ impl Run<'_> {
         &mut self,
         subject: &mut Subject,
         values: &Assigned,
-        texts: &[Properties],
-        of_texts: &[Vec<(String, Value)>],
+        questions: &Questions,
         options: &Options,
     ) -> Result<()> {
         let (args, quiet) = (self.args, self.args.common.quiet);
-        let wanted = args.prop.as_deref();
-        let space = match &*subject {
-            Subject::Chain(_) => None,
+        let (asked, chain) = match subject {
             Subject::Language(model) => {
-                let instance = model.with_constants(values).map_err(refused)?;
-                // What is wrong with a property is not worth a search.
-                resolved(texts, Some(&instance), &of_texts[0], wanted)?;
+                questions.expect_sound(&model.with_constants(values).map_err(refused)?)?;
                 let limit = args.common.memory_limit.map(|size| size.0);
-                Some(language::explore(model, values, limit, quiet)?)
+                let space = explore(model, values, limit, quiet)?;
+                (questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?)
             }
-        };
-        let source = match (&space, &*subject) {
-            (Some(space), _) => Source::Explored(space),
-            (None, Subject::Chain(chain)) => Source::File(chain),
-            (None, Subject::Language(_)) => unreachable!("it is explored"),
-        };
-        let mut plan = Plan::new(source);
-        let mut asked: Vec<(Property, Planned, &Assigned)> = Vec::new();
-        for own in of_texts {
-            let instance = space.as_ref().map(|space| space.instance());
-            for property in resolved(texts, instance, own, wanted)? {
-                let planned = plan.add(&property.formula).map_err(|error| match error {
-                    Error::Invalid(why) => Error::Invalid(format!("{}: {why}", property.text)),
-                    other => other,
-                })?;
-                asked.push((property, planned, own));
+            Subject::Chain(chain) => {
+                let asked = questions.plan(Source::File(chain), values)?;
+                // A file has one chain.
+                (asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?))
             }
-        }
-        let needs = plan.needs();
-        let chain = match (space, subject) {
-            (Some(space), _) => language::bare(&args.model, space)?,
-            // A file has one chain.
-            (None, Subject::Chain(chain)) => std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?),
-            (None, Subject::Language(_)) => unreachable!("it is explored"),
         };
         for warning in chain.warnings.iter().filter(|_| !quiet) {
             say(format_args!("warning: {warning}"));
@@ -276,19 +138,19 @@ impl Run<'_> {
         self.chains.push((values.to_vec(), chain.transitions.states()));
         let began = Instant::now();
         let progress = Progress::new(quiet, "building the matrix");
-        let solved: Solved = needs.solve(chain, self.machine, options, &progress)?;
+        let answers = asked.answer(chain, self.machine, options, &mut |done, all| {
+            interrupt::check()?;
+            progress.at(done, all, "multiplications");
+            Ok(())
+        })?;
         drop(progress);
         self.solve += began.elapsed().as_secs_f64();
-        self.sweeps += solved.sweeps;
-        self.terms += solved.terms;
-        if solved.status == Status::NotMet {
+        self.sweeps += answers.sweeps;
+        self.terms += answers.terms;
+        if answers.status == Status::NotMet {
             self.status = Status::NotMet;
         }
-        for (property, planned, own) in asked {
-            let found = planned.found(&solved.answers)?;
-            let constants = [values, own].concat();
-            self.rows.push(Row { name: property.name, text: property.text, constants, found });
-        }
+        self.rows.extend(answers.rows);
         Ok(())
     }
 
@@ -308,8 +170,7 @@ impl Run<'_> {
                 text.push(b',');
                 text.extend_from_slice(value.map_or(String::new(), |(_, value)| shown(*value)).as_bytes());
             }
-            let (value, error) = row.words();
-            text.extend_from_slice(format!(",{value},{}\n", number(error)).as_bytes());
+            text.extend_from_slice(format!(",{},{}\n", word(row), number(row.error())).as_bytes());
         }
         let mut out = OutputFile::stdout();
         out.write_all(&text).map_err(|e| out.error(e))?;
@@ -324,21 +185,13 @@ impl Run<'_> {
                 .into()
         };
         let property = |row: &Row| {
-            let (_, error) = row.words();
-            let (truth, number) = match row.found {
-                Found::Number(Answer { value, .. }) => (None, Some(value)),
-                Found::Truth(truth, number) => {
-                    let word = truth.map_or("undecided", |truth| if truth { "true" } else { "false" });
-                    (Some(word), number.map(|answer| answer.value))
-                }
-            };
             json!({
                 "name": row.name,
                 "property": row.text,
                 "constants": constants(&row.constants),
-                "truth": truth,
-                "value": number,
-                "bound": error,
+                "truth": row.truth().map(truth),
+                "value": row.value(),
+                "bound": row.error(),
             })
         };
         json!({
@@ -357,7 +210,7 @@ impl Run<'_> {
     }
 
     fn conclude(&self, total: f64) -> Result<Outcome> {
-        let worst = self.rows.iter().map(|row| row.words().1).fold(0.0f64, f64::max);
+        let worst = self.rows.iter().map(|row| row.error()).fold(0.0f64, f64::max);
         let missed = self.status == Status::NotMet;
         if !self.args.common.quiet {
             let states: usize = self.chains.iter().map(|(_, n)| n).sum();
@@ -383,17 +236,13 @@ impl Run<'_> {
     }
 }
 
-impl Row {
-    /// The value as it is printed, and the bound on its error.
-    fn words(&self) -> (String, f64) {
-        match self.found {
-            Found::Number(Answer { value, error }) => (number(value), error),
-            Found::Truth(truth, answer) => (
-                truth.map_or("undecided".to_owned(), |truth| truth.to_string()),
-                answer.map_or(0.0, |answer| answer.error),
-            ),
-        }
-    }
+/// The value as it is printed.
+fn word(row: &Row) -> String {
+    row.truth().map_or_else(|| number(row.value().unwrap_or(f64::NAN)), |known| truth(known).to_owned())
+}
+
+fn truth(known: Option<bool>) -> &'static str {
+    known.map_or("undecided", |known| if known { "true" } else { "false" })
 }
 
 fn shown(value: Value) -> String {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::explore::{self, Constants};
 use super::files::Files;
-use super::language::{self, Constants};
 use super::meant;
 use super::{Outcome, Size, no_format, whole};
 use crate::report::grouped;
@@ -17,6 +17,7 @@ use kolmo::models::{self, System};
 use kolmo::transient::{Chain, Initial};
 use kolmo::tridiagonal::BandedSystem;
 use kolmo::{Error, Result};
+use kolmo_check::language;
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
@@ -72,7 +73,7 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     if language::is_model(&args.spec) {
         expect_format(&args.output)?;
         let limit = args.memory_limit.map(|size| size.0);
-        return write_chain(args, &language::chain(&args.spec, args.constants.as_ref(), limit, args.quiet)?);
+        return write_chain(args, &explore::chain(&args.spec, args.constants.as_ref(), limit, args.quiet)?);
     }
     if args.constants.is_some() {
         return Err(Error::Invalid(format!(

@@ -1,6 +1,8 @@
 //! Ctrl-C: work stops at its next look at the watch; what does not look in time is ended, its outputs removed.
 //! A second Ctrl-C ends it at once.
 
+#![cfg_attr(target_family = "wasm", allow(dead_code, reason = "a page ends its worker"))]
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ const GRACE_OF_OUTPUTS: Duration = Duration::from_millis(200);
 /// Begins to listen. Where that is impossible the system's default, to end at once, stays. Of one of several ranks the
 /// launcher says why they end.
 pub(super) fn listen(ranks: Ranks) {
-    let _ = ctrlc::set_handler(move || {
+    let stop = move || {
         if INTERRUPTED.swap(true, Ordering::AcqRel) {
             end(ranks);
         }
@@ -33,7 +35,11 @@ pub(super) fn listen(ranks: Ranks) {
             }
             end(ranks);
         });
-    });
+    };
+    #[cfg(not(target_family = "wasm"))]
+    let _ = ctrlc::set_handler(stop);
+    #[cfg(target_family = "wasm")]
+    let _ = stop;
 }
 
 /// Has an allocation that fails where nobody can answer for it end with the exit code of all other lack of memory (the

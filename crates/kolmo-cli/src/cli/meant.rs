@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kolmo::{Error, Result};
+use kolmo_check::meant;
 
 /// Built-in chains, each with its parameters.
 pub(super) const CHAINS: [&str; 4] =
@@ -19,13 +20,6 @@ pub(super) const TRIDIAGONAL: [&str; 6] = [
     "blocks:1e6",
     "biharmonic:1000",
 ];
-
-/// The known name that the given one is nearest to, if it is near.
-pub(super) fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let changes = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
-    let (changes, name) = known.into_iter().map(|name| (changes(name), name)).min()?;
-    (3 * changes <= name.chars().count()).then_some(name)
-}
 
 /// An error for what is no file and looks like a built-in that is misspelt, lacks its parameters, or is another
 /// command's. `own` are those of this command.

@@ -80,6 +80,10 @@ impl Progress {
 
     /// `done` of `all` of what is counted; an `all` of 0 is not known, and changes nothing.
     pub(super) fn at(&self, done: u64, all: u64, what: &'static str) {
+        // The page that runs this reads such lines.
+        if cfg!(target_family = "wasm") && all > 0 {
+            return say(format_args!("{done} of {all} {what}"));
+        }
         let Some((shared, _)) = self.0.as_ref().filter(|_| all > 0) else { return };
         let mut state = shared.state();
         if (state.all, state.what) != (all, what) || done < state.done {

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::curves::{self, Curves};
+use super::explore::{self, Constants};
 use super::files::Files;
-use super::language::{self, Constants};
 use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
-use super::until::{self, Until};
-use super::{Outcome, Solving, conclude, interrupt, meant, say, sets, whole, write_report};
+use super::{Outcome, Solving, conclude, interrupt, meant, say, whole, write_report};
 use crate::report;
 use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
@@ -28,6 +27,8 @@ use kolmo::transient::{
     Problem, Reward, capacity, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
+use kolmo_check::until::{self, Until};
+use kolmo_check::{language, sets};
 
 #[derive(Debug, Args)]
 pub(super) struct Transient {
@@ -184,7 +185,7 @@ impl Transient {
 /// Reads a chain from a file, or makes a built-in one.
 pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
     match models::parse(spec) {
-        None if language::is_model(spec) => language::chain(spec, None, None, true),
+        None if language::is_model(spec) => explore::chain(spec, None, None, true),
         Some(model) => {
             let model = model?;
             let labels = match labels {
@@ -239,7 +240,7 @@ fn explored(args: &Transient, ranks: Ranks) -> Result<Chain> {
     let common = &args.solving.common;
     let quiet = common.quiet || !ranks.is_root();
     let limit = common.memory_limit.map(|size| size.0);
-    let chain = language::chain(&args.model, args.constants.as_ref(), limit, quiet)?;
+    let chain = explore::chain(&args.model, args.constants.as_ref(), limit, quiet)?;
     Ok(match &args.labels {
         Some(file) => Chain { labels: kolmo::io::lab::read(file, chain.numbers.clone())?, ..chain },
         None => chain,
@@ -453,7 +454,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         if from == 0.0 || args.solving.dry_run {
             chain = until.bounded(chain);
         } else {
-            (chain, initial) = until.first(chain, &initial, from, &machine, &mut options)?;
+            (chain, initial) =
+                until.first(chain, &initial, from, &machine, &mut options, &mut |_, _| interrupt::check())?;
         }
     }
     Ok(Prepared {

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::interrupt;
-use super::language::{members, refused};
-use super::progress::Progress;
-use super::sets;
-use super::until::{Until, compensated};
+use crate::Watch;
+use crate::language::refused;
+use crate::sets::{self, members};
+use crate::until::{Until, compensated};
 use kolmo::kernel::Precision;
 use kolmo::transient::{
     Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, solve,
@@ -20,21 +19,25 @@ type Set = Arc<Vec<u32>>;
 
 /// A number with a bound on its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Answer {
-    pub(super) value: f64,
-    pub(super) error: f64,
+pub struct Answer {
+    /// The number.
+    pub value: f64,
+    /// Bound on its error.
+    pub error: f64,
 }
 
 /// The states that questions are about.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'a> {
+pub enum Source<'a> {
+    /// States of a model.
     Explored(&'a StateSpace),
+    /// States of a file, which have labels alone.
     File(&'a Chain),
 }
 
 /// A property whose numbers are asked for.
 #[derive(Debug)]
-pub(super) enum Planned {
+pub(crate) enum Planned {
     Known(Value),
     Number { asked: usize, bound: Option<Bound>, complement: bool, probability: bool },
     Combination(Combination, Vec<Self>),
@@ -42,8 +45,10 @@ pub(super) enum Planned {
 
 /// What a property has come to: a number, or true, false or neither with the number that decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Found {
+pub enum Found {
+    /// A number was asked for.
     Number(Answer),
+    /// True, false or neither, and the number that decides.
     Truth(Option<bool>, Option<Answer>),
 }
 
@@ -80,7 +85,7 @@ enum Quantity {
 }
 
 /// What all questions need.
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     source: Source<'a>,
     start: Start,
     sets: Vec<Set>,
@@ -91,7 +96,7 @@ pub(super) struct Plan<'a> {
 
 /// Sweeps to be made, and the numbers already known.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
     rewards: Vec<Reward>,
     answers: Vec<Answer>,
@@ -99,11 +104,11 @@ pub(super) struct Needs {
 
 /// The numbers, and how they came about.
 #[derive(Debug)]
-pub(super) struct Solved {
-    pub(super) answers: Vec<Answer>,
-    pub(super) status: Status,
-    pub(super) sweeps: usize,
-    pub(super) terms: u64,
+pub(crate) struct Solved {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) status: Status,
+    pub(crate) sweeps: usize,
+    pub(crate) terms: u64,
 }
 
 fn refuse<T>(why: impl Into<String>) -> Result<T> {
@@ -129,7 +134,7 @@ fn listed(initial: &Initial) -> Vec<u32> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(source: Source<'a>) -> Self {
+    pub(crate) fn new(source: Source<'a>) -> Self {
         let initial = match source {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
             Source::File(chain) => chain.initial.clone(),
@@ -139,11 +144,11 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes in a property, asked of the states that the chain begins in.
-    pub(super) fn add(&mut self, formula: &Formula) -> Result<Planned> {
+    pub(crate) fn add(&mut self, formula: &Formula) -> Result<Planned> {
         self.plan(formula, &self.start.clone())
     }
 
-    pub(super) fn needs(self) -> Needs {
+    pub(crate) fn needs(self) -> Needs {
         self.needs
     }
 
@@ -434,19 +439,19 @@ impl<'a> Plan<'a> {
 
 impl Needs {
     /// Makes the sweeps.
-    pub(super) fn solve(
+    pub(crate) fn solve(
         self,
         chain: Chain,
         machine: &Machine,
         options: &Options,
-        progress: &Progress,
+        watch: &mut Watch<'_>,
     ) -> Result<Solved> {
         let Self { sweeps, rewards, answers } = self;
         let transitions: Arc<dyn kolmo::transient::Transitions> = chain.transitions.into();
         let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0 };
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = sweep.solve(own, &rewards, machine, options, progress)?;
+            let found = sweep.solve(own, &rewards, machine, options, watch)?;
             solved.sweeps += 1 + usize::from(sweep.later.is_some());
             solved.terms += found.solution.terms;
             if found.solution.status == Status::NotMet {
@@ -532,7 +537,7 @@ impl Sweep {
         rewards: &[Reward],
         machine: &Machine,
         options: &Options,
-        progress: &Progress,
+        watch: &mut Watch<'_>,
     ) -> Result<Swept> {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
@@ -556,7 +561,7 @@ impl Sweep {
         let chain = match &self.later {
             Some((reached, from)) => {
                 let mut first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
-                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options)?;
+                let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
                 initial = later;
                 until = Some(first);
                 chain
@@ -573,9 +578,9 @@ impl Sweep {
             vectors: self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_))),
         };
         let sums = vec![0.0; self.asked.len()];
-        let mut watch = Watch { sweep: self, places: &places, sums, progress };
-        let mut solution = solve(machine, &problem, &options, &mut watch)?;
-        let sums = watch.sums;
+        let mut summing = Summing { sweep: self, places: &places, sums, watch };
+        let mut solution = solve(machine, &problem, &options, &mut summing)?;
+        let sums = summing.sums;
         if let Some(until) = &until {
             until.add_to(&mut solution, &times, epsilon);
         }
@@ -585,18 +590,16 @@ impl Sweep {
 }
 
 /// Sums probabilities of sets while a sweep goes on.
-struct Watch<'a> {
+struct Summing<'a, 'b> {
     sweep: &'a Sweep,
     places: &'a [usize],
     sums: Vec<f64>,
-    progress: &'a Progress,
+    watch: &'a mut Watch<'b>,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for Summing<'_, '_> {
     fn progress(&mut self, done: u64, all: u64) -> Result<()> {
-        interrupt::check()?;
-        self.progress.at(done, all, "multiplications");
-        Ok(())
+        (self.watch)(done, all)
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
@@ -611,7 +614,7 @@ impl Observer for Watch<'_> {
 
 impl Planned {
     /// What follows from the numbers.
-    pub(super) fn found(&self, answers: &[Answer]) -> Result<Found> {
+    pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
             Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
             Self::Known(value) => {

@@ -1,57 +1,27 @@
 //! Models in the PRISM language where a file of a chain may stand: read, given constants, explored.
 
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::progress::Progress;
-use super::{interrupt, say};
-use crate::report::{grouped, seconds};
+use crate::Assigned;
+use crate::sets::members;
 use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
 use kolmo::{Error, Result};
-use kolmo_model::constants::{self, Given};
-use kolmo_model::{Model, Options, StateSpace, Type, Value};
+use kolmo_model::{Model, Options, StateSpace, Type};
 
 /// Endings of such models. Those of other kinds than `ctmc` are refused by what their text says.
 const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
 
-/// Values of constants as options give them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Constants(pub(super) Vec<Given>);
-
-impl FromStr for Constants {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        constants::parse(text).map(Self).map_err(refused)
-    }
-}
-
-impl Constants {
-    /// The one value of each.
-    fn single(&self) -> Result<Vec<(String, Value)>> {
-        let one = |given: &Given| match given.values[..] {
-            [value] => Ok((given.name.clone(), value)),
-            _ => Err(Error::Invalid(format!(
-                "--const gives {} {} values, and this is about one chain; give one, or ask `kolmo check`",
-                given.name,
-                given.values.len()
-            ))),
-        };
-        self.0.iter().map(one).collect()
-    }
-}
-
 /// True for a model in the language, by its name.
-pub(super) fn is_model(spec: &str) -> bool {
+pub fn is_model(spec: &str) -> bool {
     let extension = Path::new(spec).extension().and_then(|e| e.to_str()).unwrap_or("");
     ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
 }
 
 /// An error of the language as one of kolmo.
-pub(super) fn refused(error: kolmo_model::Error) -> Error {
+pub fn refused(error: kolmo_model::Error) -> Error {
     match error {
         kolmo_model::Error::Interrupted => Error::Interrupted,
         kolmo_model::Error::Constant(why) => Error::Invalid(format!("--const: {why}")),
@@ -64,61 +34,45 @@ pub(super) fn refused(error: kolmo_model::Error) -> Error {
 }
 
 /// Reads a model.
-pub(super) fn read(path: &str) -> Result<Model> {
+///
+/// # Errors
+/// A file that cannot be read; a text that is wrong, with its places.
+pub fn read(path: &str) -> Result<Model> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::Io { path: path.into(), source })?;
     Model::parse(path, &text).map_err(refused)
 }
 
-/// Finds the states of a model with these constants, in at most so many bytes.
-pub(super) fn explore(
+/// Finds the states of a model with these constants, in at most so many bytes; `tell` stops it by giving false.
+///
+/// # Errors
+/// Constants that are missing or unknown, what goes wrong in a state, and more states than there is memory for.
+pub fn explore(
     model: &Model,
-    values: &[(String, Value)],
+    values: &Assigned,
     limit: Option<u64>,
-    quiet: bool,
+    tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
     let instance = model.with_constants(values).map_err(refused)?;
-    let began = Instant::now();
-    let progress = Progress::new(quiet, "exploring the model");
-    let tell = |found: kolmo_model::Progress| {
-        progress.found(found.states, found.transitions);
-        interrupt::check().is_ok()
-    };
     let available = available_memory();
     let memory_limit = Some(limit.map_or(available, |limit| limit.min(available)));
-    let space = instance.explore(&Options { memory_limit, progress: Some(&tell) });
-    drop(progress);
-    let space = space.map_err(refused)?;
-    if !quiet {
-        let (others, all) = space.transitions();
-        let took = began.elapsed().as_secs_f64();
-        say(format_args!(
-            "explored {} states, {} transitions ({} with self-loops) in {}, {} states a second",
-            grouped(space.states() as u64),
-            grouped(others),
-            grouped(all),
-            seconds(took),
-            grouped((space.states() as f64 / took) as u64),
-        ));
-    }
-    Ok(space)
+    instance.explore(&Options { memory_limit, progress: Some(tell) }).map_err(refused)
 }
 
-/// The chain of a model, whose states have names.
-pub(super) fn chain(
-    path: &str,
-    constants: Option<&Constants>,
-    limit: Option<u64>,
-    quiet: bool,
-) -> Result<Chain> {
-    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
-    let space = explore(&read(path)?, &values, limit, quiet)?;
+/// The chain of explored states, which have names.
+///
+/// # Errors
+/// A lack of memory; rewards that are no numbers.
+pub fn chain(path: &str, space: StateSpace) -> Result<Chain> {
     let names = names(&space);
     let rewards = rewards(&space)?;
     Ok(Chain { names: Some(Arc::new(names)), rewards, ..bare(path, space)? })
 }
 
 /// The chain of explored states with its labels, without names and rewards.
-pub(super) fn bare(name: &str, space: StateSpace) -> Result<Chain> {
+///
+/// # Errors
+/// A lack of memory.
+pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     let n = space.states();
     let initial = match space.initial() {
         [state] => Initial::State(*state as usize),
@@ -126,7 +80,7 @@ pub(super) fn bare(name: &str, space: StateSpace) -> Result<Chain> {
     };
     let mut warnings = Vec::new();
     if !space.deadlocks().is_empty() {
-        let count = grouped(space.deadlocks().len() as u64);
+        let count = space.deadlocks().len();
         warnings.push(format!("states without a transition, which stay for ever: {count} (\"deadlock\")"));
     }
     let mut sets = Vec::new();
@@ -149,11 +103,6 @@ pub(super) fn bare(name: &str, space: StateSpace) -> Result<Chain> {
         warnings,
         ..Chain::new(name, Box::new(transitions)).starting(initial)
     })
-}
-
-/// States of a set.
-pub(super) fn members(set: &[bool]) -> Vec<u32> {
-    (0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state).collect()
 }
 
 /// Every state by the values of its variables.

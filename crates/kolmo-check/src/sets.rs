@@ -1,13 +1,16 @@
-//! Sets of states as options name them: labels, and what is made of them.
+//! Sets of states by expressions of labels.
 
-use super::meant;
+use crate::meant;
 use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
 /// The states of an expression of labels: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
 /// `false`. Labels that a file need not have: `init`, the states that the chain starts in, and `deadlock`, those that are
 /// never left.
-pub(super) fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
+///
+/// # Errors
+/// A label that the chain has not; what is no such expression.
+pub fn states(text: &str, chain: &Chain) -> Result<Vec<u32>> {
     // Labels may have any name.
     if let Some(set) = known(text, chain)? {
         return Ok(set);
@@ -44,7 +47,7 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
 }
 
 /// True for an expression that needs to know which states are never left.
-pub(super) fn asks_for_deadlocks(text: &str) -> bool {
+pub fn asks_for_deadlocks(text: &str) -> bool {
     text.contains("deadlock")
 }
 
@@ -114,7 +117,8 @@ impl Parser<'_> {
     }
 }
 
-fn members(set: &[bool]) -> Vec<u32> {
+/// States of a set.
+pub(crate) fn members(set: &[bool]) -> Vec<u32> {
     (0u32..).zip(set).filter(|(_, member)| **member).map(|(state, _)| state).collect()
 }
 
@@ -125,7 +129,7 @@ fn unknown(name: &str, labels: &Labels) -> Error {
     } else {
         format!("there are: {}", known.join(", "))
     };
-    let meant = meant::meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
+    let meant = meant(name, labels.sets.iter().map(|(n, _)| &n[..]));
     let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
     Error::Invalid(format!("no label '{name}': {meant}{known}"))
 }

@@ -1,14 +1,15 @@
-//! `--until PHI PSI`: the probability of reaching PSI through states of PHI, until a time or within an interval.
+//! The probability of reaching PSI through states of PHI, until a time or within an interval.
 
-use super::{interrupt, sets};
+use crate::Watch;
+use crate::sets;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
 // A compensated sum, of rates or of probabilities.
-pub(super) use kolmo::transient::exit_rate as compensated;
+pub(crate) use kolmo::transient::exit_rate as compensated;
 use kolmo::{Error, Machine, Result};
 
 /// States to be reached, and those on the way.
 #[derive(Debug)]
-pub(super) struct Until {
+pub struct Until {
     /// As it is written.
     name: String,
     /// States that end the way, one way or the other: not in PHI.
@@ -28,7 +29,10 @@ struct Before {
 }
 
 /// An interval `T1,T2` or `[T1,T2]`.
-pub(super) fn interval(text: &str) -> Result<(f64, f64)> {
+///
+/// # Errors
+/// What is not two times, the second not below the first.
+pub fn interval(text: &str) -> Result<(f64, f64)> {
     let inside = text.trim();
     let inside = inside.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')).unwrap_or(inside);
     let times: Vec<Option<f64>> = inside.split(',').map(|t| t.trim().parse().ok()).collect();
@@ -42,8 +46,11 @@ pub(super) fn interval(text: &str) -> Result<(f64, f64)> {
 
 impl Until {
     /// Makes what `through` lacks and what is `to` be reached absorbing: with an interval, the latter only in
-    /// [`second`](Self::second).
-    pub(super) fn new(through: &str, to: &str, interval: Option<(f64, f64)>, chain: &Chain) -> Result<Self> {
+    /// a second sweep.
+    ///
+    /// # Errors
+    /// Labels that the chain has not.
+    pub fn new(through: &str, to: &str, interval: Option<(f64, f64)>, chain: &Chain) -> Result<Self> {
         let lost = sets::states(&format!("!({through})"), chain)?;
         let name = match interval {
             None => format!("{through} U {to}"),
@@ -53,29 +60,33 @@ impl Until {
     }
 
     /// The same of states: `lost` ends the way, `reached` is to be reached.
-    pub(super) fn between(name: String, lost: Vec<u32>, reached: Vec<u32>) -> Self {
+    pub fn between(name: String, lost: Vec<u32>, reached: Vec<u32>) -> Self {
         Self { name, lost, reached, before: None }
     }
 
     /// The label whose probability is the answer.
-    pub(super) fn label(&self) -> (String, Vec<u32>) {
+    pub fn label(&self) -> (String, Vec<u32>) {
         (self.name.clone(), self.reached.clone())
     }
 
     /// The chain for a plain time bound.
-    pub(super) fn bounded(&self, chain: Chain) -> Chain {
+    pub fn bounded(&self, chain: Chain) -> Chain {
         chain.absorbing(&[&self.lost[..], &self.reached].concat())
     }
 
     /// Goes to the beginning of an interval through states of PHI alone; gives the chain that goes on, and where it begins.
     /// An eighth of ε is for this sweep, and as much for what its sum is off; the rest is left to the second.
-    pub(super) fn first(
+    ///
+    /// # Errors
+    /// As [`solve`](fn@solve).
+    pub fn first(
         &mut self,
         chain: Chain,
         initial: &Initial,
         from: f64,
         machine: &Machine,
         options: &mut Options,
+        watch: &mut Watch<'_>,
     ) -> Result<(Chain, Initial)> {
         let chain = chain.absorbing(&self.lost);
         let problem = Problem {
@@ -87,9 +98,9 @@ impl Until {
         };
         let own = Options { epsilon: options.epsilon / 8.0, ..*options };
         options.epsilon *= 0.75;
-        let mut keep = Keep(Vec::new());
+        let mut keep = Keep { probabilities: Vec::new(), watch };
         let solution = solve(machine, &problem, &own, &mut keep)?;
-        let mut p = machine.ranks.all_gather(&keep.0).concat();
+        let mut p = machine.ranks.all_gather(&keep.probabilities).concat();
         let sum = compensated(p.iter().copied());
         p.iter_mut().for_each(|p| *p /= sum);
         let lost = |state: &&u32| self.lost.binary_search(state).is_ok();
@@ -103,12 +114,12 @@ impl Until {
     }
 
     /// Probability in the states to be reached that came there through states it must not.
-    pub(super) fn early(&self) -> f64 {
+    pub fn early(&self) -> f64 {
         self.before.as_ref().map_or(0.0, |before| before.early)
     }
 
     /// Adds the first sweep's bound to the second's, and gives times as they were asked for.
-    pub(super) fn add_to(&self, solution: &mut Solution, times: &[f64], epsilon: f64) {
+    pub fn add_to(&self, solution: &mut Solution, times: &[f64], epsilon: f64) {
         solution.times.iter_mut().zip(times).for_each(|(result, &time)| result.time = time);
         let Some(Before { bound: first, .. }) = &self.before else { return };
         let add = |bound: &mut Bound| {
@@ -125,15 +136,18 @@ impl Until {
 }
 
 /// Keeps this rank's probabilities.
-struct Keep(Vec<f64>);
+struct Keep<'a, 'b> {
+    probabilities: Vec<f64>,
+    watch: &'a mut Watch<'b>,
+}
 
-impl Observer for Keep {
-    fn progress(&mut self, _: u64, _: u64) -> Result<()> {
-        interrupt::check()
+impl Observer for Keep<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.watch)(done, all)
     }
 
     fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
-        self.0 = probabilities.to_vec();
+        self.probabilities = probabilities.to_vec();
         Ok(())
     }
 }

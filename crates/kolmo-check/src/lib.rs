@@ -1,0 +1,56 @@
+//! CSL properties of Markov chains: planned into as few sweeps of kolmo as possible, and answered with bounds.
+//!
+//! ```
+//! use kolmo::Machine;
+//! use kolmo::lane::{DeviceSpec, OpenOptions};
+//! use kolmo::transient::Options;
+//! use kolmo_check::{Found, Questions, Source, Subject, language};
+//! use kolmo_model::{Model, Value};
+//!
+//! let text = r#"
+//!     ctmc
+//!     const int N;
+//!     module queue
+//!         q : [0..N];
+//!         [] q < N -> 2 : (q'=q+1);
+//!         [] q > 0 -> 3 : (q'=q-1);
+//!     endmodule
+//!     label "full" = q = N;
+//! "#;
+//! let model = Model::parse("queue.sm", text).expect("a model");
+//! let subject = Subject::Language(model.clone());
+//! let questions = Questions::read(&["P=? [ F<=10 \"full\" ]".to_owned()], &subject)?;
+//! let constants = [("N".to_owned(), Value::Int(4))];
+//! let space = language::explore(&model, &constants, None, &|_| true)?;
+//! let asked = questions.plan(Source::Explored(&space), &constants)?;
+//! let machine = Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?;
+//! let chain = language::bare("queue.sm", space)?;
+//! let answers = asked.answer(chain, &machine, &Options::default(), &mut |_, _| Ok(()))?;
+//! let Found::Number(answer) = answers.rows[0].found else { panic!("a number is asked for") };
+//! assert!((answer.value - 0.852).abs() < 1e-3 && answer.error < 1e-8, "{answer:?}");
+//! # Ok::<(), kolmo::Error>(())
+//! ```
+
+mod asked;
+pub mod language;
+mod questions;
+pub mod sets;
+pub mod until;
+
+pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
+pub use questions::{Answer, Found, Source};
+
+use kolmo_model::Value;
+
+/// Values of constants.
+pub type Assigned = [(String, Value)];
+
+/// What hears of multiplications done, and of how many there will be at most; its error ends the work.
+pub type Watch<'a> = dyn FnMut(u64, u64) -> kolmo::Result<()> + Send + 'a;
+
+/// The known name that the given one is nearest to, if it is near.
+pub fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let changes = |name: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase());
+    let (changes, name) = known.into_iter().map(|name| (changes(name), name)).min()?;
+    (3 * changes <= name.chars().count()).then_some(name)
+}

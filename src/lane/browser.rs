@@ -1,0 +1,275 @@
+//! The browser lane: WebGPU, through the page that runs this program as WebAssembly.
+//!
+//! WebGPU answers by promises. The page suspends the program until one is kept, in the functions that say so (JavaScript
+//! Promise Integration), so a lane waits here as anywhere. `web/worker.js` has the other side of [`page`].
+
+#![expect(unsafe_code, reason = "calls of functions that the page gives")]
+
+use std::sync::Arc;
+
+use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
+use super::launch::grid;
+use super::pieces::pieces;
+use super::{Arg, Batch, Device, Launch, Limits, Program, Window};
+use crate::kernel::{Kernel, Precision};
+use crate::{Error, Result};
+
+/// What the page does for this program. Sizes and places in arrays are whole numbers that may be above 2³².
+mod page {
+    #[link(wasm_import_module = "webgpu")]
+    unsafe extern "C" {
+        /// Writes the device's name (0) or what went wrong (1), as far as there is room; the whole length.
+        pub(super) fn text(which: u32, to: *mut u8, room: usize) -> usize;
+        /// The largest binding (0), buffer (1) and grid in one dimension (2); whether a CPU stands behind it (3).
+        pub(super) fn limit(which: u32) -> f64;
+        /// A zeroed buffer, 0 where memory does not suffice; waits.
+        pub(super) fn create_buffer(bytes: f64) -> u32;
+        pub(super) fn destroy_buffer(buffer: u32);
+        pub(super) fn write(buffer: u32, at: f64, from: *const u8, bytes: usize);
+        /// Copies to the host, and waits.
+        pub(super) fn read(buffer: u32, at: f64, to: *mut u8, bytes: usize);
+        pub(super) fn clear(buffer: u32);
+        pub(super) fn copy(from: u32, to: u32, at: f64, bytes: f64);
+        /// A pipeline from its description as JSON, 0 where it is refused; waits.
+        pub(super) fn create_pipeline(description: *const u8, bytes: usize) -> u32;
+        /// A launch of a pipeline with its buffers.
+        pub(super) fn bind(pipeline: u32, buffers: *const u32, count: usize) -> u32;
+        pub(super) fn unbind(launch: u32);
+        /// Queues launches, each of 3 + 16 words: its number, its grid and its parameters.
+        pub(super) fn submit(words: *const u32, count: usize) -> u32;
+        /// Waits for a submission.
+        pub(super) fn wait(submission: u32);
+    }
+}
+
+/// A text of the page.
+fn text(which: u32) -> String {
+    let mut bytes = vec![0; 1 << 12];
+    // SAFETY: it writes no more than there is room for.
+    let len = unsafe { page::text(which, bytes.as_mut_ptr(), bytes.len()) };
+    String::from_utf8_lossy(&bytes[..len.min(bytes.len())]).into_owned()
+}
+
+/// A buffer of the page.
+#[derive(Debug, PartialEq)]
+pub(super) struct Array(u32);
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        // SAFETY: nobody has its number any more; the page keeps the buffer for as long as queued work uses it.
+        unsafe { page::destroy_buffer(self.0) };
+    }
+}
+
+/// A kernel with its arguments, which it keeps.
+#[derive(Debug)]
+pub(super) struct BrowserLaunch {
+    number: u32,
+    grid: (u32, u32),
+    _arrays: Vec<Arc<Array>>,
+}
+
+impl Drop for BrowserLaunch {
+    fn drop(&mut self) {
+        // SAFETY: as of an array.
+        unsafe { page::unbind(self.number) };
+    }
+}
+
+/// The page's device and its queue.
+#[derive(Debug)]
+pub(super) struct BrowserLane {
+    device: Device,
+    workgroups: u32,
+}
+
+/// The page's device, if it has one.
+pub(super) fn device() -> Option<Device> {
+    // SAFETY: a number of the page.
+    let limit = |which| unsafe { page::limit(which) };
+    Some(text(0)).filter(|name| !name.is_empty()).map(|name| Device {
+        name,
+        spec: "webgpu".to_owned(),
+        backend: "webgpu",
+        driver: String::new(),
+        host: false,
+        software: limit(3) > 0.0,
+        queued_copies: false,
+        mapped_staging: false,
+        f64: false,
+        limits: Limits { binding: limit(0) as u64, buffer: limit(1) as u64, memory: None, unified: false },
+    })
+}
+
+/// Workgroups in one dimension of a grid.
+pub(super) fn workgroups() -> u32 {
+    // SAFETY: a number of the page.
+    unsafe { page::limit(2) as u32 }
+}
+
+impl BrowserLane {
+    pub(super) fn open() -> Result<Self> {
+        let none =
+            || Error::Device("webgpu: this browser gives no WebGPU device; use --device cpu".to_owned());
+        Ok(Self { device: device().ok_or_else(none)?, workgroups: workgroups() })
+    }
+
+    /// An error once the device is lost or has refused something.
+    fn alive(&self, during: &str) -> Result<()> {
+        match text(1) {
+            reason if reason.is_empty() => Ok(()),
+            reason => {
+                Err(Error::DeviceLost { device: self.device.label(), during: during.to_owned(), reason })
+            }
+        }
+    }
+
+    fn give<'a>(&self, launches: impl Iterator<Item = (u64, &'a Launch)>) -> u32 {
+        let mut words = Vec::new();
+        for (step, launch) in launches {
+            let own: &BrowserLaunch = own(&launch.prepared);
+            words.extend([own.number, own.grid.0, own.grid.1]);
+            words.extend(launch.params_of(step));
+        }
+        // SAFETY: so many words.
+        unsafe { page::submit(words.as_ptr(), words.len()) }
+    }
+
+    fn wait(&self, submission: u32, during: &str) -> Result<()> {
+        // SAFETY: a number that the page gave out.
+        unsafe { page::wait(submission) };
+        self.alive(during)
+    }
+}
+
+impl Backend for BrowserLane {
+    type Memory = Arc<Array>;
+    type Launch = BrowserLaunch;
+    type SendBuffer = Arc<Array>;
+    type ReceiveBuffer = ReceiveBuffer;
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn free_bytes(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Arc<Array>> {
+        let most = self.device.limits.buffer;
+        // SAFETY: a number.
+        let number = if bytes > most { 0 } else { unsafe { page::create_buffer(bytes as f64) } };
+        match number {
+            0 => Err(Error::OutOfMemory {
+                device: self.device.label(),
+                what: "an array".to_owned(),
+                asked: bytes,
+                limit: format!("its memory does not suffice (largest buffer {most} bytes)"),
+            }),
+            number => Ok(Arc::new(Array(number))),
+        }
+    }
+
+    fn upload(&self, src: &[u8], dst: &Arc<Array>, at: u64) -> Result<()> {
+        // SAFETY: so many bytes, which the page copies before it returns.
+        unsafe { page::write(dst.0, at as f64, src.as_ptr(), src.len()) };
+        Ok(())
+    }
+
+    fn download(&self, src: &Arc<Array>, at: u64, dst: &mut [u8]) -> Result<()> {
+        // SAFETY: so many bytes, which stay borrowed until this returns.
+        unsafe { page::read(src.0, at as f64, dst.as_mut_ptr(), dst.len()) };
+        self.alive("a download")
+    }
+
+    fn clear(&self, dst: &Arc<Array>, _: u64) -> Result<()> {
+        // SAFETY: a number that the page gave out.
+        unsafe { page::clear(dst.0) };
+        Ok(())
+    }
+
+    fn copy(&self, src: &Arc<Array>, dst: &Arc<Array>, at: u64, bytes: u64, times: u32) -> Result<()> {
+        // SAFETY: numbers that the page gave out.
+        (0..times).for_each(|_| unsafe { page::copy(src.0, dst.0, at as f64, bytes as f64) });
+        self.finish()
+    }
+
+    fn bind(
+        &self,
+        kernel: &'static Kernel,
+        precision: Precision,
+        items: usize,
+        args: &[Arg<'_>],
+    ) -> Result<BrowserLaunch> {
+        self.device.expect_bindings(kernel, args)?;
+        let bindings = kernel.interface.bindings(precision);
+        let description = serde_json::json!({
+            "name": kernel.name,
+            "text": kernel.text_for_browsers(precision),
+            "constants": kernel.constants.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+            "written": bindings.iter().map(|binding| binding.written).collect::<Vec<_>>(),
+        })
+        .to_string();
+        // SAFETY: so many bytes.
+        let pipeline = unsafe { page::create_pipeline(description.as_ptr(), description.len()) };
+        if pipeline == 0 {
+            let (device, name, reason) = (self.device.label(), kernel.name, text(1));
+            return Err(Error::Device(format!("{device} does not take the kernel '{name}': {reason}")));
+        }
+        let arrays: Vec<Arc<Array>> = args.iter().map(|arg| Arc::clone(own(arg.memory))).collect();
+        let numbers: Vec<u32> = arrays.iter().map(|array| array.0).collect();
+        // SAFETY: so many numbers.
+        let number = unsafe { page::bind(pipeline, numbers.as_ptr(), numbers.len()) };
+        Ok(BrowserLaunch { number, grid: grid(items, kernel, self.workgroups), _arrays: arrays })
+    }
+
+    /// The next submission is queued behind the one that runs.
+    fn run(&self, program: &Program<'_>, first: u64, count: u64, watch: Watch<'_>) -> Result<()> {
+        let submit = |from: u64, steps: u64| {
+            let steps = first + from..first + from + steps;
+            Ok(self.give(steps.flat_map(|step| program.launches(step).iter().map(move |&l| (step, l)))))
+        };
+        pieces(count, submit, |submission| self.wait(submission, "a long loop"), watch)
+    }
+
+    fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
+        // Buffers of transfers are the arrays themselves: filling and reading them is all.
+        self.give(batch.launches.iter().map(|&(step, launch)| (first + step, launch)));
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.wait(self.give(std::iter::empty()), "the end of the queue")
+    }
+}
+
+/// The array itself.
+impl SendStaging<BrowserLane> for Arc<Array> {
+    fn new(_: &BrowserLane, source: &Self, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+        Ok(source.clone())
+    }
+
+    fn read(&self, lane: &BrowserLane, bytes: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        let mut values = vec![0; bytes];
+        lane.download(self, 0, &mut values)?;
+        take(&values)
+    }
+}
+
+/// A place in an array.
+#[derive(Debug)]
+pub(super) struct ReceiveBuffer {
+    target: Arc<Array>,
+    at: u64,
+}
+
+impl ReceiveStaging<BrowserLane> for ReceiveBuffer {
+    fn new(_: &BrowserLane, target: &Arc<Array>, at: u64, _: u64, _: Option<&Arc<Window>>) -> Result<Self> {
+        Ok(Self { target: target.clone(), at })
+    }
+
+    fn write(&self, lane: &BrowserLane, values: &[u8]) -> Result<()> {
+        lane.upload(values, &self.target, self.at)
+    }
+}

@@ -1,0 +1,103 @@
+// Computes chains in the page of web/ with headless Chromium, whose WebGPU is SwiftShader, and compares every number with
+// the command line's: node tests/web.mjs PAGE.html KOLMO [FOLDER for pictures]. tests/browser.mjs says what it needs.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { end, launch, look, open, wrong } from './browser.mjs';
+
+const [page_file, kolmo, pictures] = process.argv.slice(2);
+const folder = mkdtempSync(join(tmpdir(), 'kolmo-web-'));
+const device = process.env.KOLMO_PAGE_DEVICES ?? 'cpu';
+const kept = (name) => join(folder, name);
+execFileSync(kolmo, ['generate', 'tandem:7', '-o', kept('queues.tra'), '--quiet']);
+writeFileSync(kept('repair.prism'), `ctmc
+module repair
+  broken : [0..3] init 0;
+  [] broken < 3 -> 0.1 * (3 - broken) : (broken' = broken + 1);
+  [] broken > 0 -> 1.7 : (broken' = broken - 1);
+endmodule
+label "down" = broken = 3;
+`);
+writeFileSync(kept('queues.lab'), '0="init" 1="full"\n0: 0\n119: 1\n112: 1\n');
+
+// Every chain with a stop or none, with the matrix in one workgroup or in many, with a COO part or none.
+const top = { top: '50' };
+const cases = [
+  { model: 'tandem:15', times: '0:1:10', ...top },
+  { model: 'tandem:100', times: '0.01,0.2', ...top },
+  { model: 'birth-death:40,0.9,1', times: '1,10,100', ...top },
+  { model: 'birth-death:1000,0.9,1', times: '0.5,200', ...top },
+  { model: 'wlan:2,2', times: '0.5,5', ...top },
+  { model: 'wlan:6,3', times: '0.25:0.25:1', ...top },
+  { model: 'circulant:2000,-1,1,30', times: '3,30', ...top },
+  { model: 'queues.tra', times: '0:0.5:4', labels: 'full, init', files: ['queues.tra', 'queues.lab'] },
+  { model: 'repair.prism', times: '1,10', labels: 'down', files: ['repair.prism'] },
+  { model: 'birth-death:60,2,1', times: '1e4,inf', ...top },
+  { model: 'tandem:15', times: '0:1:10', device: 'cpu', ...top },
+];
+
+/// What the command line says of a case.
+function command_line({ model, times, labels = '', top }) {
+  const report = kept('report.json');
+  const shown = labels ? labels.split(', ').flatMap((label) => ['--label', label]) : ['--top', top];
+  const model_file = model.includes(':') ? model : kept(model);
+  execFileSync(kolmo, ['transient', model_file, times.includes(':') ? '--times' : '--time', times, ...shown,
+    '--precision', 'q64', '--device', device, '--quiet', '--report', report]);
+  return JSON.parse(readFileSync(report));
+}
+
+/// What the page says of it.
+async function in_page(page, { files = [], device = 'webgpu', ...fields }) {
+  if (files.length > 0) await page.setInputFiles('#files', files.map(kept));
+  await page.selectOption('#device', device);
+  for (const [id, value] of Object.entries({ labels: '', ...fields })) await page.fill(`#${id}`, value);
+  await page.click('#run');
+  await page.waitForFunction(() => document.getElementById('run').textContent === 'Compute', null, { timeout: 120_000 });
+  const said = await page.textContent('#said');
+  if (!said.startsWith('Done')) throw new Error(`${said}: ${await page.textContent('#wrong')}`);
+  return page.evaluate(async () => (await fetch(document.querySelector('#saved a').href)).json());
+}
+
+const browser = await launch(['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader', '--enable-unsafe-swiftshader']);
+const desk = await open(browser, page_file, 1280, 'light');
+for (const one of cases) {
+  const where = `${one.model}, times ${one.times}, ${one.device ?? 'webgpu'}`;
+  try {
+    const [theirs, own] = [await in_page(desk.page, one), command_line(one)];
+    const [device] = theirs.devices;
+    if (device.backend !== (one.device ?? 'webgpu') || device.precision !== 'q64') wrong(where, JSON.stringify(device));
+    const numbers = (report) => report.per_time.map(({ time, values, mass, deficit, bound, stopped }) =>
+      ({ time, values, mass, deficit, stopped, bound: deficit === null ? bound : null }));
+    const [a, b] = [numbers(theirs), numbers(own)].map((all) => JSON.stringify(all));
+    if (a !== b) wrong(where, `the page has\n${a}\nand the command line\n${b}`);
+    const values = own.per_time.reduce((sum, time) => sum + time.values.length, 0);
+    console.log(`${where}: ${own.n} states, ${theirs.terms} steps, ${values} numbers and ${own.per_time.length} errors `
+      + `equal, ${Math.round(theirs.terms / theirs.seconds.solve)} steps/s on ${device.name}`);
+  } catch (failed) {
+    wrong(where, failed.message);
+  }
+}
+await desk.close();
+
+for (const width of [390, 1280]) {
+  for (const colorScheme of ['light', 'dark']) {
+    const opened = await open(browser, page_file, width, colorScheme);
+    await in_page(opened.page, { model: 'tandem:15', times: '0:0.5:10', top: '5' });
+    const found = await look(opened);
+    if (pictures) await opened.page.screenshot({ path: `${pictures}/web-${width}-${colorScheme}.png`, fullPage: true });
+    console.log(`${opened.where}: ${found.figures} charts, ${found.cells} numbers`);
+    await opened.close();
+  }
+}
+await browser.close();
+
+// Without WebGPU the page says what to do, and computes the same.
+const without = await launch(['--disable-gpu', '--disable-features=WebGPUService']);
+const bare = await open(without, page_file, 390, 'light');
+await bare.page.waitForFunction(() => document.getElementById('notice').textContent !== '');
+await in_page(bare.page, { model: 'tandem:5', times: '1,2', top: '5', device: 'cpu' });
+await look(bare);
+if (pictures) await bare.page.screenshot({ path: `${pictures}/web-without.png`, fullPage: true });
+rmSync(folder, { recursive: true });
+await end(without);
