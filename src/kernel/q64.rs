@@ -127,6 +127,12 @@ impl Number for Q64 {
         Self::number(s.wrapping_add(own.whole()).wrapping_sub(Self::product(leave, own)))
     }
 
+    /// Modulo 1: what is below 0 is no fraction.
+    #[inline(always)]
+    fn recurred(next: Self, before: Self) -> Self {
+        Self(next.0.wrapping_mul(2).wrapping_sub(before.0))
+    }
+
     #[inline(always)]
     fn deviation(leak: Self, x: Self, y: Self) -> u128 {
         y.whole().abs_diff(x.whole() - Self::product(leak, x))

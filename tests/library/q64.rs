@@ -162,7 +162,9 @@ fn what_fixed_point_does_not_hold_is_refused() {
     assert!(refused.contains("'cost'") && refused.contains("--precision f64"), "{refused}");
 
     let problem = Problem { rewards: &[], ..problem };
-    let options = Options { method: Method::Subdivided { theta: 1.0 }, ..Options::default() };
-    let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
-    assert!(refused.contains("--method auto"), "{refused}");
+    for method in [Method::Subdivided { theta: 1.0 }, Method::Chebyshev { strict: false }] {
+        let options = Options { method, ..Options::default() };
+        let refused = solve(&machine, &problem, &options, &mut ()).unwrap_err().to_string();
+        assert!(refused.contains("--method auto"), "{refused}");
+    }
 }
