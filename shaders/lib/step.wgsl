@@ -2,6 +2,8 @@
 
 // Whether it is for some rows of the chunk: from one of them on, or listed, which are stored side by side.
 override SOME = false;
+// Whether it is one of Chebyshev's recurrence, 2 x P - y: what y holds is the vector before x.
+override RECURRENCE = false;
 
 @group(0) @binding(3) var<storage, read> exit: array<real>;
 @group(0) @binding(4) var<storage, read> scalars: array<real>;  // 1/alpha, then weights
@@ -33,7 +35,8 @@ fn held(open: bool, i: u32) -> real {
 // The next number of row i, the group's row `place`, from the sum of its entries; its own number and the accumulator
 // are given.
 fn finish(place: u32, i: u32, leave: real, own: real, s: Sum, added: Terms, before: real) {
-    let next = stepped(s, leave, own, scalars[0]);
+    var next = stepped(s, leave, own, scalars[0]);
+    if RECURRENCE { next = next + next - y[p.own + i]; }
     if SOME && p.listed != 0u { y[place] = next; } else { y[p.own + i] = next; }
     if added.open {
         let w = 1u + p.step - p.weights;

@@ -1,7 +1,7 @@
 //! Sums by blocks of 256 rows, each as a tree: the same bits on every lane.
 
 use super::twin::Call;
-use super::{Kernel, Number, kernel};
+use super::{Kernel, Number, Real, kernel};
 use crate::parallel::*;
 
 /// Rows of a block, which one workgroup sums.
@@ -20,6 +20,8 @@ kernel! {
     pub(crate) static BLOCK_DEFECT = block_defect + block_sums + tree + float(like block_sum)(
         factor: &[T], among: &[u32], x: &[T], y: &[T], out: &mut [T],
     ) in q64;
+    /// The l1 norm of a vector by blocks.
+    pub(crate) static BLOCK_NORM = block_norm + block_sums + tree + float(like block_sum)(x: &[T], out: &mut [T]);
 }
 
 /// A workgroup's values as one: halves are joined with halves, as the kernels do.
@@ -58,6 +60,10 @@ fn blocks<T: Number>(
 
 fn block_sum<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_sum::Bindings<'_, T>) {
     blocks(call, p, b.out, |i| b.x[p.own as usize + i].whole());
+}
+
+fn block_norm<T: Real>(call: &Call<'_>, p: block_sum::Params, b: block_norm::Bindings<'_, T>) {
+    blocks(call, p, b.out, |i| b.x[p.own as usize + i].distance(T::ZERO).whole());
 }
 
 fn block_dot<T: Number>(call: &Call<'_>, p: block_sum::Params, b: block_dot::Bindings<'_, T>) {

@@ -88,6 +88,8 @@ pub trait Number:
     fn weighted<const FUSED: bool>(w: Self, a: Self, sum: Self) -> Self;
     /// The next number of a row.
     fn stepped<const FUSED: bool>(s: Self::Sum, leave: Self, own: Self, inverse_alpha: Self) -> Self;
+    /// 2 next − before.
+    fn recurred(next: Self, before: Self) -> Self;
     /// |y − μ x|, the factor standing for μ.
     fn deviation(factor: Self, x: Self, y: Self) -> Self::Sum;
 }
@@ -185,6 +187,11 @@ macro_rules! real {
             fn stepped<const FUSED: bool>(s: Self, leave: Self, own: Self, inverse_alpha: Self) -> Self {
                 let y = Self::fma::<FUSED>(Self::fma::<FUSED>(-leave, own, s), inverse_alpha, own);
                 if y.abs() < Self::NEGLIGIBLE { 0.0 } else { y }
+            }
+
+            #[inline(always)]
+            fn recurred(next: Self, before: Self) -> Self {
+                next + next - before
             }
 
             #[inline(always)]

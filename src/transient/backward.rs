@@ -321,7 +321,8 @@ impl Backward {
 
     /// b: what a step earns, and what it ends in.
     fn first_term(&self, ends: &[bool], values: &[f64], rewards: &[f64]) -> Vec<f64> {
-        let there: Vec<f64> = ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
+        let there: Vec<f64> =
+            ends.iter().zip(values).map(|(end, value)| if *end { *value } else { 0.0 }).collect();
         let earned = |s: usize| self.chain.apply(s, &there) + rewards[s] / self.alpha;
         (0..ends.len()).map(|s| if ends[s] { 0.0 } else { earned(s) }).collect()
     }

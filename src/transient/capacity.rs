@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::bessel::{RANGE, products};
 use super::bound::{MatrixStatistics, expect_host_room, statistics, statistics_of_rows};
 use super::built::{surveyed, windows};
 use super::exchange_cost::exchange_cost;
@@ -359,7 +360,10 @@ fn terms<T: Number>(
             Method::Subdivided { theta } => {
                 sum += subdivided::terms(statistics, options.epsilon, theta, lambda)?;
             }
-            Method::Auto | Method::Uniformization => {
+            Method::Chebyshev { .. } if RANGE.contains(&lambda) => {
+                last = products(lambda, options.epsilon).max(last);
+            }
+            Method::Auto | Method::Uniformization | Method::Chebyshev { .. } => {
                 last = windows(statistics, options.epsilon, lambda).0.right.max(last);
             }
         }

@@ -109,6 +109,8 @@ pub(crate) struct Sum<'a> {
     pub(crate) acc: Arg<'a>,
     pub(crate) window: Range<u64>,
     pub(crate) weights: u64,
+    /// The step is one of Chebyshev's recurrence: of all rows, and what they are written to holds the vector before.
+    pub(crate) recurrence: bool,
 }
 
 /// A chunk's arrays.
@@ -164,7 +166,7 @@ impl<T: Number> Chunk<T> {
         let listed = self.sends.as_ref().filter(|_| packed.is_some()).map_or(0, |rows| rows.index_offset);
         let y = packed.unwrap_or(&part.x[1 - source]);
         macro_rules! bind {
-            ([$whole:ident, $some:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
+            ([$whole:ident, $some:ident, $recurrence:ident], $kernel:ident($($array:ident),*)($($own:tt)*)) => {{
                 let params = $kernel::Params {
                     step: 0,
                     window_first: sum.window.start as u32,
@@ -185,24 +187,34 @@ impl<T: Number> Chunk<T> {
                     y: y.arg(),
                     acc: sum.acc,
                 };
-                let kernel = if all { &step::$whole } else { &step::$some };
+                let kernel = match (all, sum.recurrence) {
+                    (true, false) => &step::$whole,
+                    (false, false) => &step::$some,
+                    (all, true) => {
+                        assert!(all, "the recurrence has the vector before of all rows");
+                        &step::$recurrence
+                    }
+                };
                 lane.bind(kernel, T::PRECISION, self.stored.threads(rows.len()), params, args)
             }};
         }
         match &self.stored {
             Stored::Hyb { slices, columns, values } => {
-                bind!([STEP, STEP_SOME], step_hyb(slices, columns, values)())
+                bind!([STEP, STEP_SOME, STEP_RECURRENCE], step_hyb(slices, columns, values)())
             }
             Stored::Packed { slices, entries, values, column_bits } => {
                 let own = *column_bits;
-                bind!([STEP_PACKED, STEP_PACKED_SOME], step_packed(slices, entries, values)(column_bits: own))
+                bind!([STEP_PACKED, STEP_PACKED_SOME, STEP_PACKED_RECURRENCE], step_packed(slices, entries, values)(column_bits: own))
             }
             Stored::Pair { slices, entries, values, offsets } => {
                 let own = *offsets;
-                bind!([STEP_PAIR, STEP_PAIR_SOME], step_pair(slices, entries, values)(offsets: own))
+                bind!([STEP_PAIR, STEP_PAIR_SOME, STEP_PAIR_RECURRENCE], step_pair(slices, entries, values)(offsets: own))
             }
             Stored::Pattern { ids, patterns, values, params } => {
-                bind!([STEP_PATTERN, STEP_PATTERN_SOME], step_pattern(ids, patterns, values)(..*params))
+                bind!(
+                    [STEP_PATTERN, STEP_PATTERN_SOME, STEP_PATTERN_RECURRENCE],
+                    step_pattern(ids, patterns, values)(..*params)
+                )
             }
         }
     }

@@ -57,6 +57,13 @@ pub(super) fn check(machine: &Machine, problem: &Problem<'_>, options: &Options)
             reward.name
         )));
     }
+    if let Method::Chebyshev { .. } = options.method {
+        return Err(Error::Invalid(
+            "Chebyshev polynomials of a chain have negative elements, and q64 knows no sign; use --precision f64 or \
+             --method auto"
+                .to_owned(),
+        ));
+    }
     if let Method::Subdivided { .. } = options.method {
         return Err(Error::Invalid(
             "the subdivided method scales by numbers above 1, which q64 does not hold; use --method auto"

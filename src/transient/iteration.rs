@@ -6,8 +6,8 @@ use super::Observer;
 use super::built::total;
 use super::chunk::{Part, Sum};
 use super::fixed::beginning;
-use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM, SWEEP, SWEEP_ROWS};
-use super::kernels::{accumulate, block_defect, block_dot, block_sum, sweep};
+use super::kernels::{ACCUMULATE, BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM, SWEEP, SWEEP_ROWS};
+use super::kernels::{accumulate, block_defect, block_dot, block_norm, block_sum, sweep};
 use super::lane_step::Stage;
 use super::parts::Parts;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
@@ -52,6 +52,10 @@ pub struct Iteration<'a, T> {
     values: Vec<(&'a [f64], f64)>,
     /// One vector a reward and part.
     rewards: Vec<Vec<Buffer<T>>>,
+    /// Behind the rewards of a step the norm of its iterate, if that is wanted.
+    normed: bool,
+    /// Steps are those of Chebyshev's recurrence.
+    pub(super) recurrence: bool,
     /// Partial sums of rewards, one array a part.
     partials: Vec<Buffer<T>>,
     /// Partial sums of one vector, for mass and distance, one array a part.
@@ -76,6 +80,18 @@ impl<'a, T: Number> Iteration<'a, T> {
         rewards: &[(&'a [f64], f64)],
         progress: (u64, u64),
     ) -> Result<Self> {
+        Self::with_norms(lanes, parts, inverse_alpha, rewards, progress, false)
+    }
+
+    /// The same; with `normed` the l1 norm of each iterate stands behind its rewards.
+    pub(super) fn with_norms(
+        lanes: &'a [Lane],
+        parts: &'a Parts<T>,
+        inverse_alpha: T,
+        rewards: &[(&'a [f64], f64)],
+        progress: (u64, u64),
+        normed: bool,
+    ) -> Result<Self> {
         let mut vectors = Vec::new();
         for (reward, scale) in rewards {
             let mut own = Vec::new();
@@ -96,7 +112,9 @@ impl<'a, T: Number> Iteration<'a, T> {
             lanes,
             parts,
             inverse_alpha,
-            partials: match rewards.len() {
+            normed,
+            recurrence: false,
+            partials: match rewards.len() + usize::from(normed) {
                 0 => Vec::new(),
                 count => per_part(count * reward_steps(parts, count) as usize)?,
             },
@@ -228,12 +246,17 @@ impl<'a, T: Number> Iteration<'a, T> {
         self.parts.run(self.lanes, from..to, self.now, &launches, &mut watch)?;
         self.k = to;
         self.now = (self.now + count as usize) % 2;
-        if self.rewards.is_empty() { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
+        if self.measured() == 0 { Ok(Vec::new()) } else { self.collect_rewards(count as usize) }
+    }
+
+    /// Numbers that a step is given back with: rewards, and the norm.
+    fn measured(&self) -> usize {
+        self.rewards.len() + usize::from(self.normed)
     }
 
     /// Most steps that [`Self::advance`] takes at once when there are rewards.
     pub(crate) fn most_steps(&self) -> u64 {
-        match self.rewards.len() {
+        match self.measured() {
             0 => u64::MAX,
             count => reward_steps(self.parts, count),
         }
@@ -245,7 +268,7 @@ impl<'a, T: Number> Iteration<'a, T> {
             return false;
         }
         let whole = part.rows.len() <= SWEEP_ROWS && part.chunks.len() == 1;
-        whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.rewards.is_empty()
+        whole && part.chunks[0].hyb().is_some() && targets.len() <= 1 && self.measured() == 0
     }
 
     /// The launch of the kernel for small chains, and how often it runs to reach step `to`.
@@ -293,7 +316,13 @@ impl<'a, T: Number> Iteration<'a, T> {
             // Rows for others alone are computed again, and added then.
             let target = targets.first().copied().filter(|_| stage != Stage::SendRows);
             let (scalars, acc, held) = self.fused(target, p);
-            let sum = Sum { scalars, acc, window: within(&held, &steps), weights: held.start };
+            let sum = Sum {
+                scalars,
+                acc,
+                window: within(&held, &steps),
+                weights: held.start,
+                recurrence: self.recurrence,
+            };
             let packed = |reader| self.parts.packed(p, reader);
             launches.extend(part.launches(&self.lanes[lane], stage, source, &sum, packed)?);
             if stage != Stage::Rest {
@@ -338,25 +367,31 @@ impl<'a, T: Number> Iteration<'a, T> {
         let p = &self.parts.parts[part];
         let rows = p.rows.len();
         let blocks = rows.div_ceil(BLOCK) as u32;
-        let stride = blocks * self.rewards.len() as u32;
-        let launch = |(r, reward): (usize, &Vec<Buffer<T>>)| {
-            let params = block_dot::Params {
-                step: 0,
-                rows: rows as u32,
-                own: p.own as u32,
-                out: r as u32 * blocks,
-                out_step: stride,
-                first_step: first_step as u32,
-            };
-            let (r, x, out) = (reward[part].arg(), p.x[source].arg(), self.partials[part].arg());
-            self.lanes[p.lane].bind(&BLOCK_DOT, T::PRECISION, rows, params, block_dot::Args { r, x, out })
+        let stride = blocks * self.measured() as u32;
+        let params = |place: usize| block_dot::Params {
+            step: 0,
+            rows: rows as u32,
+            own: p.own as u32,
+            out: place as u32 * blocks,
+            out_step: stride,
+            first_step: first_step as u32,
         };
-        self.rewards.iter().enumerate().map(launch).collect()
+        let (lane, precision) = (&self.lanes[p.lane], T::PRECISION);
+        let launch = |(place, reward): (usize, &Vec<Buffer<T>>)| {
+            let (r, x, out) = (reward[part].arg(), p.x[source].arg(), self.partials[part].arg());
+            lane.bind(&BLOCK_DOT, precision, rows, params(place), block_dot::Args { r, x, out })
+        };
+        let mut launches = self.rewards.iter().enumerate().map(launch).collect::<Result<Vec<_>>>()?;
+        if self.normed {
+            let args = block_norm::Args { x: p.x[source].arg(), out: self.partials[part].arg() };
+            launches.push(lane.bind(&BLOCK_NORM, precision, rows, params(self.rewards.len()), args)?);
+        }
+        Ok(launches)
     }
 
     /// The rewards of `count` steps, blocks added in global order.
     fn collect_rewards(&self, count: usize) -> Result<Vec<f64>> {
-        let mut sums = vec![0.0; count * self.rewards.len()];
+        let mut sums = vec![0.0; count * self.measured()];
         let mut partials = Vec::with_capacity(self.partials.len());
         for (part, out) in self.parts.parts.iter().zip(&self.partials) {
             let blocks = part.rows.len().div_ceil(BLOCK);
@@ -376,7 +411,7 @@ impl<'a, T: Number> Iteration<'a, T> {
 
     /// The rewards of one iterate.
     pub(crate) fn rewards_of(&self, which: Which) -> Result<Vec<f64>> {
-        if self.rewards.is_empty() {
+        if self.measured() == 0 {
             return Ok(Vec::new());
         }
         let source = self.source(which);

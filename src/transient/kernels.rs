@@ -2,9 +2,10 @@
 
 use super::step::{Plain, Rows, Sliced, terms, weighted};
 pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
+use super::step::{STEP_PACKED_RECURRENCE, STEP_PAIR_RECURRENCE, STEP_PATTERN_RECURRENCE, STEP_RECURRENCE};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
-pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_SUM};
-pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_sum};
+pub(crate) use crate::kernel::block_sums::{BLOCK_DEFECT, BLOCK_DOT, BLOCK_NORM, BLOCK_SUM};
+pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, block_sum};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Kernel, Number, Real, kernel};
@@ -28,7 +29,7 @@ kernel! {
 }
 
 /// Every kernel of this engine.
-pub(crate) static ALL: [&Kernel; 12] = [
+pub(crate) static ALL: [&Kernel; 13] = [
     &STEP,
     &STEP_PACKED,
     &STEP_PAIR,
@@ -41,10 +42,20 @@ pub(crate) static ALL: [&Kernel; 12] = [
     &BLOCK_SUM,
     &BLOCK_DOT,
     &BLOCK_DEFECT,
+    &BLOCK_NORM,
 ];
 
-/// Steps for some rows.
-pub(crate) static SOME: [&Kernel; 4] = [&STEP_SOME, &STEP_PACKED_SOME, &STEP_PAIR_SOME, &STEP_PATTERN_SOME];
+/// Steps for some rows, and those of Chebyshev's recurrence.
+pub(crate) static VARIANTS: [&Kernel; 8] = [
+    &STEP_SOME,
+    &STEP_PACKED_SOME,
+    &STEP_PAIR_SOME,
+    &STEP_PATTERN_SOME,
+    &STEP_RECURRENCE,
+    &STEP_PACKED_RECURRENCE,
+    &STEP_PAIR_RECURRENCE,
+    &STEP_PATTERN_RECURRENCE,
+];
 
 /// Largest chain that the kernel `sweep` holds.
 pub const SWEEP_ROWS: usize = 1024;
@@ -64,7 +75,7 @@ fn sweep<T: Number>(_: &Call<'_>, p: sweep::Params, b: sweep::Bindings<'_, T>) {
         let acc = acc.as_deref_mut().filter(|_| window.contains(&k)).map(|acc| (acc, weight(), None));
         let inverse_alpha = scalars[0];
         let (own, y) = (&*from, &mut *to);
-        let rows = Rows { exit, own, y, acc, inverse_alpha };
+        let rows = Rows { exit, own, y, acc, inverse_alpha, recurrence: false };
         dispatch(Sliced { matrix: Plain { slices, columns, values }, first: 0, x: own, rows });
         std::mem::swap(&mut from, &mut to);
     }

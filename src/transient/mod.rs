@@ -27,6 +27,8 @@
 //! | left … right | [`poisson::Window`] | L of (6) |
 //! | Θ, l | [`Method::Subdivided`] | line 4 |
 //!
+//! [`Method::Chebyshev`] takes some √(2αt ln 1/ε) multiplications instead, where the chain is nearly reversible.
+//!
 //! # Shapes, units, cost
 //! A chain is a [`Transitions`]: any row of Rᵀ or R when it is asked for, rates in 1 / unit of time. [`Chain::from_csr`]
 //! stores one, [`crate::models`] generates some, [`crate::io::read_chain`] reads files. Times are in the unit
@@ -83,10 +85,12 @@
 
 mod absorption;
 mod backward;
+mod bessel;
 pub(crate) mod bound;
 pub(crate) mod built;
 pub mod capacity;
 pub(crate) mod chain;
+mod chebyshev;
 pub mod checkpoint;
 mod chunk;
 mod classes;
@@ -138,8 +142,8 @@ pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;
 pub use problem::{EPSILON, Exchange, Method, Observer, Options, Order, Partitioning, Problem};
 pub use solution::{
-    Bound, ExchangeCost, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution, Stopped,
-    TimeResult,
+    Bound, ExchangeCost, Expansion, LaneExchange, LanePlan, MatrixInfo, RewardValue, Seconds, Solution,
+    Stopped, TimeResult,
 };
 pub use solve::{solve, solve_resumable};
 pub use transitions::{TransitionList, Transitions, exit_rate};

@@ -39,6 +39,12 @@ pub enum Method {
     Auto,
     /// The same, which never stops before the last term.
     Uniformization,
+    /// Chebyshev polynomials of P in the place of its powers, some √(2αt ln 1/ε) of them: for chains that are nearly
+    /// reversible. Where norms of the vectors outgrow what the bound has room for, uniformization takes over.
+    Chebyshev {
+        /// True if that is an error instead.
+        strict: bool,
+    },
     /// l = ⌈αt/Θ⌉ intervals of equal length, each a sum of its own from the result of the one before: Algorithm 1
     /// of Karwacki, Bylina, Bylina (FedCSIS 2012), with the error shared over the intervals.
     Subdivided {
@@ -128,8 +134,10 @@ impl Options {
     pub(super) fn partitioning(&self) -> Partitioning {
         match self.method {
             Method::Auto | Method::Uniformization => self.split,
-            // Its terms are scaled by kernels that know of own rows alone.
-            Method::Subdivided { .. } => Partitioning { halo_depth: Some(1), ..self.split },
+            // Terms are scaled by kernels that know of own rows alone; and of the vector before the last, halos are not kept.
+            Method::Subdivided { .. } | Method::Chebyshev { .. } => {
+                Partitioning { halo_depth: Some(1), ..self.split }
+            }
         }
     }
 }

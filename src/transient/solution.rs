@@ -84,6 +84,18 @@ pub struct Stopped {
     pub mu: f64,
 }
 
+/// What Chebyshev's expansion did.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Expansion {
+    /// Multiplications.
+    pub terms: u64,
+    /// Largest l1 norm of a vector of its recurrence: about 1 where the chain is reversible.
+    pub norm: f64,
+    /// Times that it gave up, which uniformization served.
+    pub given_up: usize,
+}
+
 /// Facts of a matrix as it was stored.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[non_exhaustive]
@@ -196,6 +208,8 @@ pub struct Solution {
     pub alpha: f64,
     /// Multiplications.
     pub terms: u64,
+    /// What Chebyshev's expansion did, where it was taken; its multiplications are among `terms`.
+    pub expansion: Option<Expansion>,
     /// States that were eliminated for the steady state; 0 where it was iterated.
     pub eliminated: usize,
     /// The matrix as stored.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::bound::expect_room;
 use super::built::{Built, surveyed, total};
 use super::chain::{Chain, Initial, Reward};
+use super::chebyshev;
 use super::checkpoint::{Checkpoint, Checkpointer};
 use super::fixed::exact_mass;
 use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
@@ -18,7 +19,7 @@ use super::{fixed, rewards, stationary, subdivided};
 use crate::kernel::{Number, Precision, Q64};
 use crate::lane::Lane;
 use crate::ranks::Ranks;
-use crate::{Machine, Result, Status};
+use crate::{Error, Machine, Result, Status};
 
 /// Computes the probabilities at every time of the problem on one lane or several, which share the rows.
 ///
@@ -79,6 +80,12 @@ pub fn solve_resumable(
     let ranks = machine.ranks;
     ranks.all_ok(check(ranks, problem, options))?;
     ranks.all_ok(fixed::check(machine, problem, options))?;
+    if let Method::Chebyshev { .. } = options.method {
+        return Err(Error::Invalid(
+            "the Chebyshev method keeps no checkpoints; use --method auto, or leave --checkpoint out"
+                .to_owned(),
+        ));
+    }
     // Of a chain that was solved before.
     problem.transitions.acquire_rows(&rewards::home(problem.transitions.states(), ranks));
     let mut checkpointer = ranks.all_ok(Checkpointer::new(checkpoint, machine, problem, options))?;
@@ -142,6 +149,7 @@ fn solve_in<T: Number>(
         nnz: statistics.nnz,
         alpha: statistics.alpha,
         terms: 0,
+        expansion: None,
         eliminated: 0,
         matrix: MatrixInfo { format: "hyb".to_owned(), parts: 1, ..MatrixInfo::default() },
         order: Order::Natural,
@@ -194,6 +202,16 @@ fn solve_in<T: Number>(
             let terms = match options.method {
                 Method::Auto | Method::Uniformization => {
                     sweep(&built, &finite, &mut times, &mut observer, checkpointer)?
+                }
+                Method::Chebyshev { strict } => {
+                    let expansion = chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?;
+                    solution.expansion = Some(expansion);
+                    let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
+                    let swept = match left.is_empty() {
+                        true => 0,
+                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?,
+                    };
+                    expansion.terms + swept
                 }
                 Method::Subdivided { theta } => {
                     subdivided::run(&built, theta, &finite, &mut times, &mut observer, checkpointer)?

@@ -88,6 +88,17 @@ pub(super) static STEP_PAIR_SOME: Kernel = STEP_PAIR.with(SOME);
 /// [`STEP_PATTERN`] for some rows of a chunk.
 pub(super) static STEP_PATTERN_SOME: Kernel = STEP_PATTERN.with(SOME);
 
+/// The constants of Chebyshev's recurrence: y becomes 2 x P − y.
+const RECURRENCE: &[(&str, f64)] = &[("RECURRENCE", 1.0)];
+/// [`STEP`] of the recurrence.
+pub(super) static STEP_RECURRENCE: Kernel = STEP.with(RECURRENCE);
+/// [`STEP_PACKED`] of the recurrence.
+pub(super) static STEP_PACKED_RECURRENCE: Kernel = STEP_PACKED.with(RECURRENCE);
+/// [`STEP_PAIR`] of the recurrence.
+pub(super) static STEP_PAIR_RECURRENCE: Kernel = STEP_PAIR.with(RECURRENCE);
+/// [`STEP_PATTERN`] of the recurrence.
+pub(super) static STEP_PATTERN_RECURRENCE: Kernel = STEP_PATTERN.with(RECURRENCE);
+
 /// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
 pub(super) trait Matrix<T: Number>: Copy + Sync {
     /// `sums[r]` = the ELL entries of row r of a slice times x.
@@ -203,6 +214,8 @@ pub(super) struct Rows<'a, T> {
     pub(super) y: &'a mut [T],
     pub(super) acc: Option<(&'a mut [T], T, Option<T>)>,
     pub(super) inverse_alpha: T,
+    /// y becomes 2 x P − y.
+    pub(super) recurrence: bool,
 }
 
 impl<T: Number> Rows<'_, T> {
@@ -234,10 +247,14 @@ impl<T: Number> Rows<'_, T> {
     ) {
         let own: [T; N] = array(&self.own[row..]);
         let (sums, exit): ([T::Sum; N], [T; N]) = (array(sums), std::array::from_fn(exit));
-        let y: [T; N] = std::array::from_fn(|i| match fused(LEVEL) {
+        let mut y: [T; N] = std::array::from_fn(|i| match fused(LEVEL) {
             true => T::stepped::<true>(sums[i], exit[i], own[i], self.inverse_alpha),
             false => T::stepped::<false>(sums[i], exit[i], own[i], self.inverse_alpha),
         });
+        if self.recurrence {
+            let before: [T; N] = array(&self.y[row..]);
+            y = std::array::from_fn(|i| T::recurred(y[i], before[i]));
+        }
         self.y[row..][..N].copy_from_slice(&y);
         if let Some((acc, weight, next)) = &mut self.acc {
             let acc = &mut acc[row..][..N];
@@ -387,10 +404,12 @@ pub(super) fn each<T: Number>(
     // Where E lies in the matrix itself there is only something that stands in its place.
     let exit = exit.get(first_row..first_row + rows).unwrap_or_default();
     let own_x = &x[own + first_row..][..rows];
+    let recurrence = call.is("RECURRENCE");
     let block = |first: usize, y: &mut [T], acc: Option<(&mut [T], T, Option<T>)>| {
         let here = first..first + y.len();
         let exit = exit.get(here.clone()).unwrap_or_default();
-        body(begin + first, Rows { exit, own: &own_x[here], y, acc, inverse_alpha: scalars[0] });
+        let (own, inverse_alpha) = (&own_x[here], scalars[0]);
+        body(begin + first, Rows { exit, own, y, acc, inverse_alpha, recurrence });
     };
     if let Some(list) = list {
         let mut values = vec![T::ZERO; rows];

@@ -144,7 +144,7 @@ pub fn run<T: Number>(
                 let r = &part.x[1 - source];
                 for chunk in &part.chunks {
                     let (scalars, acc) = (inverse[lane].arg(), nothing[lane].arg());
-                    let sum = Sum { scalars, acc, window: 0..0, weights: 0 };
+                    let sum = Sum { scalars, acc, window: 0..0, weights: 0, recurrence: false };
                     launches.push(chunk.step(&lanes[lane], part, source, &sum, 0..chunk.rows, None)?);
                 }
                 let rows = part.rows.len();

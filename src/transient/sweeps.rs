@@ -47,30 +47,14 @@ pub fn sweep<T: Number>(
     planned.sort_by_key(|time| time.weights.left);
     let mut resumed = checkpointer.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
-    // Scaled by powers of two, as rates are.
-    let scale = |r: &Reward| {
-        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
-        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
-        // A fraction is below 1.
-        if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale }
-    };
-    let scales: Vec<f64> = problem.rewards.iter().map(scale).collect();
-    let rewards: Vec<(&[f64], f64)> =
-        problem.rewards.iter().zip(&scales).map(|(r, &scale)| (&r.values[..], scale)).collect();
+    let rewards = scaled(built);
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
         let inverse_alpha = built.statistics.inverse_alpha;
         let mut iteration =
             Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
-        // A tenth of what is free stays free, for weights and the driver.
-        let room = |(l, lane): (usize, &Lane)| {
-            let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
-            let vector = rows as u64 * T::PRECISION.bytes();
-            lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
-        };
-        let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
-        let room = (built.parts.ranks.all_reduce_min(room) as usize).clamp(1, planned.len());
+        let room = room(built).clamp(1, planned.len());
         let sweep = match resumed.take() {
             None => {
                 iteration.start(&built.initial)?;
@@ -92,7 +76,7 @@ pub fn sweep<T: Number>(
                     ..time
                 });
             } else {
-                let result = finish(built, &time, &scales);
+                let result = finish(built, &time, &rewards);
                 checkpointer.finished(time.index, &result);
                 times[time.index] = Some(result);
             }
@@ -102,21 +86,53 @@ pub fn sweep<T: Number>(
     Ok(terms)
 }
 
-fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> TimeResult {
+/// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.
+pub(super) fn scaled<'a, T: Number>(built: &Built<'a, T>) -> Vec<(&'a [f64], f64)> {
+    let scale = |r: &'a Reward| {
+        let most = r.values.iter().fold(0.0, |most, v| v.abs().max(most));
+        let scale = scale_of(built.parts.ranks.all_reduce_max(most));
+        // A fraction is below 1.
+        (&r.values[..], if T::PRECISION == Precision::Q64 { 0.5 * scale } else { scale })
+    };
+    built.problem.rewards.iter().map(scale).collect()
+}
+
+/// Accumulators that the lanes have room for; a tenth of what is free stays free, for weights and the driver.
+pub(super) fn room<T: Number>(built: &Built<'_, T>) -> usize {
+    let room = |(l, lane): (usize, &Lane)| {
+        let rows: usize = built.parts.of(l).map(|(_, part)| part.rows.len()).sum();
+        let vector = rows as u64 * T::PRECISION.bytes();
+        lane.free_bytes().map_or(16, |free| free / 10 * 9 / vector.max(1))
+    };
+    let room = built.machine.lanes.iter().enumerate().map(room).min().unwrap_or(1);
+    built.parts.ranks.all_reduce_min(room) as usize
+}
+
+/// Rewards from sums over the multiples that a lane holds, (instantaneous, cumulative·α) of each.
+pub(super) fn unscaled<T: Number>(
+    built: &Built<'_, T>,
+    sums: &[(f64, f64)],
+    rewards: &[(&[f64], f64)],
+) -> Vec<RewardValue> {
     let holding = built.statistics.mean_holding();
+    let value =
+        |((r, &(instantaneous, cumulative)), (_, scale)): ((&Reward, &(f64, f64)), &(&[f64], f64))| {
+            RewardValue {
+                name: r.name.clone(),
+                instantaneous: instantaneous / scale,
+                cumulative: cumulative * holding / scale,
+            }
+        };
+    built.problem.rewards.iter().zip(sums).zip(rewards).map(value).collect()
+}
+
+fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {
     let (left, len) = (time.weights.left, time.weights.values.len() as u64);
     // Masses that weights were divided by are known to ten roundings or better.
     let measured = match T::PRECISION {
         Precision::F32 => time.normalisation + 10.0 * T::PRECISION.unit_roundoff(),
         Precision::F64 | Precision::Q64 => 0.0,
     };
-    let rewards = built.problem.rewards.iter().zip(&time.rewards).zip(scales).map(
-        |((r, &(instantaneous, cumulative)), scale)| RewardValue {
-            name: r.name.clone(),
-            instantaneous: instantaneous / scale,
-            cumulative: cumulative * holding / scale,
-        },
-    );
     TimeResult {
         time: built.problem.times[time.index],
         alpha_t: time.lambda,
@@ -130,7 +146,7 @@ fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, scales: &[f64]) -> Ti
                 + measured
                 + built.initial_error,
         },
-        rewards: rewards.collect(),
+        rewards: unscaled(built, &time.rewards, rewards),
         stopped: time.stopped,
         ..TimeResult::default()
     }

@@ -46,7 +46,7 @@ fn known() -> Vec<Known> {
 
 /// States 1 … 2m in pairs (i, i + m) that exchange at rates 1 and ½, and a way out at rate `leak` from each to one of two
 /// absorbing states at the ends; at first all lies on 1 … m.
-fn pairs(m: u32, leak: f64) -> (Csr, Initial) {
+pub(crate) fn pairs(m: u32, leak: f64) -> (Csr, Initial) {
     let mut list = Vec::new();
     for i in 1..=m {
         for (from, to, rate) in [(i, i + m, 1.0), (i + m, i, 0.5)] {
@@ -58,7 +58,7 @@ fn pairs(m: u32, leak: f64) -> (Csr, Initial) {
 }
 
 /// Their probabilities, for even m.
-fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
+pub(crate) fn of_pairs(m: usize, leak: f64, t: f64) -> Vec<f64> {
     let (stays, turned) = ((-leak * t).exp(), (-1.5 * t).exp());
     let mut p = vec![-(-leak * t).exp_m1() / 2.0; 2 * m + 2];
     p[1..=m].fill(stays * (1.0 + 2.0 * turned) / (3 * m) as f64);

@@ -5,6 +5,7 @@ mod devices;
 mod support;
 
 mod adversarial;
+mod chebyshev;
 mod checkpoint;
 #[cfg(feature = "cuda")]
 mod constructs;

@@ -26,6 +26,8 @@ pub(crate) struct Run {
     pub(crate) twin: fn(&Call<'_>),
     /// Threads of the kernel's workgroups.
     pub(crate) group: u32,
+    /// Values of the kernel's constants.
+    pub(crate) constants: &'static [(&'static str, f64)],
     /// Problem size.
     pub(crate) items: usize,
     /// The kernel's bindings.
@@ -63,6 +65,11 @@ impl<'a> Call<'a> {
     /// Threads of the kernel's workgroups.
     pub fn group(&self) -> u32 {
         self.launch.group
+    }
+
+    /// Whether the kernel is the variant with this constant.
+    pub(crate) fn is(&self, constant: &str) -> bool {
+        self.launch.constants.iter().any(|&(name, value)| name == constant && value != 0.0)
     }
 
     /// The kernel's parameters.

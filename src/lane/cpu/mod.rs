@@ -159,6 +159,7 @@ impl Backend for CpuLane {
         Ok(Run {
             twin: kernel.twin(precision),
             group: kernel.group(),
+            constants: kernel.constants,
             items,
             bindings: kernel.interface.bindings(precision),
             args: args.iter().map(|arg| Arc::<Memory>::clone(own(arg.memory)) as _).collect(),

@@ -97,10 +97,14 @@ pub(super) struct Transient {
     /// Go on from --checkpoint, if it is there, to the same answer; without it the run starts afresh
     #[arg(long, requires = "checkpoint")]
     resume: bool,
-    /// auto: a sweep that stops early where the rest has a bound; uniformization: one that never does; subdivided: intervals of
-    /// alpha t <= theta, each with a sum of its own
+    /// auto: a sweep that stops early where the rest has a bound; uniformization: one that never does; chebyshev: far fewer
+    /// products where the chain is nearly reversible, else a sweep; subdivided: intervals of alpha t <= theta, each with a sum of
+    /// its own
     #[arg(long, value_name = "M", default_value = "auto")]
     method: MethodArg,
+    /// With --method chebyshev: end with exit code 2 where a sweep would have to take over
+    #[arg(long)]
+    strict: bool,
     /// Largest alpha t of an interval of --method subdivided [default: 100]
     #[arg(long, value_name = "THETA", allow_hyphen_values = true)]
     theta: Option<f64>,
@@ -134,6 +138,7 @@ enum MethodArg {
     #[value(alias = "sweep")]
     Auto,
     Uniformization,
+    Chebyshev,
     Subdivided,
 }
 
@@ -396,8 +401,8 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
         }
         _ => None,
     };
-    // Intervals are scaled by numbers that fractions do not hold.
-    let fractions = !matches!(options.method, Method::Subdivided { .. });
+    // Fractions hold no numbers above 1, by which intervals are scaled, and none below 0.
+    let fractions = !matches!(options.method, Method::Subdivided { .. } | Method::Chebyshev { .. });
     let without_f64 = fractions.then_some(Precision::Q64);
     let common = &super::Common { without_f64, ..args.solving.common.clone() };
     let recalled = |machine| {
@@ -500,6 +505,7 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         method: match args.method {
             MethodArg::Auto => Method::Auto,
             MethodArg::Uniformization => Method::Uniformization,
+            MethodArg::Chebyshev => Method::Chebyshev { strict: args.strict },
             MethodArg::Subdivided => Method::Subdivided { theta: args.theta.unwrap_or(100.0) },
         },
         order: match args.order {
@@ -518,10 +524,16 @@ fn outputs(args: &Transient, ranks: Ranks) -> Result<(Vec<f64>, Options, Outputs
         },
     };
     match (args.theta, args.method) {
-        (Some(theta), MethodArg::Auto | MethodArg::Uniformization) => {
+        (Some(theta), MethodArg::Auto | MethodArg::Uniformization | MethodArg::Chebyshev) => {
             return Err(Error::Invalid(format!(
                 "--theta {theta} divides --method subdivided, and this is a sweep; add that or leave --theta out"
             )));
+        }
+        _ if args.strict && !matches!(args.method, MethodArg::Chebyshev) => {
+            return Err(Error::Invalid(
+                "--strict is about --method chebyshev, which a sweep may take over from; add that or leave --strict out"
+                    .to_owned(),
+            ));
         }
         (Some(theta), _) if !(theta > 0.0 && theta.is_finite()) => {
             return Err(Error::Invalid(format!("--theta {theta} must be a finite number above 0")));

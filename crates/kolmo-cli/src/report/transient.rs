@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, RankMemory, Summary, bytes, grouped, number, seconds};
 use kolmo::transient::checkpoint::Checkpoint;
-use kolmo::transient::{LaneExchange, Order, Solution, Status, Stopped, TimeResult};
+use kolmo::transient::{Expansion, LaneExchange, Order, Solution, Status, Stopped, TimeResult};
 
 /// A run and its answer.
 #[derive(Debug)]
@@ -47,6 +47,7 @@ impl Run<'_> {
             "alpha": s.alpha,
             "times": s.times.iter().map(|t| t.time).collect::<Vec<_>>(),
             "terms": s.terms,
+            "expansion": s.expansion,
             "eliminated": s.eliminated,
             "window": s.times.iter().map(|t| t.window).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             "format": s.matrix.format,
@@ -225,6 +226,9 @@ impl Summary for Run<'_> {
         if verbose {
             out.push_str(&self.details());
         }
+        if let Some(expansion) = s.expansion {
+            let _ = writeln!(out, "method   {}", method(expansion));
+        }
         out.push_str(&self.bound());
         if let Some(stopped) = s.times.iter().find_map(|t| t.stopped).filter(|stopped| stopped.mu < 1.0) {
             let _ = write!(out, "\nstop     {}", stop(stopped));
@@ -262,6 +266,18 @@ impl Summary for Run<'_> {
         let missed = (self.solution.status == Status::NotMet).then(|| self.reason());
         let bound = format!("error at most {:.1e} of {:e}", self.solution.bound.total(), self.epsilon);
         super::bound_line(&bound, missed.as_deref())
+    }
+}
+
+/// What Chebyshev's expansion came to.
+fn method(expansion: Expansion) -> String {
+    let (terms, norm) = (grouped(expansion.terms), expansion.norm);
+    match expansion.given_up {
+        0 => format!("chebyshev: norms of at most {norm:.2e} in {terms} multiplications"),
+        count => format!(
+            "chebyshev gave up {count} of the times in {terms} multiplications, as norms grew to {norm:.1e}: the chain is far \
+             from reversible; uniformization served them"
+        ),
     }
 }
 

@@ -1,0 +1,14 @@
+// out_b = sum over the rows i of block b of abs(x_i).
+// One workgroup a block of 256 rows, added as a tree that is the same on every lane. Moves 1 number a row.
+alias real = f64;
+
+@group(0) @binding(0) var<storage, read> x: array<real>;
+@group(0) @binding(1) var<storage, read_write> out: array<real>;
+
+fn term(i: u32) -> Sum { return whole(abs(x[p.own + i])); }
+
+@compute @workgroup_size(256)
+fn block_norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+              @builtin(local_invocation_index) local: u32) {
+    block_of_rows(group.y * groups.x + group.x, local);
+}

@@ -1,0 +1,245 @@
+//! Chebyshev's expansion: polynomials of P that stay small where the chain is nearly reversible, and so few of them.
+//!
+//! With a = αt and the [coefficients](super::bessel) c_k, π(t) = Σ c_k v_k where v_0 = π(0), v_1 = v_0 P and v_{k+1} = 2 v_k P − v_{k−1}.
+//! The sum up to K is a curve in a whose defect is known in closed form, and what each computed v_{k+1} errs by is a
+//! defect, too: with E_k = E (|S| − k)⁺ and δ_k what v_{k+1} was rounded by, the error is at most
+//!
+//! E_{K+1} ‖v_K‖ + E_K ‖v_{K+1}‖ + Σ_{k ≤ K} E_k ‖δ_k‖,
+//!
+//! with the constant 1 for every chain: `docs/certificate.md` has the proof. Norms are measured at every step. They stay near 1
+//! where P is nearly self-adjoint in some inner product, and grow exponentially where it has eigenvalues far from
+//! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
+
+use super::bessel::{RANGE, Series};
+use super::bound::MatrixStatistics;
+use super::built::Built;
+use super::iteration::{Iteration, Target, Which};
+use super::problem::Observer;
+use super::solution::{Bound, Expansion, TimeResult};
+use super::sweeps::{room, scaled, unscaled};
+use crate::kernel::Number;
+use crate::{Error, Result};
+
+/// Most and fewest steps between two looks at the norms.
+const MOST_STEPS: u64 = 128;
+const FEWEST_STEPS: u64 = 8;
+
+/// A time point on its way.
+struct Open<T> {
+    /// The place among the times asked for.
+    index: usize,
+    lambda: f64,
+    series: Series,
+    target: Target<T>,
+    /// The bound that is to be reached: ε, or what rounding lets it be.
+    goal: f64,
+    /// The part of the bound that no norm changes, and that of the steps so far.
+    fixed: f64,
+    steps: f64,
+    /// When to look next.
+    next: u64,
+    /// (instantaneous, cumulative·α) of each reward.
+    rewards: Vec<(f64, f64)>,
+}
+
+/// Upper bounds of ‖v_0‖, ‖v_1‖, …
+struct Norms(Vec<f64>);
+
+impl Norms {
+    /// A measured norm: a sum of blocks of 256 magnitudes as trees, added up in turn.
+    fn push<T: Number>(&mut self, measured: f64) {
+        self.0.push(measured * (1.0 + 12.0 * T::PRECISION.unit_roundoff() + 1e-8));
+    }
+
+    /// The last two.
+    fn last(&self) -> [f64; 2] {
+        let n = self.0.len();
+        [self.0[n - 2], self.0[n - 1]]
+    }
+
+    fn largest(&self) -> f64 {
+        self.0.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Bound of ‖δ_k‖.
+    fn defect<T: Number>(&self, k: usize, statistics: &MatrixStatistics<T>) -> f64 {
+        let step = statistics.step * self.0[k].max(1.0);
+        match k {
+            0 => step,
+            // 2 v P − v is twice what a step gives, exactly, and one subtraction.
+            _ => 2.0 * step + T::PRECISION.unit_roundoff() * self.0[k + 1],
+        }
+    }
+}
+
+impl<T: Number> Open<T> {
+    fn new(built: &Built<'_, T>, iteration: &Iteration<'_, T>, index: usize, lambda: f64) -> Result<Self> {
+        let (epsilon, problem) = (built.options.epsilon, built.problem);
+        let series = Series::new(lambda);
+        let acc = if problem.vectors { iteration.accumulators()? } else { Vec::new() };
+        let mut target = iteration.target(series.coefficients.len(), acc)?;
+        iteration.weigh(&mut target, 0, &series.coefficients, 1.0)?;
+        let fixed = built.statistics.rounding(lambda, 0, 0) + built.initial_error;
+        let goal = epsilon.max(2.0 * (built.statistics.step * lambda + fixed));
+        let rewards = vec![(0.0, 0.0); problem.rewards.len()];
+        let mut open = Self { index, lambda, series, target, goal, fixed, steps: 0.0, next: 0, rewards };
+        open.next = open.last_term(0, 1.0) + 1;
+        Ok(open)
+    }
+
+    /// The first term from `k` on behind which the expansion may end, if norms are `norm`.
+    fn last_term(&self, k: u64, norm: f64) -> u64 {
+        let room = self.goal - self.fixed - self.steps;
+        let excess = &self.series.excess[k as usize..];
+        let place = excess.partition_point(|&excess| 2.0 * excess * norm > 0.9 * room);
+        self.within(k + place as u64)
+    }
+
+    /// A term that there is a coefficient for, and a place to look behind it.
+    fn within(&self, k: u64) -> u64 {
+        k.min(self.series.coefficients.len() as u64 - 2)
+    }
+
+    /// Takes account of the steps `from` … `to` − 1, behind which v_to is known.
+    fn account(&mut self, from: u64, to: u64, norms: &Norms, rows: &[f64], statistics: &MatrixStatistics<T>) {
+        let width = rows.len() / (to - from) as usize;
+        for (k, row) in (from as usize..).zip(rows.chunks(width)) {
+            let (coefficient, excess) = (self.series.coefficients[k], self.series.excess[k]);
+            self.steps += norms.defect(k, statistics) * excess;
+            let until = if k == 0 { excess } else { 2.0 * excess };
+            for ((instant, cumulative), reward) in self.rewards.iter_mut().zip(row) {
+                *instant += coefficient * reward;
+                *cumulative += until * reward;
+            }
+        }
+    }
+
+    /// The bound behind the term of `k`, v_{k+1} being the last of `norms`.
+    fn bound(&self, k: u64, norms: &Norms) -> Bound {
+        let u = T::PRECISION.unit_roundoff();
+        let [own, next] = norms.last();
+        let excess = &self.series.excess[k as usize..];
+        let truncation = excess[1] * own + excess[0] * next;
+        let terms = || self.series.coefficients.iter().zip(&norms.0).take(k as usize + 1).map(|(c, n)| c * n);
+        let all: f64 = terms().sum();
+        // Of the partial sums each is below the sum of its terms, and below the answer and the sum of the others.
+        let (mut before, mut partial) = (0.0, 0.0);
+        for term in terms() {
+            before += term;
+            partial += before.min(1.0 + self.goal + (all - before).max(0.0) + 1e-9 * all);
+        }
+        // A coefficient as stored, its product, and the addition.
+        let sum = u * (3.0 * all + 1.01 * partial) + self.series.doubt * norms.largest();
+        Bound { truncation, steady_state: 0.0, rounding: 1.001 * (self.steps + sum) + self.fixed }
+    }
+}
+
+/// Serves those of the finite times that it can within ε, or as near to that as rounding lets it come; the others stay without a
+/// result.
+///
+/// # Errors
+/// As [`solve`](super::solve()); and with `strict` for a time that is given up.
+pub(super) fn run<T: Number>(
+    built: &Built<'_, T>,
+    strict: bool,
+    which: &[usize],
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+) -> Result<Expansion> {
+    let mut lambdas = Vec::with_capacity(which.len());
+    for &index in which {
+        lambdas.push((built.statistics.lambda(built.problem.times[index])?, index));
+    }
+    // Too short to gain anything, or too long for what rounds.
+    lambdas.retain(|(lambda, _)| RANGE.contains(lambda));
+    lambdas.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut expansion = Expansion { terms: 0, norm: 1.0, given_up: 0 };
+    for some in lambdas.chunks(room(built).max(1)) {
+        expand(built, some, times, observer, &mut expansion)?;
+    }
+    let without = lambdas.iter().find(|&&(_, index)| times[index].is_none());
+    match without {
+        Some(&(_, index)) if strict => Err(Error::Invalid(format!(
+            "the Chebyshev method gives up time {:e} after {} multiplications: the norms of its vectors have grown to {:.1e}, \
+             as the chain is far from reversible; use --method auto, or leave --strict out",
+            built.problem.times[index], expansion.terms, expansion.norm
+        ))),
+        _ => Ok(expansion),
+    }
+}
+
+/// One recurrence for some times, ascending.
+fn expand<T: Number>(
+    built: &Built<'_, T>,
+    some: &[(f64, usize)],
+    times: &mut [Option<TimeResult>],
+    observer: &mut dyn Observer,
+    expansion: &mut Expansion,
+) -> Result<()> {
+    let (machine, statistics) = (built.machine, &built.statistics);
+    let rewards = scaled(built);
+    let all = some.last().map_or(0, |&(lambda, _)| super::bessel::products(lambda, built.options.epsilon));
+    let progress = (expansion.terms, expansion.terms + all);
+    let mut iteration = Iteration::with_norms(
+        &machine.lanes,
+        &built.parts,
+        statistics.inverse_alpha,
+        &rewards,
+        progress,
+        true,
+    )?;
+    iteration.start(&built.initial)?;
+    let open = some.iter().map(|&(lambda, index)| Open::new(built, &iteration, index, lambda));
+    let mut open: Vec<Open<T>> = open.collect::<Result<_>>()?;
+    let mut norms = Norms(Vec::new());
+    while !open.is_empty() {
+        let k = iteration.steps();
+        let leg = k.clamp(FEWEST_STEPS, MOST_STEPS).min(iteration.most_steps());
+        let next = open.iter().map(|o| o.next).min().unwrap_or(0);
+        // The first step is no recurrence: v_1 = v_0 P.
+        let to = if k == 0 { 1 } else { next.clamp(k + 1, k + leg) };
+        let targets: Vec<&Target<T>> = open.iter().map(|o| &o.target).collect();
+        let rows = iteration.advance(to, &targets, observer)?;
+        iteration.recurrence = true;
+        norms.0.truncate(k as usize);
+        let newest = iteration.rewards_of(Which::Newest)?;
+        for row in rows.chunks(newest.len()).chain([&newest[..]]) {
+            norms.push::<T>(row.last().copied().unwrap_or(f64::NAN));
+        }
+        let mut still = Vec::new();
+        for mut o in open {
+            o.account(k, to, &norms, &rows, statistics);
+            let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
+            let hopeless = !(o.steps + o.fixed <= o.goal) || out_of_terms;
+            if to < o.next && !hopeless {
+                still.push(o);
+                continue;
+            }
+            let bound = o.bound(to - 1, &norms);
+            if bound.total() <= o.goal {
+                let result = TimeResult {
+                    time: built.problem.times[o.index],
+                    alpha_t: o.lambda,
+                    window: (0, to - 1),
+                    bound,
+                    rewards: unscaled(built, &o.rewards, &rewards),
+                    ..TimeResult::default()
+                };
+                if built.problem.vectors {
+                    observer.result(o.index, &iteration.download(&o.target.acc)?)?;
+                }
+                times[o.index] = Some(result);
+            } else if hopeless {
+                expansion.given_up += 1;
+            } else {
+                let [own, next] = norms.last();
+                o.next = o.within(o.last_term(to, own.max(next)).max(to + to / 64)) + 1;
+                still.push(o);
+            }
+        }
+        open = still;
+    }
+    expansion.terms += iteration.steps();
+    expansion.norm = expansion.norm.max(norms.largest());
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Chebyshev's expansion: against closed forms and sweeps, and what it does where norms grow.
+
+use crate::curves::{of_pairs, pairs};
+use crate::support::{Keep, chain, l1, machine, model, ragged, run};
+use kolmo::internals::Csr;
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::sparse::MatrixFormat;
+use kolmo::transient::{
+    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
+};
+use kolmo::{Error, Machine};
+
+const CHEBYSHEV: Method = Method::Chebyshev { strict: false };
+
+fn options(method: Method, epsilon: f64) -> Options {
+    Options { method, epsilon, ..Options::default() }
+}
+
+mod suite {
+    use super::*;
+
+    pub(crate) fn it_meets_closed_forms_with_few_products(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let (leak, epsilon) = if precision == F32 { (1e-2, 1e-2) } else { (1e-4, 1e-9) };
+        let times = [2.0 / leak, 0.0, 3.0, 0.5 / leak, 2.0 / leak];
+        // Several parts exchange halos.
+        for (m, parts) in [(4, 1), (600, 1), (600, 3)] {
+            let (chain, initial) = pairs(m, leak);
+            let split = Partitioning { parts, ..Partitioning::default() };
+
+            let (got, solution) =
+                run(&machine, &chain, &initial, &times, &Options { split, ..options(CHEBYSHEV, epsilon) });
+
+            // √(2αt ln 1/ε) of them, where a sweep takes αt.
+            let expansion = solution.expansion.expect("it was asked for");
+            assert_eq!((solution.terms, expansion.given_up), (expansion.terms, 0), "{expansion:?}");
+            let most = (2.0 * solution.times[0].alpha_t * 30.0).sqrt() as u64;
+            assert!(solution.terms < most, "{} multiplications, not {most}", solution.terms);
+            assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+            for (i, &t) in times.iter().enumerate() {
+                let error = l1(&got[i], &of_pairs(m as usize, leak, t));
+                let bound = solution.times[i].bound.total() + 40.0 * f64::EPSILON;
+                assert!(error <= bound, "{m} pairs, t = {t}: error {error:e}, bound {bound:e}");
+            }
+            assert_eq!(got[0], got[4], "a time asked twice");
+        }
+    }
+
+    pub(crate) fn rewards_are_those_of_a_sweep(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let queue = model("birth-death:300,1,1.2");
+        let rewards = [
+            Reward { name: "customers".to_owned(), values: (0..300).map(f64::from).collect() },
+            Reward { name: "full".to_owned(), values: (0..300).map(|i| f64::from(i / 299)).collect() },
+        ];
+        let times = [40.0, 300.0];
+        let problem = Problem {
+            transitions: &*queue,
+            initial: &Initial::State(0),
+            times: &times,
+            rewards: &rewards,
+            vectors: false,
+        };
+        let epsilon = if precision == F32 { 1e-2 } else { 1e-10 };
+        let of = |method| solve(&machine, &problem, &options(method, epsilon), &mut Keep::default()).unwrap();
+
+        let (one, other) = (of(CHEBYSHEV), of(Method::Uniformization));
+
+        assert!(one.terms < other.terms / 2, "{} and {}", one.terms, other.terms);
+        for (one, other) in one.times.iter().zip(&other.times) {
+            let bound = one.bound.total() + other.bound.total() + 2000.0 * precision.unit_roundoff();
+            for ((one, other), most) in one.rewards.iter().zip(&other.rewards).zip([299.0, 1.0]) {
+                let (instant, sum) =
+                    (one.instantaneous - other.instantaneous, one.cumulative - other.cumulative);
+                assert!(instant.abs() <= most * bound, "{one:?}, {other:?}");
+                assert!(sum.abs() <= 300.0 * most * bound, "{one:?}, {other:?}");
+            }
+        }
+    }
+
+    pub(crate) fn every_format_and_split_gives_the_same_bits(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        use MatrixFormat::{Packed, Pair, Pattern};
+        let regular = model("birth-death:1500,1,1.5");
+        for (chain, formats) in
+            [(&*regular, &[Packed, Pair, Pattern][..]), (&ragged(1500) as &dyn Transitions, &[Packed])]
+        {
+            let with = |format, parts| {
+                let split = Partitioning { parts, ..Partitioning::default() };
+                let asked = Options { format, split, ..options(CHEBYSHEV, 1e-4) };
+                run(&machine, chain, &Initial::State(700), &[2.0, 7.0], &asked).0
+            };
+            let one = with(MatrixFormat::Hyb, 1);
+
+            for &format in formats {
+                assert_eq!(one, with(format, 1), "{format:?}");
+            }
+            assert_eq!(one, with(MatrixFormat::Auto, 4), "in parts");
+        }
+    }
+}
+
+macro_rules! on {
+    ($name:ident, $spec:literal, $precision:ident) => {
+        mod $name {
+            use super::*;
+            #[test]
+            fn it_meets_closed_forms_with_few_products() {
+                suite::it_meets_closed_forms_with_few_products($spec, $precision);
+            }
+            #[test]
+            fn rewards_are_those_of_a_sweep() {
+                suite::rewards_are_those_of_a_sweep($spec, $precision);
+            }
+            #[test]
+            fn every_format_and_split_gives_the_same_bits() {
+                suite::every_format_and_split_gives_the_same_bits($spec, $precision);
+            }
+        }
+    };
+}
+
+on!(cpu_f64, "cpu", F64);
+on!(cpu_f32, "cpu", F32);
+on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f64, "wgpu:0", F64);
+#[cfg(feature = "wgpu")]
+on!(wgpu_f32, "wgpu:0", F32);
+#[cfg(feature = "cuda")]
+on!(cuda_f64, "cuda:0", F64);
+#[cfg(feature = "cuda")]
+on!(cuda_f32, "cuda:0", F32);
+
+fn cpu() -> Machine {
+    machine("cpu", F64, false).expect("the CPU opens")
+}
+
+/// A chain that is reversible but for a cycle at some rate.
+fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
+    let n = 4 + rng.u32(..30);
+    let weights: Vec<f64> = (0..n).map(|_| 0.2 + rng.f64()).collect();
+    let mut list = Vec::new();
+    for i in 0..n {
+        for j in (0..n).filter(|&j| j != i) {
+            let near = i.abs_diff(j) == 1 || (i + j) % 5 == 0;
+            let round = if j == (i + 1) % n { cycle } else { 0.0 };
+            let rate = if near { weights[j as usize] } else { 0.0 } + round;
+            if rate > 0.0 {
+                list.push((i, j, rate));
+            }
+        }
+    }
+    chain(n as usize, &list)
+}
+
+#[test]
+fn two_methods_overlap_and_going_on_gives_the_later_result() {
+    let mut rng = fastrand::Rng::with_seed(8);
+    for case in 0..24 {
+        let chain = nearly_reversible(&mut rng, [0.0, 1e-3, 0.1, 1.0][case % 4]);
+        let (s, t) = (10f64.powf(3.0 * rng.f64() - 1.0), 10f64.powf(4.0 * rng.f64() - 1.0));
+        let solved = |initial: &Initial, times: &[f64], method| {
+            run(&cpu(), &chain, initial, times, &options(method, 1e-8))
+        };
+        let bound = |solution: &Solution, i: usize| solution.times[i].bound.total();
+        let (both, one) = solved(&Initial::State(0), &[s + t, s], CHEBYSHEV);
+        let (swept, other) = solved(&Initial::State(0), &[s + t, s], Method::Uniformization);
+        for i in 0..2 {
+            let (error, bounds) = (l1(&both[i], &swept[i]), bound(&one, i) + bound(&other, i));
+            assert!(error <= bounds, "case {case}: {error:e}, bounds {bounds:e}");
+        }
+        let mut begin = both[1].clone();
+        let sum: f64 = begin.iter().sum();
+        begin.iter_mut().for_each(|p| *p /= sum);
+
+        let (later, third) = solved(&Initial::Distribution(begin), &[t], CHEBYSHEV);
+
+        let bounds = bound(&one, 0) + bound(&one, 1) + bound(&third, 0);
+        let allowed = bounds + (1.0 - sum).abs() + 4.0 * f64::EPSILON;
+        assert!(l1(&both[0], &later[0]) <= allowed, "case {case}: s = {s}, t = {t}, bounds {bounds:e}");
+    }
+}
+
+#[test]
+fn a_cycle_is_given_up_soon_and_swept() {
+    let ring = model("circulant:300,1");
+    let times = [1e3, 1.0];
+
+    let (got, solution) = run(&cpu(), &*ring, &Initial::State(0), &times, &options(CHEBYSHEV, 1e-9));
+    let (swept, _) = run(&cpu(), &*ring, &Initial::State(0), &times, &options(Method::Uniformization, 1e-9));
+
+    let expansion = solution.expansion.expect("it was asked for");
+    assert!(expansion.given_up == 1 && expansion.terms <= 64 && expansion.norm > 1e3, "{expansion:?}");
+    assert_eq!(solution.status, Status::Met);
+    assert!(solution.terms > expansion.terms + 1000 && l1(&got[0], &swept[0]) < 2e-9);
+
+    let problem = Problem {
+        transitions: &*ring,
+        initial: &Initial::State(0),
+        times: &times,
+        rewards: &[],
+        vectors: true,
+    };
+    let strict = options(Method::Chebyshev { strict: true }, 1e-9);
+    let refused = solve(&cpu(), &problem, &strict, &mut Keep::default()).unwrap_err();
+    assert!(matches!(&refused, Error::Invalid(why) if why.contains("far from reversible")), "{refused}");
+}
+
+#[test]
+fn what_it_rounds_is_within_the_bound_where_norms_grow() {
+    // Norms of some thousands, which a bound from the last two vectors alone would not notice.
+    let n = 40;
+    let list: Vec<(u32, u32, f64)> =
+        (0..n).flat_map(|i| [(i, (i + 1) % n, 1.0), (i, (i + n - 1) % n, 0.6)]).collect();
+    let walk = chain(n as usize, &list);
+    let (got, solution) = run(&cpu(), &walk, &Initial::State(0), &[25.0], &options(CHEBYSHEV, 1e-9));
+    let expansion = solution.expansion.expect("it was asked for");
+    assert!(expansion.norm > 1e3 && expansion.given_up == 0, "{expansion:?}");
+
+    // Of a circulant matrix the eigenvectors are known: λ_k = Σ r (ω^{ko} − 1).
+    let exact = |j: u32| {
+        let term = |k: u32| {
+            let angle = std::f64::consts::TAU * f64::from(k) / f64::from(n);
+            let (decay, turn) = (1.6 * (angle.cos() - 1.0) * 25.0, (1.0 - 0.6) * angle.sin() * 25.0);
+            decay.exp() * (turn - angle * f64::from(j)).cos()
+        };
+        (0..n).map(term).sum::<f64>() / f64::from(n)
+    };
+    let wanted: Vec<f64> = (0..n).map(exact).collect();
+    let (error, bound) = (l1(&got[0], &wanted), solution.times[0].bound.total());
+    assert!(error <= bound + 1e-14, "{error:e}, bound {bound:e}");
+}
