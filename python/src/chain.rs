@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kolmo::io::generator::Content;
 use kolmo::transient::{self, Transitions};
 use kolmo::{io, models};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -11,6 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 use crate::transient::{Begin, Question, answer};
+use crate::watch::{Stop, Stoppable};
 
 /// A chain that the library holds.
 #[pyclass(frozen, module = "kolmo._kolmo")]
@@ -20,6 +22,13 @@ pub(crate) struct Chain {
     transitions: Arc<dyn Transitions>,
 }
 
+impl From<transient::Chain> for Chain {
+    fn from(chain: transient::Chain) -> Self {
+        let transitions: Arc<dyn Transitions> = chain.transitions.into();
+        Self { about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions }
+    }
+}
+
 /// The chain of a file, or a built-in.
 #[pyfunction]
 pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
@@ -27,9 +36,7 @@ pub(crate) fn read(py: Python<'_>, spec: &str) -> PyResult<Chain> {
         Some(model) => model.map(transient::Chain::from),
         None => io::read_chain(Path::new(spec), None),
     });
-    let chain = read.map_err(|error| exception(py, &error))?;
-    let transitions: Arc<dyn Transitions> = chain.transitions.into();
-    Ok(Chain { about: transient::Chain { transitions: Box::new(transitions.clone()), ..chain }, transitions })
+    read.map(Chain::from).map_err(|error| exception(py, &error))
 }
 
 #[pymethods]
@@ -112,10 +119,14 @@ impl Chain {
             Some(begin) => begin.initial()?,
             None => self.about.initial.clone(),
         };
-        let Some(mask) = absorbing else { return answer(py, &*self.transitions, &initial, &question) };
-        let states: Vec<u32> =
-            (0u32..).zip(mask.as_slice()?).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
-        let cut = transient::Chain::new("", Box::new(self.transitions.clone())).absorbing(&states);
-        answer(py, &*cut.transitions, &initial, &question)
+        let mask = absorbing.as_ref().map_or(Ok(&[][..]), |mask| mask.as_slice())?;
+        let states: Vec<u32> = (0u32..).zip(mask).filter(|(_, stays)| **stays).map(|(s, _)| s).collect();
+        let stop = Stop::default();
+        answer(py, self.states(), &initial, &question, &stop, || {
+            let shared = Stoppable { inner: self.transitions.clone(), stop: stop.clone() };
+            let chain = transient::Chain::new("", Box::new(shared));
+            let chain = if states.is_empty() { chain } else { chain.absorbing(&states) };
+            Ok((chain.transitions, Content::Rates))
+        })
     }
 }

@@ -16,7 +16,10 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         _ => "Error",
     };
     let class = py.import("kolmo.errors").and_then(|module| module.getattr(name));
-    match class.and_then(|class| class.call1((error.to_string(),))) {
+    let text = error.to_string();
+    // Constants are no option here.
+    let text = text.strip_prefix("--const: ").unwrap_or(&text);
+    match class.and_then(|class| class.call1((text,))) {
         Ok(value) => PyErr::from_value(value),
         Err(error) => error,
     }

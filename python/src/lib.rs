@@ -4,6 +4,7 @@ mod chain;
 mod errors;
 mod machine;
 mod matrix;
+mod model;
 mod transient;
 mod tridiagonal;
 mod walk;
@@ -16,9 +17,11 @@ mod _kolmo {
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]
+    use super::model::{Model, read_model};
+    #[pymodule_export]
     use super::transient::transient;
     #[pymodule_export]
-    use super::tridiagonal::solve_tridiagonal;
+    use super::tridiagonal::{TridiagonalFactor, solve_tridiagonal};
     #[pymodule_export]
     use super::walk::walk;
 }

@@ -51,7 +51,7 @@ static IDLE: Mutex<Vec<(Wanted, Machine)>> = Mutex::new(Vec::new());
 static OWNER: OnceLock<u32> = OnceLock::new();
 
 /// An error in a process that was forked after the library was used: threads and devices stay with the parent.
-fn expect_own_process() -> Result<()> {
+pub(crate) fn expect_own_process() -> Result<()> {
     let (owner, own) = (*OWNER.get_or_init(std::process::id), std::process::id());
     if owner == own {
         return Ok(());
@@ -73,6 +73,12 @@ impl Wanted {
         Self { devices: vec![device], ..self }
     }
 
+    /// A machine of this kind.
+    pub(crate) fn open(&self) -> Result<Machine> {
+        let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
+        Machine::open(&self.devices, &options)
+    }
+
     /// Works on a machine of this kind, an idle one where there is one.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
         let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,10 +89,7 @@ impl Wanted {
         };
         let machine = match kept {
             Some(machine) => machine,
-            None => {
-                let options = OpenOptions { precision: self.precision, ..OpenOptions::default() };
-                Machine::open(&self.devices, &options)?
-            }
+            None => self.open()?,
         };
         let done = work(&machine);
         if !matches!(done, Err(Error::DeviceLost { .. })) {

@@ -11,6 +11,8 @@ use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::watch::Stop;
+
 /// Indices of one of SciPy's types.
 #[derive(FromPyObject)]
 pub(crate) enum Indices<'py> {
@@ -70,23 +72,32 @@ impl Arrays<'_> {
 pub(crate) type Chain<'a> = (Box<dyn Transitions + 'a>, Content);
 
 impl<'a> Matrix<'a> {
-    /// The chain with this matrix, `absorbing` states without a way out.
-    pub(crate) fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
+    pub(crate) fn states(&self) -> usize {
         match self {
-            Self::I32F64(matrix) => matrix.chain(absorbing),
-            Self::I32F32(matrix) => matrix.chain(absorbing),
-            Self::I64F64(matrix) => matrix.chain(absorbing),
-            Self::I64F32(matrix) => matrix.chain(absorbing),
+            Self::I32F64(Compressed { n, .. })
+            | Self::I32F32(Compressed { n, .. })
+            | Self::I64F64(Compressed { n, .. })
+            | Self::I64F32(Compressed { n, .. }) => *n,
+        }
+    }
+
+    /// The chain with this matrix, `absorbing` states without a way out.
+    pub(crate) fn chain(self, absorbing: Option<&'a [bool]>, stop: &'a Stop) -> Result<Chain<'a>> {
+        match self {
+            Self::I32F64(matrix) => matrix.stoppable(stop).chain(absorbing),
+            Self::I32F32(matrix) => matrix.stoppable(stop).chain(absorbing),
+            Self::I64F64(matrix) => matrix.stoppable(stop).chain(absorbing),
+            Self::I64F32(matrix) => matrix.stoppable(stop).chain(absorbing),
         }
     }
 
     /// A copy in rows.
-    pub(crate) fn csr(self) -> Result<CsrMatrix> {
+    pub(crate) fn csr(self, stop: &'a Stop) -> Result<CsrMatrix> {
         match self {
-            Self::I32F64(matrix) => matrix.csr(),
-            Self::I32F32(matrix) => matrix.csr(),
-            Self::I64F64(matrix) => matrix.csr(),
-            Self::I64F32(matrix) => matrix.csr(),
+            Self::I32F64(matrix) => matrix.stoppable(stop).csr(),
+            Self::I32F32(matrix) => matrix.stoppable(stop).csr(),
+            Self::I64F64(matrix) => matrix.stoppable(stop).csr(),
+            Self::I64F32(matrix) => matrix.stoppable(stop).csr(),
         }
     }
 }
@@ -99,6 +110,7 @@ pub(crate) struct Compressed<'a, I, V> {
     starts: &'a [I],
     minor: &'a [I],
     values: &'a [V],
+    stop: Option<&'a Stop>,
 }
 
 /// What an index can be: `i32`, `i64`. One that is none becomes a number that no array has.
@@ -124,7 +136,18 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         values: &'a PyReadonlyArray1<'py, V>,
     ) -> PyResult<Self> {
         let (starts, minor, values) = (starts.as_slice()?, minor.as_slice()?, values.as_slice()?);
-        Ok(Self { n, by_columns, starts, minor, values })
+        Ok(Self { n, by_columns, starts, minor, values, stop: None })
+    }
+
+    fn stoppable(self, stop: &'a Stop) -> Self {
+        Self { stop: Some(stop), ..self }
+    }
+
+    /// Ends the work here, if it is to end.
+    fn look(&self) {
+        if let Some(stop) = self.stop {
+            stop.look();
+        }
     }
 
     fn chain(self, absorbing: Option<&'a [bool]>) -> Result<Chain<'a>> {
@@ -155,6 +178,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
             ));
         }
         for (i, pair) in self.starts.windows(2).enumerate() {
+            self.look();
             let (from, to) = (pair[0].place(), pair[1].place());
             if from > to || to > self.minor.len().min(self.values.len()) {
                 return fail(format!(
@@ -184,6 +208,7 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
 
     /// A row's other indices and values.
     fn line(self, i: usize) -> impl Iterator<Item = (u32, f64)> + Clone + 'a {
+        self.look();
         let entries = self.starts[i].place()..self.starts[i + 1].place();
         let values = &self.values[entries.clone()];
         self.minor[entries].iter().zip(values).map(|(j, &value)| (j.place() as u32, value.into()))

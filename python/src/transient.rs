@@ -12,8 +12,8 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 use crate::machine::{Place, names};
-use crate::matrix::Arrays;
-use crate::watch::{Told, brief, watched};
+use crate::matrix::{Arrays, Chain};
+use crate::watch::{Stop, Told, brief, watched};
 
 /// Where a chain begins: in a state, or with these probabilities.
 #[derive(FromPyObject)]
@@ -53,11 +53,8 @@ pub(crate) fn transient<'py>(
     let initial = begin.initial()?;
     let absorbing = absorbing.as_ref().map(|mask| mask.as_slice()).transpose()?;
     let matrix = q.matrix()?;
-    let chain = py.detach(|| matrix.chain(absorbing));
-    let (chain, content) = chain.map_err(|error| exception(py, &error))?;
-    let answer = answer(py, &*chain, &initial, &question)?;
-    answer.set_item("stochastic", content == Content::Stochastic)?;
-    Ok(answer)
+    let stop = Stop::default();
+    answer(py, matrix.states(), &initial, &question, &stop, || matrix.chain(absorbing, &stop))
 }
 
 /// Rows of probabilities, written where NumPy has them.
@@ -78,60 +75,73 @@ impl Observer for Rows<'_, '_> {
     }
 }
 
-/// Solves, and puts everything into a dict.
-pub(crate) fn answer<'py>(
+/// Solves for the chain of `n` states that `chain` makes, and puts everything into a dict.
+pub(crate) fn answer<'py, 'a>(
     py: Python<'py>,
-    transitions: &dyn Transitions,
+    n: usize,
     initial: &Initial,
     question: &Question<'py>,
+    stop: &Stop,
+    chain: impl FnOnce() -> Result<Chain<'a>> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut rewards = Vec::with_capacity(question.rewards.len());
     for (name, values) in &question.rewards {
         rewards.push(Reward { name: name.clone(), values: values.as_slice()?.to_vec() });
     }
-    let (times, n) = (&question.times[..], transitions.states());
+    let times = &question.times[..];
     let p = PyArray2::<f64>::zeros(py, [times.len(), n], false);
     let mut held = p.try_readwrite()?;
     let room = held.as_slice_mut()?;
-    let problem = Problem { transitions, initial, times, rewards: &rewards, vectors: true };
     let options = Options { epsilon: question.epsilon, ..Options::default() };
     let failed = |error| exception(py, &error);
     let mut wanted = question.place.wanted().map_err(failed)?;
-    let short = is_short(&problem);
-    if wanted.is(&DeviceSpec::Auto) {
-        let seconds = || py.detach(|| capacity::seconds_on_cores(&problem, &options)).map_err(failed);
-        if short || seconds()?.is_some_and(|seconds| seconds < capacity::GPU_START) {
+    let made = if n <= FEW { Ok(chain().map_err(failed)?) } else { Err(chain) };
+    let short = made.as_ref().is_ok_and(|(transitions, _)| is_short(&**transitions, times));
+    if short && wanted.is(&DeviceSpec::Auto) {
+        wanted = wanted.on(DeviceSpec::Cpu);
+    }
+    let brief_work = short && wanted.is(&DeviceSpec::Cpu);
+    let work = |told: &mut Told<'_>| {
+        let (transitions, content) = match made {
+            Ok(made) => made,
+            Err(chain) => chain()?,
+        };
+        let problem =
+            Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
+        if wanted.is(&DeviceSpec::Auto)
+            && capacity::seconds_on_cores(&problem, &options)?
+                .is_some_and(|seconds| seconds < capacity::GPU_START)
+        {
             wanted = wanted.on(DeviceSpec::Cpu);
         }
-    }
-    let work = |told: &mut Told<'_>| {
         wanted.with(|machine: &Machine| {
             let mut rows = Rows { n, p: room, told };
-            Ok((solve(machine, &problem, &options, &mut rows)?, names(machine)))
+            Ok((solve(machine, &problem, &options, &mut rows)?, names(machine), content))
         })
     };
     // A thread of its own costs as much as many a solve.
-    let (solution, device) = match &question.progress {
-        None if short && wanted.is(&DeviceSpec::Cpu) => brief(py, work)?,
-        progress => watched(py, progress.as_ref(), work)?,
+    let (solution, device, content) = match &question.progress {
+        None if brief_work => brief(py, work)?,
+        progress => watched(py, progress.as_ref(), stop, work)?,
     };
     drop(held);
     let answer = told(py, &solution)?;
     answer.set_item("p", p)?;
     answer.set_item("device", device)?;
+    answer.set_item("stochastic", content == Content::Stochastic)?;
     Ok(answer)
 }
 
-/// True for a few states and some hundred multiplications, which the cores do in milliseconds.
-fn is_short(problem: &Problem<'_>) -> bool {
-    let n = problem.transitions.states();
-    if n > 256 {
-        return false;
-    }
+/// States that are few.
+const FEW: usize = 256;
+
+/// True for some hundred multiplications with a few states, which the cores do in milliseconds.
+fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
+    let n = transitions.states();
     let mut exit = vec![0.0; n];
-    problem.transitions.exit_rates(0..n, &mut exit);
+    transitions.exit_rates(0..n, &mut exit);
     let alpha = exit.into_iter().fold(0.0, f64::max);
-    problem.times.iter().all(|time| alpha * time < 1000.0)
+    times.iter().all(|time| alpha * time < 1000.0)
 }
 
 /// A solution's facts, but for the probabilities.

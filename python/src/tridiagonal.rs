@@ -1,49 +1,63 @@
-//! `kolmo.solve_tridiagonal`: systems in, unknowns out.
+//! `kolmo.solve_tridiagonal` and `kolmo.TridiagonalFactor`: right-hand sides in, unknowns out.
 
-use kolmo::tridiagonal::{Options, System, solve};
-use kolmo::{Machine, Status};
-use numpy::{PyArray1, PyReadonlyArray1};
+use std::sync::{Mutex, PoisonError};
+
+use kolmo::lane::DeviceSpec;
+use kolmo::tridiagonal::{Factor, Matrix, Options, Solution, System, solve_into};
+use kolmo::{Machine, Result, Status};
+use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use self_cell::self_cell;
 
-use crate::machine::{Place, names};
-use crate::watch::watched;
+use crate::errors::exception;
+use crate::machine::{Place, expect_own_process, names};
+use crate::watch::{Stop, Told, brief, watched};
 
-/// `batch` systems one behind the other, with each right-hand side in an array of its own.
+/// `batch` matrices one behind the other.
 #[derive(FromPyObject)]
-pub(crate) struct Systems<'py> {
+pub(crate) struct Diagonals<'py> {
     dl: PyReadonlyArray1<'py, f64>,
     d: PyReadonlyArray1<'py, f64>,
     du: PyReadonlyArray1<'py, f64>,
-    b: Vec<PyReadonlyArray1<'py, f64>>,
     batch: usize,
     cyclic: bool,
-    transpose: bool,
     tolerance: f64,
 }
 
-/// Solves tridiagonal systems.
-#[pyfunction]
-pub(crate) fn solve_tridiagonal<'py>(
+impl Diagonals<'_> {
+    fn matrix(&self) -> PyResult<Result<Matrix<'_>>> {
+        let matrix = Matrix::new(self.batch, self.dl.as_slice()?, self.d.as_slice()?, self.du.as_slice()?);
+        Ok(matrix.map(|matrix| if self.cyclic { matrix.cyclic() } else { matrix }))
+    }
+
+    fn options(&self) -> Options {
+        Options { tolerance: self.tolerance, ..Options::default() }
+    }
+}
+
+/// Rows of all right-hand sides that take less time than a thread of one's own.
+const FEW: usize = 20_000;
+
+/// Solves for each array of `b` into a row of a new array, with `solve`, which gives the devices' names, too.
+fn answer<'py>(
     py: Python<'py>,
-    systems: Systems<'py>,
-    place: Place,
+    b: &[PyReadonlyArray1<'py, f64>],
+    rows: usize,
+    on_cpu: bool,
+    solve: impl FnOnce(&[&[f64]], &mut [&mut [f64]], &mut Told<'_>) -> Result<(Solution, String)> + Send,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let [dl, d, du] = [&systems.dl, &systems.d, &systems.du].map(PyReadonlyArray1::as_slice);
-    let (dl, d, du) = (dl?, d?, du?);
-    let b: Vec<&[f64]> = systems.b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
-    let Systems { batch, cyclic, transpose, tolerance, .. } = systems;
-    // Corrections follow one another without a word: a signal is heard when they are done.
-    let (solution, device) = watched(py, None, |_| {
-        let b = b.iter().map(|b| b.to_vec()).collect();
-        let mut system = System::batched(batch, dl.to_vec(), d.to_vec(), du.to_vec(), b)?;
-        system.cyclic = cyclic;
-        if transpose {
-            system = system.transposed();
-        }
-        let options = Options { tolerance, ..Options::default() };
-        place.wanted()?.with(|machine: &Machine| Ok((solve(machine, &system, &options)?, names(machine))))
-    })?;
+    let b: Vec<&[f64]> = b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
+    // Zeroed pages come from the system when they are first written.
+    let x = PyArray2::<f64>::zeros(py, [b.len(), rows], false);
+    let mut held = x.try_readwrite()?;
+    let mut room: Vec<&mut [f64]> = held.as_slice_mut()?.chunks_mut(rows.max(1)).collect();
+    let brief_work = on_cpu && b.len() * rows <= FEW;
+    let work = |told: &mut Told<'_>| solve(&b, &mut room, told);
+    let (solution, device) =
+        if brief_work { brief(py, work)? } else { watched(py, None, &Stop::default(), work)? };
+    drop(room);
+    drop(held);
     let answer = PyDict::new(py);
     answer.set_item("met", solution.status == Status::Met)?;
     answer.set_item("normwise", solution.residual.normwise)?;
@@ -51,7 +65,80 @@ pub(crate) fn solve_tridiagonal<'py>(
     answer.set_item("singular", solution.singular)?;
     answer.set_item("device", device)?;
     answer.set_item("seconds", solution.solve_seconds)?;
-    let x: Vec<_> = solution.x.into_iter().map(|x| PyArray1::from_vec(py, x)).collect();
     answer.set_item("x", x)?;
     Ok(answer)
+}
+
+/// Solves tridiagonal systems.
+#[pyfunction]
+pub(crate) fn solve_tridiagonal<'py>(
+    py: Python<'py>,
+    diagonals: Diagonals<'py>,
+    b: Vec<PyReadonlyArray1<'py, f64>>,
+    transpose: bool,
+    place: Place,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (matrix, options) = (diagonals.matrix()?, diagonals.options());
+    let wanted = place.wanted().map_err(|error| exception(py, &error))?;
+    let rows = diagonals.d.as_slice()?.len();
+    answer(py, &b, rows, wanted.is(&DeviceSpec::Cpu), |b, x, told| {
+        let matrix = matrix?;
+        let matrix = if transpose { matrix.transposed() } else { matrix };
+        wanted.with(|machine| {
+            let solution = solve_into(machine, &matrix, b, x, &options, &mut || told(0, 0))?;
+            Ok((solution, names(machine)))
+        })
+    })
+}
+
+self_cell!(
+    /// A matrix on a machine of its own.
+    struct Kept {
+        owner: Machine,
+        #[not_covariant]
+        dependent: Factor,
+    }
+);
+
+/// A matrix that is kept for any number of solutions, one at a time.
+#[pyclass(frozen, module = "kolmo._kolmo")]
+pub(crate) struct TridiagonalFactor {
+    kept: Mutex<Kept>,
+    rows: usize,
+    on_cpu: bool,
+}
+
+#[pymethods]
+impl TridiagonalFactor {
+    #[new]
+    fn new(py: Python<'_>, diagonals: Diagonals<'_>, place: Place) -> PyResult<Self> {
+        let options = diagonals.options();
+        let (dl, d, du) = (diagonals.dl.as_slice()?, diagonals.d.as_slice()?, diagonals.du.as_slice()?);
+        let (batch, cyclic) = (diagonals.batch, diagonals.cyclic);
+        let made = py.detach(|| {
+            let wanted = place.wanted()?;
+            let system = System::matrix(batch, dl.to_vec(), d.to_vec(), du.to_vec())?;
+            let system = if cyclic { system.cyclic() } else { system };
+            let kept = Kept::try_new(wanted.open()?, |machine| Factor::new(machine, system, &options))?;
+            Ok((kept, wanted.is(&DeviceSpec::Cpu)))
+        });
+        let (kept, on_cpu) = made.map_err(|error| exception(py, &error))?;
+        Ok(Self { kept: Mutex::new(kept), rows: d.len(), on_cpu })
+    }
+
+    fn solve<'py>(
+        &self,
+        py: Python<'py>,
+        b: Vec<PyReadonlyArray1<'py, f64>>,
+        transpose: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        expect_own_process().map_err(|error| exception(py, &error))?;
+        answer(py, &b, self.rows, self.on_cpu, |b, x, told| {
+            // What a panic left behind is solved anew.
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.with_dependent_mut(|machine, factor| {
+                Ok((factor.solve_into(b, transpose, x, &mut || told(0, 0))?, names(machine)))
+            })
+        })
+    }
 }

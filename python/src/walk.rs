@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use crate::machine::{Place, names};
 use crate::matrix::Arrays;
-use crate::watch::watched;
+use crate::watch::{Stop, watched};
 
 /// What is asked of a system, and how.
 #[derive(FromPyObject)]
@@ -34,8 +34,9 @@ pub(crate) fn walk<'py>(
     let matrix = a.matrix()?;
     let b: Vec<&[f64]> = wish.b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
     let Wish { components, epsilon, confidence, seed, splitting, lazy, .. } = wish;
-    let (solution, device) = watched(py, wish.progress.as_ref(), |told| {
-        let matrix = matrix.csr()?;
+    let stop = Stop::default();
+    let (solution, device) = watched(py, wish.progress.as_ref(), &stop, |told| {
+        let matrix = matrix.csr(&stop)?;
         let rhs: Vec<Vec<f64>> = b.iter().map(|b| b.to_vec()).collect();
         let splitting = splitting.parse()?;
         let options = Options { epsilon, confidence, seed, splitting, lazy, ..Options::default() };

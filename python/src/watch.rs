@@ -1,10 +1,13 @@
 //! Solving beside a thread that still hears Python: signals, and a callback for progress.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use kolmo::transient::Transitions;
 use kolmo::{Error, Result};
 use pyo3::prelude::*;
 
@@ -16,6 +19,51 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What a solver calls with the work done and an upper bound of all.
 pub(crate) type Told<'a> = dyn FnMut(u64, u64) -> Result<()> + Send + 'a;
 
+/// Whether the work is to end. What has no way to say so ends by a panic that nobody is told of: whoever asks has an
+/// exception to raise.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Ends the work here, if it is to end.
+    pub(crate) fn look(&self) {
+        if self.asked() {
+            std::panic::resume_unwind(Box::new("interrupted"));
+        }
+    }
+}
+
+/// A chain whose rows end the work that reads them: building a matrix tells nobody that it goes on.
+pub(crate) struct Stoppable<T> {
+    pub(crate) inner: T,
+    pub(crate) stop: Stop,
+}
+
+impl<T: Transitions> Transitions for Stoppable<T> {
+    fn states(&self) -> usize {
+        self.inner.states()
+    }
+
+    fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.stop.look();
+        self.inner.incoming(state, row);
+    }
+
+    fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
+        self.stop.look();
+        self.inner.outgoing(state, row);
+    }
+
+    fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
+        self.stop.look();
+        self.inner.exit_rates(states, out);
+    }
+}
+
 /// Runs `work`, which is done before anybody would look, in this thread.
 pub(crate) fn brief<R: Send>(
     py: Python<'_>,
@@ -25,25 +73,27 @@ pub(crate) fn brief<R: Send>(
 }
 
 /// Runs `work` in a thread of its own while this one waits without the GIL, calls `progress`, and looks for signals, which
-/// only Python's main thread is given. An exception of either stops the work where it next tells its progress.
+/// only Python's main thread is given. An exception of either stops the work where it next tells its progress,
+/// or looks.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
+    stop: &Stop,
     work: impl FnOnce(&mut Told<'_>) -> Result<R> + Send,
 ) -> PyResult<R> {
     let progress: Option<Py<PyAny>> = progress.map(|callback| callback.clone().unbind());
-    let stop = &AtomicBool::new(false);
     let (done, raised) = py.detach(|| {
         let (tell, told) = channel();
         thread::scope(|scope| {
             let worker = scope.spawn(move || {
-                work(&mut |done, all| {
-                    if stop.load(Ordering::Relaxed) {
+                let told = &mut |done, all| {
+                    if stop.asked() {
                         return Err(Error::Interrupted);
                     }
                     let _ = tell.send((done, all));
                     Ok(())
-                })
+                };
+                work(told)
             });
             let mut raised = None;
             loop {
@@ -54,7 +104,7 @@ pub(crate) fn watched<R: Send>(
                 };
                 if raised.is_none() {
                     raised = Python::attach(|py| hear(py, progress.as_ref(), news)).err();
-                    stop.store(raised.is_some(), Ordering::Relaxed);
+                    stop.0.store(raised.is_some(), Ordering::Relaxed);
                 }
             }
             (worker.join(), raised)
@@ -70,7 +120,8 @@ pub(crate) fn watched<R: Send>(
 /// Runs signals' handlers and the callback.
 fn hear(py: Python<'_>, progress: Option<&Py<PyAny>>, news: Option<(u64, u64)>) -> PyResult<()> {
     py.check_signals()?;
-    if let (Some(callback), Some(news)) = (progress, news) {
+    // Of some work nobody knows how much there is.
+    if let (Some(callback), Some(news)) = (progress, news.filter(|(_, all)| *all > 0)) {
         callback.call1(py, news)?;
     }
     Ok(())

@@ -1,3 +1,8 @@
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_banded
@@ -65,8 +70,150 @@ def test_a_singular_matrix_is_an_exception_with_its_row():
         ((np.ones(0), np.ones(0), np.ones(0), np.ones(0)), "give n numbers"),
         ((np.ones(3), np.float64(1), np.ones(3), np.ones(4)), "give n numbers"),
         ((np.ones(3), np.ones(4), np.ones(3), np.array([None] * 4)), "object"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ma.ones(4)), "masked"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones(4) * 1j), "complex"),
+        ((np.ones(3), np.ones(4), np.ones(3), 1.0), "b has the shape"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones((3, 2))), "b has the shape"),
+        ((np.ones(3), np.ones(4), np.ones(3), np.ones((4, 0))), "b has the shape"),
     ],
 )
 def test_input_without_an_answer_is_refused(arguments, told):
     with pytest.raises(kolmo.InvalidInput, match=told):
         kolmo.solve_tridiagonal(*arguments)
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_a_factor_solves_as_the_function_does(device, cyclic):
+    dl, d, du, b = system(5000)
+    factor = kolmo.TridiagonalFactor(dl, d, du, cyclic=cyclic, device=device)
+    columns = np.random.default_rng(1).standard_normal((5000, 3))
+    for transpose in (False, True, False):
+        for right in (b, columns):
+            x = factor.solve(right, transpose=transpose)
+            same = kolmo.solve_tridiagonal(dl, d, du, right, cyclic=cyclic, transpose=transpose, device=device)
+            assert x.shape == right.shape
+            np.testing.assert_allclose(x, same, rtol=1e-12, atol=1e-14)
+    assert factor.solve(b, full_output=True).met and repr(factor) == "TridiagonalFactor(shape=(5000,))"
+
+
+def test_a_factor_of_several_matrices_and_what_it_refuses():
+    dl, d, du, b = system(100, batch=7)
+    factor = kolmo.TridiagonalFactor(dl, d, du)
+    np.testing.assert_array_equal(factor.solve(b), kolmo.solve_tridiagonal(dl, d, du, b))
+    with pytest.raises(kolmo.InvalidInput, match="b has the shape"):
+        factor.solve(b[0])
+    with pytest.raises(kolmo.InvalidInput, match="NaN"):
+        factor.solve(np.full_like(b, np.nan))
+    with pytest.raises(kolmo.InvalidInput, match="NaN"):
+        kolmo.TridiagonalFactor(dl, d * np.nan, du)
+    ones = np.ones(3)
+    with pytest.raises(kolmo.Singular, match="row"):
+        kolmo.TridiagonalFactor(ones, 0 * ones, ones).solve(ones)
+
+
+def test_a_factor_serves_several_threads():
+    dl, d, du, b = system(30_000)
+    factor = kolmo.TridiagonalFactor(dl, d, du, device="cpu")
+    alone = factor.solve(b)
+    with ThreadPoolExecutor(4) as pool:
+        for x in pool.map(factor.solve, [b] * 8):
+            np.testing.assert_array_equal(x, alone)
+
+
+def test_what_is_solved_has_the_bits_of_the_command(command, tmp_path):
+    done = subprocess.run(
+        [command, "generate", "random:50000", "-o", str(tmp_path / "a.npz")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    given = np.load(tmp_path / "a.npz")
+    line = [command, "tridiagonal", str(tmp_path / "a.npz"), "--device", "cpu", "-o", str(tmp_path / "x.npy")]
+    subprocess.run(line, check=True, capture_output=True)
+    x = kolmo.solve_tridiagonal(given["dl"], given["d"], given["du"], given["b"].ravel(), device="cpu")
+    np.testing.assert_array_equal(x, np.load(tmp_path / "x.npy").ravel())
+
+
+class Exchanged:
+    """An array of another library, which speaks DLPack alone."""
+
+    def __init__(self, array, kind=1):
+        self.array, self.kind = array, kind
+
+    def __dlpack_device__(self):
+        return self.kind, 0
+
+    def __dlpack__(self, **asked):
+        return self.array.__dlpack__(**asked)
+
+
+class OnDevice:
+    __cuda_array_interface__ = {"shape": (4,), "typestr": "<f8", "data": (4096, False), "version": 3}
+
+
+def test_arrays_of_other_libraries_are_borrowed_and_those_on_devices_refused():
+    dl, d, du, b = system(1000)
+    x = kolmo.solve_tridiagonal(*(Exchanged(array) for array in (dl, d, du, b)))
+    np.testing.assert_array_equal(x, kolmo.solve_tridiagonal(dl, d, du, b))
+    assert np.from_dlpack(x).ctypes.data == x.ctypes.data
+    for there in (Exchanged(b, kind=2), OnDevice()):
+        with pytest.raises(kolmo.InvalidInput, match="b lies on"):
+            kolmo.solve_tridiagonal(dl, d, du, there)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="peaks of memory are Linux's")
+def test_nothing_is_copied():
+    n = 2_000_000
+    dl, d, du, b = system(n)
+    kolmo.solve_tridiagonal(dl[:5000], d[:5000], du[:5000], b[:5000], device="cpu")
+
+    def resident(key):
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith(key))
+
+    before = resident("VmRSS")
+    with open("/proc/self/clear_refs", "w") as clear:
+        clear.write("5")
+    x = kolmo.solve_tridiagonal(dl, d, du, b, device="cpu")
+    assert resident("VmHWM") - before < 1.5 * x.nbytes
+
+
+class Named(np.ndarray):
+    """A subclass, as of arrays with units."""
+
+
+def test_unusual_arrays_that_hold_numbers_are_taken():
+    n = 5000
+    dl, d, du, b = system(n)
+    whole = np.round(8 * b)
+    same = kolmo.solve_tridiagonal(dl, d, du, whole)
+    read_only, apart = d.copy(), np.zeros((n, 2))
+    read_only.flags.writeable = False
+    apart[:, 1] = d
+    for diagonal in (read_only, apart[:, 1], d.astype(">f8"), d.view(Named), d.tolist(), d[::-1].copy()[::-1]):
+        x = kolmo.solve_tridiagonal(dl, diagonal, du, whole)
+        assert type(x) is np.ndarray
+        np.testing.assert_array_equal(x, same)
+    for right in (whole.astype(np.int8), whole.astype(np.float32), whole.astype(">i4")):
+        np.testing.assert_array_equal(kolmo.solve_tridiagonal(dl, d, du, right), same)
+    both = np.asfortranarray(np.stack([whole, whole], axis=1))
+    for columns in (both, np.ascontiguousarray(both)):
+        x = kolmo.solve_tridiagonal(dl, d, du, columns)
+        np.testing.assert_array_equal(x, np.stack([same, same], axis=1))
+    # One array may stand in several places.
+    assert np.all(kolmo.solve_tridiagonal(dl[1:], d, du[:-1], d) == kolmo.solve_tridiagonal(dl, d, du, d.copy()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_factor_in_a_forked_process_is_refused():
+    script = """
+import os, sys, numpy as np, kolmo
+f = kolmo.TridiagonalFactor(np.ones(3), 4 * np.ones(3), np.ones(3), device="cpu")
+if (child := os.fork()) == 0:
+    try:
+        f.solve(np.ones(3))
+    except kolmo.DeviceError as error:
+        os._exit(0 if "forked" in str(error) else 2)
+    os._exit(1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -204,6 +204,14 @@ macro_rules! kernel {
                 real: std::marker::PhantomData<T>,
             }
 
+            impl<'a, T> Bindings<'a, T> {
+                /// The same of arrays on the host that belong to no launch.
+                #[allow(dead_code, clippy::too_many_arguments, reason = "few twins are called without a launch")]
+                pub(crate) fn over($($binding: &'a $($access)? [$element]),*) -> Self {
+                    Self { $($binding,)* real: std::marker::PhantomData }
+                }
+            }
+
             impl<'a, T: $crate::kernel::Number> Bindings<'a, T> {
                 pub(crate) const LIST: &'static [Binding] =
                     &[$(Binding::of::<& $($access)? [$element]>(stringify!($binding))),*];

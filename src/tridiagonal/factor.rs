@@ -1,9 +1,9 @@
 //! A matrix that is kept for any number of solutions.
 
 use super::Options;
-use super::solve::{AnySolver, SYSTEMS, Solution};
+use super::solve::{AnySolver, SYSTEMS, Solution, expect_room};
 use super::system::{System, transpose_each};
-use super::view::View;
+use super::view::{View, Watch};
 use crate::{Error, Machine, Result};
 
 /// A matrix and all that is kept of it between solutions: what was found of its rows, and the diagonals on the devices.
@@ -71,8 +71,8 @@ impl<'a> Factor<'a> {
     /// # Errors
     /// [`Error::Invalid`] for right-hand sides that do not fit, and for numbers that are not finite; devices' errors.
     pub fn solve(&mut self, b: &[&[f64]]) -> Result<Solution> {
-        let view = View { b: self.checked(b)?, ..View::from(&self.matrix) };
-        self.solver.solve(&view)
+        let (solver, view) = self.asked(b, false)?;
+        solver.solve(&view)
     }
 
     /// Solves Aᵀ·x = b for each of these right-hand sides. The first time, the transposed matrix gets its own place on the
@@ -81,13 +81,43 @@ impl<'a> Factor<'a> {
     /// # Errors
     /// As [`Factor::solve`].
     pub fn solve_transposed(&mut self, b: &[&[f64]]) -> Result<Solution> {
+        let (solver, view) = self.asked(b, true)?;
+        solver.solve(&view)
+    }
+
+    /// Solves into the caller's arrays, as [`solve_into`](super::solve_into) does; with the transposed matrix where that is
+    /// asked for.
+    ///
+    /// # Errors
+    /// As [`Factor::solve`]; for arrays that do not fit, and those of `watch`.
+    pub fn solve_into(
+        &mut self,
+        b: &[&[f64]],
+        transposed: bool,
+        x: &mut [&mut [f64]],
+        watch: &mut Watch<'_>,
+    ) -> Result<Solution> {
+        expect_room(self.matrix.rows(), b, x)?;
+        let (solver, view) = self.asked(b, transposed)?;
+        solver.solve_into(&view, x, watch)
+    }
+
+    /// A solver of the matrix or the transposed one, and its view with right-hand sides that fit.
+    fn asked<'v>(
+        &'v mut self,
+        b: &[&'v [f64]],
+        transposed: bool,
+    ) -> Result<(&'v mut AnySolver<'a>, View<'v>)> {
         let b = self.checked(b)?;
+        if !transposed {
+            return Ok((&mut self.solver, View { b, ..View::from(&self.matrix) }));
+        }
         let Transposed { dl, du, solver } = self.transposed.get_or_insert_with(|| {
             let (mut dl, mut du) = (self.matrix.dl.clone(), self.matrix.du.clone());
             transpose_each(self.matrix.n, &mut dl, &mut du);
             Transposed { dl, du, solver: AnySolver::new(self.machine, &self.options) }
         });
-        solver.solve(&View { b, dl, du, ..View::from(&self.matrix) })
+        Ok((solver, View { b, dl, du, ..View::from(&self.matrix) }))
     }
 
     /// Right-hand sides that fit.
@@ -99,7 +129,7 @@ impl<'a> Factor<'a> {
         if let Some(b) = b.iter().find(|b| b.len() != rows) {
             return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
         }
-        View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides()?;
+        View { b: b.to_vec(), ..View::from(&self.matrix) }.check_right_hand_sides(&mut || Ok(()))?;
         Ok(b.to_vec())
     }
 }

@@ -39,6 +39,9 @@
 //! devices moves 72 bytes a row in f64, 40 where windows are enough (19 of several right-hand sides), host to host 40 bytes a row over the bus. Of several ranks ([`Rows`]) each sends 64
 //! reduced blocks at most to rank 0, or some 1000 rows of a reduced system, however many rows it has.
 //!
+//! [`solve_into`] borrows diagonals and right-hand sides and writes unknowns where the caller has room for them: on the host's
+//! cores, where one pass is enough, nothing is copied.
+//!
 //! [`Factor`] keeps a matrix for any number of solutions, with right-hand sides that go through the devices together.
 //!
 //! # Residual and errors
@@ -78,6 +81,7 @@ pub(crate) mod banded;
 pub(crate) mod block_kernels;
 mod chunk;
 mod cut;
+mod direct;
 mod elimination;
 mod equations;
 mod factor;
@@ -90,6 +94,7 @@ pub mod lane_count;
 pub(crate) mod layout;
 #[doc(hidden)]
 pub mod levels;
+mod matrix;
 mod memory;
 #[doc(hidden)]
 pub mod merge_tree;
@@ -120,12 +125,13 @@ pub use banded::{BandedPlan, BandedSystem, Form, solve_banded};
 pub use chunk::Upload;
 pub use factor::Factor;
 pub use layout::Layout;
+pub use matrix::Matrix;
 pub use memory::Arrays;
 pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
 pub use plan::{Plan, Stages};
 pub use residual::Residual;
 pub use rows::Rows;
-pub use solve::{Method, Solution, solve, solve_rows};
+pub use solve::{Method, Solution, solve, solve_into, solve_rows};
 pub use span::Span;
 pub use system::System;
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::span::Span;
 use super::system::System;
-use super::view::View;
+use super::view::{PIECE, View, Watch};
+use crate::Result;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::number::{exponent, times_power_of_two};
 use crate::parallel::*;
@@ -286,6 +287,26 @@ impl View<'_> {
             }
         }
         cut.into_values().map(Norms::residual).fold(residual, Residual::max)
+    }
+
+    /// The residual of whole systems without r, with a call of `watch` between pieces of a large one.
+    pub(super) fn residual_watched(&self, b: &[f64], x: &[f64], watch: &mut Watch<'_>) -> Result<Residual> {
+        let Span { n, rows, .. } = self.span;
+        watch()?;
+        if rows > n {
+            return Ok(self.residual(b, x, &mut []));
+        }
+        let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..n };
+        let mut norms = Norms::default();
+        for piece in (0..n).step_by(PIECE) {
+            watch()?;
+            let end = n.min(piece + PIECE);
+            let block = |i: usize| (piece + i * BLOCK, end.min(piece + (i + 1) * BLOCK));
+            let one = |i: usize| system.norms(block(i), &mut []);
+            let blocks = (end - piece).div_ceil(BLOCK);
+            norms = norms.join((0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join));
+        }
+        Ok(norms.residual())
     }
 
     /// Norms of rows of one system, and their r.

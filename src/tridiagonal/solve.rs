@@ -5,8 +5,10 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::arithmetic::Number;
+use super::direct;
 use super::group::Group;
 use super::kernels::{NOT_DOMINANT, all_flags};
+use super::matrix::Matrix;
 use super::options::{Interface, Options, Pivot, PlanOptions, Refine};
 use super::pivot::{self, Improved};
 use super::plan::Stages;
@@ -16,7 +18,7 @@ use super::rings::Rings;
 use super::rows::Rows;
 use super::span::Span;
 use super::system::System;
-use super::view::View;
+use super::view::{View, Watch};
 use crate::kernel::Precision;
 use crate::lane::Lane;
 use crate::ranks::Ranks;
@@ -40,7 +42,7 @@ pub enum Method {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Solution {
-    /// Unknowns, for each right-hand side as many as rows.
+    /// Unknowns, for each right-hand side as many as rows; none that went to the caller's own arrays.
     pub x: Vec<Vec<f64>>,
     /// Whether the residual is within the tolerance, see [`Residual::within`].
     pub status: Status,
@@ -92,6 +94,61 @@ pub fn solve(machine: &Machine, system: &System, options: &Options) -> Result<So
     AnySolver::new(machine, options).solve(&view)
 }
 
+/// Solves into the caller's arrays: `x` is to each right-hand side of `b` as long as that is, and whatever it holds is written over.
+///
+/// Where the machine is one CPU lane in double precision and one pass over the rows is enough, as for dominant rows, nothing is
+/// copied, and `watch` is called every some million rows: its error ends the work. Otherwise it is called before the
+/// work begins, which is then that of [`solve`]. The bits are those of [`solve`].
+///
+/// ```
+/// use kolmo::Machine;
+/// use kolmo::tridiagonal::{Matrix, Options, Status, solve_into};
+///
+/// let machine = Machine::best()?;
+/// let n = 10_000;
+/// let (side, d, b) = (vec![-1.0; n], vec![4.0; n], vec![2.0; n]);
+/// let mut x = vec![0.0; n];
+/// let matrix = Matrix::new(1, &side, &d, &side)?;
+/// let solution = solve_into(&machine, &matrix, &[&b], &mut [&mut x], &Options::default(), &mut || Ok(()))?;
+/// assert_eq!(solution.status, Status::Met);
+/// assert!((x[n / 2] - 1.0).abs() < 1e-14);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`solve`], [`crate::Error::Invalid`] for lengths that do not fit, and those of `watch`.
+pub fn solve_into(
+    machine: &Machine,
+    matrix: &Matrix<'_>,
+    b: &[&[f64]],
+    x: &mut [&mut [f64]],
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<Solution> {
+    expect_room(matrix.rows(), b, x)?;
+    let view = matrix.view(b);
+    view.check_watched(watch)?;
+    machine.expect_floating(SYSTEMS)?;
+    AnySolver::new(machine, options).solve_into(&view, x, watch)
+}
+
+/// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
+pub(super) fn expect_room(rows: usize, b: &[&[f64]], x: &[&mut [f64]]) -> Result<()> {
+    if b.is_empty() {
+        return Err(Error::Invalid("no right-hand side".to_owned()));
+    }
+    if let Some(b) = b.iter().find(|b| b.len() != rows) {
+        return Err(Error::Invalid(format!("b has {} numbers, d has {rows}", b.len())));
+    }
+    match x.iter().find(|x| x.len() != rows) {
+        Some(x) => Err(Error::Invalid(format!("x has room for {} numbers, d has {rows}", x.len()))),
+        None if x.len() != b.len() => {
+            Err(Error::Invalid(format!("{} arrays for {} right-hand sides", x.len(), b.len())))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Solves systems whose rows ranks share; every rank calls this, with lanes of the same precision and the same options,
 /// and gets the unknowns of its rows. What else a solution says is said of all rows. The bits are those of [`solve`] on
 /// lanes like rank 0's first one.
@@ -129,6 +186,28 @@ impl<'a> AnySolver<'a> {
             Self::Single(solver) => solver.run(view),
             Self::Double(solver) => solver.run(view),
         }
+    }
+
+    /// The same into `x`, without a copy where that is possible.
+    pub(super) fn solve_into(
+        &mut self,
+        view: &View<'_>,
+        x: &mut [&mut [f64]],
+        watch: &mut Watch<'_>,
+    ) -> Result<Solution> {
+        watch()?;
+        if let Self::Double(solver) = self
+            && !solver.indirect
+        {
+            let solved = direct::solve(solver.lanes, view, &solver.options, x, watch)?;
+            solver.indirect = solved.is_none();
+            if let Some(solution) = solved {
+                return Ok(solution);
+            }
+        }
+        let mut solution = self.solve(view)?;
+        x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| range::convert(&from, to));
+        Ok(solution)
     }
 }
 
@@ -177,11 +256,13 @@ pub(super) struct Solver<'a, T> {
     exchange: Option<u32>,
     /// Several cyclic systems are not good enough as open ones.
     closed: bool,
+    /// One pass over the caller's arrays was not enough.
+    indirect: bool,
 }
 
 impl<'a, T: Number> Solver<'a, T> {
     fn new(lanes: &'a [Lane], options: &Options) -> Self {
-        Self { lanes, options: *options, group: None, exchange: None, closed: false }
+        Self { lanes, options: *options, group: None, exchange: None, closed: false, indirect: false }
     }
 
     /// Solves everything in one way; stops after the first solution if `stop` does not like what stage 1 finds.
@@ -284,6 +365,12 @@ impl<'a, T: Number> Solver<'a, T> {
     }
 }
 
+/// The quotient of the largest |x| and |b|. Of finite numbers it may not be finite.
+pub(super) fn growth(x: f64, b: f64) -> f64 {
+    let growth = if x.is_finite() { (x / b).min(f64::MAX) } else { x };
+    if b > 0.0 { growth } else { 0.0 }
+}
+
 /// All that is known of a solution when it ends.
 pub(super) struct Outcome {
     pub(super) done: Pass,
@@ -309,15 +396,13 @@ impl Outcome {
             let met = residual.within(tolerance) && singular.is_none() && !unproved;
             if met { Status::Met } else { Status::NotMet }
         };
-        // Of finite numbers the quotient may not be.
-        let growth = if xs.is_finite() { (xs / bs).min(f64::MAX) } else { xs };
         let residual = done.residual();
         Solution {
             status: status(&residual),
             statuses: done.residuals.iter().map(status).collect(),
             residual,
             residuals: done.residuals,
-            growth: if bs > 0.0 { growth } else { 0.0 },
+            growth: growth(xs, bs),
             dominant: done.flags & NOT_DOMINANT == 0,
             small_pivots: done.flags & !NOT_DOMINANT,
             singular,

@@ -1,5 +1,8 @@
 //! Tridiagonal systems on the host.
 
+use std::borrow::Cow;
+
+use super::matrix::Matrix;
 use super::span::Span;
 use super::view::View;
 use crate::{Error, Result};
@@ -59,30 +62,11 @@ impl System {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no row or no system, or lengths do not fit.
-    pub fn matrix(batch: usize, mut dl: Vec<f64>, d: Vec<f64>, mut du: Vec<f64>) -> Result<Self> {
-        if batch == 0 {
-            return Err(Error::Invalid("0 systems; at least 1 is needed".to_owned()));
-        }
-        let rows = d.len();
-        if rows == 0 {
-            return Err(Error::Invalid("a system of 0 rows; at least 1 is needed".to_owned()));
-        }
-        if !rows.is_multiple_of(batch) {
-            return Err(Error::Invalid(format!("{rows} rows are no {batch} systems of equal size")));
-        }
-        let n = rows / batch;
-        for (name, diagonal, front) in [("dl", &mut dl, true), ("du", &mut du, false)] {
-            if diagonal.len() + batch == rows {
-                *diagonal = widen(diagonal, n, batch, front);
-            }
-            if diagonal.len() != rows {
-                return Err(Error::Invalid(format!(
-                    "{name} has {} numbers, d has {rows}; {name} needs {n} a system, or {} as in LAPACK",
-                    diagonal.len(),
-                    n - 1
-                )));
-            }
-        }
+    pub fn matrix(batch: usize, dl: Vec<f64>, d: Vec<f64>, du: Vec<f64>) -> Result<Self> {
+        let Matrix { n, dl: wide_dl, du: wide_du, .. } = Matrix::new(batch, &dl, &d, &du)?;
+        let widened = |diagonal| if let Cow::Owned(wide) = diagonal { Some(wide) } else { None };
+        let (wide_dl, wide_du) = (widened(wide_dl), widened(wide_du));
+        let (dl, du) = (wide_dl.unwrap_or(dl), wide_du.unwrap_or(du));
         Ok(Self { n, batch, dl, d, du, b: Vec::new(), cyclic: false })
     }
 
@@ -160,15 +144,4 @@ pub(super) fn transpose_each(n: usize, dl: &mut [f64], du: &mut [f64]) {
         du.rotate_right(1);
         dl.swap_with_slice(du);
     }
-}
-
-/// Off-diagonals of n − 1 elements a system, with a zero for the end that is not used.
-fn widen(diagonal: &[f64], n: usize, batch: usize, front: bool) -> Vec<f64> {
-    let mut wide = vec![0.0; batch * n];
-    if n > 1 {
-        for (wide, one) in wide.chunks_exact_mut(n).zip(diagonal.chunks_exact(n - 1)) {
-            wide[usize::from(front)..][..n - 1].copy_from_slice(one);
-        }
-    }
-    wide
 }

@@ -136,6 +136,34 @@ pub(super) fn tile(overlap: usize) -> usize {
     WINDOW_ROWS - 2 * overlap
 }
 
+/// What kernels are told of the tiles of the rows `solved`, the first of which begins a tile, among `rows` rows in memory, and
+/// of so many right-hand sides with this stride.
+pub(super) fn params<T: Number>(
+    place: Place,
+    rows: usize,
+    solved: Range<usize>,
+    overlap: usize,
+    (rhs, stride): (usize, usize),
+) -> tridiagonal_window::Params {
+    let (n, first) = place.params(rows);
+    tridiagonal_window::Params {
+        step: 0,
+        rows: rows as u32,
+        n,
+        first,
+        at: solved.start as u32,
+        tiles: solved.len().div_ceil(tile(overlap)) as u32,
+        tile: tile(overlap) as u32,
+        rhs: rhs as u32,
+        stride: stride as u32,
+        // Couplings of the last level reach twice as far as a window does: there are many more of them.
+        levels: (overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
+        small: small_exponent(T::PRECISION),
+        limit: limit(T::PRECISION),
+        tiny: tiny(T::PRECISION),
+    }
+}
+
 /// The one-pass method on rows of a lane.
 #[derive(Debug)]
 pub(super) struct Windows<T> {
@@ -158,28 +186,10 @@ impl<T: Number> Windows<T> {
         solved: Range<usize>,
         overlap: usize,
     ) -> Result<Self> {
-        let tile = tile(overlap);
-        let tiles = solved.len().div_ceil(tile);
-        let count = memory.rhs * tiles;
+        let params = params::<T>(place, rows, solved, overlap, (memory.rhs, memory.stride()));
+        let count = memory.rhs * params.tiles as usize;
         let groups = count.div_ceil(SEAMS);
         let flags = lane.alloc("flags of tiles", count + groups)?;
-        let (n, first) = place.params(rows);
-        let params = tridiagonal_window::Params {
-            step: 0,
-            rows: rows as u32,
-            n,
-            first,
-            at: solved.start as u32,
-            tiles: tiles as u32,
-            tile: tile as u32,
-            rhs: memory.rhs as u32,
-            stride: memory.stride() as u32,
-            // Couplings of the last level reach twice as far as a window does: there are many more of them.
-            levels: (overlap / (WINDOW_ROWS / Kernel::GROUP as usize)).ilog2() + 1,
-            small: small_exponent(T::PRECISION),
-            limit: limit(T::PRECISION),
-            tiny: tiny(T::PRECISION),
-        };
         let Arrays { dl, d, du, b, x } = &memory.arrays;
         let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
         let args = tridiagonal_window::Args { dl, d, du, rhs, x, flags: flags.arg() };

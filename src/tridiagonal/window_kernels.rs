@@ -216,6 +216,11 @@ fn tridiagonal_window<T: Number>(
     p: tridiagonal_window::Params,
     b: tridiagonal_window::Bindings<'_, T>,
 ) {
+    solve_tiles(p, b);
+}
+
+/// Solves tiles, each from its window alone.
+pub(super) fn solve_tiles<T: Number>(p: tridiagonal_window::Params, b: tridiagonal_window::Bindings<'_, T>) {
     let tiling = Tiling::of(p);
     let all = Diagonals { dl: b.dl, d: b.d, du: b.du, rhs: b.rhs };
     let (here, [rhs, stride]) = (tiling.of_tiles(0..tiling.tiles), [p.rhs, p.stride].map(|n| n as usize));
@@ -242,6 +247,14 @@ fn tridiagonal_window<T: Number>(
 
 fn tridiagonal_seam<T: Number>(
     _: &Call<'_>,
+    p: tridiagonal_window::Params,
+    b: tridiagonal_seam::Bindings<'_, T>,
+) {
+    count_uncertified(p, b);
+}
+
+/// Counts the tiles of each group that are not certified.
+pub(super) fn count_uncertified<T: Number>(
     p: tridiagonal_window::Params,
     b: tridiagonal_seam::Bindings<'_, T>,
 ) {

@@ -281,3 +281,64 @@ on!(wgpu_f32, "wgpu:0", F32);
 on!(cuda_f64, "cuda:0", F64);
 #[cfg(feature = "cuda")]
 on!(cuda_f32, "cuda:0", F32);
+
+/// Unknowns in the caller's arrays have the bits of those in the library's own, whichever way they are found.
+#[test]
+fn borrowed_arrays_have_the_same_answers() {
+    use kolmo::tridiagonal::{Factor, Matrix, Method, Options, solve, solve_into};
+
+    let Some(machine) = machine("cpu", F64, false) else { return };
+    let options = Options::default();
+    for (n, batch, weak, cyclic, wanted) in [
+        (40_000, 1, false, false, Some(Method::OnePass)),
+        (5000, 3, false, false, Some(Method::OnePass)),
+        (40_000, 1, true, false, None),
+        (40_000, 1, false, true, None),
+        (100, 7, false, false, None),
+    ] {
+        let mut system = dominant(n, batch, 7);
+        system.d.iter_mut().filter(|_| weak).for_each(|d| *d *= 1e-3);
+        let System { mut dl, d, mut du, b, .. } = system;
+        if cyclic {
+            (dl[0], du[n - 1]) = (0.5, -0.5);
+        }
+        let b = vec![b[0].clone(), b[0].iter().rev().copied().collect()];
+        let mut system = System::batched(batch, dl, d, du, b).expect("lengths fit");
+        system.cyclic = cyclic;
+        let given = Matrix::new(batch, &system.dl, &system.d, &system.du).expect("lengths fit");
+        let given = if cyclic { given.cyclic() } else { given };
+        let b: Vec<&[f64]> = system.b.iter().map(|b| &b[..]).collect();
+        let mut factor = Factor::new(&machine, system.clone(), &options).expect("a sound matrix");
+        for transposed in [false, true] {
+            let (own, given) = match transposed {
+                false => (system.clone(), given.clone()),
+                true => (system.clone().transposed(), given.clone().transposed()),
+            };
+            let kept = solve(&machine, &own, &options).expect("a sound system");
+            for by_factor in [false, true] {
+                let mut x = vec![vec![f64::NAN; system.rows()]; 2];
+                let mut room: Vec<&mut [f64]> = x.iter_mut().map(|x| &mut x[..]).collect();
+                let into = match by_factor {
+                    false => solve_into(&machine, &given, &b, &mut room, &options, &mut || Ok(())),
+                    true => factor.solve_into(&b, transposed, &mut room, &mut || Ok(())),
+                };
+                let into = into.expect("a sound system");
+                let at = format!("{n} rows, {batch} systems, {weak} {cyclic} {transposed} {by_factor}");
+                assert!(x == kept.x && into.x.is_empty(), "{at}: other bits");
+                assert_eq!((into.method, into.status), (kept.method, kept.status), "{at}");
+                assert_eq!((into.residuals, into.growth), (kept.residuals.clone(), kept.growth), "{at}");
+                assert!(transposed || wanted.is_none_or(|wanted| into.method == wanted), "{at}");
+            }
+        }
+    }
+    let (ones, mut x) = (vec![1.0; 5000], vec![0.0; 5000]);
+    let matrix = Matrix::new(1, &ones, &ones, &ones).expect("lengths fit");
+    let refused = |b: &[&[f64]], x: &mut [&mut [f64]], stop: bool| {
+        let watch = &mut || if stop { Err(kolmo::Error::Interrupted) } else { Ok(()) };
+        solve_into(&machine, &matrix, b, x, &options, watch).expect_err("refused").to_string()
+    };
+    assert!(refused(&[], &mut [], false).contains("no right-hand side"));
+    assert!(refused(&[&ones], &mut [], false).contains("0 arrays for 1 right-hand sides"));
+    assert!(refused(&[&ones], &mut [&mut x[1..]], false).contains("room for 4999 numbers"));
+    assert_eq!(refused(&[&ones], &mut [&mut x], true), "interrupted");
+}

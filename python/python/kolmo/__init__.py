@@ -11,8 +11,9 @@ from . import errors
 from ._chain import Chain, read
 from ._expm import expm_multiply
 from ._kolmo import devices
+from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
-from ._tridiagonal import Tridiagonal, solve_tridiagonal
+from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
 from ._walk import Walk, walk
 from .errors import (
     BoundWarning,
@@ -28,8 +29,10 @@ from .errors import (
 )
 
 __all__ = [
+    "Answer",
     "BoundWarning",
     "Chain",
+    "Checked",
     "ConversionWarning",
     "DeviceError",
     "DeviceLost",
@@ -37,10 +40,12 @@ __all__ = [
     "Error",
     "FileError",
     "InvalidInput",
+    "Model",
     "OutOfMemory",
     "Singular",
     "Transient",
     "Tridiagonal",
+    "TridiagonalFactor",
     "Walk",
     "devices",
     "errors",

@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import ConversionWarning, InvalidInput
 
+# DLPack's kDLCPU.
+_ON_HOST = 1
+
 Progress: TypeAlias = Callable[[int, int], object] | bool | None
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -30,19 +33,17 @@ class Place(NamedTuple):
     """Where to solve."""
 
     device: str
-    precision: Literal["f64", "f32"] | None
+    precision: Literal["f64", "f32", "q64"] | None
 
 
-class Systems(NamedTuple):
-    """Tridiagonal systems one behind the other, and right-hand sides."""
+class Diagonals(NamedTuple):
+    """Tridiagonal matrices one behind the other."""
 
     dl: Floats
     d: Floats
     du: Floats
-    b: list[Floats]
     batch: int
     cyclic: bool
-    transpose: bool
     tolerance: float
 
 
@@ -69,13 +70,32 @@ class Question(NamedTuple):
     progress: Callable[[int, int], object] | None
 
 
+def exchanged(name: str, values: Any) -> Any:
+    """Arrays of other libraries in the host's memory, without a copy; those on devices are refused."""
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "__dlpack_device__"):
+        kind, number = values.__dlpack_device__()
+        if int(kind) == _ON_HOST:
+            return np.from_dlpack(values)
+        where = f"device {number} of DLPack's kind {int(kind)}"
+    elif hasattr(values, "__cuda_array_interface__"):
+        where = "a CUDA device"
+    else:
+        return values
+    raise InvalidInput(
+        f"{name} lies on {where}; kolmo takes arrays of the host and brings them to its device itself: give a copy there, "
+        f"such as {name}.cpu() of torch or cupy.asnumpy({name})"
+    )
+
+
 def real(name: str, values: ArrayLike) -> NDArray[Any]:
     """An array of real numbers of some type, without a copy."""
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(f"{name} is a masked array; give {name}.filled(...)")
     if hasattr(values, "toarray"):
         raise InvalidInput(f"{name} is sparse; give {name}.toarray()")
-    array = np.asarray(values)
+    array = np.asarray(exchanged(name, values))
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"{name} holds {array.dtype}; give real numbers, such as float64")
     return array
@@ -202,7 +222,7 @@ def callback(progress: Progress) -> Callable[[int, int], object] | None:
     def show(done: int, total: int) -> None:
         bar.total, bar.n = total, done
         bar.refresh()
-        if done >= total:
+        if done >= total > 0:
             bar.close()
 
     return show

@@ -1,13 +1,24 @@
 """The compiled module: it takes what the functions of ``kolmo`` have made of their arguments."""
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._input import Compressed, Place, Question, Systems, Wish
+from ._input import Compressed, Diagonals, Place, Question, Wish
 
-__all__ = ["Chain", "devices", "read", "solve_tridiagonal", "transient", "walk"]
+__all__ = [
+    "Chain",
+    "Model",
+    "TridiagonalFactor",
+    "devices",
+    "read",
+    "read_model",
+    "solve_tridiagonal",
+    "transient",
+    "walk",
+]
 
 @final
 class Chain:
@@ -32,13 +43,35 @@ class Chain:
         question: Question,
     ) -> dict[str, Any]: ...
 
+@final
+class Model:
+    @property
+    def constants(self) -> list[tuple[str, str]]: ...
+    def chain(self, constants: list[tuple[str, bool | int | float]]) -> Chain: ...
+    def check(
+        self,
+        properties: list[str],
+        constants: list[tuple[str, list[bool | int | float]]],
+        place: Place,
+        epsilon: float,
+        progress: Callable[[int, int], object] | None,
+    ) -> dict[str, Any]: ...
+
+@final
+class TridiagonalFactor:
+    def __new__(cls, diagonals: Diagonals, place: Place) -> TridiagonalFactor: ...
+    def solve(self, b: list[NDArray[np.float64]], transpose: bool) -> dict[str, Any]: ...
+
 def devices() -> list[dict[str, Any]]: ...
 def read(spec: str) -> Chain: ...
+def read_model(path: str) -> Model: ...
 def transient(
     q: Compressed,
     begin: int | NDArray[np.float64],
     absorbing: NDArray[np.bool_] | None,
     question: Question,
 ) -> dict[str, Any]: ...
-def solve_tridiagonal(systems: Systems, place: Place) -> dict[str, Any]: ...
+def solve_tridiagonal(
+    diagonals: Diagonals, b: list[NDArray[np.float64]], transpose: bool, place: Place
+) -> dict[str, Any]: ...
 def walk(a: Compressed, wish: Wish, place: Place) -> dict[str, Any]: ...

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
-from ._input import Floats, Place
+from ._input import Diagonals, Floats, Place
 from .errors import BoundWarning, InvalidInput, Singular
 
 
@@ -111,24 +111,50 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
+    diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
+    right = _right_hand_sides(b, shape)
+    answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, Place(device, precision))
+    return _told(answer, right, tolerance, full_output)
+
+
+class _RightHandSides(NamedTuple):
+    each: list[Floats]
+    shape: tuple[int, ...]
+    columns: bool
+
+
+def _diagonals(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, cyclic: bool, tolerance: float
+) -> tuple[Diagonals, tuple[int, ...]]:
     diagonal = _input.floats("d", d)
     if diagonal.ndim not in (1, 2) or diagonal.size == 0:
         raise InvalidInput(f"d has the shape {diagonal.shape}; give n numbers, or a row of n for each system")
-    batch, n = (1, diagonal.size) if diagonal.ndim == 1 else diagonal.shape
     sides = []
     for name, values in (("dl", dl), ("du", du)):
         side = _input.floats(name, values)
         if side.ndim != diagonal.ndim or side.shape[:-1] != diagonal.shape[:-1]:
             raise InvalidInput(f"{name} has the shape {side.shape}, d {diagonal.shape}")
         sides.append(side.ravel())
+    batch = 1 if diagonal.ndim == 1 else diagonal.shape[0]
+    made = Diagonals(sides[0], diagonal.ravel(), sides[1], batch, bool(cyclic), float(tolerance))
+    return made, diagonal.shape
+
+
+def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
     right = _input.real("b", b)
-    columns = right.ndim == 2 and diagonal.ndim == 1
-    if right.ndim not in (1, 2) or right.size == 0 or not columns and right.shape != diagonal.shape:
-        raise InvalidInput(f"b has the shape {right.shape}, d {diagonal.shape}; see solve_tridiagonal's b")
+    columns = right.ndim == 2 and len(shape) == 1
+    fits = right.shape[0] == shape[0] if columns else right.shape == shape
+    if right.ndim not in (1, 2) or right.size == 0 or not fits:
+        raise InvalidInput(f"b has the shape {right.shape}, d {shape}; give one of that shape, or n rows of columns")
     each = [_input.floats("b", column).ravel() for column in (right.T if columns else [right])]
-    asked = _input.Systems(sides[0], diagonal.ravel(), sides[1], each, batch, cyclic, transpose, float(tolerance))
-    answer = _kolmo.solve_tridiagonal(asked, Place(device, precision))
-    x = np.stack(answer.pop("x"), axis=1) if columns else answer.pop("x")[0].reshape(right.shape)
+    return _RightHandSides(each, right.shape, columns)
+
+
+def _told(
+    answer: dict[str, Any], right: _RightHandSides, tolerance: float, full_output: bool
+) -> Floats | Tridiagonal:
+    rows: Floats = answer.pop("x")
+    x: Floats = rows.T if right.columns else rows.reshape(right.shape)
     singular = answer.pop("singular")
     if not full_output:
         if singular is not None:
@@ -136,6 +162,74 @@ def solve_tridiagonal(
             raise Singular(f"the matrix of system {system} is singular: it shows in row {row}, counted from 0")
         if not answer["met"]:
             residuals = f"{answer['normwise']:.2g} in norms, {answer['componentwise']:.2g} by rows"
-            warnings.warn(f"the residual is {residuals}; tolerance is {tolerance:g}", BoundWarning, stacklevel=2)
+            warnings.warn(f"the residual is {residuals}; tolerance is {tolerance:g}", BoundWarning, stacklevel=3)
         return x
     return Tridiagonal(x=x, **answer)
+
+
+class TridiagonalFactor:
+    """A tridiagonal matrix, or many of equal size, kept for any number of right-hand sides.
+
+    Its numbers are copied once, and go to the device once. One call at a time is at work.
+
+    Parameters
+    ----------
+    dl, d, du, cyclic, tolerance, device, precision
+        As in :func:`solve_tridiagonal`.
+
+    Examples
+    --------
+    >>> import numpy as np, kolmo
+    >>> n = 1000
+    >>> f = kolmo.TridiagonalFactor(np.full(n, -1.0), np.full(n, 4.0), np.full(n, -2.0))
+    >>> x = f.solve(np.ones(n))
+    >>> y = f.solve(np.ones((n, 3)), transpose=True)
+    >>> y.shape, bool(abs(x.sum() - y[:, 0].sum()) < 1e-9)
+    ((1000, 3), True)
+    """
+
+    def __init__(
+        self,
+        dl: ArrayLike,
+        d: ArrayLike,
+        du: ArrayLike,
+        *,
+        cyclic: bool = False,
+        tolerance: float = 1e-12,
+        device: str = "auto",
+        precision: Literal["f64", "f32"] | None = None,
+    ) -> None:
+        diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
+        self._held = _kolmo.TridiagonalFactor(diagonals, Place(device, precision))
+        self._tolerance = tolerance
+        self.shape: tuple[int, ...] = shape
+        """The shape of the main diagonal."""
+
+    def __repr__(self) -> str:
+        return f"TridiagonalFactor(shape={self.shape})"
+
+    @overload
+    def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[False] = ...) -> Floats: ...
+    @overload
+    def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[True]) -> Tridiagonal: ...
+    def solve(
+        self, b: ArrayLike, *, transpose: bool = False, full_output: bool = False
+    ) -> Floats | Tridiagonal:
+        """Solve A x = b, or with the transposed matrix.
+
+        Parameters
+        ----------
+        b : array_like, (n,), (n, k) or (batch, n)
+            Right-hand sides: of one matrix one or the columns of a matrix, of several one each.
+        transpose : bool
+            Whether the matrix is transposed.
+        full_output : bool
+            Whether a :class:`Tridiagonal` is returned, in the place of a warning or an exception.
+
+        Returns
+        -------
+        ndarray or Tridiagonal
+            The unknowns, in the shape of `b`.
+        """
+        right = _right_hand_sides(b, self.shape)
+        return _told(self._held.solve(right.each, transpose), right, self._tolerance, full_output)

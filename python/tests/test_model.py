@@ -1,0 +1,92 @@
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import kolmo
+
+QUEUE = """ctmc
+const int N;
+const double mu = 3;
+const bool open;
+module queue
+    q : [0..N];
+    [] q < N & open -> 2 : (q'=q+1);
+    [serve] q > 0 -> mu : (q'=q-1);
+endmodule
+label "full" = q = N;
+rewards "served" [serve] true : 1; endrewards
+"""
+
+
+@pytest.fixture
+def queue(tmp_path):
+    path = tmp_path / "queue.sm"
+    path.write_text(QUEUE)
+    return path
+
+
+def test_answers_are_those_of_the_command(queue, command, tmp_path):
+    properties = ['const double T; P=? [ F<=T "full" ]', 'R{"served"}=? [ C<=10 ]', 'S>=0.1 [ "full" ]', 'P=? [ X q=1 ]']
+    checked = kolmo.Model(queue, N=4, open=True).check(*properties, T=[1, 2], device="cpu", epsilon=1e-10)
+    line = [command, "check", str(queue), *properties, "--const", "N=4,open=true,T=1:2", "--device", "cpu"]
+    line += ["--epsilon", "1e-10", "--quiet", "--report", str(tmp_path / "r.json")]
+    subprocess.run(line, check=True, capture_output=True)
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert (checked.sweeps, checked.terms, checked.states) == (told["sweeps"], told["terms"], 5)
+    assert len(checked) == len(told["properties"]) == 8 and checked.met and checked.device == "cpu"
+    for answer, row in zip(checked, told["properties"], strict=True):
+        assert answer.property == row["property"] and answer.constants == row["constants"]
+        assert (answer.number, answer.bound) == (row["value"], row["bound"])
+        assert answer.value == (row["value"] if row["truth"] is None else row["truth"] == "true")
+    assert len(checked.bound) == 8 and checked.seconds > 0
+
+
+def test_one_answer_is_a_value_and_a_bound(queue):
+    checked = kolmo.Model(queue, N=4, open=True).check('S=? [ "full" ]')
+    r = 2 / 3
+    assert abs(checked.value - r**4 * (1 - r) / (1 - r**5)) <= checked.bound < 1e-8
+    ones = [kolmo.Model(queue, N=[3, 4, 5], open=True).check('S=? [ "full" ]', N=n).value for n in (3, 4)]
+    many = kolmo.Model(queue, open=True).check('S=? [ "full" ]', N=range(3, 5))
+    assert many.value == ones and [answer.states for answer in many] == [4, 5]
+
+
+def test_the_chain_has_names_labels_and_rewards(queue):
+    model = kolmo.Model(queue, N=np.int64(4), open=np.True_)
+    assert model.undefined == {"N": "int", "open": "bool"}
+    chain = model.chain()
+    assert chain is model.chain() and chain.n == 5 and chain.state_name(4) == "(q=4)"
+    assert chain.labels["full"].tolist() == [4] and chain.rewards["served"].tolist() == [0, 3, 3, 3, 3]
+    reached = model.transient([1.0, 2.0], absorbing="full", epsilon=1e-12)
+    same = model.check('const double T; P=? [ F<=T "full" ]', T=[1, 2], epsilon=1e-12)
+    np.testing.assert_allclose(reached.p[:, 4], same.value, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("constants", "properties", "told"),
+    [
+        ({}, ["P=? [ F<=1 q=4 ]"], "constants without a value: int N"),
+        ({"N": 4, "open": True, "M": 1}, ["P=? [ F<=1 q=4 ]"], "M"),
+        ({"N": 4, "open": True}, ['P=? [ F<=1 "ful" ]'], "full"),
+        ({"N": 4, "open": True}, ["P=? [ F<=1"], "property:1"),
+        ({"N": 4, "open": True}, [], "no property"),
+        ({"N": 4.5, "open": True}, ["P=? [ F<=1 q=4 ]"], "N"),
+        ({"N": "4", "open": True}, ["P=? [ F<=1 q=4 ]"], "the constant N is '4'"),
+        ({"N": [], "open": True}, ["P=? [ F<=1 q=4 ]"], "N has no value"),
+    ],
+)
+def test_what_is_wrong_is_refused(queue, constants, properties, told):
+    with pytest.raises(kolmo.InvalidInput, match=told) as raised:
+        kolmo.Model(queue, **constants).check(*properties)
+    assert "--const" not in str(raised.value)
+
+
+def test_files_that_are_no_models(tmp_path):
+    with pytest.raises(kolmo.FileError):
+        kolmo.Model(tmp_path / "none.sm")
+    (tmp_path / "bad.sm").write_text("ctmc\nmodule m\n x : [0..1];\n [] x=0 -> : (x'=1);\nendmodule\n")
+    with pytest.raises(kolmo.InvalidInput, match="bad.sm:4"):
+        kolmo.Model(tmp_path / "bad.sm")
+    with pytest.raises(kolmo.InvalidInput, match=r"kolmo\.read"):
+        kolmo.Model("model.drn")
