@@ -1,17 +1,26 @@
 #!/bin/sh
 # Builds the wheel, installs it in a fresh virtual environment, and runs its tests: sh python/test.sh [arguments of pytest]
 #
-# KOLMO names the command whose answers are to be the same; without it target/debug/kolmo is built.
+# KOLMO names the command whose answers are to be the same; without it target/debug/kolmo is built. KOLMO_MODULE names a module
+# that is built already, which the wheel is then made of.
 set -eu
 cd "$(dirname "$0")/.."
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 python3 -m venv "$place/env"
-pip() { "$place/env/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
-pip install 'maturin>=1.9,<2'
-# As for other tests, the library is compiled with optimisation.
-"$place/env/bin/maturin" build --locked --profile dev --manifest-path python/Cargo.toml --out "$place" --interpreter "$place/env/bin/python"
+python=$place/env/bin/python
+pip() { "$python" -m pip --quiet --disable-pip-version-check "$@"; }
+pip install 'maturin>=1.9,<2' wheel
+if [ -n "${KOLMO_MODULE:-}" ]; then
+    (cd python && "$place/env/bin/maturin" pep517 write-dist-info --metadata-directory "$place/wheel" --interpreter "$python" >"$place/log")
+    cp -r python/python/kolmo "$place/wheel/"
+    cp "$KOLMO_MODULE" "$place/wheel/kolmo/_kolmo.abi3.so"
+    "$python" -m wheel pack "$place/wheel" --dest-dir "$place" >"$place/log"
+else
+    # As for other tests, the library is compiled with optimisation.
+    "$place/env/bin/maturin" build --locked --profile dev --manifest-path python/Cargo.toml --out "$place" --interpreter "$python"
+fi
 pip install "$(ls "$place"/kolmo_solvers-*.whl)[test]"
 if [ -z "${KOLMO:-}" ]; then
     cargo build --locked -p kolmo-cli --features cuda
@@ -19,4 +28,4 @@ if [ -z "${KOLMO:-}" ]; then
 fi
 KOLMO=$(realpath "$KOLMO")
 export KOLMO
-"$place/env/bin/python" -m pytest -q python "$@"
+"$python" -m pytest -q python "$@"

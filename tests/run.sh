@@ -36,6 +36,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 required=''
 features=''
+packages=''
 case "$(uname -s)" in
 Darwin | MINGW* | MSYS* | CYGWIN*)
     # Metal and DX12 come with the system; a machine in a data centre may have no adapter for them.
@@ -52,7 +53,11 @@ Darwin | MINGW* | MSYS* | CYGWIN*)
         done
         [ -n "$KOLMO_CHROMIUM" ] || missing="$missing chromium"
         export KOLMO_CHROMIUM="${KOLMO_CHROMIUM:-chromium}"
-        features=cuda,mpi,sprs
+        features=cuda,mpi,peers,sprs
+        # The Python package with the others: what they share is compiled once.
+        packages=--workspace
+        export PYO3_BUILD_EXTENSION_MODULE=1
+        python3 -m venv --help >/dev/null 2>&1 || missing="$missing python3-venv"
         has spirv-val || missing="$missing spirv-tools"
         has mpirun || missing="$missing openmpi-bin"
         has mpicc || missing="$missing libopenmpi-dev"
@@ -100,17 +105,7 @@ export KOLMO_REQUIRE_DEVICES KOLMO_SKIPPED NODEVICE_SELECT=1
 
 say "required: ${KOLMO_REQUIRE_DEVICES:-nothing}"
 status=0
-cargo test ${features:+--features "$features"} "$@" || status=$?
-if [ -n "$all" ] && [ "$(uname -s)" = Linux ]; then
-    if python3 -m venv --help >/dev/null 2>&1; then
-        # The command that was just tested.
-        KOLMO=${CARGO_TARGET_DIR:-target}/debug/kolmo sh python/test.sh || status=$?
-    else
-        say 'no Python with venv: the Python package is not tested'
-        status=1
-    fi
-fi
-
+cargo test --no-fail-fast $packages ${features:+--features "$features"} "$@" || status=$?
 printf '\nleft out:\n'
 sort -u "$KOLMO_SKIPPED" | awk -F '\t' '
     !($1 in why) { why[$1] = $3 }

@@ -59,6 +59,22 @@ async function in_page(page, { files = [], device = 'webgpu', ...fields }) {
   return page.evaluate(async () => (await fetch(document.querySelector('#saved a').href)).json());
 }
 
+/// What the page says of a wrong model, and that a long run can be stopped.
+async function wrong_and_stopped(page) {
+  await page.fill('#model', 'tandem:0.5');
+  await page.fill('#labels', '');
+  await page.click('#run');
+  await page.waitForFunction(() => document.getElementById('wrong').textContent !== '');
+  const said = await page.textContent('#wrong');
+  if (!said.includes('tandem:0.5')) wrong('a model that is none', said);
+  await page.fill('#model', 'wlan:12,6');
+  await page.fill('#times', '100');
+  await page.click('#run');
+  await page.waitForFunction(() => / of .* multiplications/.test(document.getElementById('said').textContent), null, { timeout: 120_000 });
+  await page.click('#run');
+  if (await page.textContent('#said') !== 'Stopped') wrong('a run that is stopped', await page.textContent('#said'));
+}
+
 const browser = await launch(['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader', '--enable-unsafe-swiftshader']);
 const desk = await open(browser, page_file, 1280, 'light');
 for (const one of cases) {
@@ -78,6 +94,7 @@ for (const one of cases) {
     wrong(where, failed.message);
   }
 }
+await wrong_and_stopped(desk.page);
 await desk.close();
 
 for (const width of [390, 1280]) {

@@ -52,7 +52,7 @@ function show_facts(report) {
   };
   by_id('facts').replaceChildren(
     ...Object.entries(facts).map(([name, value]) => element('div', [element('dt', name), element('dd', value)])));
-  const names = report.per_time[0].values.map(({ label }, i) => label ?? `${i + 1}. state`);
+  const names = report.per_time[0].values.map(({ label }, i) => label ?? (i === 0 ? 'most likely' : `no. ${i + 1}`));
   const head = ['time', exact ? 'exact error' : 'error at most', ...names].map((name) => element('th', name, { scope: 'col' }));
   const cell = (number, digits, state) => {
     const written = number === 0 ? '0' : number >= 1e-4 ? number.toFixed(10) : number.toExponential(digits);
@@ -122,7 +122,7 @@ async function take(list) {
   const model = [...list].find((file) => MODELS.test(file.name)) ?? list[0];
   if (!model) return;
   if (MODELS.test(model.name)) by_id('model').value = model.name;
-  by_id('kind').value = '';
+  by_id('kind').value = by_id('hint').textContent = '';
   by_id('dropped').textContent = Object.keys(files).join(', ');
 }
 
@@ -133,6 +133,7 @@ document.ondragleave = () => drop.classList.remove('over');
 document.ondrop = (event) => { event.preventDefault(); drop.classList.remove('over'); take(event.dataTransfer.files); };
 by_id('kind').onchange = (event) => {
   by_id('model').value = event.target.value;
+  by_id('hint').textContent = event.target.selectedOptions[0].title;
   if (!event.target.value) by_id('files').click();
 };
 

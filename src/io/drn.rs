@@ -3,6 +3,7 @@
 mod header;
 mod names;
 mod part;
+mod write;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::path::Path;
 use self::header::Header;
 pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
+pub use self::write::write;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::transitions::{TransitionList, exit_rate};

@@ -163,7 +163,7 @@ mod tests {
         for bits in [0, 1, u64::MAX, 1 << 63, (1 << 53) + 1, 0x1234_5678_9abc_def1] {
             let number = Q64(bits);
             let read = Q64::of(number.wide());
-            assert!(read <= number && number.0 - read.0 <= number.0 >> 53, "{bits}");
+            assert!(read <= number && number.0 - read.0 <= number.0 >> 52, "{bits}");
         }
         assert_eq!((Q64::of(1.0), Q64::of(0.5)), (Q64(u64::MAX), Q64(1 << 63)));
         assert_eq!(Q64::of(-0.25), Q64(0));

@@ -20,8 +20,8 @@ pub struct Window {
     stride: usize,
 }
 
-/// Slots begin at a page.
-const PAGE: usize = 4096;
+/// Slots begin at a page: the largest of those that systems have, 4, 16 or 64 KiB.
+const PAGE: usize = 1 << 16;
 
 impl Window {
     /// Makes one, in a file of that name until it is [`forgotten`](Self::forget), for slots of so many bytes.

@@ -210,7 +210,9 @@ fn expand<T: Number>(
         for mut o in open {
             o.account(k, to, &norms, &rows, statistics);
             let out_of_terms = to as usize + 1 >= o.series.coefficients.len();
-            let hopeless = !(o.steps + o.fixed <= o.goal) || out_of_terms;
+            // Norms that are no numbers leave no room, either.
+            let room = o.goal - o.fixed - o.steps;
+            let hopeless = room.is_nan() || room < 0.0 || out_of_terms;
             if to < o.next && !hopeless {
                 still.push(o);
                 continue;

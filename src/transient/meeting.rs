@@ -18,19 +18,19 @@ use crate::ranks::Ranks;
 
 /// P = I + Q/α by rows, for as long as the certificate takes: built-in models would generate each row thousands of
 /// times over.
-struct Stochastic {
-    starts: Vec<usize>,
+pub(super) struct Stochastic {
+    pub(super) starts: Vec<usize>,
     /// Places of targets: the rank's own states, and behind them those of others that it reads.
-    to: Vec<u32>,
+    pub(super) to: Vec<u32>,
     probability: Vec<f64>,
     /// The probability of staying.
-    stay: Vec<f64>,
+    pub(super) stay: Vec<f64>,
 }
 
 const ROWS: usize = 4096;
 
 impl Stochastic {
-    fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
+    pub(super) fn new(transitions: &dyn Transitions, alpha: f64, states: std::ops::Range<usize>) -> Self {
         let (first, end) = (states.start, states.end);
         let blocks = (0..states.len().div_ceil(ROWS)).into_par_iter();
         let blocks = blocks
@@ -61,8 +61,14 @@ impl Stochastic {
         rows
     }
 
+    /// The probabilities of going elsewhere.
+    pub(super) fn row(&self, state: usize) -> impl Iterator<Item = (u32, f64)> {
+        let row = self.starts[state]..self.starts[state + 1];
+        self.to[row.clone()].iter().copied().zip(self.probability[row].iter().copied())
+    }
+
     /// (P a)(state).
-    fn apply(&self, state: usize, a: &[f64]) -> f64 {
+    pub(super) fn apply(&self, state: usize, a: &[f64]) -> f64 {
         let row = self.starts[state]..self.starts[state + 1];
         let moved =
             self.to[row.clone()].iter().zip(&self.probability[row]).map(|(&to, p)| p * a[to as usize]);

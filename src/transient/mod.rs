@@ -83,6 +83,8 @@
 //! * M. Karwacki, B. Bylina, J. Bylina, "Multi-GPU implementation of the uniformization method for solving Markov
 //!   models", FedCSIS 2012.
 
+mod absorption;
+mod backward;
 mod bessel;
 pub(crate) mod bound;
 pub(crate) mod built;
@@ -133,6 +135,8 @@ pub(crate) mod transitions;
 mod transport;
 mod worker;
 
+pub use absorption::{Absorption, Total, until_absorption};
+pub use backward::{Backward, StateValues};
 pub use chain::{Chain, ChainFile, Initial, Labels, Reward};
 pub use halo_depth::MAX_HALO_DEPTH;
 pub use names::StateNames;

@@ -553,7 +553,8 @@ fn bench_reports_a_json_line_a_case() {
         "repetitions",
     ];
     for (line, count) in [("spmv tandem:15", 2), ("transient tandem:15 --time 1", 1)] {
-        let run = place.kolmo(&format!("bench {line} --device cpu --repeat 2 --report r.jsonl"));
+        let run = place
+            .kolmo(&format!("bench {line} --device cpu --repeat 2 --memory-limit 300MiB --report r.jsonl"));
         assert_eq!(run.code, 0, "{}", run.stderr);
         assert!(run.stdout.contains("tandem:15") && run.stdout.contains("median"), "{}", run.stdout);
 

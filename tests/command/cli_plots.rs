@@ -116,6 +116,7 @@ fn walks_draw_a_half_width_for_every_round() {
 }
 
 #[test]
+#[ignore = "slow: measures for seconds"]
 fn tune_draws_one_device() {
     let place = Place::new();
     let folder = place.path().join("settings");

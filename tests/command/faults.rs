@@ -69,7 +69,7 @@ fn devices_that_do_not_reach_each_other_go_through_the_host_and_say_so() {
 #[test]
 fn the_seeds_table_has_every_column_and_says_what_is_missing() {
     let place = Place::new();
-    let sizes = "bench seed-table --sizes 2,3 --times 1 --epsilon 1e-4 --seconds 5";
+    let sizes = "bench seed-table --sizes 2,3 --times 1 --epsilon 1e-4 --seconds 5 --memory-limit 300MiB";
 
     let two = place.kolmo(&format!("{sizes} --device cpu,cpu --report r.jsonl"));
     let one = place.kolmo(&format!("{sizes} --device cpu"));

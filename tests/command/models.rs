@@ -77,7 +77,7 @@ fn place() -> Place {
 #[test]
 fn a_model_stands_where_a_file_may() {
     let place = place();
-    for format in ["tra", "mtx", "npz"] {
+    for format in ["tra", "drn", "mtx", "npz"] {
         let run = place.kolmo(&format!("generate queue.sm --const N=4 -o q.{format}"));
         assert_eq!(run.code, 0, "{}", run.stderr);
         assert!(run.stderr.contains("explored 5 states, 8 transitions"), "{}", run.stderr);
@@ -98,12 +98,23 @@ fn a_model_stands_where_a_file_may() {
     ] {
         let of = |model: &str| place.transient(&format!("{model} --time 2 {more}")).stdout;
         assert_eq!(of("q.tra"), of("queue.sm --const N=4"), "{more}");
+        assert_eq!(of("q.drn"), of("queue.sm --const N=4"), "{more}");
     }
     assert_eq!(
         place.names().iter().filter(|name| name.starts_with("q.")).map(|name| &name[2..]).collect::<Vec<_>>(),
-        ["lab", "mtx", "npz", "srew", "sta", "tra"]
+        ["drn", "lab", "mtx", "npz", "srew", "sta", "tra"]
     );
     assert!(place.text("q.sta").ends_with("4:(4)\n"));
+    for model in ["queue.sm --const N=4", "q.tra", "q.drn"] {
+        let by_number = place.transient(&format!("{model} --time 2 --states 1,3-4")).stdout;
+        let by_variable = place.transient(&format!("{model} --time 2 --states q>=3|q=1")).stdout;
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&by_variable), sorted(&by_number), "{model}");
+    }
     assert!(place.transient("queue.sm --const N=4 --time 2 --top 1").stdout.contains("(q=0)"));
     let warned = place.transient("decay.sm --time 1 --label deadlock");
     assert!(warned.stderr.contains("stay for ever: 2"), "{}", warned.stderr);
@@ -133,17 +144,17 @@ fn what_is_wrong_with_a_model_is_refused_with_its_place() {
     refused("transient~queue.sm~--const~N=2:4~--time~1", &["N 3 values", "kolmo check"]);
     refused("transient~queue.sm~--const~M=4~--time~1", &["no constant 'M'"]);
     refused("transient~birth-death:5,1,2~--const~N=4~--time~1", &["--const", "birth-death:5,1,2"]);
-    refused("generate~queue.sm~--const~N=4~-o~q.drn", &[".tra, .mtx or .npz"]);
+    refused("generate~queue.sm~--const~N=4~-o~q.txt", &[".tra, .drn, .mtx or .npz"]);
     refused("generate~queue.sm~--const~N=1000000~-o~q.tra~--memory-limit~1MiB", &["1.0 MiB"]);
     refused("transient~none.sm~--time~1", &["none.sm"]);
     let of_queue = |property: &str, parts: &[&str]| {
         refused(&format!("check~queue.sm~--const~N=4~{property}"), parts);
     };
     of_queue("P=? [ F<=1 \"none\" ]", &["none", "^"]);
-    of_queue("P=? [ F<=1 P>0.5 [ X q=1 ] ]", &["P=? [ F<=1 P>0.5 [ X q=1 ] ]", "inside of another"]);
-    of_queue("R{\"customers\"}=? [ F q=4 ]", &["R=? [ F … ]"]);
+    of_queue("P=? [ F<=1 P=? [ X q=1 ] ]", &["F<=1 P=? [ X q=1 ]"]);
+    of_queue("T=? [ q=4 ]", &["T=? [ F condition ]", "^"]);
     of_queue("1 - P=? [ F<=1 q=4 ]", &["arithmetic"]);
-    of_queue("filter(max, P=? [ F<=1 q=4 ], true)", &["filter(state"]);
+    of_queue("filter(range, P=? [ F<=1 q=4 ], true)", &["--all-states", "min, max"]);
     of_queue("empty.csl", &["empty.csl has no property"]);
     of_queue("P=? [ F<=T q=4 ]", &["T", "^"]);
     of_queue("P=? [ F<=1 q=4 ]~--prop~2", &["--prop: there is no '2'; there are numbers 1 to 1"]);
@@ -190,6 +201,161 @@ fn properties_of_closed_form_are_answered() {
             "{property}: {value} ± {bound}, {wanted}"
         );
     }
+}
+
+/// Rewards of the way from q to q + 1 are those of q, and of the ways back from q − 1.
+#[test]
+fn rewards_until_a_condition_holds_have_their_closed_forms() {
+    let place = place();
+    let up = |reward: fn(f64) -> f64| {
+        let way = |(sum, way): (f64, f64), q: u32| {
+            let next = reward(f64::from(q)) + 2.0 * way * f64::from(q.min(1));
+            (sum + next, next)
+        };
+        (0..4).fold((0.0, 0.0), way).0
+    };
+    let far = "filter(state, T=? [ F q=0 ], q=600)";
+    let cases: [(&str, &str, &str, f64); 12] = [
+        ("queue.sm", "4", "T=? [ F q=4 ]", up(|_| 1.0)),
+        ("queue.sm", "4", "R{\"customers\"}=? [ F \"full\" ]", up(|q| q)),
+        ("queue.sm", "4", "R{\"served\"}=? [ F \"full\" ]", up(|q| 2.0 * q.min(1.0))),
+        ("queue.sm", "4", "R{\"served\"}=? [ F q=0 ]", 0.0),
+        ("queue.sm", "4", "filter(avg, T=? [ F q=4 ], q>=3)", 7.5),
+        // Iterated: elimination would take longer.
+        ("queue.sm", "600", far, 599.0),
+        ("queue.sm", "600", "filter(state, R{\"served\"}=? [ F q=0 ], q=600)", 1198.0),
+        ("decay.sm", "", "R=? [ F s>0 ]", 1.25),
+        ("decay.sm", "", "T=? [ F s>0 ]", 0.25),
+        ("decay.sm", "", "R=? [ F \"left\" ]", f64::INFINITY),
+        ("decay.sm", "", "T=? [ F false ]", f64::INFINITY),
+        ("decay.sm", "", "R=? [ F true ]", 0.0),
+    ];
+    for (model, n, property, wanted) in cases {
+        let constants = format!("N={n}");
+        let mut words = vec![model, property];
+        if !n.is_empty() {
+            words.extend(["--const", &constants[..]]);
+        }
+        let [(value, bound)] = &answers(&place, &words)[..] else { panic!("{property}") };
+        let (value, bound) = (number(value), *bound);
+        let right = value == wanted || (value - wanted).abs() <= bound + 4.0 * f64::EPSILON * wanted;
+        assert!(right && bound <= 1e-6, "{property}: {value} ± {bound}, {wanted}");
+    }
+    assert_eq!(answers(&place, &["decay.sm", "R>3 [ F \"left\" ]"])[0].0, "true");
+    // A model may call a constant T.
+    place.put("t.csl", "const double T = 2; P=? [ F<=T s=1 ]; T=? [ F s>0 ]; T=2;");
+    let values = answers(&place, &["decay.sm", "t.csl", "--report", "r.json"]);
+    assert_eq!((values.len(), &values[2].0[..]), (3, "true"));
+    assert_eq!(place.json("r.json")["properties"][1]["value"], 0.25);
+    check(&place, &["decay.sm", "T=? [ F false ]", "--report", "r.json"]);
+    assert_eq!(place.json("r.json")["properties"][0]["value"], "inf");
+}
+
+/// Answers from every state: inside of other operators, under filters, and in files.
+#[test]
+fn answers_from_every_state_have_their_closed_forms() {
+    let place = place();
+    let gone = |t: f64| 1.0 - (-4.0 * t).exp();
+    let full = 0.5f64.powi(4) / (0..=4).map(|q| 0.5f64.powi(q)).sum::<f64>();
+    let mean: f64 = (0..=4).map(|q| f64::from(q) * full * 2f64.powi(4 - q)).sum();
+    let cases: [(&str, &str, &str, f64); 24] = [
+        ("decay.sm", "", "P=? [ F<=0.3 P>=0.9 [ F<=1 s=1 ] ]", 0.75 * gone(0.3)),
+        ("decay.sm", "", "P=? [ F<=0.3 P>=0.5 [ F<=1 s=1 ] ]", 1.0),
+        ("decay.sm", "", "P=? [ F<=0.3 P<0.1 [ F s=1 ] ]", 0.25 * gone(0.3)),
+        ("decay.sm", "", "P=? [ F<=0.3 (P<=0 [ F s=1 ] | P>=1 [ G<=7 s=1 ]) ]", gone(0.3)),
+        ("decay.sm", "", "S=? [ P>=1 [ X s=1 ] ]", 0.75),
+        ("decay.sm", "", "R=? [ F S>=0.9 [ s>0 & P>0 [ F<=0 s>0 ] ] ]", 0.0),
+        ("decay.sm", "", "R=? [ F P>=0.5 [ F=0 s>0 ] ]", 1.25),
+        ("decay.sm", "", "filter(sum, S=? [ s=1 ])", 1.75),
+        ("decay.sm", "", "filter(sum, P=? [ X s=1 ])", 1.75),
+        ("decay.sm", "", "filter(max, P=? [ s=0 U[0.1,0.3] s=1 ], s=0)", 0.75 * (gone(0.3) - gone(0.1))),
+        ("decay.sm", "", "filter(max, P=? [ F=0.2 s=2 ], s<2)", 0.25 * gone(0.2)),
+        ("decay.sm", "", "filter(max, R=? [ C<=0.5 ])", 1.25 * gone(0.5)),
+        ("decay.sm", "", "filter(max, R=? [ I=0.5 ])", 5.0 * (1.0 - gone(0.5))),
+        ("decay.sm", "", "filter(max, R=? [ F s=1 ])", f64::INFINITY),
+        ("decay.sm", "", "filter(count, P>=0.5 [ F s=1 ])", 2.0),
+        ("queue.sm", "4", "filter(sum, T=? [ F q=4 ])", 26.0 + 25.0 + 22.0 + 15.0),
+        ("queue.sm", "4", "filter(max, R{\"customers\"}=? [ F q=4 ], q<3)", 16.0),
+        ("queue.sm", "4", "filter(min, S=? [ \"full\" ])", full),
+        ("queue.sm", "4", "filter(max, R{\"customers\"}=? [ S ], q<2)", mean),
+        ("queue.sm", "4", "filter(avg, P=? [ G<=0 q>1 ])", 0.6),
+        ("queue.sm", "4", "filter(min, q, q>1)", 2.0),
+        // Iterated: from below and above.
+        ("queue.sm", "600", "filter(max, T=? [ F q=0 ])", 599.0),
+        ("queue.sm", "600", "filter(min, P=? [ q>0 U q=600 ], q>=600)", 1.0),
+        ("queue.sm", "600", "filter(max, P=? [ q>0 U q=600 ], q<600)", 0.5),
+    ];
+    for (model, n, property, wanted) in cases {
+        let constants = format!("N={n}");
+        let mut words = vec![model, property];
+        if !n.is_empty() {
+            words.extend(["--const", &constants[..]]);
+        }
+        let [(value, bound)] = &answers(&place, &words)[..] else { panic!("{property}") };
+        let value = number(value);
+        let right = value == wanted || (value - wanted).abs() <= bound + 4.0 * f64::EPSILON * wanted;
+        assert!(right && *bound <= 1e-6, "{property}: {value} ± {bound}, {wanted}");
+    }
+    for (property, wanted) in [
+        ("filter(forall, P>=0.1 [ F<=100 \"full\" ])", "true"),
+        ("filter(exists, P<0.001 [ F<=100 \"full\" ])", "false"),
+        ("P>0.3 [ F<=1 P>=0.9 [ F<=1 \"full\" ] ]", "false"),
+    ] {
+        assert_eq!(answers(&place, &["queue.sm", property, "--const", "N=4"])[0].0, wanted, "{property}");
+    }
+}
+
+/// From each state what the sweep from that state alone says.
+#[test]
+fn answers_from_every_state_are_those_from_each() {
+    let place = place();
+    for question in [
+        "P=? [ F<=2 \"full\" ]",
+        "P=? [ q>0 U[1,3] q=2 ]",
+        "R{\"served\"}=? [ C<=3 ]",
+        "R{\"customers\"}=? [ I=3 ]",
+    ] {
+        let run = check(&place, &["queue.sm", question, "--const", "N=4", "--all-states", "-o", "v.csv"]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let text = place.text("v.csv");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("state,q,") && lines.len() == 6, "{text}");
+        for (q, line) in lines[1..].iter().enumerate() {
+            assert!(line.starts_with(&format!("{q},{q},")), "{line}");
+            let alone = format!("filter(state, {question}, q={q})");
+            let (value, bound) = answers(&place, &["queue.sm", &alone, "--const", "N=4"]).remove(0);
+            let here = number(line.rsplit(',').next().expect("a value"));
+            assert!((number(&value) - here).abs() <= 1e-7 + bound, "{alone}: {value}, {line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_undecided_in_a_state_is_said_and_enclosed() {
+    let place = place();
+    let gone = |t: f64| 1.0 - (-4.0 * t).exp();
+    let run = check(&place, &["decay.sm", "P>=0.75 [ F s=1 ]", "s>0", "--all-states", "-o", "v.npy"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let bytes = place.get("v.npy");
+    let values: Vec<f64> = bytes[bytes.len() - 48..]
+        .chunks(8)
+        .map(|b| f64::from_le_bytes(b.try_into().expect("eight")))
+        .collect();
+    assert!(values[0].is_nan() && values[1..] == [1.0, 0.0, 0.0, 1.0, 1.0], "{values:?}");
+    // What cannot be decided inside is enclosed.
+    let run = check(&place, &["decay.sm", "P=? [ F<=0.3 P>=0.75 [ F s=1 ] ]"]);
+    assert!(run.stderr.contains("1 states, such as (s=0)"), "{}", run.stderr);
+    let line = run.stdout.lines().nth(1).expect("an answer");
+    let fields: Vec<f64> = line.rsplit(',').take(2).map(number).collect();
+    assert!(fields[1] - fields[0] <= 0.75 * gone(0.3) && fields[1] + fields[0] >= 1.0, "{line}");
+    let run = check(&place, &["decay.sm", "R=? [ F P>=0.75 [ F s=1 ] ]"]);
+    assert!(run.code == 2 && run.stderr.contains("cannot be decided within the bound"), "{}", run.stderr);
+    // Where a model begins in several states a bound is to hold in each.
+    let several = DECAY.replace("endmodule", "endmodule\ninit s<2 endinit");
+    place.put("several.sm", several);
+    assert_eq!(answers(&place, &["several.sm", "P>=0.5 [ F s=1 ]"])[0].0, "true");
+    assert_eq!(answers(&place, &["several.sm", "P>=0.9 [ F s=1 ]"])[0].0, "false");
+    assert_eq!(check(&place, &["several.sm", "P=? [ F s=1 ]"]).code, 2);
 }
 
 #[test]

@@ -95,13 +95,8 @@ pub(crate) fn ranks(place: &Place, count: usize, line: &str) -> Ran {
     finish(command.spawn().expect("mpirun starts"))
 }
 
-/// The same on 1, 2, 3 and 5 ranks as in one process: exit code, stdout, and the file `OUT` if the line names it.
-pub(crate) fn bits_of_one_process(place: &Place, line: &str) {
-    bits_on(&[1, 2, 3, 5], place, line);
-}
-
-/// As [`bits_of_one_process`], on so many ranks. A start takes half a second, so that only lines that take ways of their own
-/// are tried on all numbers.
+/// The same on so many ranks as in one process: exit code, stdout, and the file `OUT` if the line names it. A start takes half
+/// a second, so that only lines that take ways of their own are tried on several numbers.
 pub(crate) fn bits_on(counts: &[usize], place: &Place, line: &str) {
     let alone = place.kolmo(&line.replace("OUT", "alone"));
     assert!(alone.code <= 1, "kolmo {line}\n{}", alone.stderr);

@@ -143,7 +143,7 @@ fn nearly_reversible(rng: &mut fastrand::Rng, cycle: f64) -> Csr {
     let mut list = Vec::new();
     for i in 0..n {
         for j in (0..n).filter(|&j| j != i) {
-            let near = i.abs_diff(j) == 1 || (i + j) % 5 == 0;
+            let near = i.abs_diff(j) == 1 || (i + j).is_multiple_of(5);
             let round = if j == (i + 1) % n { cycle } else { 0.0 };
             let rate = if near { weights[j as usize] } else { 0.0 } + round;
             if rate > 0.0 {

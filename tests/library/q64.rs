@@ -118,7 +118,7 @@ fn the_printed_error_is_the_true_one() {
 fn stops_and_rewards_are_those_of_double_precision() {
     let Some(fixed) = machine("cpu", false) else { return };
     let Some(double) = crate::support::machine("cpu", kolmo::kernel::Precision::F64, false) else { return };
-    for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:4,3")] {
+    for chain in [Box::new(ragged(1300)) as Box<dyn Transitions>, model("wlan:3,2")] {
         let n = chain.states();
         let values = (0..n).map(|i| (i % 5) as f64 * 3.5).collect();
         let rewards = [Reward { name: "fives".to_owned(), values }];

@@ -4,6 +4,8 @@ mod suite;
 
 use std::path::PathBuf;
 
+use rayon::prelude::*;
+
 use crate::devices::skip;
 use crate::support::machine;
 use kolmo::kernel::Precision::{self, F32, F64};
@@ -199,14 +201,14 @@ fn coverage(case: &Case, machine: &Machine, control: ControlVariate) -> (u32, u3
 #[ignore = "slow: 2400 runs"]
 fn intervals_cover_what_they_say() {
     let machine = cpu();
-    for case in cases() {
-        let (whole, statistical) = coverage(&case, &machine, ControlVariate::Sweeps(0));
+    cases().par_iter().for_each(|case| {
+        let (whole, statistical) = coverage(case, &machine, ControlVariate::Sweeps(0));
         println!("{}: {whole} and {statistical} of 400", case.name);
         assert!(whole >= 368, "{}: {whole} of 400 intervals hold the component", case.name);
         // Where row sums are 1 the certified range is far beyond what walks show, and 4096 chains may have missed some of it.
         let most = if case.name == "poisson2d:7,1" { 400 } else { 392 };
         assert!((368..=most).contains(&statistical), "{}: {statistical} of 400 statistical parts", case.name);
-    }
+    });
 }
 
 /// Root mean square of the errors of single replicates.

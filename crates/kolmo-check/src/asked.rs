@@ -1,11 +1,13 @@
 //! What is asked, of what, and the answers.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::language::refused;
+use crate::language::{self, refused};
 use crate::questions::{Answer, Found, Needs, Plan, Planned, Solved, Source};
-use crate::{Assigned, Watch};
-use kolmo::transient::{Chain, Options, Status};
+use crate::state_values::EachState;
+use crate::{Assigned, Notice, Watch};
+use kolmo::transient::{Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property};
@@ -50,6 +52,12 @@ pub struct Questions {
     values: Vec<Vec<(String, Value)>>,
     /// Numbers or names of those that are asked.
     pub only: Option<String>,
+    /// Bound asked for on errors of what is computed from every state.
+    pub epsilon: f64,
+    /// True if answers from every state are wanted, too.
+    pub all_states: bool,
+    /// Hears of what is computed from every state.
+    pub watch: Option<Box<Notice>>,
 }
 
 impl Questions {
@@ -76,7 +84,14 @@ impl Questions {
             }
             texts.push(properties);
         }
-        Ok(Self { texts, values: vec![Vec::new()], only: None })
+        Ok(Self {
+            texts,
+            values: vec![Vec::new()],
+            only: None,
+            epsilon: Options::default().epsilon,
+            all_states: false,
+            watch: None,
+        })
     }
 
     /// Takes the values of constants of the properties alone; gives every combination of those of the model, which takes
@@ -142,7 +157,8 @@ impl Questions {
         self.resolved(Some(instance), &self.values[0]).map(drop)
     }
 
-    /// Plans all properties of one chain, whose constants have these values.
+    /// Plans all properties of one chain, whose constants have these values. What is needed from every state, for operators inside
+    /// of others and filters, is computed at once, on the host.
     ///
     /// # Errors
     /// What cannot be answered, with the property.
@@ -151,18 +167,28 @@ impl Questions {
             Source::Explored(space) => Some(space.instance()),
             Source::File(_) => None,
         };
-        let mut plan = Plan::new(source);
-        let mut asked = Vec::new();
+        let each = EachState::new(source, self.epsilon, self.watch.as_deref());
+        let mut plan = Plan::new(each);
+        let (mut asked, mut columns) = (Vec::new(), Vec::new());
         for own in &self.values {
             for property in self.resolved(instance, own)? {
                 let planned = plan.add(&property.formula).map_err(|error| match error {
                     Error::Invalid(why) => Error::Invalid(format!("{}: {why}", property.text)),
                     other => other,
                 })?;
+                if self.all_states {
+                    columns.push((property.text.clone(), plan.column(&property.formula)?));
+                }
                 asked.push((property, planned, [values, own].concat()));
             }
         }
-        Ok(Asked { properties: asked, needs: plan.needs() })
+        let names = match source {
+            _ if !self.all_states => None,
+            Source::Explored(space) => Some(Arc::new(language::names(space))),
+            Source::File(chain) => chain.names.clone(),
+        };
+        let (needs, (met, sweeps, notes)) = plan.needs();
+        Ok(Asked { properties: asked, needs, met, sweeps, notes, columns, names })
     }
 }
 
@@ -170,6 +196,12 @@ impl Questions {
 pub struct Asked {
     properties: Vec<(Property, Planned, Vec<(String, Value)>)>,
     needs: Needs,
+    /// Of what was computed from every state: true if its bounds are met, how many sweeps there were, and the rest as in [`Answers`].
+    met: bool,
+    sweeps: usize,
+    notes: Vec<String>,
+    columns: Vec<(String, Vec<f64>)>,
+    names: Option<Arc<StateNames>>,
 }
 
 /// An answer, and what it answers.
@@ -196,6 +228,12 @@ pub struct Answers {
     pub sweeps: usize,
     /// Multiplications.
     pub terms: u64,
+    /// What people should know.
+    pub notes: Vec<String>,
+    /// Where they are wanted, of each property the answers from every state: numbers, or 1 for true, 0 for false and NaN for undecided.
+    pub columns: Vec<(String, Vec<f64>)>,
+    /// Names of the states of `columns`.
+    pub names: Option<Arc<StateNames>>,
 }
 
 impl Asked {
@@ -210,13 +248,15 @@ impl Asked {
         options: &Options,
         watch: &mut Watch<'_>,
     ) -> Result<Answers> {
-        let Solved { answers, status, sweeps, terms } = self.needs.solve(chain, machine, options, watch)?;
+        let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
+        let Solved { answers, status, sweeps, terms } = needs.solve(chain, machine, options, watch)?;
+        let status = if met { status } else { Status::NotMet };
         let row = |(property, planned, constants): (Property, Planned, _)| {
             let found = planned.found(&answers)?;
             Ok(Row { name: property.name, text: property.text, constants, found })
         };
-        let rows = self.properties.into_iter().map(row).collect::<Result<_>>()?;
-        Ok(Answers { rows, status, sweeps, terms })
+        let rows = properties.into_iter().map(row).collect::<Result<_>>()?;
+        Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names })
     }
 }
 

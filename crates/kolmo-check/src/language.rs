@@ -106,7 +106,7 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
 }
 
 /// Every state by the values of its variables.
-fn names(space: &StateSpace) -> StateNames {
+pub(crate) fn names(space: &StateSpace) -> StateNames {
     let variables = space.instance().variables();
     let mut names = StateNames::new(variables.iter().map(|variable| variable.name.clone()).collect());
     for state in 0..space.states() {

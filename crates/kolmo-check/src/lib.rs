@@ -35,6 +35,7 @@ mod asked;
 pub mod language;
 mod questions;
 pub mod sets;
+mod state_values;
 pub mod until;
 
 pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
@@ -47,6 +48,9 @@ pub type Assigned = [(String, Value)];
 
 /// What hears of multiplications done, and of how many there will be at most; its error ends the work.
 pub type Watch<'a> = dyn FnMut(u64, u64) -> kolmo::Result<()> + Send + 'a;
+
+/// The same of what is computed from every state, while properties are planned.
+pub type Notice = dyn Fn(u64, u64) -> kolmo::Result<()> + Send + Sync;
 
 /// The known name that the given one is nearest to, if it is near.
 pub fn meant<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use crate::Watch;
 use crate::language::refused;
-use crate::sets::{self, members};
+use crate::sets::members;
+use crate::state_values::{EachState, Truths, decide, next_from};
 use crate::until::{Until, compensated};
 use kolmo::kernel::Precision;
 use kolmo::transient::{
-    Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, solve,
+    Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total, Transitions,
+    solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
@@ -39,7 +41,14 @@ pub enum Source<'a> {
 #[derive(Debug)]
 pub(crate) enum Planned {
     Known(Value),
-    Number { asked: usize, bound: Option<Bound>, complement: bool, probability: bool },
+    Found(Found),
+    /// A number, or one that lies between those of two answers.
+    Number {
+        asked: (usize, Option<usize>),
+        bound: Option<Bound>,
+        complement: bool,
+        probability: bool,
+    },
     Combination(Combination, Vec<Self>),
 }
 
@@ -70,6 +79,15 @@ struct Sweep {
     asked: Vec<Asked>,
 }
 
+/// Rewards that are earned until the chain is in one of some states.
+#[derive(Debug)]
+struct Absorbed {
+    ends: Set,
+    initial: Initial,
+    /// Answers, and the rewards that they are about; none for the time itself.
+    asked: Vec<(usize, Option<usize>)>,
+}
+
 #[derive(Debug)]
 struct Asked {
     answer: usize,
@@ -86,7 +104,7 @@ enum Quantity {
 
 /// What all questions need.
 pub(crate) struct Plan<'a> {
-    source: Source<'a>,
+    each: EachState<'a>,
     start: Start,
     sets: Vec<Set>,
     needs: Needs,
@@ -98,6 +116,7 @@ pub(crate) struct Plan<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
+    absorbed: Vec<Absorbed>,
     rewards: Vec<Reward>,
     answers: Vec<Answer>,
 }
@@ -111,12 +130,12 @@ pub(crate) struct Solved {
     pub(crate) terms: u64,
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T> {
+pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Invalid(why.into()))
 }
 
 /// True where a value needs more than a look at the state.
-fn asks(formula: &Formula) -> bool {
+pub(crate) fn asks(formula: &Formula) -> bool {
     match formula {
         Formula::State(_) | Formula::Label(_) => false,
         Formula::Combination(_, parts) => parts.iter().any(asks),
@@ -134,13 +153,13 @@ fn listed(initial: &Initial) -> Vec<u32> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(source: Source<'a>) -> Self {
-        let initial = match source {
+    pub(crate) fn new(each: EachState<'a>) -> Self {
+        let initial = match each.source {
             Source::Explored(space) => Initial::Uniform(space.initial().to_vec()),
             Source::File(chain) => chain.initial.clone(),
         };
         let start = Start { initial, mean: false };
-        Self { source, start, sets: Vec::new(), needs: Needs::default(), known: Vec::new() }
+        Self { each, start, sets: Vec::new(), needs: Needs::default(), known: Vec::new() }
     }
 
     /// Takes in a property, asked of the states that the chain begins in.
@@ -148,49 +167,38 @@ impl<'a> Plan<'a> {
         self.plan(formula, &self.start.clone())
     }
 
-    pub(crate) fn needs(self) -> Needs {
-        self.needs
-    }
-
-    fn states(&self) -> usize {
-        match self.source {
-            Source::Explored(space) => space.states(),
-            Source::File(chain) => chain.transitions.states(),
+    /// The answer from every state: a number, or 1 and 0 for true and false and no number where neither is sure.
+    pub(crate) fn column(&self, formula: &Formula) -> Result<Vec<f64>> {
+        let of = |state: usize, truths: &Truths| match (truths.must[state], truths.may[state]) {
+            (true, _) => 1.0,
+            (false, false) => 0.0,
+            _ => f64::NAN,
+        };
+        match formula {
+            Formula::Probability { bound: None, .. }
+            | Formula::SteadyState { bound: None, .. }
+            | Formula::Reward { bound: None, .. } => {
+                let found = self.each.numbers(formula)?;
+                let worst = found.bounds.iter().copied().fold(0.0, f64::max);
+                self.each.note(format!("values of every state err by at most {worst:.2e}"));
+                Ok(found.values)
+            }
+            formula if !asks(formula) => Ok(self.each.numbers(formula)?.values),
+            Formula::Filter { .. } => refuse("a filter has one value; --all-states is of properties without"),
+            _ => {
+                let truths = self.each.truths(formula)?;
+                Ok((0..truths.must.len()).map(|state| of(state, &truths)).collect())
+            }
         }
     }
 
-    fn values(&self, formula: &Formula) -> Result<Values> {
-        match (formula, self.source) {
-            (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
-            (Formula::State(state), Source::File(_)) => match state.constant() {
-                Some(Value::Bool(truth)) => Ok(Values::Truth(vec![truth; self.states()])),
-                Some(value) => Ok(Values::Numbers(vec![value.number().unwrap_or(0.0); self.states()])),
-                None => refuse("a file of a chain has labels, and no variables"),
-            },
-            (Formula::Label(name), Source::Explored(space)) => {
-                space.label(name).map(Values::Truth).map_err(refused)
-            }
-            (Formula::Label(name), Source::File(chain)) => {
-                let mut all = vec![false; self.states()];
-                sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
-                Ok(Values::Truth(all))
-            }
-            (Formula::Combination(combination, parts), _) => {
-                let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
-                combination.values(&parts).map_err(refused)
-            }
-            _ => refuse(
-                "an operator inside of another one is asked for in every state, and kolmo answers from the first \
-                 states alone; name its states by a label instead",
-            ),
-        }
+    /// What is left to be done, and how what was answered from every state has ended.
+    pub(crate) fn needs(self) -> (Needs, (bool, usize, Vec<String>)) {
+        (self.needs, self.each.ended())
     }
 
     fn truth(&self, formula: &Formula) -> Result<Vec<bool>> {
-        match self.values(formula)? {
-            Values::Truth(all) => Ok(all),
-            Values::Numbers(_) => refuse("states are named by what is true or false in them, not by numbers"),
-        }
+        self.each.sure(formula)
     }
 
     /// The states where it is true, or false. Equal sets are one.
@@ -209,7 +217,20 @@ impl<'a> Plan<'a> {
         if !asks(formula) {
             return self.look(formula, start).map(Planned::Known);
         }
-        let number = |asked, bound: &Option<Bound>, complement, probability| {
+        // Of several states a bound is to hold in each.
+        let several = listed(&start.initial);
+        if several.len() > 1
+            && !start.mean
+            && !matches!(formula, Formula::Combination(..) | Formula::Filter { .. })
+        {
+            if let Formula::Probability { bound: Some(_), .. }
+            | Formula::SteadyState { bound: Some(_), .. }
+            | Formula::Reward { bound: Some(_), .. } = formula
+            {
+                return self.over(FilterKind::ForAll, formula, &several);
+            }
+        }
+        let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
             if start.mean && bound.is_some() {
                 return refuse(
                     "the mean of what is true or false is not asked for in CSL; leave out the bound",
@@ -232,12 +253,20 @@ impl<'a> Plan<'a> {
                 number(self.path(path, start)?, bound, *complement, true)
             }
             Formula::SteadyState { bound, states } => {
-                let states = self.truth(states)?;
-                let what = Quantity::States(self.set(states.into_iter()));
-                number(self.plain(start, f64::INFINITY, what)?, bound, false, true)
+                let states = self.each.truths(states)?;
+                let open = self.noted(states.open());
+                let may = states.may;
+                let what = Quantity::States(self.set(states.must.into_iter()));
+                let low = self.plain(start, f64::INFINITY, what)?;
+                let mut asked = (low, None);
+                if open {
+                    let what = Quantity::States(self.set(may.into_iter()));
+                    asked.1 = Some(self.plain(start, f64::INFINITY, what)?);
+                }
+                number(asked, bound, false, true)
             }
             Formula::Reward { structure, bound, goal } => {
-                number(self.reward(structure.as_deref(), goal, start)?, bound, false, false)
+                number((self.reward(structure.as_deref(), goal, start)?, None), bound, false, false)
             }
             Formula::Filter { kind, formula, states } => self.filter(*kind, formula, states.as_deref()),
             Formula::State(_) | Formula::Label(_) => refuse("it has no value"),
@@ -247,7 +276,7 @@ impl<'a> Plan<'a> {
     /// The value of a formula over variables where the chain begins.
     fn look(&self, formula: &Formula, start: &Start) -> Result<Value> {
         let states = listed(&start.initial);
-        match self.values(formula)? {
+        match self.each.values(formula)? {
             Values::Truth(all) => Ok(Value::Bool(states.iter().all(|state| all[*state as usize]))),
             Values::Numbers(all) => {
                 let first = states.first().map_or(0.0, |state| all[*state as usize]);
@@ -262,7 +291,7 @@ impl<'a> Plan<'a> {
     fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<Planned> {
         let among = match states {
             Some(states) => self.truth(states)?,
-            None => vec![true; self.states()],
+            None => vec![true; self.each.states()],
         };
         let among = members(&among);
         let Some(&first) = among.first() else { return refuse("no state is in the filter") };
@@ -272,23 +301,68 @@ impl<'a> Plan<'a> {
             }
             FilterKind::State | FilterKind::First => (Initial::State(first as usize), false),
             FilterKind::Average if asks(formula) => (Initial::Uniform(among), true),
-            FilterKind::ForAll | FilterKind::Exists | FilterKind::Count if !asks(formula) => {
-                let all = self.truth(formula)?;
-                let count = among.iter().filter(|state| all[**state as usize]).count();
-                return Ok(Planned::Known(match kind {
-                    FilterKind::ForAll => Value::Bool(count == among.len()),
-                    FilterKind::Exists => Value::Bool(count > 0),
-                    _ => Value::Int(count as i64),
-                }));
-            }
-            _ => {
-                return refuse(
-                    "this filter needs a value of every state, and kolmo answers from the first states alone; there \
-                     are filter(state, …), filter(first, …) and filter(avg, …)",
-                );
-            }
+            _ => return self.over(kind, formula, &among),
         };
         self.plan(formula, &Start { initial, mean })
+    }
+
+    /// A value made of those of several states.
+    fn over(&self, kind: FilterKind, formula: &Formula, among: &[u32]) -> Result<Planned> {
+        let count = |set: &[bool]| among.iter().filter(|state| set[**state as usize]).count();
+        match kind {
+            FilterKind::ForAll | FilterKind::Exists | FilterKind::Count => {
+                let truths = self.each.truths(formula)?;
+                let (must, may) = (count(&truths.must), count(&truths.may));
+                let truth = |sure: bool, possible: bool| {
+                    let truth = if sure { Some(true) } else { Some(false).filter(|_| !possible) };
+                    Ok(Planned::Found(Found::Truth(truth, None)))
+                };
+                match kind {
+                    FilterKind::ForAll => truth(must == among.len(), may == among.len()),
+                    FilterKind::Exists => truth(must > 0, may > 0),
+                    _ if must == may => Ok(Planned::Known(Value::Int(must as i64))),
+                    _ => {
+                        let (value, error) = (0.5 * (must + may) as f64, 0.5 * (may - must) as f64);
+                        Ok(Planned::Found(Found::Number(Answer { value, error })))
+                    }
+                }
+            }
+            FilterKind::Min | FilterKind::Max | FilterKind::Sum | FilterKind::Average => {
+                let found = self.each.numbers(formula)?;
+                let of = |values: &dyn Fn(usize) -> f64| {
+                    let values = among.iter().map(|state| values(*state as usize));
+                    match kind {
+                        FilterKind::Min => values.fold(f64::INFINITY, f64::min),
+                        FilterKind::Max => values.fold(f64::NEG_INFINITY, f64::max),
+                        FilterKind::Sum => values.sum(),
+                        _ => values.sum::<f64>() / among.len() as f64,
+                    }
+                };
+                let value = of(&|state| found.values[state]);
+                let low = of(&|state| found.values[state] - found.bounds[state]);
+                let high = of(&|state| found.values[state] + found.bounds[state]);
+                let rounding = match kind {
+                    FilterKind::Min | FilterKind::Max => f64::EPSILON,
+                    _ => among.len() as f64 * f64::EPSILON,
+                };
+                let exact = value.is_infinite() || low == high;
+                let error =
+                    if exact { 0.0 } else { (value - low).max(high - value) + rounding * value.abs() };
+                Ok(Planned::Found(Found::Number(Answer { value, error })))
+            }
+            _ => refuse(
+                "this filter has no single number for an answer; --all-states -o FILE writes the values of every state, and there \
+                 are the filters min, max, sum, avg, count, forall, exists, state and first",
+            ),
+        }
+    }
+
+    /// Notes what is not known; true if that is so anywhere.
+    fn noted(&self, open: Option<(usize, usize)>) -> bool {
+        if let Some(open) = open {
+            self.each.note(format!("{}; answers enclose both ways", self.each.undecided(open)));
+        }
+        open.is_some()
     }
 
     /// Asks for a number of the chain with these absorbing states.
@@ -296,14 +370,8 @@ impl<'a> Plan<'a> {
         self.ask_later(absorbing, None, start, time, what)
     }
 
-    fn ask_later(
-        &mut self,
-        absorbing: &Set,
-        later: Option<(Set, f64)>,
-        start: &Start,
-        time: f64,
-        what: Quantity,
-    ) -> Result<usize> {
+    /// A place for an answer.
+    fn answer(&mut self, start: &Start) -> Result<usize> {
         let several = match &start.initial {
             Initial::State(_) => 1,
             other => listed(other).len(),
@@ -314,8 +382,34 @@ impl<'a> Plan<'a> {
                  filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
             ));
         }
-        let answer = self.needs.answers.len();
         self.needs.answers.push(Answer { value: f64::NAN, error: f64::INFINITY });
+        Ok(self.needs.answers.len() - 1)
+    }
+
+    /// Asks for what is earned, or with no reward for the time that passes, until the chain is in one of `ends`.
+    fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
+        let answer = self.answer(start)?;
+        let same =
+            |absorbed: &&mut Absorbed| Arc::ptr_eq(&absorbed.ends, ends) && absorbed.initial == start.initial;
+        match self.needs.absorbed.iter_mut().find(same) {
+            Some(absorbed) => absorbed.asked.push((answer, reward)),
+            None => {
+                let (ends, initial) = (ends.clone(), start.initial.clone());
+                self.needs.absorbed.push(Absorbed { ends, initial, asked: vec![(answer, reward)] });
+            }
+        }
+        Ok(answer)
+    }
+
+    fn ask_later(
+        &mut self,
+        absorbing: &Set,
+        later: Option<(Set, f64)>,
+        start: &Start,
+        time: f64,
+        what: Quantity,
+    ) -> Result<usize> {
+        let answer = self.answer(start)?;
         let asked = Asked { answer, time, what };
         let same = |sweep: &&mut Sweep| {
             let later = match (&sweep.later, &later) {
@@ -342,23 +436,37 @@ impl<'a> Plan<'a> {
         self.ask(&none, start, time, what)
     }
 
-    fn path(&mut self, path: &Path, start: &Start) -> Result<usize> {
+    fn path(&mut self, path: &Path, start: &Start) -> Result<(usize, Option<usize>)> {
         let (left, right, from, to) = match path {
-            Path::Next(next) => return self.next(next, start),
-            Path::Until { left, right, from, to } => (left, self.truth(right)?, *from, *to),
+            Path::Next(next) => return Ok((self.next(next, start)?, None)),
+            Path::Until { left, right, from, to } => (left, self.each.truths(right)?, *from, *to),
         };
         let left = match left {
-            Some(left) => self.truth(left)?,
-            None => vec![true; right.len()],
+            Some(left) => self.each.truths(left)?,
+            None => Truths { must: vec![true; right.may.len()], may: vec![true; right.may.len()] },
         };
+        let low = self.until((&left.must, &right.must), (from, to), start)?;
+        let high = match self.noted(left.open().or(right.open())) {
+            true => Some(self.until((&left.may, &right.may), (from, to), start)?),
+            false => None,
+        };
+        Ok((low, high))
+    }
+
+    fn until(
+        &mut self,
+        (left, right): (&[bool], &[bool]),
+        (from, to): (f64, f64),
+        start: &Start,
+    ) -> Result<usize> {
         let lost = self.set(left.iter().map(|left| !left));
         let reached = self.set(right.iter().copied());
         if from == 0.0 {
-            let over = self.set(left.iter().zip(&right).map(|(left, right)| !left || *right));
+            let over = self.set(left.iter().zip(right).map(|(left, right)| !left || *right));
             self.ask(&over, start, to, Quantity::States(reached))
         } else if from == to {
             // Whoever is there at that time through states of the left side alone has not left them.
-            let there = self.set(left.iter().zip(&right).map(|(left, right)| *left && *right));
+            let there = self.set(left.iter().zip(right).map(|(left, right)| *left && *right));
             self.ask(&lost, start, to, Quantity::States(there))
         } else {
             let what = Quantity::States(reached.clone());
@@ -369,7 +477,7 @@ impl<'a> Plan<'a> {
     /// The probability that the next state is one of these.
     fn next(&mut self, next: &Formula, start: &Start) -> Result<usize> {
         let next = self.truth(next)?;
-        let Source::Explored(space) = self.source else {
+        let Source::Explored(space) = self.each.source else {
             return refuse(
                 "X asks for self-loops, which files of chains are read without; give the model itself",
             );
@@ -378,18 +486,8 @@ impl<'a> Plan<'a> {
         let [state] = states[..] else {
             return refuse("X is answered from one state; name one with filter(state, …, CONDITION)");
         };
-        let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
-        let own = own.ok().map(|k| space.self_loops()[k]);
-        let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
-        if row.is_empty() {
-            // A deadlock stays.
-            row.push((state, 1.0));
-        }
-        let all = compensated(row.iter().map(|(_, rate)| *rate));
-        let those = compensated(row.iter().filter(|(to, _)| next[*to as usize]).map(|(_, rate)| *rate));
-        // Two sums whose terms have one sign, and a quotient.
-        let error = if those == 0.0 || those == all { 0.0 } else { 4.0 * f64::EPSILON };
-        self.needs.answers.push(Answer { value: those / all, error });
+        let (value, error) = next_from(space, state, &next);
+        self.needs.answers.push(Answer { value, error });
         Ok(self.needs.answers.len() - 1)
     }
 
@@ -397,41 +495,55 @@ impl<'a> Plan<'a> {
         let (time, of_states) = match goal {
             Goal::Cumulative(time) => (*time, false),
             Goal::Instantaneous(time) => (*time, true),
-            Goal::SteadyState => (f64::INFINITY, false),
-            Goal::Reach(_) => {
-                return refuse("R=? [ F … ], what is earned on the way to states, is not computed yet");
+            Goal::SteadyState | Goal::Reach(_) => (f64::INFINITY, false),
+            Goal::Time(ends) => {
+                let ends = self.truth(ends)?;
+                let ends = self.set(ends.into_iter());
+                return self.ask_until(&ends, start, None);
             }
         };
+        let place = self.known_reward(structure, of_states)?;
+        if let Goal::Reach(ends) = goal {
+            let ends = self.truth(ends)?;
+            let ends = self.set(ends.into_iter());
+            return self.ask_until(&ends, start, Some(place));
+        }
+        let what = match goal {
+            Goal::Cumulative(_) => Quantity::Cumulative(place),
+            _ => Quantity::Instantaneous(place),
+        };
+        self.plain(start, time, what)
+    }
+
+    /// The place of a reward structure among those that sweeps are given.
+    fn known_reward(&mut self, structure: Option<&str>, of_states: bool) -> Result<usize> {
         let key = (structure.map(str::to_owned), of_states);
-        let place = match self.known.iter().position(|known| *known == key) {
+        Ok(match self.known.iter().position(|known| *known == key) {
             Some(place) => place,
             None => {
-                let values = self.earned(structure, of_states)?;
+                let values = cumulative_rewards(self.each.source, structure, of_states)?;
                 self.known.push(key);
                 self.needs.rewards.push(Reward { name: structure.unwrap_or_default().to_owned(), values });
                 self.known.len() - 1
             }
-        };
-        self.plain(
-            start,
-            time,
-            match goal {
-                Goal::Cumulative(_) => Quantity::Cumulative(place),
-                _ => Quantity::Instantaneous(place),
-            },
-        )
+        })
     }
+}
 
-    fn earned(&self, structure: Option<&str>, of_states: bool) -> Result<Vec<f64>> {
-        match self.source {
-            Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
-            Source::Explored(space) => space.rewards(structure).map_err(refused),
-            Source::File(chain) => {
-                let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
-                match found {
-                    Some(reward) => Ok(reward.values.clone()),
-                    None => refuse("the chain has no such rewards; give a .srew or .trew file beside it"),
-                }
+/// The rates at which states earn, also by transitions unless rewards of states alone are asked for.
+pub(crate) fn cumulative_rewards(
+    source: Source<'_>,
+    structure: Option<&str>,
+    of_states: bool,
+) -> Result<Vec<f64>> {
+    match source {
+        Source::Explored(space) if of_states => space.state_rewards(structure).map_err(refused),
+        Source::Explored(space) => space.rewards(structure).map_err(refused),
+        Source::File(chain) => {
+            let found = chain.rewards.iter().find(|r| structure.is_none_or(|name| r.name == name));
+            match found {
+                Some(reward) => Ok(reward.values.clone()),
+                None => refuse("the chain has no such rewards; give a .srew or .trew file beside it"),
             }
         }
     }
@@ -446,8 +558,8 @@ impl Needs {
         options: &Options,
         watch: &mut Watch<'_>,
     ) -> Result<Solved> {
-        let Self { sweeps, rewards, answers } = self;
-        let transitions: Arc<dyn kolmo::transient::Transitions> = chain.transitions.into();
+        let Self { sweeps, absorbed, rewards, answers } = self;
+        let transitions: Arc<dyn Transitions> = chain.transitions.into();
         let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0 };
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
@@ -479,7 +591,41 @@ impl Needs {
                 };
             }
         }
+        for absorbed in &absorbed {
+            let chain = Chain::new("a chain", Box::new(transitions.clone())).absorbing(&absorbed.ends);
+            absorbed.solve(&*chain.transitions, &rewards, machine, options, watch, &mut solved)?;
+        }
         Ok(solved)
+    }
+}
+
+impl Absorbed {
+    fn solve(
+        &self,
+        transitions: &dyn Transitions,
+        rewards: &[Reward],
+        machine: &Machine,
+        options: &Options,
+        watch: &mut Watch<'_>,
+        solved: &mut Solved,
+    ) -> Result<()> {
+        let own: Vec<Reward> =
+            self.asked.iter().filter_map(|(_, reward)| reward.map(|k| rewards[k].clone())).collect();
+        let mut told = Told(watch);
+        let found =
+            until_absorption(machine, transitions, &self.initial, &self.ends, &own, options, &mut told)?;
+        solved.sweeps += 1;
+        solved.terms += found.terms;
+        if found.status == Status::NotMet {
+            solved.status = Status::NotMet;
+        }
+        let mut totals = found.rewards.into_iter();
+        for (answer, reward) in &self.asked {
+            let total = if reward.is_some() { totals.next() } else { Some(found.time) };
+            let Total { value, bound } = total.expect("a total of each reward");
+            solved.answers[*answer] = Answer { value, error: bound };
+        }
+        Ok(())
     }
 }
 
@@ -589,6 +735,15 @@ impl Sweep {
     }
 }
 
+/// Tells how far a sweep is.
+struct Told<'a, 'b>(&'a mut Watch<'b>);
+
+impl Observer for Told<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.0)(done, all)
+    }
+}
+
 /// Sums probabilities of sets while a sweep goes on.
 struct Summing<'a, 'b> {
     sweep: &'a Sweep,
@@ -620,21 +775,20 @@ impl Planned {
             Self::Known(value) => {
                 Ok(Found::Number(Answer { value: value.number().unwrap_or(f64::NAN), error: 0.0 }))
             }
-            Self::Number { asked, bound, complement, probability } => {
-                let Answer { value, error } = answers[*asked];
+            Self::Found(found) => Ok(*found),
+            Self::Number { asked: (low, high), bound, complement, probability } => {
+                let Answer { mut value, mut error } = answers[*low];
+                if let Some(high) = high.map(|high| answers[high]) {
+                    // It lies between the two.
+                    error = 0.5 * (high.value - value).max(0.0) + error.max(high.error) + f64::EPSILON;
+                    value = 0.5 * (value + high.value);
+                }
                 let answer = match complement {
                     false => Answer { value, error },
                     true => Answer { value: 1.0 - value, error: error + f64::EPSILON / 2.0 },
                 };
-                let Answer { value, error } = answer;
                 let Some(bound) = bound else { return Ok(Found::Number(answer)) };
-                let (mut low, mut high) = (value - error, value + error);
-                if *probability {
-                    (low, high) = (low.max(0.0), high.min(1.0));
-                }
-                // What is no number decides nothing.
-                let truth = if low <= high { bound.decide(low, high) } else { None };
-                Ok(Found::Truth(truth, Some(answer)))
+                Ok(Found::Truth(decide(bound, answer.value, answer.error, *probability), Some(answer)))
             }
             Self::Combination(combination, parts) => {
                 let parts: Vec<Found> =

@@ -4,7 +4,7 @@ use crate::meant;
 use kolmo::transient::{Chain, Initial, Labels};
 use kolmo::{Error, Result};
 
-/// The states of an expression of labels: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
+/// The states of an expression of labels and of comparisons of variables, such as `q=3` or `q<=2`: `up`, `"a b"`, `!up`, `up & !late`, `up | late` or `up, late`, `(…)`, `true`,
 /// `false`. Labels that a file need not have: `init`, the states that the chain starts in, and `deadlock`, those that are
 /// never left.
 ///
@@ -46,9 +46,58 @@ fn known(name: &str, chain: &Chain) -> Result<Option<Vec<u32>>> {
     })
 }
 
-/// True for an expression that needs to know which states are never left.
-pub fn asks_for_deadlocks(text: &str) -> bool {
-    text.contains("deadlock")
+/// True for an expression that needs to know which states are never left, or their variables.
+pub fn asks_for_states(text: &str) -> bool {
+    text.contains("deadlock") || is_comparison(text)
+}
+
+/// True where variables may be compared.
+pub fn is_comparison(text: &str) -> bool {
+    text.contains(['=', '<', '>'])
+}
+
+/// The states where a variable compares so, if the text says so and the states have it.
+fn compared(text: &str, chain: &Chain) -> Option<Result<Vec<u32>>> {
+    let at = text.find(['!', '=', '<', '>'])?;
+    let (variable, rest) = (text[..at].trim(), &text[at..]);
+    let sign = ["!=", "<=", ">=", "=", "<", ">"].into_iter().find(|sign| rest.starts_with(sign))?;
+    let wanted = rest[sign.len()..].trim();
+    let wrong = |why: String| Some(Err(Error::Invalid(format!("'{text}' names no set of states: {why}"))));
+    let Some(names) = &chain.names else {
+        return wrong(
+            "the states of this chain have no variables; name labels, or numbers of states".to_owned(),
+        );
+    };
+    let Some(place) = names.variables().iter().position(|name| name == variable) else {
+        let meant = meant(variable, names.variables().iter().map(String::as_str));
+        let meant = meant.map_or(String::new(), |meant| format!("did you mean '{meant}'? "));
+        return wrong(format!(
+            "there is no variable '{variable}': {meant}there are: {}",
+            names.variables().join(", ")
+        ));
+    };
+    let number = wanted.parse::<f64>().ok();
+    if number.is_none() && !matches!((sign, wanted), ("=" | "!=", "true" | "false")) {
+        return wrong(format!(
+            "a variable is compared with a number, or with true or false by = and !=, and '{wanted}' is none"
+        ));
+    }
+    let holds = |state: usize| {
+        let value = names.values(state).nth(place).unwrap_or("");
+        let order = match number {
+            Some(number) => value.parse::<f64>().ok().and_then(|value| value.partial_cmp(&number)),
+            None => Some(value.cmp(wanted)),
+        };
+        order.is_some_and(|order| match sign {
+            "=" => order.is_eq(),
+            "!=" => order.is_ne(),
+            "<" => order.is_lt(),
+            "<=" => order.is_le(),
+            ">" => order.is_gt(),
+            _ => order.is_ge(),
+        })
+    };
+    Some(Ok((0..names.states()).filter(|&state| holds(state)).map(|state| state as u32).collect()))
 }
 
 struct Parser<'a> {
@@ -61,7 +110,7 @@ impl Parser<'_> {
     fn wrong(&self, at: &str) -> Error {
         let at = if at.is_empty() { "its end" } else { &format!("'{at}'") };
         Error::Invalid(format!(
-            "'{}' names no set of states: at {at} a label, !LABEL, A & B, A | B or (…) is expected",
+            "'{}' names no set of states: at {at} a label, VARIABLE=VALUE, !A, A & B, A | B or (…) is expected",
             self.text
         ))
     }
@@ -103,14 +152,20 @@ impl Parser<'_> {
             self.rest.split_once('"').ok_or_else(|| self.wrong(self.rest))?
         } else {
             let rest = self.rest.trim_start();
-            rest.split_at(rest.find(['|', ',', '&', '!', '(', ')', '"']).unwrap_or(rest.len()))
+            let ends = |&(at, c): &(usize, char)| {
+                ['|', ',', '&', '!', '(', ')', '"'].contains(&c) && !rest[at..].starts_with("!=")
+            };
+            rest.split_at(rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at))
         };
         let name = name.trim();
         if name.is_empty() {
             return Err(self.wrong(self.rest.trim_start()));
         }
         self.rest = rest;
-        let states = known(name, self.chain)?.ok_or_else(|| unknown(name, &self.chain.labels))?;
+        let states = match known(name, self.chain)? {
+            Some(states) => states,
+            None => compared(name, self.chain).unwrap_or_else(|| Err(unknown(name, &self.chain.labels)))?,
+        };
         let mut set = vec![false; self.chain.transitions.states()];
         states.iter().for_each(|&state| set[state as usize] = true);
         Ok(set)
@@ -167,6 +222,33 @@ mod tests {
         ] {
             assert_eq!(of(text), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn variables_are_compared() {
+        let mut names = kolmo::transient::StateNames::new(vec!["q".to_owned(), "up".to_owned()]);
+        for state in 0..5 {
+            names.push([&(state - 1).to_string()[..], if state % 2 == 0 { "true" } else { "false" }]);
+        }
+        let named = Chain { names: Some(std::sync::Arc::new(names)), ..chain() };
+        let of = |text| states(text, &named);
+        for (text, wanted) in [
+            ("q=3", &[4][..]),
+            ("q = -1 | a", &[0, 1]),
+            ("q!=3 & up=true", &[0, 2]),
+            ("!(q<=1)", &[3, 4]),
+            ("q>=1, q<0", &[0, 2, 3, 4]),
+            ("up!=true & q>0", &[3]),
+        ] {
+            assert_eq!(of(text).expect("a set"), wanted, "{text}");
+        }
+        for (text, part) in
+            [("p=3", "'p'"), ("q=x", "'x'"), ("up<true", "'true'"), ("q=", "''"), ("=3", "''")]
+        {
+            let error = of(text).expect_err("no set").to_string();
+            assert!(error.contains("names no set of states") && error.contains(part), "{error}");
+        }
+        assert!(states("q=3", &chain()).expect_err("no set").to_string().contains("have no variables"));
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub enum Goal {
     Instantaneous(f64),
     /// `F a`: earned until a condition holds.
     Reach(Box<Formula>),
+    /// The time until a condition holds, `T=? [ F a ]`.
+    Time(Box<Formula>),
     /// `S`: the rate in the long run.
     SteadyState,
 }
@@ -512,6 +514,7 @@ impl<'a> Resolver<'a> {
                         Goal::Instantaneous(self.number(t, "the time", 0.0..=f64::MAX)?)
                     }
                     syntax::Goal::Reach(a) => Goal::Reach(self.boxed(a)?),
+                    syntax::Goal::Time(a) => Goal::Time(self.boxed(a)?),
                     syntax::Goal::SteadyState => Goal::SteadyState,
                 };
                 Formula::Reward { structure: structure.clone(), bound, goal }

@@ -230,6 +230,7 @@ pub(crate) enum Goal {
     Cumulative(Expression),
     Instantaneous(Expression),
     Reach(Expression),
+    Time(Expression),
     SteadyState,
 }
 

@@ -234,12 +234,14 @@ impl<'a> Checker<'a> {
                 bound
             }
             Operator::Reward(structure, span, bound, goal) => {
-                self.structure(structure.as_deref(), *span);
+                if !matches!(goal, Goal::Time(_)) {
+                    self.structure(structure.as_deref(), *span);
+                }
                 match goal {
                     Goal::Cumulative(time) | Goal::Instantaneous(time) => {
                         self.expect_constant(time, Type::Double, "a time");
                     }
-                    Goal::Reach(a) => self.expect(a, Type::Bool, "the operand of F"),
+                    Goal::Reach(a) | Goal::Time(a) => self.expect(a, Type::Bool, "the operand of F"),
                     Goal::SteadyState => {}
                 }
                 bound

@@ -1,7 +1,8 @@
 //! `kolmo check`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -10,12 +11,13 @@ use serde_json::{Value as Json, json};
 use super::explore::{Constants, explore};
 use super::files::Files;
 use super::progress::Progress;
-use super::{Common, Outcome, interrupt, say, transient, write_report};
+use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
 use crate::report::{self, grouped, number, seconds};
+use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_field;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Chain, Options, Status};
+use kolmo::transient::{Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_check::language::{self, refused};
 use kolmo_check::{Assigned, Questions, Row, Source, Subject, is_file};
@@ -38,6 +40,12 @@ pub(super) struct Check {
     /// Bound on the total l1 error of the probabilities behind each answer
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
+    /// Also write the answers from every state, true as 1, false as 0, undecided as NaN, to the file of -o
+    #[arg(long, requires = "output")]
+    all_states: bool,
+    /// File for --all-states: .npy (a row a property) or .csv (a line a state, with its variables)
+    #[arg(short, long, value_name = "FILE", requires = "all_states")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -48,6 +56,7 @@ impl Check {
         files
             .read("MODEL", [Path::new(&self.model)])
             .read("PROPERTIES", self.properties.iter().map(Path::new).filter(|path| is_file(path)))
+            .written("-o", self.output.as_deref())
             .written("--report", self.common.report.as_deref())
     }
 }
@@ -71,6 +80,9 @@ struct Run<'a> {
     terms: u64,
     /// Seconds of sweeps.
     solve: f64,
+    /// Of each answer that from every state, and the names of these.
+    columns: Vec<(String, Vec<f64>)>,
+    names: Option<Arc<StateNames>>,
 }
 
 pub(super) fn run(args: &Check) -> Result<Outcome> {
@@ -82,10 +94,18 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
             args.epsilon
         )));
     }
+    if let Some(path) = &args.output
+        && !path.extension().is_some_and(|extension| extension == "npy" || extension == "csv")
+    {
+        return Err(no_format(path, "values of states", ".npy or .csv"));
+    }
+    let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut subject = subject(&args.model)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
+    (questions.epsilon, questions.all_states) = (args.epsilon, args.all_states);
+    questions.watch = Some(Box::new(|_, _| interrupt::check()));
     let given = args.values.as_ref().map_or(&[][..], |constants| &constants.0);
     let of_model = questions.take(given, &subject)?;
     let common = Common { without_f64: Some(Precision::Q64), ..args.common.clone() };
@@ -100,11 +120,22 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
         sweeps: 0,
         terms: 0,
         solve: 0.0,
+        columns: Vec::new(),
+        names: None,
     };
+    if args.all_states && of_model.len() > 1 {
+        return Err(Error::Invalid(format!(
+            "--all-states is of one chain, and --const gives {}; give one value of each of the model's constants",
+            of_model.len()
+        )));
+    }
     for values in of_model {
         run.answer(&mut subject, &values, &questions, &options)?;
     }
     run.print(given)?;
+    if let Some(file) = values_file {
+        run.write_values(file)?;
+    }
     write_report(report_file, [format_args!("{:#}", run.json(started.elapsed().as_secs_f64()))])?;
     run.conclude(started.elapsed().as_secs_f64())
 }
@@ -144,6 +175,11 @@ impl Run<'_> {
             Ok(())
         })?;
         drop(progress);
+        for note in answers.notes.iter().filter(|_| !quiet) {
+            say(format_args!("note: {note}"));
+        }
+        self.columns = answers.columns;
+        self.names = answers.names;
         self.solve += began.elapsed().as_secs_f64();
         self.sweeps += answers.sweeps;
         self.terms += answers.terms;
@@ -152,6 +188,45 @@ impl Run<'_> {
         }
         self.rows.extend(answers.rows);
         Ok(())
+    }
+
+    /// Writes the answers from every state.
+    fn write_values(&self, mut file: OutputFile) -> Result<()> {
+        let states = self.columns.first().map_or(0, |(_, column)| column.len());
+        if self.args.output.as_deref().is_some_and(|path| path.extension().is_some_and(|e| e == "npy")) {
+            let shape = match self.columns.len() {
+                1 => vec![states],
+                count => vec![count, states],
+            };
+            let path = self.args.output.clone().unwrap_or_default();
+            let io = |source| Error::Io { path: path.clone(), source };
+            let mut writer = NpyWriter::new(file, &shape).map_err(io)?;
+            self.columns.iter().try_for_each(|(_, column)| writer.write(column)).map_err(io)?;
+            return writer.finish().map_err(io)?.commit();
+        }
+        let mut line = b"state".to_vec();
+        let variables = self.names.iter().flat_map(|names| names.variables()).map(String::as_str);
+        for name in variables.chain(self.columns.iter().map(|(text, _)| &text[..])) {
+            line.push(b',');
+            push_field(&mut line, name);
+        }
+        for state in 0..states {
+            line.extend_from_slice(format!("\n{state}").as_bytes());
+            for value in self.names.iter().flat_map(|names| names.values(state)) {
+                line.push(b',');
+                line.extend_from_slice(value.as_bytes());
+            }
+            for (_, column) in &self.columns {
+                line.extend_from_slice(format!(",{}", number(column[state])).as_bytes());
+            }
+            if line.len() > 1 << 16 {
+                file.write_all(&line).map_err(|e| file.error(e))?;
+                line.clear();
+            }
+        }
+        line.push(b'\n');
+        file.write_all(&line).map_err(|e| file.error(e))?;
+        file.commit()
     }
 
     /// Writes a line a property to stdout.
@@ -190,7 +265,8 @@ impl Run<'_> {
                 "property": row.text,
                 "constants": constants(&row.constants),
                 "truth": row.truth().map(truth),
-                "value": row.value(),
+                // JSON has no infinity.
+                "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": row.error(),
             })
         };

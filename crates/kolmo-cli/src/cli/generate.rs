@@ -12,7 +12,7 @@ use super::{Outcome, Size, no_format, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
-use kolmo::io::{mtx, npz, write};
+use kolmo::io::{drn, mtx, npz, write};
 use kolmo::models::{self, System};
 use kolmo::transient::{Chain, Initial};
 use kolmo::tridiagonal::BandedSystem;
@@ -25,8 +25,8 @@ pub(super) struct Generate {
     /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N,
     /// toeplitz:N,DL,D,DU, laplace:N; or pentadiagonal:N, biharmonic:N, blocks:N
     spec: String,
-    /// File to write; its extension is the format: .tra, .mtx or .npz (of systems .npz, .csv or .mtx). Labels, names of
-    /// states and rewards lie beside it: .lab, .sta, .srew
+    /// File to write; its extension is the format: .tra, .drn, .mtx or .npz (of systems .npz, .csv or .mtx). Labels, names of
+    /// states and rewards lie beside it: .lab, .sta, .srew; a .drn has them inside
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
@@ -101,8 +101,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
 /// The format of a chain's file.
 fn expect_format(path: &Path) -> Result<&str> {
     match path.extension().and_then(|e| e.to_str()) {
-        Some(format @ ("tra" | "mtx" | "npz")) => Ok(format),
-        _ => Err(no_format(path, "chains", ".tra, .mtx or .npz")),
+        Some(format @ ("tra" | "mtx" | "npz" | "drn")) => Ok(format),
+        _ => Err(no_format(path, "chains", ".tra, .drn, .mtx or .npz")),
     }
 }
 
@@ -112,6 +112,7 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     let mut out = OutputFile::create(&args.output)?;
     let written = match expect_format(&args.output)? {
         "tra" => write::write_tra(&mut out, transitions),
+        "drn" => drn::write(&mut out, chain).and_then(|()| out.flush()),
         "mtx" => mtx::write_chain(&mut out, transitions),
         _ => npz::write_chain(&mut out, transitions),
     };
@@ -122,7 +123,9 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
         ("sta", write_names, chain.names.is_some()),
         ("srew", write_rewards, !chain.rewards.is_empty()),
     ];
-    for (extension, write, _) in beside.iter().filter(|(.., there)| *there) {
+    // A .drn has it all inside.
+    let inside = args.output.extension().is_some_and(|extension| extension == "drn");
+    for (extension, write, _) in beside.iter().filter(|(.., there)| *there && !inside) {
         let mut file = OutputFile::create(args.output.with_extension(extension))?;
         write(&mut file, chain).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
         files.push(file);

@@ -65,8 +65,8 @@ pub(super) struct Transient {
     /// With --until: reaching them within this interval of time
     #[arg(long, value_name = "T1,T2", requires = "until", conflicts_with_all = ["time", "times"], allow_hyphen_values = true)]
     within: Option<String>,
-    /// Only these states: I,J,K-L
-    #[arg(long, value_name = "I,J,K-L", group = "selection")]
+    /// Only these states: I,J,K-L, or by their variables, such as 'q1=3 & q2<=1'
+    #[arg(long, value_name = "I,J,K-L|EXPR", group = "selection")]
     states: Option<String>,
     /// Only the probability of this label, or of states named as for --absorbing; repeatable
     #[arg(long, value_name = "NAME", group = "selection")]
@@ -223,7 +223,7 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
         && options.split.halo_depth.is_none_or(|halo_depth| halo_depth == 1)
         && args.ranks.is_none()
         // Each rank would know of its own states alone whether they are left.
-        && !args.asks_for_deadlocks();
+        && !args.asks_for_states();
     match models::parse(&args.model) {
         None if args.model == "-" && ranks.is_distributed() => {
             Err(Error::Invalid("ranks read a file, not stdin; name one".to_owned()))
@@ -484,9 +484,9 @@ fn interval(args: &Transient) -> Result<Option<(f64, f64)>> {
 }
 
 impl Transient {
-    fn asks_for_deadlocks(&self) -> bool {
+    fn asks_for_states(&self) -> bool {
         let sets = self.label.iter().chain(&self.absorbing).chain(self.until.iter().flatten());
-        sets.chain(&self.initial).any(|text| sets::asks_for_deadlocks(text))
+        sets.chain(&self.initial).chain(&self.states).any(|text| sets::asks_for_states(text))
     }
 
     /// Form in which states and values are written.
@@ -679,6 +679,13 @@ fn decimals(text: &str) -> usize {
 
 fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
+        if sets::is_comparison(list) {
+            let states = sets::states(list, chain)?;
+            return match states.is_empty() {
+                true => Err(Error::Invalid(format!("--states: no state has {list}"))),
+                false => Ok(Selection::States(states)),
+            };
+        }
         let state = |s: &str| match count::<u32>(s.trim()) {
             Some(i) if (i as usize) < n => Ok(i),
             _ => Err(Error::Invalid(format!("--states: '{s}' is no state; states are 0 to {}", n - 1))),

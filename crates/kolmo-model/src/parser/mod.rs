@@ -277,6 +277,12 @@ impl<'a> Parser<'a> {
             },
             TokenKind::Real => Kind::Literal(Value::Double(word.parse().expect("a number of the lexer"))),
             TokenKind::Quoted => Kind::Label(word[1..word.len() - 1].to_owned()),
+            // A name, too, unless it is asked for.
+            TokenKind::Name
+                if self.operators && word == "T" && self.ahead(1) == "=" && self.ahead(2) == "?" =>
+            {
+                return self.property_operator();
+            }
             TokenKind::Name => Kind::Name(word.to_owned()),
             TokenKind::Keyword if word == "true" || word == "false" => {
                 Kind::Literal(Value::Bool(word == "true"))

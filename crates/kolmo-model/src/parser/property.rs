@@ -51,7 +51,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `P`, `R`, `S` or a filter.
+    /// `P`, `R`, `S`, `T=?` or a filter.
     pub(super) fn property_operator(&mut self) -> Parsed<Expression> {
         let start = self.span();
         let word = self.word();
@@ -82,6 +82,14 @@ impl Parser<'_> {
                 let bound = self.bound()?;
                 self.expect("[", "a reward is written R=? [ C<=t ]")?;
                 Operator::Reward(structure.map(|name| name.text), span, bound, self.goal()?)
+            }
+            "T" => {
+                self.advance();
+                let bound = self.bound()?;
+                const FORM: &str = "the mean time until a condition holds is written T=? [ F condition ]";
+                self.expect("[", FORM)?;
+                self.expect("F", FORM)?;
+                Operator::Reward(None, start, bound, Goal::Time(self.state()?))
             }
             "filter" => return self.filter(),
             "Pmin" | "Pmax" | "Rmin" | "Rmax" => {

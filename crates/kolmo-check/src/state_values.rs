@@ -1,0 +1,547 @@
+//! Answers from every state: operators inside of others, filters over states, and `--all-states`.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use crate::Notice;
+use crate::language::refused;
+use crate::questions::{Source, asks, cumulative_rewards, refuse};
+use crate::sets::{self, members};
+use crate::until::compensated;
+use kolmo::Machine;
+use kolmo::Result;
+use kolmo::internals::Csr;
+use kolmo::lane::{DeviceSpec, OpenOptions, expect_memory};
+use kolmo::transient::{
+    Backward, Initial, Observer, Options, Problem, StateValues, TransitionList, Transitions, solve,
+};
+use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
+use kolmo_model::{Value, Values};
+
+/// Closed classes of several states whose long run is looked at one by one.
+const MOST_CLASSES: usize = 64;
+
+/// What is known of a condition: where it certainly holds, and where it may.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Truths {
+    pub(crate) must: Vec<bool>,
+    pub(crate) may: Vec<bool>,
+}
+
+impl Truths {
+    fn known(truth: Vec<bool>) -> Self {
+        Self { must: truth.clone(), may: truth }
+    }
+
+    /// The first state where it is not known, and how many there are.
+    pub(crate) fn open(&self) -> Option<(usize, usize)> {
+        let mut open = (0..self.must.len()).filter(|&state| self.must[state] != self.may[state]);
+        open.next().map(|first| (first, 1 + open.count()))
+    }
+}
+
+/// Answers from every state of one chain.
+pub(crate) struct EachState<'a> {
+    pub(crate) source: Source<'a>,
+    epsilon: f64,
+    told: RefCell<Told<'a>>,
+    /// Of a model its transitions.
+    csr: OnceCell<Csr>,
+    backward: OnceCell<Backward>,
+    /// False once a bound is larger than it was asked to be.
+    met: Cell<bool>,
+    /// Sweeps that were made.
+    sweeps: Cell<usize>,
+    notes: RefCell<Vec<String>>,
+}
+
+impl<'a> EachState<'a> {
+    pub(crate) fn new(source: Source<'a>, epsilon: f64, watch: Option<&'a Notice>) -> Self {
+        Self {
+            source,
+            epsilon,
+            told: RefCell::new(Told(watch)),
+            csr: OnceCell::new(),
+            backward: OnceCell::new(),
+            met: Cell::new(true),
+            sweeps: Cell::new(0),
+            notes: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn states(&self) -> usize {
+        match self.source {
+            Source::Explored(space) => space.states(),
+            Source::File(chain) => chain.transitions.states(),
+        }
+    }
+
+    /// Whether all bounds were met, how many sweeps were made, and what the user should know.
+    pub(crate) fn ended(self) -> (bool, usize, Vec<String>) {
+        (self.met.get(), self.sweeps.get(), self.notes.into_inner())
+    }
+
+    /// The values of what needs no more than a look at a state.
+    pub(crate) fn values(&self, formula: &Formula) -> Result<Values> {
+        match (formula, self.source) {
+            (Formula::State(state), Source::Explored(space)) => space.evaluate(state).map_err(refused),
+            (Formula::State(state), Source::File(_)) => match state.constant() {
+                Some(Value::Bool(truth)) => Ok(Values::Truth(vec![truth; self.states()])),
+                Some(value) => Ok(Values::Numbers(vec![value.number().unwrap_or(0.0); self.states()])),
+                None => refuse("a file of a chain has labels, and no variables"),
+            },
+            (Formula::Label(name), Source::Explored(space)) => {
+                space.label(name).map(Values::Truth).map_err(refused)
+            }
+            (Formula::Label(name), Source::File(chain)) => {
+                let mut all = vec![false; self.states()];
+                sets::states(name, chain)?.iter().for_each(|state| all[*state as usize] = true);
+                Ok(Values::Truth(all))
+            }
+            (Formula::Combination(combination, parts), _) => {
+                let parts: Vec<Values> = parts.iter().map(|part| self.values(part)).collect::<Result<_>>()?;
+                combination.values(&parts).map_err(refused)
+            }
+            _ => refuse("an answer of every state is no plain value"),
+        }
+    }
+
+    /// Where a condition holds.
+    pub(crate) fn truths(&self, formula: &Formula) -> Result<Truths> {
+        if !asks(formula) {
+            return match self.values(formula)? {
+                Values::Truth(all) => Ok(Truths::known(all)),
+                Values::Numbers(_) => {
+                    refuse("states are named by what is true or false in them, not by numbers")
+                }
+            };
+        }
+        let (bound, probability) = match formula {
+            Formula::Combination(combination, parts) => return self.combined(combination, parts),
+            Formula::Probability { bound, .. } | Formula::SteadyState { bound, .. } => (bound, true),
+            Formula::Reward { bound, .. } => (bound, false),
+            _ => return refuse("a filter inside of an operator is not answered; ask for it by itself"),
+        };
+        let Some(bound) = bound else {
+            return refuse(
+                "a number stands where states are to be named; give the operator inside a bound, such as P>=0.5",
+            );
+        };
+        let found = self.numbers(formula)?;
+        let mut truths = Truths { must: Vec::new(), may: Vec::new() };
+        for (value, error) in found.values.iter().zip(&found.bounds) {
+            let truth = decide(bound, *value, *error, probability);
+            truths.must.push(truth == Some(true));
+            truths.may.push(truth != Some(false));
+        }
+        Ok(truths)
+    }
+
+    /// Where a condition holds that has to be known everywhere.
+    pub(crate) fn sure(&self, formula: &Formula) -> Result<Vec<bool>> {
+        let truths = self.truths(formula)?;
+        match truths.open() {
+            None => Ok(truths.must),
+            Some(open) => {
+                refuse(format!("{}; ask for a smaller --epsilon, or move the limit", self.undecided(open)))
+            }
+        }
+    }
+
+    /// Says where a condition is not known.
+    pub(crate) fn undecided(&self, (first, count): (usize, usize)) -> String {
+        let state = match self.source {
+            Source::Explored(space) => space.describe(first),
+            Source::File(_) => first.to_string(),
+        };
+        format!(
+            "a condition inside of an operator cannot be decided within the bound in {count} states, such as {state}"
+        )
+    }
+
+    pub(crate) fn note(&self, note: String) {
+        let mut notes = self.notes.borrow_mut();
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// The truth of a combination: what it has whichever way its open parts are.
+    fn combined(&self, combination: &Combination, parts: &[Formula]) -> Result<Truths> {
+        enum Part {
+            Plain(Values),
+            Open(Truths),
+        }
+        let part = |part: &Formula| {
+            if !asks(part) {
+                return self.values(part).map(Part::Plain);
+            }
+            if !is_bounded(part) {
+                return refuse(
+                    "arithmetic with answers is not computed, since its error is not bounded; ask for each by itself",
+                );
+            }
+            let truths = self.truths(part)?;
+            Ok(if truths.open().is_some() {
+                Part::Open(truths)
+            } else {
+                Part::Plain(Values::Truth(truths.must))
+            })
+        };
+        let parts: Vec<Part> = parts.iter().map(part).collect::<Result<_>>()?;
+        let open = parts.iter().filter(|part| matches!(part, Part::Open(_))).count();
+        if open > 6 {
+            return refuse(
+                "too many conditions of a combination cannot be decided; ask for a smaller --epsilon",
+            );
+        }
+        let mut found: Option<Truths> = None;
+        for case in 0..1u32 << open {
+            let mut seen = 0;
+            let values = parts.iter().map(|part| match part {
+                Part::Plain(values) => values.clone(),
+                Part::Open(truths) => {
+                    seen += 1;
+                    let may = case >> (seen - 1) & 1 == 1;
+                    Values::Truth(if may { truths.may.clone() } else { truths.must.clone() })
+                }
+            });
+            let values: Vec<Values> = values.collect();
+            let Values::Truth(truth) = combination.values(&values).map_err(refused)? else {
+                return refuse("states are named by what is true or false in them, not by numbers");
+            };
+            found = Some(match found {
+                None => Truths::known(truth),
+                Some(mut all) => {
+                    all.must.iter_mut().zip(&truth).for_each(|(must, t)| *must &= t);
+                    all.may.iter_mut().zip(&truth).for_each(|(may, t)| *may |= t);
+                    all
+                }
+            });
+        }
+        found.map_or_else(|| refuse("a combination of nothing"), Ok)
+    }
+
+    fn transitions(&self) -> Result<&dyn Transitions> {
+        let space = match self.source {
+            Source::File(chain) => return Ok(&*chain.transitions),
+            Source::Explored(space) => space,
+        };
+        if let Some(csr) = self.csr.get() {
+            return Ok(csr);
+        }
+        let chain = space.chain();
+        let entries = chain.columns.len() as u64;
+        expect_memory(entries * 32, || format!("{entries} transitions, to be followed backwards"))?;
+        let mut from = Vec::with_capacity(chain.columns.len());
+        for (state, row) in (0u32..).zip(chain.offsets.windows(2)) {
+            from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
+        }
+        let list = TransitionList { from, to: chain.columns.clone(), rate: chain.rates.clone() };
+        let csr = Csr::from_list(space.states(), &list)?;
+        Ok(self.csr.get_or_init(|| csr))
+    }
+
+    fn backward(&self) -> Result<&Backward> {
+        if let Some(backward) = self.backward.get() {
+            return Ok(backward);
+        }
+        let backward = Backward::new(self.transitions()?)?;
+        Ok(self.backward.get_or_init(|| backward))
+    }
+
+    /// The number that an operator is about, from every state.
+    pub(crate) fn numbers(&self, formula: &Formula) -> Result<StateValues> {
+        let mut found = match formula {
+            Formula::Probability { path, complement, .. } => {
+                let mut found = self.path(path)?;
+                if *complement {
+                    for (value, bound) in found.values.iter_mut().zip(&mut found.bounds) {
+                        *bound += if *value == 0.0 || *value == 1.0 { 0.0 } else { 0.5 * f64::EPSILON };
+                        *value = 1.0 - *value;
+                    }
+                }
+                found
+            }
+            Formula::SteadyState { states, .. } => {
+                let among = self.truths(states)?;
+                self.enclosed(among, |set| {
+                    let values: Vec<f64> = set.iter().map(|member| f64::from(u8::from(*member))).collect();
+                    self.in_the_long_run(&values)
+                })?
+            }
+            Formula::Reward { structure, goal, .. } => self.reward(structure.as_deref(), goal)?,
+            _ if !asks(formula) => {
+                let values = match self.values(formula)? {
+                    Values::Numbers(values) => values,
+                    Values::Truth(all) => all.into_iter().map(|truth| f64::from(u8::from(truth))).collect(),
+                };
+                StateValues { bounds: vec![0.0; values.len()], values }
+            }
+            _ => return refuse("this has no number in every state; ask for P=?, R=? or S=? alone"),
+        };
+        if matches!(formula, Formula::Probability { .. } | Formula::SteadyState { .. }) {
+            found.values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
+            let most = found.bounds.iter().copied().fold(0.0, f64::max);
+            self.expect(most, 1.0);
+        }
+        Ok(found)
+    }
+
+    /// Notes a bound that is not within ε of this scale.
+    fn expect(&self, bound: f64, scale: f64) {
+        self.sweeps.set(self.sweeps.get() + 1);
+        if !(bound <= self.epsilon * scale) {
+            self.met.set(false);
+        }
+    }
+
+    /// Numbers that grow with a set, of a set that may not be known everywhere.
+    fn enclosed(&self, set: Truths, of: impl Fn(&[bool]) -> Result<StateValues>) -> Result<StateValues> {
+        let Some(open) = set.open() else { return of(&set.must) };
+        self.note(format!("{}; answers enclose both ways", self.undecided(open)));
+        let (low, high) = (of(&set.must)?, of(&set.may)?);
+        Ok(between(low, high))
+    }
+
+    fn path(&self, path: &Path) -> Result<StateValues> {
+        let (left, right, from, to) = match path {
+            Path::Next(next) => {
+                let next = self.truths(next)?;
+                return self.enclosed(next, |next| self.next(next));
+            }
+            Path::Until { left, right, from, to } => (left, self.truths(right)?, *from, *to),
+        };
+        let left = match left {
+            Some(left) => self.truths(left)?,
+            None => Truths::known(vec![true; self.states()]),
+        };
+        let low = self.until(&left.must, &right.must, from, to)?;
+        match left.open().or(right.open()) {
+            None => Ok(low),
+            Some(open) => {
+                self.note(format!("{}; answers enclose both ways", self.undecided(open)));
+                Ok(between(low, self.until(&left.may, &right.may, from, to)?))
+            }
+        }
+    }
+
+    fn until(&self, left: &[bool], right: &[bool], from: f64, to: f64) -> Result<StateValues> {
+        let backward = self.backward()?;
+        let epsilon = 0.5 * self.epsilon;
+        let told = &mut *self.told.borrow_mut();
+        let number = |set: &bool| f64::from(u8::from(*set));
+        let lost: Vec<bool> = left.iter().map(|left| !left).collect();
+        if from > 0.0 && from == to {
+            // Whoever is there at that time through states of the left side alone has not left them.
+            let there: Vec<f64> =
+                left.iter().zip(right).map(|(left, right)| number(&(*left && *right))).collect();
+            return backward.at(&there, &lost, to, epsilon, told);
+        }
+        let passing: Vec<bool> = left.iter().zip(right).map(|(left, right)| *left && !right).collect();
+        let over: Vec<bool> = passing.iter().map(|passing| !passing).collect();
+        let may = backward.may_reach(right, &passing);
+        let never: Vec<bool> = may.iter().map(|may| !may).collect();
+        let there: Vec<f64> = right.iter().map(number).collect();
+        let length = to - from;
+        let mut found = if length.is_infinite() {
+            // What may not fail is certain.
+            let fails = backward.may_reach(&never, &passing);
+            let ends: Vec<bool> = (0..over.len()).map(|s| over[s] || never[s] || !fails[s]).collect();
+            let values: Vec<f64> = (0..over.len()).map(|s| number(&!fails[s])).collect();
+            backward.totals(&ends, &values, &vec![0.0; over.len()], epsilon, told)?
+        } else {
+            backward.at(&there, &over, length, epsilon, told)?
+        };
+        for state in 0..over.len() {
+            if never[state] || right[state] {
+                (found.values[state], found.bounds[state]) = (number(&right[state]), 0.0);
+            }
+        }
+        if from == 0.0 {
+            return Ok(found);
+        }
+        // What is lost until then stays so.
+        let start: Vec<f64> =
+            found.values.iter().zip(left).map(|(v, left)| if *left { *v } else { 0.0 }).collect();
+        let worst = found.bounds.iter().copied().fold(0.0, f64::max);
+        let mut found = backward.at(&start, &lost, from, epsilon, told)?;
+        found.bounds.iter_mut().for_each(|bound| *bound += worst);
+        Ok(found)
+    }
+
+    fn next(&self, next: &[bool]) -> Result<StateValues> {
+        let Source::Explored(space) = self.source else {
+            return refuse(
+                "X asks for self-loops, which files of chains are read without; give the model itself",
+            );
+        };
+        let mut found = StateValues { values: Vec::new(), bounds: Vec::new() };
+        for state in 0..space.states() {
+            let (value, error) = next_from(space, state as u32, next);
+            found.values.push(value);
+            found.bounds.push(error);
+        }
+        Ok(found)
+    }
+
+    /// What a value is expected to be in the long run.
+    fn in_the_long_run(&self, values: &[f64]) -> Result<StateValues> {
+        let backward = self.backward()?;
+        let classes = backward.closed_classes();
+        let large = classes.iter().filter(|class| class.len() > 1).count();
+        if large > MOST_CLASSES {
+            return refuse(format!(
+                "the chain may end in {large} closed classes of several states; at most {MOST_CLASSES} are looked at one by one"
+            ));
+        }
+        let n = values.len();
+        let (mut ends, mut there, mut worst) = (vec![false; n], vec![0.0; n], 0.0f64);
+        let transitions = self.transitions()?;
+        let machine = match large {
+            0 => None,
+            _ => Some(Machine::open(&[DeviceSpec::Cpu], &OpenOptions::default())?),
+        };
+        let options = Options { epsilon: self.epsilon, ..Options::default() };
+        for class in &classes {
+            let (value, error) = match (&class[..], &machine) {
+                ([state], _) => (values[*state as usize], 0.0),
+                (_, None) => unreachable!("a machine is opened for large classes"),
+                (_, Some(machine)) => {
+                    let initial = Initial::State(class[0] as usize);
+                    let problem = Problem {
+                        transitions,
+                        initial: &initial,
+                        times: &[f64::INFINITY],
+                        rewards: &[],
+                        vectors: true,
+                    };
+                    let mut kept = Weighed { values, sum: 0.0, told: &mut self.told.borrow_mut() };
+                    let solution = solve(machine, &problem, &options, &mut kept)?;
+                    let most = values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+                    (kept.sum, most * (solution.bound.total() + 8.0 * f64::EPSILON))
+                }
+            };
+            for &state in class {
+                (ends[state as usize], there[state as usize]) = (true, value);
+            }
+            worst = worst.max(error);
+        }
+        let told = &mut *self.told.borrow_mut();
+        let mut found = backward.totals(&ends, &there, &vec![0.0; n], self.epsilon, told)?;
+        found.bounds.iter_mut().for_each(|bound| *bound += worst);
+        Ok(found)
+    }
+
+    fn reward(&self, structure: Option<&str>, goal: &Goal) -> Result<StateValues> {
+        let of_states = matches!(goal, Goal::Instantaneous(_));
+        let rewards = match goal {
+            Goal::Time(_) => vec![1.0; self.states()],
+            _ => cumulative_rewards(self.source, structure, of_states)?,
+        };
+        let most = rewards.iter().fold(0.0f64, |most, r| r.abs().max(most));
+        let (backward, epsilon) = (self.backward()?, self.epsilon);
+        let largest = |of: &[f64]| of.iter().copied().filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let (found, scale) = match goal {
+            Goal::Cumulative(time) => {
+                let found = backward.until(&rewards, *time, epsilon, &mut *self.told.borrow_mut())?;
+                (found, most * time)
+            }
+            Goal::Instantaneous(time) => {
+                let none = vec![false; rewards.len()];
+                (backward.at(&rewards, &none, *time, epsilon, &mut *self.told.borrow_mut())?, most)
+            }
+            Goal::SteadyState => (self.in_the_long_run(&rewards)?, most),
+            Goal::Reach(states) | Goal::Time(states) => {
+                let reached = self.sure(states)?;
+                let passing: Vec<bool> = reached.iter().map(|reached| !reached).collect();
+                let may = backward.may_reach(&reached, &passing);
+                let never: Vec<bool> = may.iter().map(|may| !may).collect();
+                let endless = backward.may_reach(&never, &passing);
+                let ends: Vec<bool> = reached.iter().zip(&endless).map(|(a, b)| *a || *b).collect();
+                let there = vec![0.0; ends.len()];
+                let told = &mut *self.told.borrow_mut();
+                let mut found = backward.totals(&ends, &there, &rewards, epsilon, told)?;
+                for state in members(&endless) {
+                    found.values[state as usize] = f64::INFINITY;
+                }
+                let scale = largest(&found.values);
+                (found, scale)
+            }
+        };
+        self.expect(largest(&found.bounds), scale);
+        Ok(found)
+    }
+}
+
+/// True for an operator that is compared with a limit, and what is made of such.
+fn is_bounded(formula: &Formula) -> bool {
+    match formula {
+        Formula::Probability { bound, .. }
+        | Formula::SteadyState { bound, .. }
+        | Formula::Reward { bound, .. } => bound.is_some(),
+        _ => true,
+    }
+}
+
+/// True or false where the limit is beyond what the value errs by.
+pub(crate) fn decide(bound: &Bound, value: f64, error: f64, probability: bool) -> Option<bool> {
+    let (mut low, mut high) = (value - error, value + error);
+    if probability {
+        (low, high) = (low.max(0.0), high.min(1.0));
+    }
+    // What is no number decides nothing.
+    if low <= high { bound.decide(low, high) } else { None }
+}
+
+/// Values that lie between those of two answers.
+fn between(low: StateValues, high: StateValues) -> StateValues {
+    let mut found = low;
+    for (k, (value, bound)) in found.values.iter_mut().zip(&mut found.bounds).enumerate() {
+        let (top, error) = (high.values[k], high.bounds[k]);
+        *bound = 0.5 * (top - *value) + bound.max(error) + f64::EPSILON;
+        *value = 0.5 * (*value + top);
+    }
+    found
+}
+
+/// The probability that the next state is one of these, and a bound on its error.
+pub(crate) fn next_from(space: &kolmo_model::StateSpace, state: u32, next: &[bool]) -> (f64, f64) {
+    let own = space.self_loops().binary_search_by_key(&state, |(state, _)| *state);
+    let own = own.ok().map(|k| space.self_loops()[k]);
+    let mut row: Vec<(u32, f64)> = space.chain().row(state as usize).chain(own).collect();
+    if row.is_empty() {
+        // A deadlock stays.
+        row.push((state, 1.0));
+    }
+    let all = compensated(row.iter().map(|(_, rate)| *rate));
+    let those = compensated(row.iter().filter(|(to, _)| next[*to as usize]).map(|(_, rate)| *rate));
+    // Two sums whose terms have one sign, and a quotient.
+    (those / all, if those == 0.0 || those == all { 0.0 } else { 4.0 * f64::EPSILON })
+}
+
+/// Sums the values that probabilities are of.
+struct Weighed<'a, 'b> {
+    values: &'a [f64],
+    sum: f64,
+    told: &'a mut Told<'b>,
+}
+
+impl Observer for Weighed<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.told.progress(done, all)
+    }
+
+    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
+        self.sum = compensated(self.values.iter().zip(probabilities).map(|(v, p)| v * p));
+        Ok(())
+    }
+}
+
+/// Tells how far a sweep is.
+pub(crate) struct Told<'a>(Option<&'a Notice>);
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        self.0.map_or(Ok(()), |notice| notice(done, all))
+    }
+}

@@ -1,0 +1,53 @@
+//! Models in the PRISM language and properties in CSL: a model, and behind a line `====` properties of it; without such a line
+//! properties of a model that is known. Each is read or refused, and what is read is explored in little memory.
+
+#![no_main]
+
+use kolmo_model::{Model, Options, Type, Value, properties};
+
+const KNOWN: &str = "ctmc\nconst int N = 2;\nmodule m\n q : [0..N];\n up : bool init true;\n [a] q<N -> 1.5 : (q'=q+1);\n \
+    [b] q>0 & up -> q : (q'=q-1);\n [] up -> 0.1 : (up'=!up);\nendmodule\nlabel \"full\" = q=N;\nrewards \"r\" [b] up : 2; q>0 : q; endrewards\n";
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let (model, asked) = match text.split_once("\n====\n") {
+        Some((model, asked)) => (model, asked),
+        None => (KNOWN, &*text),
+    };
+    let model = match Model::parse("m.sm", model) {
+        Ok(model) => model,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let value = |ty: Type| match ty {
+        Type::Int => Value::Int(2),
+        Type::Double => Value::Double(0.5),
+        Type::Bool => Value::Bool(true),
+    };
+    let given: Vec<(String, Value)> = model.undefined_constants().map(|(name, ty)| (name.to_owned(), value(ty))).collect();
+    let instance = match model.with_constants(&given) {
+        Ok(instance) => instance,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    match properties::parse("p.csl", asked, model.names()) {
+        Ok(all) => {
+            let given: Vec<(String, Value)> =
+                all.undefined_constants().map(|(name, ty)| (name.to_owned(), value(ty))).collect();
+            if let Err(error) = all.with_constants(Some(&instance), &given) {
+                assert!(!error.to_string().is_empty());
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    let limit = Options { memory_limit: Some(1 << 20), ..Options::default() };
+    match instance.explore(&limit) {
+        Ok(space) => {
+            for label in model.labels() {
+                assert_eq!(space.label(label).map_or(space.states(), |set| set.len()), space.states());
+            }
+            for (state, row) in (0..space.states()).map(|state| (state, space.chain().row(state))) {
+                assert!(row.into_iter().all(|(to, rate)| (to as usize) < space.states() && to as usize != state && rate > 0.0));
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});

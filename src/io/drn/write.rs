@@ -1,0 +1,101 @@
+//! Chains as Storm's `.drn` files.
+
+use std::io::{self, Write};
+
+use crate::io::write::{push_integer, push_number, write_in_blocks};
+use crate::transient::chain::{Chain, Initial};
+use crate::transient::transitions::exit_rate;
+
+/// Writes a chain with labels, names of states and rewards, as [`read`](super::read) reads it: with all digits of its numbers.
+///
+/// # Errors
+/// Those of `writer`; and of the kind `InvalidInput` for names that the format has no room for.
+pub fn write<W: Write + ?Sized>(writer: &mut W, chain: &Chain) -> io::Result<()> {
+    let refused = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
+    if let Some(reward) = chain.rewards.iter().find(|reward| blank(&reward.name)) {
+        let name = &reward.name;
+        return refused(format!(
+            "the reward \"{name}\" has a name that .drn has no room for; write .umb or .tra"
+        ));
+    }
+    let mut sets: Vec<(&str, &[u32])> =
+        chain.labels.sets.iter().map(|(name, set)| (&name[..], &set[..])).collect();
+    if let Some((name, _)) = sets.iter().find(|(name, _)| name.is_empty() || name.contains(['"', '\n'])) {
+        return refused(format!(
+            "the label '{name}' has a name that .drn has no room for; write .umb or .tra"
+        ));
+    }
+    let beginning = match &chain.initial {
+        Initial::State(state) => vec![*state as u32],
+        Initial::Uniform(states) => states.clone(),
+        Initial::Distribution(_) => Vec::new(),
+    };
+    if chain.labels.get("init").is_none() {
+        sets.insert(0, ("init", &beginning));
+    }
+    let (ends, labels) = labels_of_states(&sets, chain.transitions.states());
+    let transitions = &*chain.transitions;
+    let names: Vec<&str> = chain.rewards.iter().map(|reward| &reward.name[..]).collect();
+    let (n, rewards) = (transitions.states(), names.join(" "));
+    writeln!(writer, "@type: CTMC\n@parameters\n\n@reward_models\n{rewards}")?;
+    writeln!(writer, "@nr_states\n{n}\n@nr_choices\n{n}\n@model")?;
+    write_in_blocks(writer, n, |states, text| {
+        let mut row = Vec::new();
+        for state in states {
+            row.clear();
+            transitions.outgoing(state, &mut row);
+            text.extend_from_slice(b"state ");
+            push_integer(text, state as u64);
+            text.extend_from_slice(b" !");
+            push_number(text, exit_rate(row.iter().map(|&(_, rate)| rate)));
+            for (k, reward) in chain.rewards.iter().enumerate() {
+                text.extend_from_slice(if k == 0 { b" [" } else { b", " });
+                push_number(text, reward.values[state]);
+            }
+            if !chain.rewards.is_empty() {
+                text.push(b']');
+            }
+            for &label in &labels[ends[state]..ends[state + 1]] {
+                let name = sets[label].0;
+                let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+                text.extend_from_slice(if plain { b" " } else { b" \"" });
+                text.extend_from_slice(name.as_bytes());
+                text.extend_from_slice(if plain { b"" } else { b"\"" });
+            }
+            text.push(b'\n');
+            if let Some(names) = &chain.names {
+                let values: Vec<String> = names
+                    .variables()
+                    .iter()
+                    .zip(names.values(state))
+                    .map(|(v, value)| format!("{v}={value}"))
+                    .collect();
+                text.extend_from_slice(format!("//[{}]\n", values.join(" & ")).as_bytes());
+            }
+            text.extend_from_slice(b"\taction 0\n");
+            for &(target, rate) in &row {
+                text.extend_from_slice(b"\t\t");
+                push_integer(text, u64::from(target));
+                text.extend_from_slice(b" : ");
+                push_number(text, rate);
+                text.push(b'\n');
+            }
+        }
+    })
+}
+
+/// Labels of each state by their places among `sets`: where the list of each ends, and the lists.
+fn labels_of_states(sets: &[(&str, &[u32])], states: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut ends = vec![0usize; states + 1];
+    sets.iter().flat_map(|(_, set)| *set).for_each(|&state| ends[state as usize + 1] += 1);
+    (1..ends.len()).for_each(|i| ends[i] += ends[i - 1]);
+    let (mut next, mut labels) = (ends.clone(), vec![0usize; ends[ends.len() - 1]]);
+    for (label, (_, set)) in sets.iter().enumerate() {
+        for &state in *set {
+            labels[next[state as usize]] = label;
+            next[state as usize] += 1;
+        }
+    }
+    (ends, labels)
+}

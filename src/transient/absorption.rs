@@ -1,0 +1,258 @@
+//! Rewards summed until a chain is absorbed, and the time that takes, with bounds on their errors.
+//!
+//! Let T be the states that are left in the end, x_0, x_1, … the iterates and h the largest expected number of steps from any
+//! reached state until absorption, which [`meeting`](super::meeting) bounds. The total of a reward ρ that absorbing states do
+//! not earn is V = (1/α) Σ_k ρ·x_k. In the place of x_m P^j stands μ^j x_m on T, as in a [stop](super::stop), so that
+//!
+//! V ≈ (1/α) (Σ_{k<m} ρ·x_k + ρ·x_m / (1 − μ)).
+//!
+//! A sequence whose defects on T are δ_0, δ_1, … differs from the exact one by Σ_i δ_i P^{k−1−i} at k, and what δ_i is worth
+//! in all later steps is at most ‖δ_i‖ max|ρ| h. Before the stop ‖δ_i‖ ≤ g, the rounding of a step; behind it
+//! ‖δ_{m+j}‖ ≤ μ^j (d + g). So V errs by at most (1/α) max|ρ| h (e + g m + (d + g)/(1 − μ)), with e for the beginning and the
+//! rounding of sums: relative to the longest mean time to absorption that is as small as errors of probabilities are.
+//!
+//! Where the states of T are few they are [eliminated](super::elimination), with relative errors however slow the way is.
+
+use super::bound::{LAZY, expect_room, scale_of};
+use super::built::{Built, surveyed};
+use super::chain::{Initial, Reward};
+use super::classes::Classes;
+use super::elimination;
+use super::fixed;
+use super::iteration::Iteration;
+use super::parts::Parts;
+use super::problem::{Observer, Options, Problem, check};
+use super::stationary::meeting;
+use super::stop::Stop;
+use super::transitions::Transitions;
+use crate::kernel::{Number, Precision, Q64};
+use crate::{Error, Machine, Result, Status};
+
+/// Multiplications before the first look whether the rest has a shape.
+const FIRST_LOOK: u64 = 64;
+/// Multiplications after which a sweep is given up, and transitions followed backwards for its bound.
+const MOST_STEPS: u64 = 1 << 31;
+const MOST_WORK: u64 = 1 << 35;
+
+/// A reward summed until absorption.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Total {
+    /// The expectation; infinite where absorption is not certain.
+    pub value: f64,
+    /// Bound on its error.
+    pub bound: f64,
+}
+
+/// Expectations until a chain is absorbed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Absorption {
+    /// The time that it takes.
+    pub time: Total,
+    /// What each reward sums to.
+    pub rewards: Vec<Total>,
+    /// Met where bounds are at most ε times the largest reward times the longest mean time to absorption.
+    pub status: Status,
+    /// Multiplications.
+    pub terms: u64,
+    /// States that were eliminated; 0 where the chain was iterated.
+    pub eliminated: usize,
+}
+
+/// Sums rewards until the chain is in one of `ends`, states that it never leaves. Where it may never get there, all totals are
+/// infinite; what states of `ends` earn does not count.
+///
+/// # Errors
+/// As [`solve`](super::solve); and if a state of `ends` can be left, or several processes share the work.
+pub fn until_absorption(
+    machine: &Machine,
+    transitions: &dyn Transitions,
+    initial: &Initial,
+    ends: &[u32],
+    rewards: &[Reward],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Absorption> {
+    let n = transitions.states();
+    if machine.ranks.is_distributed() || !transitions.is_whole() {
+        return Err(Error::Invalid(
+            "rewards until absorption are summed by one process; leave out mpirun".into(),
+        ));
+    }
+    let mut row = Vec::new();
+    for &end in ends {
+        row.clear();
+        transitions.outgoing(end as usize, &mut row);
+        if !row.is_empty() {
+            return Err(Error::Invalid(format!(
+                "state {end} is to be absorbing, and it is left at some rate"
+            )));
+        }
+    }
+    // The time is the reward of 1.
+    let mut all: Vec<Reward> = rewards.to_vec();
+    all.push(Reward { name: String::new(), values: vec![1.0; n] });
+    for reward in all.iter_mut().filter(|reward| reward.values.len() == n) {
+        ends.iter().for_each(|&end| reward.values[end as usize] = 0.0);
+    }
+    let problem = Problem { transitions, initial, times: &[f64::INFINITY], rewards: &all, vectors: false };
+    check(machine.ranks, &problem, options)?;
+    fixed::check(machine, &problem, options)?;
+    match machine.precision {
+        Precision::F32 => absorbed::<f32>(machine, &problem, ends, options, observer),
+        Precision::F64 => absorbed::<f64>(machine, &problem, ends, options, observer),
+        Precision::Q64 => absorbed::<Q64>(machine, &problem, ends, options, observer),
+    }
+}
+
+/// Totals of all rewards, the last of them the time.
+struct Found {
+    totals: Vec<Total>,
+    met: bool,
+    terms: u64,
+    eliminated: usize,
+}
+
+impl Found {
+    fn certain(value: f64, count: usize) -> Self {
+        Self { totals: vec![Total { value, bound: 0.0 }; count], met: true, terms: 0, eliminated: 0 }
+    }
+}
+
+fn absorbed<T: Number>(
+    machine: &Machine,
+    problem: &Problem<'_>,
+    ends: &[u32],
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Absorption> {
+    let (transitions, n) = (problem.transitions, problem.transitions.states());
+    expect_room(machine, transitions)?;
+    let initial = problem.initial.probabilities_of(0..n, n)?;
+    let classes = machine.lanes[0].host(|| Classes::new(transitions, &initial, &initial));
+    let mut ending = vec![false; n];
+    ends.iter().for_each(|&end| ending[end as usize] = true);
+    let passing: Vec<u32> =
+        (0..n as u32).filter(|&s| classes.reached[s as usize] && !ending[s as usize]).collect();
+    let found = if classes.representatives.iter().any(|&state| !ending[state]) {
+        Found::certain(f64::INFINITY, problem.rewards.len())
+    } else if passing.is_empty() {
+        Found::certain(0.0, problem.rewards.len())
+    } else {
+        let mut statistics = surveyed::<T>(machine, transitions, true)?;
+        let parts = Parts::build(
+            machine,
+            transitions,
+            &statistics,
+            options.width,
+            options.format,
+            options.partitioning(),
+        )?;
+        (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
+        let initial_error = problem.initial.rounding();
+        let built = Built { machine, problem, options, statistics, parts, initial, initial_error };
+        totals(&built, &passing, observer)?
+    };
+    let mut rewards = found.totals;
+    let time = rewards.pop().expect("the time is among them");
+    let status = if found.met { Status::Met } else { Status::NotMet };
+    Ok(Absorption { time, rewards, status, terms: found.terms, eliminated: found.eliminated })
+}
+
+/// Totals by whichever way is shorter: multiplications, or elimination of the states that are passed.
+fn totals<T: Number>(built: &Built<'_, T>, passing: &[u32], observer: &mut dyn Observer) -> Result<Found> {
+    let worth = elimination::worth(passing.len(), built.statistics.nnz);
+    let mut terms = 0;
+    if worth.is_none_or(|worth| worth > FIRST_LOOK) {
+        let found = iterate(built, worth.unwrap_or(MOST_STEPS), observer)?;
+        if found.met || worth.is_none() {
+            return Ok(found);
+        }
+        terms = found.terms;
+    }
+    let rewards: Vec<&[f64]> = built.problem.rewards.iter().map(|r| &r.values[..]).collect();
+    let mut check = || observer.progress(0, 0);
+    let (transitions, scale) = (built.problem.transitions, built.statistics.scale);
+    let found = built.machine.lanes[0]
+        .host(|| elimination::totals(transitions, scale, &built.initial, passing, &rewards, &mut check))?;
+    match found {
+        Some(totals) => {
+            let total = |(value, bound)| Total { value, bound: bound + built.initial_error * value };
+            let totals = totals.into_iter().map(total).collect();
+            Ok(Found { totals, met: true, terms, eliminated: passing.len() })
+        }
+        // Rates span too many orders: however long it takes.
+        None => iterate(built, MOST_STEPS, observer),
+    }
+}
+
+/// Adds a number to a sum and what it lost.
+fn add(sum: &mut [f64; 2], value: f64) {
+    let next = sum[0] + value;
+    sum[1] += if sum[0].abs() >= value.abs() { (sum[0] - next) + value } else { (value - next) + sum[0] };
+    sum[0] = next;
+}
+
+/// Totals by a sweep until the rest of it has a shape, or of `most` multiplications.
+fn iterate<T: Number>(built: &Built<'_, T>, most: u64, observer: &mut dyn Observer) -> Result<Found> {
+    let (statistics, rewards) = (&built.statistics, built.problem.rewards);
+    // Every state stays with some probability: a periodic chain settles, too.
+    let inverse_alpha = T::of(LAZY * statistics.inverse_alpha.wide());
+    let holding = match T::PRECISION {
+        Precision::Q64 => statistics.mean_holding(),
+        _ => inverse_alpha.wide() * statistics.scale,
+    };
+    let largest = |r: &Reward| r.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+    let scale = |r: &Reward| {
+        // A fraction is below 1.
+        scale_of(largest(r)) * if T::PRECISION == Precision::Q64 { 0.5 } else { 1.0 }
+    };
+    let scales: Vec<f64> = rewards.iter().map(scale).collect();
+    let scaled: Vec<(&[f64], f64)> = rewards.iter().zip(&scales).map(|(r, &s)| (&r.values[..], s)).collect();
+    let mut iteration = Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &scaled, (0, 0))?;
+    iteration.start(&built.initial)?;
+    let (mut sums, mut last) = (vec![[0.0; 2]; rewards.len()], vec![0.0; rewards.len()]);
+    // The beginning as stored, and dot products by blocks and then in turn.
+    let u = T::PRECISION.unit_roundoff();
+    let fixed = built.initial_error
+        + statistics.vector
+        + 16.0 * u
+        + (built.parts.blocks as f64 + 16.0) * f64::EPSILON;
+    let (mut look, mut stalled) = (FIRST_LOOK, 0);
+    let (leak, error) = loop {
+        let terms = iteration.steps();
+        let rows = iteration.advance(look.min(terms + iteration.most_steps()), &[], observer)?;
+        for row in rows.chunks(rewards.len()) {
+            sums.iter_mut().zip(row).for_each(|(sum, value)| add(sum, *value));
+            last.copy_from_slice(row);
+        }
+        let terms = iteration.steps();
+        if terms < look {
+            continue;
+        }
+        look = terms + (terms / 8).clamp(16, 1 << 14);
+        let masses = iteration.leavable_masses()?;
+        let stop = Stop::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
+        let behind = (stop.defect + stop.rounding) / stop.leak;
+        let error = fixed + statistics.step * terms as f64 + behind;
+        stalled = if stop.defect <= 2.0 * stop.rounding { stalled + 1 } else { 0 };
+        if error <= built.options.epsilon || stalled >= 8 || terms >= most {
+            break (stop.leak, error);
+        }
+    };
+    let terms = iteration.steps();
+    let met = error <= built.options.epsilon;
+    let mut longest = f64::INFINITY;
+    // What is to be eliminated needs no bound.
+    if met || most == MOST_STEPS {
+        let probable = iteration.newest()?;
+        let work = (MOST_WORK / statistics.nnz.max(1)).max(1 << 16);
+        longest = meeting(built, 1.0 / holding, &probable, work, observer)?.0.unwrap_or(f64::INFINITY);
+    }
+    let total = |((reward, scale), (sum, last)): ((&Reward, f64), ([f64; 2], f64))| {
+        let value = sum[0] + sum[1] + last * (1.0 - leak) / leak;
+        Total { value: value * holding / scale, bound: largest(reward) * holding * longest * error }
+    };
+    let all = rewards.iter().zip(scales).zip(sums.into_iter().zip(last));
+    Ok(Found { totals: all.map(total).collect(), met: met && longest.is_finite(), terms, eliminated: 0 })
+}
