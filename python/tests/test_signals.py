@@ -1,4 +1,4 @@
-"""Ctrl-C from a notebook: a child process is struck by SIGINT in the middle of every kind of work."""
+"""Ctrl-C from a notebook: a child process is struck by SIGINT in the middle of several kinds of work."""
 
 import os
 import subprocess
@@ -45,12 +45,6 @@ endmodule
     [
         (1_000_000, 0.05, "q = chain(n)", "kolmo.transient(q, times=1e6, device='cpu')"),
         (100_000, 0.5, "q = chain(n)", "kolmo.transient(q, times=1e9, device='cpu')"),
-        (
-            100_000,
-            0.2,
-            "a = (6.05 * sp.eye_array(n) - chain(n)).tocsr(); a.sort_indices(); b = np.random.default_rng(0).normal(size=n)",
-            "kolmo.walk(a, b, components=[5], epsilon=1e-8, lazy=True, device='cpu')",
-        ),
         (1, 0.2, "path = 'm.sm'; open(path, 'w').write(MODEL)", "kolmo.Model(path).check('P=? [ F<=1e6 x=2000 ]')"),
         (1, 1.0, "m = kolmo.read('wlan:40,6')", "m.transient(1e9, device='cpu')"),
         (
@@ -60,7 +54,7 @@ endmodule
             "kolmo.solve_tridiagonal(a, d, a, d, device='cpu')",
         ),
     ],
-    ids=["build", "solve", "walk", "explore", "built-in", "tridiagonal"],
+    ids=["build", "solve", "explore", "built-in", "tridiagonal"],
 )
 def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))
@@ -72,7 +66,6 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
         assert done.returncode == 0, done.stderr
         assert "ended" not in done.stdout, "the work was done before it was struck"
         taken.append(float(done.stdout))
-        # Walks tell that they go on after a round of a block of chains, which takes longer than a piece of a sweep.
-        if taken[-1] < (0.25 if "walk" in work else 0.1):
+        if taken[-1] < 0.1:
             return
     raise AssertionError(f"{taken} seconds")
