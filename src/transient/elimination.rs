@@ -233,11 +233,11 @@ pub(super) fn values(
             *earned += rates.values[i * rates.columns + k] * visit;
         }
     }
-    for k in 0..m {
+    for (k, sum) in sums.iter().enumerate() {
         let row = &rates.values[k * rates.columns..k * rates.columns + k];
         let (before, own) = earned.split_at_mut(k);
         let there = row.iter().zip(&*before).map(|(rate, value)| rate * value);
-        own[0] = super::transitions::exit_rate(there.chain([own[0]])) / sums[k];
+        own[0] = super::transitions::exit_rate(there.chain([own[0]])) / sum;
     }
     let roundings = 6.0 * (m * (m + 6)) as f64 + 16.0;
     Ok(Some((earned, 1.001 * 0.5 * f64::EPSILON * roundings)))

@@ -115,15 +115,13 @@ pub(super) fn unscaled<T: Number>(
     rewards: &[(&[f64], f64)],
 ) -> Vec<RewardValue> {
     let holding = built.statistics.mean_holding();
-    let value =
-        |((r, &(instantaneous, cumulative)), (_, scale)): ((&Reward, &(f64, f64)), &(&[f64], f64))| {
-            RewardValue {
-                name: r.name.clone(),
-                instantaneous: instantaneous / scale,
-                cumulative: cumulative * holding / scale,
-            }
-        };
-    built.problem.rewards.iter().zip(sums).zip(rewards).map(value).collect()
+    let all = built.problem.rewards.iter().zip(sums).zip(rewards);
+    all.map(|((reward, sum), (_, scale))| RewardValue {
+        name: reward.name.clone(),
+        instantaneous: sum.0 / scale,
+        cumulative: sum.1 * holding / scale,
+    })
+    .collect()
 }
 
 fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f64)]) -> TimeResult {

@@ -192,9 +192,12 @@ impl Questions {
     }
 }
 
+/// Constants and their values.
+type Constants = Vec<(String, Value)>;
+
 /// Properties of one chain, planned into sweeps.
 pub struct Asked {
-    properties: Vec<(Property, Planned, Vec<(String, Value)>)>,
+    properties: Vec<(Property, Planned, Constants)>,
     needs: Needs,
     /// Of what was computed from every state: true if its bounds are met, how many sweeps there were, and the rest as in [`Answers`].
     met: bool,

@@ -221,14 +221,11 @@ impl<'a> Plan<'a> {
         let several = listed(&start.initial);
         if several.len() > 1
             && !start.mean
-            && !matches!(formula, Formula::Combination(..) | Formula::Filter { .. })
-        {
-            if let Formula::Probability { bound: Some(_), .. }
+            && let Formula::Probability { bound: Some(_), .. }
             | Formula::SteadyState { bound: Some(_), .. }
             | Formula::Reward { bound: Some(_), .. } = formula
-            {
-                return self.over(FilterKind::ForAll, formula, &several);
-            }
+        {
+            return self.over(FilterKind::ForAll, formula, &several);
         }
         let number = |asked: (usize, Option<usize>), bound: &Option<Bound>, complement, probability| {
             if start.mean && bound.is_some() {

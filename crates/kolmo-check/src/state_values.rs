@@ -290,7 +290,7 @@ impl<'a> EachState<'a> {
     /// Notes a bound that is not within ε of this scale.
     fn expect(&self, bound: f64, scale: f64) {
         self.sweeps.set(self.sweeps.get() + 1);
-        if !(bound <= self.epsilon * scale) {
+        if bound.is_nan() || bound > self.epsilon * scale {
             self.met.set(false);
         }
     }
