@@ -46,7 +46,7 @@ endmodule
         (1_000_000, 0.05, "q = chain(n)", "kolmo.transient(q, times=1e6, device='cpu')"),
         (100_000, 0.5, "q = chain(n)", "kolmo.transient(q, times=1e9, device='cpu')"),
         (1, 0.2, "path = 'm.sm'; open(path, 'w').write(MODEL)", "kolmo.Model(path).check('P=? [ F<=1e6 x=2000 ]')"),
-        (1, 1.0, "m = kolmo.read('wlan:40,6')", "m.transient(1e9, device='cpu')"),
+        (1, 0.3, "m = kolmo.read('wlan:24,6')", "m.transient(1e9, device='cpu')"),
         (
             10_000_000,
             0.02,
