@@ -5,12 +5,12 @@ use crate::support::{Place, TWO};
 use roxmltree::Document;
 
 /// Texts of a picture, and the centres of its circles by colour.
-struct Picture {
-    texts: Vec<String>,
-    circles: Vec<(String, f64, f64)>,
+pub(crate) struct Picture {
+    pub(crate) texts: Vec<String>,
+    pub(crate) circles: Vec<(String, f64, f64)>,
 }
 
-fn picture(place: &Place, name: &str) -> Picture {
+pub(crate) fn picture(place: &Place, name: &str) -> Picture {
     let svg = place.text(name);
     let document = Document::parse(&svg).expect("well-formed");
     assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
@@ -116,21 +116,8 @@ fn walks_draw_a_half_width_for_every_round() {
 }
 
 #[test]
-#[ignore = "slow: measures for seconds"]
 fn tune_draws_one_device() {
-    let place = Place::new();
-    let folder = place.path().join("settings");
-    let environment = [("KOLMO_CONFIG_DIR", folder.to_str().expect("UTF-8"))];
-
-    let run = place.kolmo_with(
-        "tune --device cpu --max-size 10000 --max-lanes 2 --repeat 1 --plot t.svg -q",
-        &environment,
-    );
-
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let Picture { texts, circles } = picture(&place, "t.svg");
-    assert!(texts.iter().any(|t| t == "2 lanes") && circles.len() >= 5, "{texts:?}");
-    let two = place.kolmo_with("tune --device cpu,cpu --plot u.svg", &environment);
+    let two = Place::new().kolmo("tune --device cpu,cpu --plot u.svg");
     assert_eq!(two.code, 2);
     assert!(two.stderr.contains("draws one device"), "{}", two.stderr);
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
+use crate::cli_plots::{Picture, picture};
 use crate::devices::skip;
 use crate::support::{Place, Run, npy};
 use serde_json::Value;
@@ -144,10 +145,14 @@ fn tuned(device: &str) {
 
     let run = kolmo(
         &place,
-        &format!("tune --device {device} --max-size 10000 --max-lanes 4 --repeat 2 --report r.json"),
+        &format!(
+            "tune --device {device} --max-size 10000 --max-lanes 4 --repeat 2 --report r.json --plot t.svg"
+        ),
     );
 
     assert_eq!(run.code, 0, "{}", run.stderr);
+    let Picture { texts, circles } = picture(&place, "t.svg");
+    assert!(texts.iter().any(|t| t == "2 lanes") && circles.len() >= 5, "{texts:?}");
     let report = place.json("r.json");
     for key in ["command", "version", "status", "bound", "devices", "seconds", "files", "tuned"] {
         assert!(!report[key].is_null(), "no {key} in {report:#}");
