@@ -100,37 +100,19 @@ mod suite {
     }
 }
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        mod $name {
-            use super::*;
-            #[test]
-            fn it_meets_closed_forms_with_few_products() {
-                suite::it_meets_closed_forms_with_few_products($spec, $precision);
-            }
-            #[test]
-            fn rewards_are_those_of_a_sweep() {
-                suite::rewards_are_those_of_a_sweep($spec, $precision);
-            }
-            #[test]
-            fn every_format_and_split_gives_the_same_bits() {
-                suite::every_format_and_split_gives_the_same_bits($spec, $precision);
-            }
-        }
-    };
-}
-
-on!(cpu_f64, "cpu", F64);
-on!(cpu_f32, "cpu", F32);
-on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32);
-#[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
-#[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32);
+on_usual_lanes!(
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits,
+);
+on_lanes!(
+    three_cpu_lanes_f64,
+    "cpu,cpu,cpu",
+    F64,
+    it_meets_closed_forms_with_few_products,
+    rewards_are_those_of_a_sweep,
+    every_format_and_split_gives_the_same_bits
+);
 
 fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")

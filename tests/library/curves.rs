@@ -139,33 +139,14 @@ mod suite {
     }
 }
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        mod $name {
-            use super::*;
-            #[test]
-            fn a_slow_way_out_ends_the_sweep_within_the_bound() {
-                suite::a_slow_way_out_ends_the_sweep_within_the_bound($spec, $precision);
-            }
-            #[test]
-            fn rewards_go_on_along_the_curve() {
-                suite::rewards_go_on_along_the_curve($spec, $precision);
-            }
-        }
-    };
-}
-
-on!(cpu_f64, "cpu", F64);
-on!(cpu_f32, "cpu", F32);
-on!(three_cpu_lanes_f64, "cpu,cpu,cpu", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32);
-#[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
-#[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32);
+on_usual_lanes!(a_slow_way_out_ends_the_sweep_within_the_bound, rewards_go_on_along_the_curve,);
+on_lanes!(
+    three_cpu_lanes_f64,
+    "cpu,cpu,cpu",
+    F64,
+    a_slow_way_out_ends_the_sweep_within_the_bound,
+    rewards_go_on_along_the_curve
+);
 
 fn cpu() -> Machine {
     machine("cpu", F64, false).expect("the CPU opens")

@@ -2,6 +2,7 @@
 
 #[path = "../devices.rs"]
 mod devices;
+#[macro_use]
 mod support;
 
 mod adversarial;

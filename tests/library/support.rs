@@ -133,3 +133,33 @@ pub(crate) fn ragged(n: u32) -> Csr {
     }
     chain(n as usize, &list)
 }
+
+/// A module of a suite's tests on some lanes.
+macro_rules! on_lanes {
+    ($name:ident, $spec:literal, $precision:ident, $($test:ident),* $(,)?) => {
+        mod $name {
+            use super::suite;
+            use kolmo::kernel::Precision::$precision;
+            $(#[test]
+            fn $test() {
+                suite::$test($spec, $precision);
+            })*
+        }
+    };
+}
+
+/// Modules of a suite's tests on one lane of each kind, in both precisions.
+macro_rules! on_usual_lanes {
+    ($($test:ident),* $(,)?) => {
+        on_lanes!(cpu_f64, "cpu", F64, $($test),*);
+        on_lanes!(cpu_f32, "cpu", F32, $($test),*);
+        #[cfg(feature = "wgpu")]
+        on_lanes!(wgpu_f64, "wgpu:0", F64, $($test),*);
+        #[cfg(feature = "wgpu")]
+        on_lanes!(wgpu_f32, "wgpu:0", F32, $($test),*);
+        #[cfg(feature = "cuda")]
+        on_lanes!(cuda_f64, "cuda:0", F64, $($test),*);
+        #[cfg(feature = "cuda")]
+        on_lanes!(cuda_f32, "cuda:0", F32, $($test),*);
+    };
+}

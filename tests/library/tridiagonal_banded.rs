@@ -294,39 +294,15 @@ mod suite {
     }
 }
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision,
-            every_size_is_solved_in_one_pass,
-            lanes_and_parts_change_no_bit,
-            windows_grow_with_what_couplings_reach,
-            what_decays_too_slowly_somewhere_is_told_apart,
-            hard_rows_go_to_the_host,
-            systems_of_a_batch_do_not_see_one_another,
-            a_plan_leaves_what_a_solution_begins_with,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test]
-            fn $test() {
-                suite::$test($spec, $precision);
-            })*
-        }
-    };
-}
-
-on!(cpu_f64, "cpu", F64);
-on!(cpu_f32, "cpu", F32);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32);
-#[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
-#[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32);
+on_usual_lanes!(
+    every_size_is_solved_in_one_pass,
+    lanes_and_parts_change_no_bit,
+    windows_grow_with_what_couplings_reach,
+    what_decays_too_slowly_somewhere_is_told_apart,
+    hard_rows_go_to_the_host,
+    systems_of_a_batch_do_not_see_one_another,
+    a_plan_leaves_what_a_solution_begins_with,
+);
 
 /// Without a look at windows; and each form transposed.
 #[test]

@@ -128,35 +128,11 @@ mod suite {
     }
 }
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision,
-            right_hand_sides_are_solved_as_each_alone,
-            other_ways_are_taken_and_kept,
-            transposed_solutions_are_those_of_the_transposed_matrix,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test]
-            fn $test() {
-                suite::$test($spec, $precision);
-            })*
-        }
-    };
-}
-
-on!(cpu_f64, "cpu", F64);
-on!(cpu_f32, "cpu", F32);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32);
-#[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
-#[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32);
+on_usual_lanes!(
+    right_hand_sides_are_solved_as_each_alone,
+    other_ways_are_taken_and_kept,
+    transposed_solutions_are_those_of_the_transposed_matrix,
+);
 
 #[test]
 fn each_right_hand_side_has_its_status() {

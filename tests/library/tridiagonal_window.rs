@@ -249,38 +249,14 @@ mod suite {
     }
 }
 
-macro_rules! on {
-    ($name:ident, $spec:literal, $precision:ident) => {
-        on!(@tests $name, $spec, $precision,
-            lanes_and_chunks_change_no_bit,
-            every_size_is_certified,
-            windows_grow_with_what_couplings_reach,
-            decay_on_the_edge_of_certification_is_told_apart,
-            what_decays_from_a_point_is_not_certified,
-            hard_rows_are_not_certified,
-        );
-    };
-    (@tests $name:ident, $spec:literal, $precision:ident, $($test:ident,)*) => {
-        mod $name {
-            use super::*;
-            $(#[test]
-            fn $test() {
-                suite::$test($spec, $precision);
-            })*
-        }
-    };
-}
-
-on!(cpu_f64, "cpu", F64);
-on!(cpu_f32, "cpu", F32);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f64, "wgpu:0", F64);
-#[cfg(feature = "wgpu")]
-on!(wgpu_f32, "wgpu:0", F32);
-#[cfg(feature = "cuda")]
-on!(cuda_f64, "cuda:0", F64);
-#[cfg(feature = "cuda")]
-on!(cuda_f32, "cuda:0", F32);
+on_usual_lanes!(
+    lanes_and_chunks_change_no_bit,
+    every_size_is_certified,
+    windows_grow_with_what_couplings_reach,
+    decay_on_the_edge_of_certification_is_told_apart,
+    what_decays_from_a_point_is_not_certified,
+    hard_rows_are_not_certified,
+);
 
 /// Unknowns in the caller's arrays have the bits of those in the library's own, whichever way they are found.
 #[test]

@@ -15,16 +15,12 @@ pub fn write<W: Write + ?Sized>(writer: &mut W, chain: &Chain) -> io::Result<()>
     let blank = |name: &str| name.is_empty() || name.contains(char::is_whitespace);
     if let Some(reward) = chain.rewards.iter().find(|reward| blank(&reward.name)) {
         let name = &reward.name;
-        return refused(format!(
-            "the reward \"{name}\" has a name that .drn has no room for; write .umb or .tra"
-        ));
+        return refused(format!("the reward \"{name}\" has a name that .drn has no room for; write .tra"));
     }
     let mut sets: Vec<(&str, &[u32])> =
         chain.labels.sets.iter().map(|(name, set)| (&name[..], &set[..])).collect();
     if let Some((name, _)) = sets.iter().find(|(name, _)| name.is_empty() || name.contains(['"', '\n'])) {
-        return refused(format!(
-            "the label '{name}' has a name that .drn has no room for; write .umb or .tra"
-        ));
+        return refused(format!("the label '{name}' has a name that .drn has no room for; write .tra"));
     }
     let beginning = match &chain.initial {
         Initial::State(state) => vec![*state as u32],
