@@ -6,7 +6,7 @@ use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{
-    Initial, Method, Options, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
+    Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
 };
 use kolmo::{Error, Machine};
 
@@ -87,15 +87,16 @@ mod suite {
         {
             let with = |format, parts| {
                 let split = Partitioning { parts, ..Partitioning::default() };
-                let asked = Options { format, split, ..options(CHEBYSHEV, 1e-4) };
+                // On several lanes the order of the states is chosen by measurement unless it is given.
+                let asked = Options { format, split, order: Order::Natural, ..options(CHEBYSHEV, 1e-4) };
                 run(&machine, chain, &Initial::State(700), &[2.0, 7.0], &asked).0
             };
             let one = with(MatrixFormat::Hyb, 1);
 
             for &format in formats {
-                assert_eq!(one, with(format, 1), "{format:?}");
+                assert!(one == with(format, 1), "{format:?}");
             }
-            assert_eq!(one, with(MatrixFormat::Auto, 4), "in parts");
+            assert!(one == with(MatrixFormat::Auto, 4), "in parts");
         }
     }
 }
