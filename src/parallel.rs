@@ -28,6 +28,14 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     }
 }
 
+/// Copies bytes, many of them on all threads.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub(crate) fn copy_bytes(to: &mut [u8], from: &[u8]) {
+    const PIECE: usize = 1 << 18;
+    assert_eq!(to.len(), from.len(), "a copy has as many bytes as there are");
+    to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
 /// Numbered items, each of which one thread takes.
 ///
 /// # Safety

@@ -1,5 +1,5 @@
 //! Models in the PRISM language and properties in CSL: a model, and behind a line `====` properties of it; without such a line
-//! properties of a model that is known. Each is read or refused, and what is read is explored in little memory.
+//! properties of a model that is known. Each is read or refused, and what is read is explored in little memory, whole and by parts.
 
 #![no_main]
 
@@ -44,6 +44,20 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             for label in model.labels() {
                 assert_eq!(space.label(label).map_or(space.states(), |set| set.len()), space.states());
             }
+            for name in model.reward_structures() {
+                if let (Ok(limit), Ok(values)) = (instance.reward_limit(Some(name), true), space.rewards(Some(name))) {
+                    // Sums are added in another order.
+                    assert!(values.iter().all(|value| value.abs() <= limit * (1.0 + 1e-9)), "{values:?} {limit}");
+                }
+            }
+            // Parts that are grown end in the same chain.
+            let mut part = instance.explore_part(None, 2, &Options::default()).expect("a part");
+            while !part.edge().is_empty() {
+                let known = part.part();
+                let least = 2 * known.states() as u64;
+                part = instance.explore_part(Some((&known, part.edge())), least, &Options::default()).expect("a part");
+            }
+            assert_eq!((part.chain(), part.initial()), (space.chain(), space.initial()));
             for (state, row) in (0..space.states()).map(|state| (state, space.chain().row(state))) {
                 assert!(row.into_iter().all(|(to, rate)| (to as usize) < space.states() && to as usize != state && rate > 0.0));
             }

@@ -109,7 +109,7 @@ pub(crate) fn answer<'py, 'a>(
         let problem =
             Problem { transitions: &*transitions, initial, times, rewards: &rewards, vectors: true };
         if wanted.is(&DeviceSpec::Auto)
-            && capacity::seconds_on_cores(&problem, &options)?
+            && capacity::seconds_on_cores(&problem, &options, None)?
                 .is_some_and(|seconds| seconds < capacity::GPU_START)
         {
             wanted = wanted.on(DeviceSpec::Cpu);

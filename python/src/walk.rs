@@ -40,7 +40,7 @@ pub(crate) fn walk<'py>(
         let rhs: Vec<Vec<f64>> = b.iter().map(|b| b.to_vec()).collect();
         let splitting = splitting.parse()?;
         let options = Options { epsilon, confidence, seed, splitting, lazy, ..Options::default() };
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components };
+        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &[] };
         place.wanted()?.with(|machine: &Machine| {
             Ok((solve(machine, &problem, &options, &mut |done, all| told(done, all))?, names(machine)))
         })

@@ -13,6 +13,7 @@ pub(super) use self::names::names;
 pub(super) use self::part::{Beside, Part, part};
 pub use self::write::write;
 use crate::io::text::{self, Line, Lines, Scanner, error, quote};
+use crate::ranks::Ranks;
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::transitions::{TransitionList, exit_rate};
 use crate::{Error, Result, number};
@@ -35,7 +36,11 @@ const EXACT: u32 = 17;
 /// not numbered 0, 1, 2 …, targets out of range, rates that are negative or not finite, exit rates that are not the sums and lines of no known form;
 /// [`Error::File`] for a file that ends early.
 pub fn read(path: &Path) -> Result<ChainFile> {
-    parse(&text::read(path)?, path)
+    // What is wrong with a file is told by a look at it from the first line to the last.
+    match part(path, Ranks::ALONE).ok().flatten().and_then(|part| part.into_file(path)) {
+        Some(file) => Ok(file),
+        None => parse(&text::read(path)?, path),
+    }
 }
 
 /// As [`read`], from bytes; `path` is for the messages.
@@ -368,6 +373,40 @@ impl<'a> Model<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Goes on with what the lines of further states say; false if that is not how the file goes on.
+    fn append(&mut self, other: Self) -> Result<bool> {
+        self.end_state()?;
+        let Some(first) = other.first else { return Ok(true) };
+        if self.first.is_none() {
+            (self.first, self.states) = (Some(first), first);
+        }
+        if self.rewards.is_empty() {
+            self.rewards = vec![Vec::new(); other.rewards.len()];
+        }
+        if first != self.states || !other.rewards.is_empty() && other.rewards.len() != self.rewards.len() {
+            return Ok(false);
+        }
+        let behind = self.begun() as usize;
+        for (values, more) in self.rewards.iter_mut().zip(&other.rewards).filter(|(_, more)| !more.is_empty())
+        {
+            values.resize(behind, 0.0);
+            values.extend_from_slice(more);
+        }
+        for (name, states) in other.labels.sets {
+            let set = *self.positions.entry(name.clone().into_bytes()).or_insert(self.labels.sets.len());
+            match self.labels.sets.get_mut(set) {
+                Some((_, known)) => known.extend(states),
+                None => self.labels.sets.push((name, states)),
+            }
+        }
+        self.state = State { start: other.state.start + self.list.rate.len(), ..other.state };
+        self.list.append(&other.list);
+        self.states = other.states;
+        self.choices += other.choices;
+        self.unlisted |= other.unlisted;
+        Ok(true)
     }
 
     fn finish(mut self) -> Result<ChainFile> {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use crate::parallel::*;
 use crate::sparse::Coo;
 use crate::transient::chain::ChainFile;
 use crate::transient::transitions::TransitionList;
@@ -81,7 +82,7 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
     if rows as u64 > MOST_STATES {
         return Err(format!("{rows} states; at most {MOST_STATES} are possible"));
     }
-    let (mut generator, mut count) = (false, 0);
+    let (mut generator, mut count, mut total) = (false, 0, 0.0);
     for (i, j, x) in entries() {
         if !x.is_finite() {
             return Err(format!("entry ({i}, {j}), counted from 0, is {x}; rates are finite"));
@@ -93,6 +94,10 @@ pub fn content<E: Iterator<Item = (u32, u32, f64)>>(
         }
         generator |= x < 0.0;
         count += 1;
+        total += x;
+    }
+    if !generator && !may_be_stochastic(rows, total) {
+        return Ok(Content::Rates);
     }
     let sums = Sums::of(rows, count, entries);
     if generator {
@@ -245,7 +250,11 @@ fn check_generator(sums: &Sums) -> Result<(), String> {
 /// True if the rates of each of several states sum to 1, as the probabilities of a discrete-time chain do.
 pub(crate) fn is_stochastic(states: usize, list: &TransitionList) -> bool {
     // As many states as there are transitions at most: a file's header must not decide how much memory is taken.
-    if states < 2 || states > list.rate.len() || !may_be_stochastic(states, list.rate.iter().sum()) {
+    if states < 2 || states > list.rate.len() {
+        return false;
+    }
+    let parts: Vec<f64> = list.rate.par_chunks(1 << 12).map(|rates| rates.iter().sum::<f64>()).collect();
+    if !may_be_stochastic(states, parts.iter().sum()) {
         return false;
     }
     let mut sums = vec![0.0; states];

@@ -5,6 +5,7 @@
 //! | [`tra`], [`lab`], [`sta`], [`srew`], [`trew`] | `.tra`, `.lab`, `.sta`, `.srew`, `.trew` | chains, labels, states and rewards of PRISM, Storm, MRMC |
 //! | [`drn`], [`umb`] | `.drn`, `.umb` | chains with both inside, of Storm and of PRISM |
 //! | [`mtx`], [`npz`] | `.mtx`, `.npz` | rates, generators ([`generator`]), matrices of [`crate::walk`] |
+//! | [`edges`] | `.txt`, `.mtx`, `.npz` | graphs of [`crate::walk::graph`] |
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |
@@ -27,6 +28,7 @@
 
 mod csv;
 pub mod drn;
+pub mod edges;
 pub mod generator;
 pub mod lab;
 mod model;
@@ -47,6 +49,7 @@ pub mod tridiagonal;
 pub mod umb;
 pub mod write;
 
+pub use edges::read_graph;
 pub use model::{read_chain, read_distribution};
 pub use parts::read_chain_on;
 pub use system::{read_matrix, read_rhs};

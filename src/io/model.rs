@@ -155,13 +155,12 @@ pub fn read_chain(path: &Path, labels: Option<&Path>) -> Result<Chain> {
     expect_memory(states as u64 * 48 + count as u64 * 28, || {
         format!("{}: a chain of {states} states and {count} transitions", path.display())
     })?;
-    let chain = match Csr::new(states, &transitions) {
+    let chain = match format {
         // SciPy means their sum.
-        Err(_) if format == Format::Npz => Csr::new(states, &added_up(&transitions)),
-        chain => chain,
+        Format::Npz => Ok(Csr::added_up(states, transitions)),
+        _ => Csr::new(states, transitions),
     };
     let chain = chain.map_err(|duplicate| twice(path, format, duplicate))?;
-    drop(transitions);
     if let Some(states) = beside(path, "sta") {
         file.names = Some(sta::read(&states, file.states)?);
     }
@@ -176,25 +175,6 @@ pub(super) fn names(path: &Path, format: Format, states: usize) -> Result<Option
         (None, Format::Umb) => umb::names(path, states),
         (None, _) => Ok(None),
     }
-}
-
-/// The list with the rates of each transition in one, in the order of their states.
-fn added_up(list: &TransitionList) -> TransitionList {
-    let mut order: Vec<usize> = (0..list.rate.len()).collect();
-    order.sort_by_key(|&k| (list.from[k], list.to[k]));
-    let mut sums = TransitionList::default();
-    for k in order {
-        let (from, to, rate) = (list.from[k], list.to[k], list.rate[k]);
-        match (sums.from.last(), sums.to.last(), sums.rate.last_mut()) {
-            (Some(&f), Some(&t), Some(sum)) if (f, t) == (from, to) => *sum += rate,
-            _ => {
-                sums.from.push(from);
-                sums.to.push(to);
-                sums.rate.push(rate);
-            }
-        }
-    }
-    sums
 }
 
 /// Numbers of the states in a chain's files.

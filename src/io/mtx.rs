@@ -4,20 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::generator::{self, MOST_STATES};
-use super::text::{self, Parted};
+use super::text::{self, Parted, Room, Scanner, Triples, Trouble};
 use super::write::{count_transitions, push_integer, push_number, write_in_blocks, write_transitions};
-use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::sparse::{Coo, CsrMatrix, returned};
+use crate::sparse::{Coo, CsrMatrix};
 use crate::transient::chain::ChainFile;
 use crate::transient::transitions::Transitions;
 use crate::{Error, Result, number};
-
-/// Bytes that one thread parses at a time.
-const CHUNK: usize = 1 << 22;
-
-/// Bytes of a usual line, about.
-const LINE: u64 = 20;
 
 /// Reads a chain: the matrix of rates R (row: source) or the generator Q, see [`generator::chain`].
 ///
@@ -36,7 +29,15 @@ pub fn read_chain(path: impl AsRef<Path>) -> Result<ChainFile> {
 /// file, and where the size line promises another number of entries than there are.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<Coo> {
     let path = path.as_ref();
-    parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse { path: path.into(), line, reason })
+    // What is wrong with a file is told by a look at it as a whole.
+    match share(path, Ranks::ALONE) {
+        Ok(Some(Share { matrix, listed, promised })) if listed == promised => Ok(matrix),
+        _ => parse(&text::read(path)?).map_err(|(line, reason)| Error::Parse {
+            path: path.into(),
+            line,
+            reason,
+        }),
+    }
 }
 
 /// A rank's part of a file.
@@ -54,31 +55,26 @@ pub(super) struct Share {
 /// # Errors
 /// [`Error::Io`].
 pub(super) fn share(path: &Path, ranks: Ranks) -> Result<Option<Share>> {
-    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let Ok(Head { kind, symmetric, promised, body, .. }) = head(&parted.start) else { return Ok(None) };
     // Memory is taken by what a file holds and not by what its head says.
     if kind.rows.max(kind.columns) > parted.length {
         return Ok(None);
     }
     let body = parted.start.len() - body.len();
-    let mut pieces = parted.lines(body, ranks)?;
+    let pieces = parted.lines(body, ranks)?;
     drop(parted);
-    let mut matrix = entries_of(kind);
-    let about = pieces.about(LINE) * if symmetric { 2 } else { 1 };
-    (matrix.row, matrix.column, matrix.value) = (returned(about), returned(about), returned(about));
-    let (mut listed, mut bytes) = (0, Vec::new());
-    loop {
-        match pieces.next(&mut bytes)? {
-            Some(true) => {}
-            Some(false) => return Ok(Some(Share { matrix, listed, promised })),
-            None => return Ok(None),
-        }
-        let chunks: Vec<Chunk> = split(&bytes).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
-        if chunks.iter().any(|chunk| chunk.trouble.is_some()) {
-            return Ok(None);
-        }
-        listed += add(&mut matrix, chunks, symmetric) as u64;
-    }
+    let own = (promised as usize).div_ceil(ranks.size());
+    let mut found = Triples::with_room(kind.shortest(), own, pieces.about(1), path)?;
+    let mut fits = true;
+    let read = pieces.each(&mut |bytes| {
+        fits &= found.parse(bytes, |text, room| scan(text, kind, room)).is_ok();
+        Ok(())
+    })?;
+    Ok(read.filter(|()| fits).map(|()| {
+        let (matrix, listed) = together(found, kind, symmetric);
+        Share { matrix, listed, promised }
+    }))
 }
 
 /// Reads the columns of a matrix as vectors: `array` files (`real` or `integer`, `general`), column by column, or
@@ -167,9 +163,9 @@ pub fn line_of(path: &Path, row: u32, column: u32) -> Result<Vec<u64>> {
         head(&bytes).map_err(|(line, reason)| text::error(path, line, reason))?;
     let mut lines = Vec::new();
     while !rest.is_empty() {
-        let (mut text, after) = next_line(rest);
+        let (text, after) = next_line(rest);
         (at, rest) = (at + 1, after);
-        if let Ok((i, j, _)) = entry(&mut text, kind)
+        if let Ok((i, j, _)) = entry(&mut Scanner::new(text), kind)
             && ((i, j) == (row, column) || symmetric && (j, i) == (row, column))
         {
             lines.push(at);
@@ -212,15 +208,19 @@ pub fn write_matrix<W: Write + ?Sized>(writer: &mut W, matrix: &CsrMatrix) -> io
     })
 }
 
-/// Line, counted from 1, and what is wrong there.
-type Trouble = (u64, String);
-
 /// The kind of every entry, by the first line and the size line.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     pattern: bool,
     rows: u64,
     columns: u64,
+}
+
+impl Kind {
+    /// Fewest bytes of an entry's line, its end included: `1 1`, `1 1 0`.
+    fn shortest(self) -> usize {
+        if self.pattern { 4 } else { 6 }
+    }
 }
 
 /// The lines before the entries.
@@ -262,58 +262,31 @@ fn head(bytes: &[u8]) -> Result<Head<'_>, Trouble> {
 
 fn parse(bytes: &[u8]) -> Result<Coo, Trouble> {
     let Head { kind, symmetric, promised, line, body: rest } = head(bytes)?;
-    let chunks: Vec<Chunk> = split(rest).into_par_iter().map(|text| Chunk::parse(text, kind)).collect();
-    let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
-    let mut above = line;
-    for chunk in &chunks {
-        if let Some((at, reason)) = &chunk.trouble {
-            return Err((above + at, reason.clone()));
-        }
-        above += chunk.lines;
+    let mut found = Triples::new(kind.shortest());
+    found
+        .parse(rest, |text, room| scan(text, kind, room))
+        .map_err(|(behind, reason)| (line + behind, reason))?;
+    let (matrix, listed) = together(found, kind, symmetric);
+    match listed == promised {
+        true => Ok(matrix),
+        false => Err((line, format!("promises {promised} entries, but the file has {listed}"))),
     }
-    if found as u64 != promised {
-        return Err((line, format!("promises {promised} entries, but the file has {found}")));
-    }
-    Ok(together(chunks, kind, symmetric))
 }
 
-fn entries_of(kind: Kind) -> Coo {
-    Coo { rows: kind.rows as usize, columns: kind.columns as usize, ..Coo::default() }
-}
-
-/// The entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them.
-fn together(chunks: Vec<Chunk>, kind: Kind, symmetric: bool) -> Coo {
-    let mut matrix = entries_of(kind);
-    let found: usize = chunks.iter().map(|chunk| chunk.row.len()).sum();
-    let total = if symmetric { 2 * found } else { found };
-    matrix.row.reserve_exact(total);
-    matrix.column.reserve_exact(total);
-    matrix.value.reserve_exact(total);
-    add(&mut matrix, chunks, symmetric);
-    matrix
-}
-
-/// Adds entries of all chunks, in their order, and of a symmetric matrix the mirrored ones behind them; how many they
-/// were before that.
-fn add(matrix: &mut Coo, chunks: Vec<Chunk>, symmetric: bool) -> usize {
-    let first = matrix.row.len();
-    // Each chunk is freed before the next is copied, so that the peak stays near one copy.
-    for chunk in chunks {
-        matrix.row.extend_from_slice(&chunk.row);
-        matrix.column.extend_from_slice(&chunk.column);
-        matrix.value.extend_from_slice(&chunk.value);
-    }
-    let end = matrix.row.len();
+/// The matrix with these entries, and of a symmetric one the mirrored ones behind them; and how many they are without.
+fn together(found: Triples, kind: Kind, symmetric: bool) -> (Coo, u64) {
+    let (mut row, mut column, mut value) = found.into_lists();
+    let listed = value.len();
     if symmetric {
-        for k in first..end {
-            if matrix.row[k] != matrix.column[k] {
-                matrix.row.push(matrix.column[k]);
-                matrix.column.push(matrix.row[k]);
-                matrix.value.push(matrix.value[k]);
+        for k in 0..listed {
+            if row[k] != column[k] {
+                row.push(column[k]);
+                column.push(row[k]);
+                value.push(value[k]);
             }
         }
     }
-    end - first
+    (Coo { rows: kind.rows as usize, columns: kind.columns as usize, row, column, value }, listed as u64)
 }
 
 /// (pattern, symmetric) of the first line.
@@ -343,61 +316,25 @@ fn parse_banner(line: &[u8]) -> Result<(bool, bool), String> {
     }
 }
 
-/// Pieces of about [`CHUNK`] bytes that end with a line.
-fn split(mut text: &[u8]) -> Vec<&[u8]> {
-    let mut chunks = Vec::new();
-    while !text.is_empty() {
-        let end = match text.get(CHUNK..).and_then(|rest| rest.iter().position(|&b| b == b'\n')) {
-            Some(at) => CHUNK + at + 1,
-            None => text.len(),
-        };
-        chunks.push(&text[..end]);
-        text = &text[end..];
-    }
-    chunks
-}
-
-/// Entries of some successive lines.
-#[derive(Default)]
-struct Chunk {
-    row: Vec<u32>,
-    column: Vec<u32>,
-    value: Vec<f64>,
-    lines: u64,
-    trouble: Option<Trouble>,
-}
-
-impl Chunk {
-    fn parse(mut text: &[u8], kind: Kind) -> Self {
-        let mut chunk = Self::default();
-        // The shortest lines take 4 bytes in a pattern and 6 elsewhere.
-        let most = text.len() / if kind.pattern { 4 } else { 6 } + 1;
-        chunk.row.reserve(most);
-        chunk.column.reserve(most);
-        chunk.value.reserve(most);
-        while !text.is_empty() {
-            chunk.lines += 1;
-            let mut rest = text;
-            let parsed = entry(&mut rest, kind);
-            match parsed {
-                Ok((i, j, x)) => {
-                    chunk.row.push(i);
-                    chunk.column.push(j);
-                    chunk.value.push(x);
-                    text = rest;
+/// Pushes the entries of some lines.
+fn scan(text: &[u8], kind: Kind, found: &mut Room) -> Result<(), Trouble> {
+    let mut scanner = Scanner::new(text);
+    let mut line = 0;
+    while scanner.peek().is_some() {
+        line += 1;
+        let start = scanner.offset();
+        match entry(&mut scanner, kind) {
+            Ok((i, j, x)) => found.push(i, j, x),
+            Err(fault) => {
+                let (bytes, _) = next_line(&text[start..]);
+                if !is_comment(bytes) {
+                    return Err((line, fault.reason(bytes, kind)));
                 }
-                Err(fault) => {
-                    let (line, after) = next_line(text);
-                    if !is_comment(line) {
-                        chunk.trouble = Some((chunk.lines, fault.reason(line, kind)));
-                        break;
-                    }
-                    text = after;
-                }
+                scanner.skip_to(start + bytes.len() + 1);
             }
         }
-        chunk
     }
+    Ok(())
 }
 
 /// Why a line is no entry; the words are found only when they are needed.
@@ -429,27 +366,23 @@ impl Fault {
     }
 }
 
-/// Reads one line, `row column value`, and leaves `text` after it; row and column are returned from 0.
+/// Reads one line, `row column value`, and its end; row and column are returned from 0.
 #[inline]
-fn entry(text: &mut &[u8], kind: Kind) -> Result<(u32, u32, f64), Fault> {
-    let i = index(text).ok_or(Fault::Form)?;
-    let j = index(text).ok_or(Fault::Form)?;
-    let x = if kind.pattern {
-        1.0
-    } else {
-        skip_blanks(text);
-        let (x, len) = fast_float2::parse_partial::<f64, _>(*text).map_err(|_| Fault::Form)?;
-        if x == 0.0 && number::is_not_zero(&text[..len]) {
+fn entry(scanner: &mut Scanner, kind: Kind) -> Result<(u32, u32, f64), Fault> {
+    let i = index(scanner).ok_or(Fault::Form)?;
+    let j = index(scanner).ok_or(Fault::Form)?;
+    scanner.blanks();
+    let mut x = 1.0;
+    if !kind.pattern {
+        let from = scanner.offset();
+        x = scanner.decimal().ok_or(Fault::Form)?;
+        if x == 0.0 && number::is_not_zero(scanner.since(from)) {
             return Err(Fault::Value);
         }
-        *text = &text[len..];
-        x
-    };
-    skip_blanks(text);
-    match text {
-        [b'\n', rest @ ..] => *text = rest,
-        [] => {}
-        _ => return Err(Fault::Form),
+        scanner.blanks();
+    }
+    if !scanner.byte(b'\n') && scanner.peek().is_some() {
+        return Err(Fault::Form);
     }
     if !x.is_finite() {
         return Err(Fault::Value);
@@ -463,24 +396,10 @@ fn entry(text: &mut &[u8], kind: Kind) -> Result<(u32, u32, f64), Fault> {
     Ok(((i - 1) as u32, (j - 1) as u32, x))
 }
 
-fn skip_blanks(text: &mut &[u8]) {
-    while let [b' ' | b'\t' | b'\r', rest @ ..] = text {
-        *text = rest;
-    }
-}
-
 /// An unsigned integer after blanks and before one.
-fn index(text: &mut &[u8]) -> Option<u64> {
-    skip_blanks(text);
-    let mut value = 0u64;
-    let mut digits = 0;
-    while let [digit @ b'0'..=b'9', rest @ ..] = text {
-        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
-        digits += 1;
-        *text = rest;
-    }
-    let ends = matches!(text.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n'));
-    (digits > 0 && ends).then_some(value)
+fn index(scanner: &mut Scanner) -> Option<u64> {
+    scanner.blanks();
+    scanner.unsigned().filter(|_| scanner.is_delimited())
 }
 
 /// The text before the first end of line, and the text after it.
@@ -640,7 +559,7 @@ mod tests {
     fn lines_are_counted_through_chunks() {
         let mut text = String::from("%%MatrixMarket matrix coordinate real general\n9 9 1000001\n");
         text.push_str(&"1 2 3.5\n".repeat(1_000_000));
-        assert!(text.len() > CHUNK);
+        assert!(text.len() > 3 << 20, "pieces have some MiB");
         let (line, reason) = trouble(&format!("{text}1 10 1\n"));
         assert_eq!(line, 1_000_003, "{reason}");
         assert_eq!(matrix(&format!("{text}9 9 1\n")).row.len(), 1_000_001);

@@ -83,9 +83,9 @@ impl Array {
 /// matrix has included.
 pub fn read_matrix(path: impl AsRef<Path>) -> Result<(Coo, Vec<String>)> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
-    let (matrix, format) =
-        matrix(BufReader::new(file)).map_err(|reason| Error::File { path: path.into(), reason })?;
+    File::open(path).map_err(|source| Error::Io { path: path.into(), source })?;
+    let open = || File::open(path).map(BufReader::new).map_err(|e| e.to_string());
+    let (matrix, format) = matrix(open).map_err(|reason| Error::File { path: path.into(), reason })?;
     let converted = (format != "csr").then(|| {
         let format = format.to_ascii_uppercase();
         format!("{}: a {format} matrix, converted to rows", path.display())
@@ -97,11 +97,13 @@ fn opened<R: Read + Seek>(reader: R) -> Result<ZipArchive<R>, String> {
     ZipArchive::new(reader).map_err(|e| format!("not an .npz file, as numpy.savez writes it: {e}"))
 }
 
-fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
-    let mut archive = opened(reader)?;
+fn matrix<R: Read + Seek + Send>(
+    open: impl Fn() -> Result<R, String> + Sync,
+) -> Result<(Coo, String), String> {
+    let mut archive = opened(open()?)?;
     let format = format(&mut archive)?;
     expect_members(&archive, &MATRIX, "a matrix")?;
-    let shape = integers(&mut archive, "shape", |_, _| None)?;
+    let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
     let &[rows, columns] = &shape[..] else {
         return Err(format!("shape: {} numbers; a matrix has 2", shape.len()));
     };
@@ -120,11 +122,11 @@ fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
         })
         .map_err(|e| e.to_string())?;
     }
-    let (row, column) = match &format[..] {
-        "csr" => compressed(&mut archive, ["row", "column"], [rows, columns])?,
+    let places = || match &format[..] {
+        "csr" => compressed(&mut archive, ["row", "column"], [rows, columns]),
         "csc" => {
             let (column, row) = compressed(&mut archive, ["column", "row"], [columns, rows])?;
-            (row, column)
+            Ok((row, column))
         }
         "coo" => {
             let row = indices(&mut archive, "row", "row", rows)?;
@@ -132,13 +134,13 @@ fn matrix(reader: impl Read + Seek) -> Result<(Coo, String), String> {
             if row.len() != column.len() {
                 return Err(format!("row: {} numbers, but col has {}", row.len(), column.len()));
             }
-            (row, column)
+            Ok((row, column))
         }
-        _ => {
-            return Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())"));
-        }
+        _ => Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())")),
     };
-    let value = floats(&mut archive, "data")?;
+    // Most files are compressed: one thread unpacks the places and one the values.
+    let (places, values) = rayon::join(places, || floats(&mut opened(open()?)?, "data"));
+    let ((row, column), value) = (places?, values?);
     if value.len() != column.len() {
         return Err(format!("data: {} numbers for {} entries", value.len(), column.len()));
     }
@@ -151,7 +153,7 @@ fn compressed(
     names: [&str; 2],
     [lines, across]: [usize; 2],
 ) -> Result<(Vec<u32>, Vec<u32>), String> {
-    let indptr = integers(archive, "indptr", |_, _| None)?;
+    let indptr = integers(archive, "indptr", |_, at| Ok(at))?;
     let line = names[0];
     if indptr.len() != lines + 1 {
         return Err(format!("indptr: {} numbers; {lines} {line}s need {}", indptr.len(), lines + 1));
@@ -184,12 +186,10 @@ fn indices(
     what: &str,
     count: usize,
 ) -> Result<Vec<u32>, String> {
-    let all = integers(archive, member, |k, j| {
-        (j < 0 || j >= count as i64)
-            .then(|| format!("{what} {j} of entry {k}; the matrix has {count} {what}s"))
-    })?;
-    // Checked above: all are below 2^32.
-    Ok(all.into_iter().map(|j| j as u32).collect())
+    integers(archive, member, |k, j| match u32::try_from(j) {
+        Ok(index) if (index as usize) < count => Ok(index),
+        _ => Err(format!("{what} {j} of entry {k}; the matrix has {count} {what}s")),
+    })
 }
 
 /// Names of an archive's members.
@@ -218,7 +218,7 @@ pub(crate) fn rows(path: &Path, ranks: Ranks) -> Result<(Coo, Range<usize>), Str
         return Err("no CSR matrix".to_owned());
     }
     expect_members(&archive, &MATRIX, "a matrix")?;
-    let shape = integers(&mut archive, "shape", |_, _| None)?;
+    let shape = integers(&mut archive, "shape", |_, k| Ok(k))?;
     let sizes: Vec<u64> = shape.iter().filter_map(|&k| u64::try_from(k).ok()).collect();
     let &[n, columns] = &sizes[..] else { return Err("shape".to_owned()) };
     if n > MOST_STATES || columns > MOST_STATES {
@@ -334,21 +334,18 @@ fn format(archive: &mut ZipArchive<impl Read + Seek>) -> Result<String, String> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads a member of integers; `wrong` says what is wrong with the element of that number and value.
-fn integers(
+/// Reads a member of integers; `of` makes an element of its number and value, or says what is wrong with them.
+fn integers<T>(
     archive: &mut ZipArchive<impl Read + Seek>,
     name: &str,
-    wrong: impl Fn(usize, i64) -> Option<String>,
-) -> Result<Vec<i64>, String> {
+    of: impl Fn(usize, i64) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
     read_member(archive, name, |member, header| {
         let mut values = Vec::new();
-        header.integers(member, |value| match wrong(values.len(), value) {
-            None => {
-                npy::grow(&mut values, 1)?;
-                values.push(value);
-                Ok(())
-            }
-            Some(reason) => Err(reason),
+        header.integers(member, |value| {
+            npy::grow(&mut values, 1)?;
+            values.push(of(values.len(), value)?);
+            Ok(())
         })?;
         Ok(values)
     })
@@ -707,6 +704,10 @@ mod tests {
         ]
     }
 
+    fn matrix(bytes: Cursor<Vec<u8>>) -> Result<(Coo, String), String> {
+        super::matrix(|| Ok(bytes.clone()))
+    }
+
     fn reason(change: impl Fn(&mut Vec<Member<'static>>)) -> String {
         let mut members = members();
         change(&mut members);
@@ -767,7 +768,7 @@ mod tests {
         for (members, format) in [(columns, "CSC"), (triples, "COO")] {
             std::fs::write(&path, archive(&members, CompressionMethod::Stored)).unwrap();
             let (matrix, notes) = read_matrix(&path).unwrap();
-            let dense = CsrMatrix::from_entries(&matrix);
+            let dense = CsrMatrix::from_entries(matrix);
             assert_eq!(dense.row(0), (&[1][..], &[2.0][..]), "{format}");
             assert_eq!(dense.row(1), (&[0, 2][..], &[3.0, 4.0][..]), "{format}");
             assert_eq!(notes, [format!("{}: a {format} matrix, converted to rows", path.display())]);

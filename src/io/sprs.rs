@@ -43,7 +43,7 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for CsrMatrix {
     /// # Errors
     /// [`Error::File`] for more than 2³² − 2 rows or columns.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
-        Ok(Self::from_entries(&entries(&matrix)?))
+        Ok(Self::from_entries(entries(&matrix)?))
     }
 }
 
@@ -65,7 +65,7 @@ impl<I: SpIndex, P: SpIndex> TryFrom<CsMatViewI<'_, f64, I, P>> for Chain {
     /// a generator that are not zero.
     fn try_from(matrix: CsMatViewI<'_, f64, I, P>) -> Result<Self> {
         let file = generator::chain(Path::new(NAME), entries(&matrix)?)?;
-        Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, &file.transitions)?)))
+        Ok(Self::new(NAME, Box::new(Csr::from_list(file.states, file.transitions)?)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::walk::splitting::MOST_UNKNOWNS;
 use crate::{Error, Result};
 
 /// The extension in lower case, without `.gz`.
-fn extension(path: &Path) -> String {
+pub(super) fn extension(path: &Path) -> String {
     let bare = match path.extension() {
         Some(e) if e.eq_ignore_ascii_case("gz") => path.with_extension(""),
         _ => path.to_path_buf(),
@@ -46,7 +46,7 @@ pub fn read_matrix(path: &Path) -> Result<(CsrMatrix, Vec<String>)> {
     expect_memory(16 * rows as u64 + 12 * entries.value.len() as u64, || {
         format!("{}: a matrix of {rows} rows and {} entries", path.display(), entries.value.len())
     })?;
-    Ok((CsrMatrix::from_entries(&entries), notes))
+    Ok((CsrMatrix::from_entries(entries), notes))
 }
 
 /// Reads right-hand sides: one a column from Matrix Market and from `.npy` (a 1-D array is one), one from text with one

@@ -1,6 +1,7 @@
 //! Text files as bytes, unzipped where they are packed, cut into lines and chunks, with a scanner for the numbers in them.
 
 mod part;
+mod triples;
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -10,6 +11,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 pub(super) use self::part::Parted;
+pub(super) use self::triples::{Room, Triples, Trouble};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::{Error, Result, number};
@@ -21,7 +23,7 @@ const GZIP: &[u8] = b"\x1f\x8b";
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bytes that a chunk of parallel work has, about.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 18;
 
 /// The first bytes of binary files, and the remedy for each.
 const SIGNATURES: &[(&[u8], &str)] = &[
@@ -216,13 +218,23 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Cuts a text into pieces of about 1 MiB, each of whole lines.
+/// Cuts a text into pieces of about 256 KiB, each of whole lines.
 pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
+    blocks(bytes, |_| true)
+}
+
+/// The same in front of lines that `begins` accepts.
+pub fn blocks(bytes: &[u8], begins: fn(&[u8]) -> bool) -> Vec<&[u8]> {
     let mut chunks = Vec::with_capacity(bytes.len() / CHUNK + 1);
     let mut rest = bytes;
     while !rest.is_empty() {
-        let least = rest.len().min(CHUNK);
-        let end = rest[least..].iter().position(|&b| b == b'\n').map_or(rest.len(), |end| least + end + 1);
+        let line = |from: usize| {
+            rest[from..].iter().position(|&b| b == b'\n').map_or(rest.len(), |end| from + end + 1)
+        };
+        let mut end = line(rest.len().min(CHUNK));
+        while end < rest.len() && !begins(&rest[end..line(end)]) {
+            end = line(end);
+        }
         let (chunk, behind) = rest.split_at(end);
         chunks.push(chunk);
         rest = behind;
@@ -232,8 +244,72 @@ pub fn chunks(bytes: &[u8]) -> Vec<&[u8]> {
 
 /// Number of lines, a last one without a line end included.
 pub fn count_lines(bytes: &[u8]) -> usize {
-    let ends = bytes.iter().filter(|&&b| b == b'\n').count();
+    // Sums of so few fit a byte each.
+    let ends = |few: &[u8]| usize::from(few.iter().map(|&b| u8::from(b == b'\n')).sum::<u8>());
+    let ends: usize = bytes.chunks(255).map(ends).sum();
     ends + usize::from(bytes.last().is_some_and(|&b| b != b'\n'))
+}
+
+/// Powers of ten: numbers of as many digits as the last one has zeros are exact in double precision.
+const POWERS: [u64; 16] = {
+    let mut powers = [1; 16];
+    let mut k = 1;
+    while k < powers.len() {
+        powers[k] = 10 * powers[k - 1];
+        k += 1;
+    }
+    powers
+};
+
+/// A word whose bytes are 1.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The number that leading decimal digits are, and how many they are.
+#[inline]
+fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
+    // The first byte is the lowest; digits are 0 to 9 in it, and 6 more stay below 16.
+    let value = u64::from_le_bytes(bytes) ^ (ONES * 0x30);
+    let other = (((value & (ONES * 0x7f)) + ONES * 0x76) | value) & (ONES * 0x80);
+    let count = other.trailing_zeros() as usize / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // Zeros in front of the digits; then pairs, fours and all eight are added up.
+    let value = value << (64 - 8 * count);
+    let pairs = (value * 10 + (value >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    ((fours * 10_000 + (fours >> 32)) & 0xffff_ffff, count)
+}
+
+/// The words of text that a key holds.
+type Key = [u64; 3];
+
+/// The first word of so many bytes, with zeros behind it, and its length; none if it is empty or longer.
+#[inline]
+fn first_word(bytes: &[u8; size_of::<Key>()]) -> Option<(Key, usize)> {
+    let words: Key = bytemuck::cast(*bytes);
+    let mut key = [0; 3];
+    for (k, word) in words.map(u64::from_le).into_iter().enumerate() {
+        // The high bit of the first byte below `!`, and of none before it.
+        let blank = word.wrapping_sub(ONES * 0x21) & !word & (ONES * 0x80);
+        if blank != 0 {
+            let count = blank.trailing_zeros() / 8;
+            key[k] = word & ((1 << (8 * count)) - 1);
+            return Some((key, 8 * k + count as usize)).filter(|&(_, length)| length > 0);
+        }
+        key[k] = word;
+    }
+    None
+}
+
+/// Some of the numbers that were read, by their text: a chain has few rates, a million times each.
+#[derive(Debug, Clone)]
+pub struct KnownNumbers([(Key, f64); 256]);
+
+impl Default for KnownNumbers {
+    fn default() -> Self {
+        Self([([0; 3], 0.0); 256])
+    }
 }
 
 /// Reads numbers and words off bytes, from left to right.
@@ -266,6 +342,11 @@ impl<'a> Scanner<'a> {
         &self.bytes[self.at..]
     }
 
+    /// What was read from an offset on.
+    pub fn since(&self, offset: usize) -> &'a [u8] {
+        &self.bytes[offset..self.at]
+    }
+
     /// Passes over spaces, tabs, carriage returns and form feeds: whatever ends a word but for line ends.
     #[inline]
     pub fn blanks(&mut self) {
@@ -294,42 +375,98 @@ impl<'a> Scanner<'a> {
         self.at = self.bytes.len().min(self.at + bytes);
     }
 
+    /// Goes on at an offset, or at the end.
+    pub fn skip_to(&mut self, offset: usize) {
+        self.at = offset.min(self.bytes.len());
+    }
+
     /// Passes over the rest of the line and its end.
     pub fn skip_line(&mut self) {
         let end = self.rest().iter().position(|&b| b == b'\n');
         self.at = end.map_or(self.bytes.len(), |end| self.at + end + 1);
     }
 
+    /// The decimal digits that come next, as a number that wraps, and how many they are.
+    #[inline]
+    fn digits(&mut self) -> (u64, usize) {
+        let (start, mut value) = (self.at, 0u64);
+        while let Some(eight) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            let (more, count) = leading_digits(*eight);
+            value = value.wrapping_mul(POWERS[count]).wrapping_add(more);
+            self.at += count;
+            if count < 8 {
+                return (value, self.at - start);
+            }
+        }
+        while let Some(byte @ b'0'..=b'9') = self.peek() {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+            self.at += 1;
+        }
+        (value, self.at - start)
+    }
+
     /// An unsigned integer: decimal digits, below 10¹⁸.
     #[inline]
     pub fn unsigned(&mut self) -> Option<u64> {
-        let start = self.at;
-        let mut value = 0u64;
-        while let Some(byte) = self.peek() {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 {
-                break;
-            }
-            // Wraps only behind 19 digits, which are refused below.
-            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-            self.at += 1;
-        }
-        (self.at > start && self.at - start <= 18).then_some(value)
+        let (value, digits) = self.digits();
+        (1..=18).contains(&digits).then_some(value)
     }
 
     /// A finite number that is not rounded to 0: decimal, with or without exponent, or a quotient of two such (`1/4000`).
     #[inline]
     pub fn number(&mut self) -> Option<f64> {
         let from = self.at;
-        let (mut value, length) = fast_float2::parse_partial::<f64, _>(self.rest()).ok()?;
-        self.at += length;
+        let mut value = self.decimal()?;
         if self.byte(b'/') {
-            let (divisor, length) = fast_float2::parse_partial::<f64, _>(self.rest()).ok()?;
-            self.at += length;
-            value /= divisor;
+            value /= self.decimal()?;
         }
-        (value.is_finite() && !(value == 0.0 && number::is_not_zero(&self.bytes[from..self.at])))
-            .then_some(value)
+        (value.is_finite() && !(value == 0.0 && number::is_not_zero(self.since(from)))).then_some(value)
+    }
+
+    /// A decimal number, with or without exponent, rounded to whatever double is next.
+    #[inline]
+    pub fn decimal(&mut self) -> Option<f64> {
+        let from = self.at;
+        self.short().or_else(|| {
+            let (value, length) = fast_float2::parse_partial(&self.bytes[from..]).ok()?;
+            self.at = from + length;
+            Some(value)
+        })
+    }
+
+    /// One of few digits: the quotient of two integers that are exact, and so rounded once.
+    #[inline]
+    fn short(&mut self) -> Option<f64> {
+        let (mut value, mut digits) = self.digits();
+        let mut behind = 0;
+        if digits > 0 && self.byte(b'.') {
+            let fraction;
+            (fraction, behind) = self.digits();
+            digits += behind;
+            value = value.wrapping_mul(*POWERS.get(behind)?).wrapping_add(fraction);
+        }
+        let exact = (1..POWERS.len()).contains(&digits) && self.is_delimited();
+        exact.then(|| value as f64 / POWERS[behind] as f64)
+    }
+
+    /// [`number`](Self::number), looked up where it was read before.
+    #[inline]
+    pub fn known_number(&mut self, known: &mut KnownNumbers) -> Option<f64> {
+        let start = self.at;
+        let Some((key, length)) = self.bytes[start..].first_chunk().and_then(first_word) else {
+            return self.number();
+        };
+        let mixed = key[0].wrapping_add(key[1].rotate_left(23)).wrapping_add(key[2].rotate_left(47));
+        let (text, value) = &mut known.0[(mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+        if *text == key {
+            self.at += length;
+            return Some(*value);
+        }
+        let found = self.number()?;
+        if self.at - start == length {
+            (*text, *value) = (key, found);
+        }
+        Some(found)
     }
 
     /// The bytes up to the next blank or line end; empty before one.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use self::dialect::Head;
 use crate::io::generator;
-use crate::io::text::{self, Parted, Scanner, error, quote};
+use crate::io::text::{self, KnownNumbers, Parted, Room, Scanner, Triples, Trouble, error, quote};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::transient::chain::ChainFile;
@@ -34,22 +34,23 @@ const LINE: u64 = 20;
 /// finite rate ≥ 0, for headers of other kinds of model and other formats; [`Error::File`] when the header promises
 /// another number of transitions, or the file is empty.
 pub fn read(path: &Path) -> Result<ChainFile> {
-    parse(&text::read(path)?, path)
+    // What is wrong with a file is told by a look at it as a whole.
+    match lines(path, Ranks::ALONE) {
+        Ok(Some(lines)) if lines.is_whole() => Ok(lines.into_file(path)),
+        _ => parse(&text::read(path)?, path),
+    }
 }
 
 /// As [`read`], from bytes; `path` is for the messages.
 pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
     let head = dialect::detect(bytes, path)?;
-    let (transitions, found) = parse_body(&bytes[head.body..], &head, path)?;
-    let states = match head.states {
-        Some(states) => states as usize,
-        None => found,
-    };
-    if let Some(promised) = head.transitions
-        && promised != transitions.rate.len() as u64
-    {
-        let read = transitions.rate.len();
-        let remedy = if (read as u64) < promised {
+    let body = &bytes[head.body..];
+    let mut found = Triples::new(SHORTEST);
+    parse_lines(body, &head, &mut found, path)?;
+    let lines = Lines::new(found, &head, path);
+    let (promised, read) = (lines.promised, lines.transitions.rate.len() as u64);
+    if let Some(promised) = promised.filter(|&promised| promised != read) {
+        let remedy = if read < promised {
             "it is truncated; export or copy it again"
         } else {
             "correct the header, or export the file again"
@@ -62,7 +63,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
             ),
         });
     }
-    if states == 0 {
+    if !lines.is_whole() {
         return Err(Error::File {
             path: path.into(),
             reason: "lists no transitions, and nothing says how many states there are; \
@@ -70,11 +71,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<ChainFile> {
                 .into(),
         });
     }
-    let mut warnings = head.warnings(path);
-    if !head.says_ctmc && generator::is_stochastic(states, &transitions) {
-        warnings.push(generator::looks_stochastic(path));
-    }
-    Ok(ChainFile { states, first: head.base, transitions, warnings, ..ChainFile::default() })
+    Ok(lines.into_file(path))
 }
 
 /// A rank's part of a file: what the lines of its share of the bytes list, and what the head promises of all.
@@ -92,35 +89,50 @@ pub(crate) struct Lines {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Lines {
+    fn new(found: Triples, head: &Head, path: &Path) -> Self {
+        let (from, to, rate) = found.into_lists();
+        let highest = |states: &Vec<u32>| states.par_iter().map(|&s| u64::from(s) + 1).reduce(|| 0, u64::max);
+        Self {
+            states: head.states,
+            highest: if head.states.is_none() { highest(&from).max(highest(&to)) } else { 0 },
+            promised: head.transitions,
+            first: head.base,
+            says_ctmc: head.says_ctmc,
+            warnings: head.warnings(path),
+            transitions: TransitionList { from, to, rate },
+        }
+    }
+
+    /// True if these are all lines of a file.
+    fn is_whole(&self) -> bool {
+        let listed = self.transitions.rate.len() as u64;
+        self.promised.is_none_or(|promised| promised == listed) && self.states.unwrap_or(self.highest) > 0
+    }
+
+    fn into_file(self, path: &Path) -> ChainFile {
+        let Self { transitions, first, mut warnings, .. } = self;
+        let states = self.states.unwrap_or(self.highest) as usize;
+        if !self.says_ctmc && generator::is_stochastic(states, &transitions) {
+            warnings.push(generator::looks_stochastic(path));
+        }
+        ChainFile { states, first, transitions, warnings, ..ChainFile::default() }
+    }
+}
+
 /// Reads a rank's part of a file: the lines that begin in its share of the bytes.
 ///
 /// # Errors
 /// What [`read`] would say with other numbers of lines; none for files that have to be read whole.
 pub(crate) fn lines(path: &Path, ranks: Ranks) -> Result<Option<Lines>> {
-    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let head = dialect::detect(&parted.start, path)?;
-    let mut pieces = parted.lines(head.body, ranks)?;
-    let mut transitions = TransitionList::with_room(pieces.about(LINE));
-    let (mut highest, mut bytes) = (0, Vec::new());
-    loop {
-        match pieces.next(&mut bytes)? {
-            Some(true) => {}
-            Some(false) => break,
-            None => return Ok(None),
-        }
-        let (more, above) = parse_body(&bytes, &head, path)?;
-        transitions.append(&more);
-        highest = above.max(highest);
-    }
-    Ok(Some(Lines {
-        transitions,
-        states: head.states,
-        highest: highest as u64,
-        promised: head.transitions,
-        first: head.base,
-        says_ctmc: head.says_ctmc,
-        warnings: head.warnings(path),
-    }))
+    let pieces = parted.lines(head.body, ranks)?;
+    drop(parted);
+    let own = head.transitions.map_or(pieces.about(LINE), |all| (all as usize).div_ceil(ranks.size()));
+    let mut found = Triples::with_room(SHORTEST, own, pieces.about(1), path)?;
+    let read = pieces.each(&mut |bytes| parse_lines(bytes, &head, &mut found, path))?;
+    Ok(read.map(|()| Lines::new(found, &head, path)))
 }
 
 /// The lines, counted from 1, where a transition stands: for the message about duplicates.
@@ -153,74 +165,25 @@ struct Transition {
     rate: f64,
 }
 
-/// Parses the lines behind the header, in parallel; gives the list and the highest index + 1.
-fn parse_body(body: &[u8], head: &Head, path: &Path) -> Result<(TransitionList, usize)> {
-    // Lines are counted first: the list is then allocated once, each chunk writes to its own part of it, and a
-    // chunk knows its first line's number. What is allocated is bounded by the bytes there are, whatever the header
-    // says.
-    let chunks = text::chunks(body);
-    let lines: Vec<usize> = chunks.par_iter().map(|chunk| text::count_lines(chunk)).collect();
-    let room: Vec<usize> =
-        chunks.iter().zip(&lines).map(|(chunk, &lines)| lines.min(chunk.len().div_ceil(SHORTEST))).collect();
-    let total = room.iter().sum();
-    let mut from = vec![0u32; total];
-    let mut to = vec![0u32; total];
-    let mut rate = vec![0.0f64; total];
-    let mut parts = Vec::with_capacity(chunks.len());
-    let (mut from_rest, mut to_rest, mut rate_rest) = (&mut from[..], &mut to[..], &mut rate[..]);
-    for (chunk, &room) in chunks.iter().zip(&room) {
-        let (from_part, rest) = from_rest.split_at_mut(room);
-        from_rest = rest;
-        let (to_part, rest) = to_rest.split_at_mut(room);
-        to_rest = rest;
-        let (rate_part, rest) = rate_rest.split_at_mut(room);
-        rate_rest = rest;
-        parts.push((*chunk, from_part, to_part, rate_part));
-    }
-    let results: Vec<Result<(usize, usize), (u64, String)>> = parts
-        .into_par_iter()
-        .map(|(chunk, from, to, rate)| {
-            let (mut used, mut states) = (0, 0);
-            scan(chunk, head, &mut |_, transition| {
-                from[used] = transition.from;
-                to[used] = transition.to;
-                rate[used] = transition.rate;
-                used += 1;
-                states = states.max(transition.from.max(transition.to) as usize + 1);
-            })?;
-            Ok((used, states))
-        })
-        .collect();
-    let (mut end, mut states, mut start, mut line) = (0, 0, 0, head.lines);
-    for ((result, room), lines) in results.into_iter().zip(room).zip(lines) {
-        let (used, highest) = result.map_err(|(at, reason)| error(path, line + at, reason))?;
-        // Chunks with blank lines or comments leave gaps behind them.
-        if end < start {
-            from.copy_within(start..start + used, end);
-            to.copy_within(start..start + used, end);
-            rate.copy_within(start..start + used, end);
-        }
-        end += used;
-        start += room;
-        line += lines as u64;
-        states = states.max(highest);
-    }
-    from.truncate(end);
-    to.truncate(end);
-    rate.truncate(end);
-    Ok((TransitionList { from, to, rate }, states))
+/// Parses some lines behind the header.
+fn parse_lines(text: &[u8], head: &Head, found: &mut Triples, path: &Path) -> Result<()> {
+    let scan = |chunk: &[u8], room: &mut Room| {
+        scan(chunk, head, &mut |_, Transition { from, to, rate }| room.push(from, to, rate))
+    };
+    found.parse(text, scan).map_err(|(line, reason)| error(path, head.lines + line, reason))
 }
 
 /// Gives all transitions of some lines to `sink`, with their lines counted from 1. The error is a line and what is
 /// wrong with it.
-fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), (u64, String)> {
+fn scan(bytes: &[u8], head: &Head, sink: &mut impl FnMut(u64, Transition)) -> Result<(), Trouble> {
     let limit = head.states.unwrap_or(MOST_STATES);
     let mut scanner = Scanner::new(bytes);
+    let mut known = KnownNumbers::default();
     let mut line = 0;
     while scanner.peek().is_some() {
         line += 1;
         let start = scanner.offset();
-        match transition(&mut scanner, head.base, limit) {
+        match transition(&mut scanner, &mut known, head.base, limit) {
             Ok(Some(transition)) => sink(line, transition),
             Ok(None) => {}
             Err(fault) => {
@@ -246,7 +209,12 @@ enum Fault {
 
 /// Reads a line and its end; `None` for blank lines and comments.
 #[inline(always)]
-fn transition(scanner: &mut Scanner, base: u64, limit: u64) -> Result<Option<Transition>, Fault> {
+fn transition(
+    scanner: &mut Scanner,
+    known: &mut KnownNumbers,
+    base: u64,
+    limit: u64,
+) -> Result<Option<Transition>, Fault> {
     scanner.blanks();
     match scanner.peek() {
         Some(b'0'..=b'9') => {}
@@ -260,7 +228,7 @@ fn transition(scanner: &mut Scanner, base: u64, limit: u64) -> Result<Option<Tra
     scanner.blanks();
     let to = scanner.unsigned().filter(|_| scanner.is_delimited()).ok_or(Fault::To)?;
     scanner.blanks();
-    let rate = scanner.number().filter(|_| scanner.is_delimited()).ok_or(Fault::Rate)?;
+    let rate = scanner.known_number(known).filter(|_| scanner.is_delimited()).ok_or(Fault::Rate)?;
     if rate < 0.0 {
         return Err(Fault::Negative);
     }

@@ -7,6 +7,7 @@ mod part;
 #[cfg(test)]
 mod tests;
 mod valuations;
+mod write;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,7 +21,9 @@ use tar::Archive;
 use self::arrays::{Array, Csr, bits, words};
 use self::index::{Annotation, Index, System, Type, kind};
 pub(super) use self::part::{Share, share};
+pub use self::write::write;
 use super::generator::MOST_STATES;
+use crate::parallel::*;
 use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::names::StateNames;
 use crate::transient::transitions::TransitionList;
@@ -28,6 +31,12 @@ use crate::{Error, Result};
 
 /// Probabilities of a state that add up to something else than 1 by more than this get a warning.
 const PROBABILITY_TOLERANCE: f64 = 1e-6;
+
+/// States that one thread looks at in one go.
+const BLOCK: usize = 1 << 13;
+
+/// See [`Jumps::block`].
+type Block = (TransitionList, u64, Option<(usize, f64)>);
 
 /// The label under which the initial states are returned.
 const INITIAL: &str = "init";
@@ -235,14 +244,31 @@ impl<'a> Jumps<'a> {
     }
 
     fn transitions(&self) -> Result<(TransitionList, Vec<String>), String> {
-        let mut list = TransitionList::default();
-        for column in [&mut list.from, &mut list.to] {
-            column.reserve_exact(self.target.len());
+        let blocks = (0..self.states.div_ceil(BLOCK)).into_par_iter();
+        let found: Vec<_> = blocks.map(|k| self.block(k * BLOCK..self.states.min((k + 1) * BLOCK))).collect();
+        let mut list = TransitionList::with_room(self.target.len());
+        let (mut off, mut first_off) = (0, None);
+        for block in found {
+            let (more, more_off, first) = block?;
+            list.append(&more);
+            off += more_off;
+            first_off = first_off.or(first);
         }
-        list.rate.reserve_exact(self.target.len());
+        let warning = first_off.map(|(state, total)| {
+            format!(
+                "the branch probabilities of {off} states do not add up to 1 (those of state {state} give {total}); rates are exit rate · probability"
+            )
+        });
+        Ok((list, warning.into_iter().collect()))
+    }
+
+    /// Transitions out of some states; the number of those whose probabilities do not add up to 1, and the first with what
+    /// they give.
+    fn block(&self, states: Range<usize>) -> Result<Block, String> {
+        let mut list = TransitionList::default();
         let mut row: Vec<(u32, f64)> = Vec::new();
         let (mut off, mut first_off) = (0u64, None);
-        for state in 0..self.states {
+        for state in states {
             let exit_rate = self.exit_rate.get(state);
             if !(exit_rate.is_finite() && exit_rate >= 0.0) {
                 return Err(format!(
@@ -299,12 +325,7 @@ impl<'a> Jumps<'a> {
                 list.rate.push(rate);
             }
         }
-        let warning = first_off.map(|(state, total)| {
-            format!(
-                "the branch probabilities of {off} states do not add up to 1 (those of state {state} give {total}); rates are exit rate · probability"
-            )
-        });
-        Ok((list, warning.into_iter().collect()))
+        Ok((list, off, first_off))
     }
 
     fn named_reward(&self, files: &Files, id: &str, annotation: &Annotation) -> Result<Reward, String> {

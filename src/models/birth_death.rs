@@ -1,5 +1,6 @@
 //! Birth–death chain on finitely many states.
 
+use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
 /// States 0 … N−1; births at rate λ in states below N−1, deaths at rate μ in states above 0. With λ, μ > 0 it is
@@ -35,6 +36,14 @@ impl Transitions for BirthDeath {
         self.states
     }
 
+    /// All but those near the ends.
+    fn repeats(&self) -> Vec<Repeat> {
+        match self.states {
+            0..6 => Vec::new(),
+            n => vec![Repeat { rows: 3..n - 2, period: 1, reach: 1 }],
+        }
+    }
+
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         self.neighbours(state, self.birth, self.death, row);
     }
@@ -46,7 +55,7 @@ impl Transitions for BirthDeath {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check_transpose, irreducible};
+    use super::super::tests::{check_repeats, check_transpose, irreducible};
     use super::*;
 
     #[test]
@@ -60,9 +69,10 @@ mod tests {
         assert_eq!(row(0), [(1, 2.0)]);
         assert_eq!(row(1), [(0, 3.0), (2, 2.0)]);
         assert_eq!(row(3), [(2, 3.0)]);
-        for n in [1, 2, 3, 50] {
+        for n in [1, 2, 3, 6, 7, 50] {
             let chain = BirthDeath::new(n, 2.0, 3.0);
             assert_eq!(check_transpose(&chain), 2 * (n - 1));
+            check_repeats(&chain);
             assert!(irreducible(&chain));
         }
     }

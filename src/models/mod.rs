@@ -2,6 +2,7 @@
 
 mod birth_death;
 mod circulant;
+mod graphs;
 mod systems;
 mod tandem;
 mod tridiagonal;
@@ -9,6 +10,7 @@ mod wlan;
 
 use birth_death::BirthDeath;
 use circulant::Circulant;
+pub use graphs::{GRAPHS, Links, graph, links};
 pub use systems::{SYSTEMS, System, system};
 use tandem::Tandem;
 pub use tridiagonal::{BANDED, BuiltIn, TRIDIAGONAL, Tridiagonal, banded, tridiagonal};
@@ -120,10 +122,15 @@ fn birth_death(parameters: &Parameters) -> Result<Model> {
 fn circulant(parameters: &Parameters) -> Result<Model> {
     const EXAMPLE: &str = "circulant:1000,-1,1,30";
     let states = parameters.whole(0, "N (number of states)", MAX_STATES, EXAMPLE)?;
-    let offsets: std::result::Result<Vec<i64>, _> =
-        parameters.values[1..].iter().map(|o| o.parse::<i32>().map(i64::from)).collect();
+    // A count with a sign.
+    let step = |text: &str| match text.strip_prefix('-') {
+        Some(back) => number::count::<i32>(back).map(|o| -i64::from(o)),
+        None => number::count::<i32>(text.strip_prefix('+').unwrap_or(text)).map(i64::from),
+    };
+    let offsets: std::result::Result<Vec<i64>, ()> =
+        parameters.values[1..].iter().map(|o| step(o).ok_or(())).collect();
     let steps = "O1,O2,… (steps along the ring)";
-    let offsets = offsets.map_err(|_| parameters.refuse(steps, "whole numbers", EXAMPLE))?;
+    let offsets = offsets.map_err(|()| parameters.refuse(steps, "whole numbers", EXAMPLE))?;
     if offsets.is_empty() {
         return Err(parameters.refuse(steps, "given", EXAMPLE));
     }
@@ -199,6 +206,7 @@ impl Parameters<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sparse::Repeat;
 
     /// Asserts that `incoming` lists exactly the transpose of `outgoing`, both ascending, free of self-loops and
     /// duplicates, rates > 0. Returns the number of transitions.
@@ -230,6 +238,49 @@ mod tests {
             assert_eq!(&row[1..], &expected[..], "transitions into state {state}");
         }
         transitions
+    }
+
+    /// Compares states with those that they are said to be like.
+    pub(super) fn check_repeats(chain: &dyn Transitions) {
+        let mut seen = 0;
+        for Repeat { rows, period, reach } in chain.repeats() {
+            assert!(period > 0 && rows.start >= period.max(seen) && rows.end <= chain.states(), "{rows:?}");
+            seen = rows.end;
+            for state in rows {
+                let moved = |row: Vec<(u32, f64)>| -> Vec<(i64, u64, usize)> {
+                    row.iter()
+                        .map(|&(other, rate)| {
+                            (i64::from(other), rate.to_bits(), into(chain, other as usize).len())
+                        })
+                        .collect()
+                };
+                for way in [into as Way, out_of] {
+                    let near = |&(other, _): &(u32, f64)| state.abs_diff(other as usize) <= reach;
+                    assert!(way(chain, state).iter().all(near), "state {state}");
+                    let before = moved(way(chain, state - period));
+                    let before: Vec<_> = before
+                        .into_iter()
+                        .map(|(other, rate, length)| (other + period as i64, rate, length))
+                        .collect();
+                    assert_eq!(moved(way(chain, state)), before, "state {state}");
+                }
+            }
+        }
+    }
+
+    /// A state's transitions of one direction.
+    type Way = fn(&dyn Transitions, usize) -> Vec<(u32, f64)>;
+
+    fn into(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
+        let mut row = Vec::new();
+        chain.incoming(state, &mut row);
+        row
+    }
+
+    fn out_of(chain: &dyn Transitions, state: usize) -> Vec<(u32, f64)> {
+        let mut row = Vec::new();
+        chain.outgoing(state, &mut row);
+        row
     }
 
     fn check_row(state: usize, row: &[(u32, f64)]) {
@@ -274,6 +325,7 @@ mod tests {
             ("tandem:15", "tandem:15", 496),
             ("birth-death:1,2.50,3", "birth-death:1,2.5,3", 1),
             ("circulant:8,-1, 1,+3", "circulant:8,-1,1,3", 8),
+            ("circulant:1e3,-3e1,1_0", "circulant:1000,-30,10", 1000),
         ] {
             let model = parse(spec).unwrap().unwrap();
             assert_eq!((&model.name[..], model.transitions.states(), model.initial), (name, states, 0));

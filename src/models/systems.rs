@@ -123,7 +123,7 @@ fn random_dominant(parameters: &Parameters<'_>, seed: u64) -> Result<System> {
 const MATRIX: u32 = 1;
 const RHS: u32 = 2;
 
-fn key(seed: u64) -> [u32; 2] {
+pub(super) fn key(seed: u64) -> [u32; 2] {
     // Not a key of the walks' streams with the same seed.
     [seed as u32 ^ 0x6b6f_6c6d, (seed >> 32) as u32 ^ 0x6f73_7973]
 }

@@ -1,5 +1,6 @@
 //! Tandem queueing network M/Cox(2)/1 → M/M/1 with finite queues.
 
+use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
 /// Rate at which service ends in phase 1 and the customer moves on to the second station, μ1b.
@@ -51,6 +52,18 @@ impl Transitions for Tandem {
         (self.capacity + 1) * (2 * self.capacity + 1)
     }
 
+    /// Those where the first station is neither nearly empty nor nearly full.
+    fn repeats(&self) -> Vec<Repeat> {
+        let first = |customers: usize| self.index(customers, 1, 0) as usize;
+        match self.capacity {
+            0..7 => Vec::new(),
+            capacity => {
+                let period = 2 * (capacity + 1);
+                vec![Repeat { rows: first(4)..first(capacity - 2), period, reach: 2 * period }]
+            }
+        }
+    }
+
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         let (sc, ph, sm) = self.decode(state);
         if sc > 0 && (sc > 1 || ph == 1) {
@@ -89,7 +102,7 @@ impl Transitions for Tandem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check_transpose, irreducible};
+    use super::super::tests::{check_repeats, check_transpose, irreducible};
     use super::*;
 
     #[test]
@@ -113,6 +126,7 @@ mod tests {
             let chain = Tandem::new(c);
             let expected = (c + 1) * (2 * c - 1) + c * (c + 1) + c * (2 * c + 1) + 2 * c * c;
             assert_eq!(check_transpose(&chain), expected);
+            check_repeats(&chain);
             assert!(irreducible(&chain));
             let mut exits = vec![0.0; chain.states()];
             chain.exit_rates(0..chain.states(), &mut exits);

@@ -1,5 +1,6 @@
 //! Two wireless devices that share a channel, with bounded queues and binary exponential back-off.
 
+use crate::sparse::Repeat;
 use crate::transient::transitions::Transitions;
 
 /// A source's off → on rate.
@@ -230,6 +231,18 @@ impl Transitions for Wlan {
         6 * m * m + 12 * m + 4
     }
 
+    /// Those of full blocks, but for where the first queue is nearly empty or full.
+    fn repeats(&self) -> Vec<Repeat> {
+        let (queue, local) = ((self.m / 2 / self.stages) as usize, 2 * self.stages as usize);
+        let period = local * self.block as usize;
+        let first = |q: usize| 2 * self.empty_block as usize + (q - 1) * period;
+        match queue {
+            0..7 => Vec::new(),
+            // Queues change by one packet.
+            _ => vec![Repeat { rows: first(4)..first(queue - 2), period, reach: 2 * period }],
+        }
+    }
+
     fn incoming(&self, state: usize, row: &mut Vec<(u32, f64)>) {
         use Channel::{C, I, T1, T2, V1, V2};
         let (x1, channel, x2) = self.decode(state);
@@ -334,7 +347,7 @@ impl Transitions for Wlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check_transpose, irreducible};
+    use super::super::tests::{check_repeats, check_transpose, irreducible};
     use super::*;
     use std::collections::HashSet;
 
@@ -357,10 +370,11 @@ mod tests {
     #[test]
     fn incoming_is_the_transpose_of_outgoing() {
         for (queue, stages) in
-            [(1, 1), (1, 2), (2, 1), (3, 1), (1, 6), (2, 2), (5, 1), (3, 4), (4, 3), (2, 9)]
+            [(1, 1), (1, 2), (2, 1), (3, 1), (1, 6), (2, 2), (5, 1), (3, 4), (4, 3), (2, 9), (7, 1), (9, 2)]
         {
             let chain = Wlan::new(queue, stages);
             check_transpose(&chain);
+            check_repeats(&chain);
             assert!(irreducible(&chain), "wlan:{queue},{stages}");
         }
     }

@@ -73,6 +73,9 @@ pub struct Tuned {
     pub repetitions: usize,
     /// Milliseconds of opening one lane, once.
     pub lane_opening: f64,
+    /// Milliseconds in which a lane opened before anything of its driver was loaded.
+    #[serde(default)]
+    pub start: Option<f64>,
     /// τ: what one lane costs in each solution, see [`SizeTimes::lane_cost`].
     pub lane_cost: f64,
     /// Measurements, sizes ascending.
@@ -340,7 +343,9 @@ fn unsound(tuned: &Tuned) -> Option<&'static str> {
     };
     let sizes = &tuned.sizes;
     let mut runs = sizes.iter().flat_map(|size| &size.runs);
-    if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) {
+    if tuned.start.is_some_and(|start| !(0.0..1e6).contains(&start)) {
+        Some("a device that takes no time, or a quarter of an hour, to start")
+    } else if tuned.steps.as_ref().is_some_and(|steps| !steps.sound()) {
         Some("a speed is no number above 0, or no speed of a device")
     } else if tuned.walks.as_ref().is_some_and(|walks| !walks.sound()) {
         Some("a grid of walks has a shape or time that none has")
@@ -405,6 +410,7 @@ mod tests {
             unknown: Vec::new(),
             repetitions: 3,
             lane_opening: 0.1,
+            start: Some(200.0),
             lane_cost: sizes[0].lane_cost(),
             overlap: overlap::fit(&sizes),
             choice: Choice::fit(&sizes).unwrap(),

@@ -7,6 +7,7 @@ mod csr;
 mod format;
 mod hyb;
 pub mod patterns;
+mod repeats;
 pub mod repetition;
 pub mod tiles;
 mod width;
@@ -18,6 +19,7 @@ pub(crate) use coo::returned;
 pub use csr::CsrMatrix;
 pub use format::MatrixFormat;
 pub use hyb::{HEADER, Hyb, RowSource, cut};
+pub use repeats::{Repeat, Repeats};
 pub use width::{Layout, WidthRule};
 
 /// Row ranges are cut at multiples of this many rows: whole slices, and the blocks of reductions, on every lane.

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 
-use super::RowSource;
 use super::patterns::Patterns;
+use super::{Repeats, RowSource};
 use crate::kernel::Number;
+use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 
 /// Patterns that two bytes name.
@@ -37,8 +38,8 @@ pub struct Repetition<T> {
 
 /// Rows to look at.
 pub struct Rows<'a, T> {
-    /// Number of rows.
-    pub rows: usize,
+    /// The rows; of those that are like others the width and the exit rate are, too.
+    pub repeats: &'a Repeats,
     /// Place of row 0 in the vector that columns count in.
     pub own: usize,
     /// Exit rates.
@@ -75,14 +76,21 @@ struct Found<'a> {
     last: (u16, Vec<u64>, u64),
 }
 
+/// Most rows of a task.
+fn task(repeats: &Repeats) -> usize {
+    const FEWEST: usize = 1 << 14;
+    let rows: usize = repeats.looked_at(usize::MAX).iter().map(Range::len).sum();
+    rows.div_ceil(4 * rayon::current_num_threads()).max(FEWEST)
+}
+
 /// Looks for what repeats; `most_values` distinct values can be named.
 pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> {
     let over = Over::default();
-    let tasks = (rows.rows >> 16).clamp(1, 4 * rayon::current_num_threads());
-    let cut = |task: usize| rows.rows * task / tasks;
-    let found: Vec<Found<'_>> = (0..tasks)
+    let found: Vec<Found<'_>> = rows
+        .repeats
+        .looked_at(task(rows.repeats))
         .into_par_iter()
-        .map(|task| Found::look(rows, cut(task)..cut(task + 1), most_values, &over))
+        .map(|here| Found::look(rows, here, most_values, &over))
         .collect();
 
     let mut pairs = Set::default();
@@ -103,7 +111,7 @@ pub fn find<T: Number>(rows: &Rows<'_, T>, most_values: usize) -> Repetition<T> 
     };
     let patterns = match given_up(&over.patterns) {
         true => Err(format!("more than {MOST_PATTERNS} different rows")),
-        false => patterns(&found, rows.rows, given_up(&over.exits)),
+        false => patterns(&found, rows.repeats, given_up(&over.exits)),
     };
     Repetition { patterns, pairs, values }
 }
@@ -200,7 +208,12 @@ impl<'a> Found<'a> {
 }
 
 /// Puts the tasks' patterns together, in the order of the rows.
-fn patterns<T: Number>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Result<Patterns<T>, TooMany> {
+fn patterns<T: Number>(
+    found: &[Found<'_>],
+    repeats: &Repeats,
+    exits_over: bool,
+) -> Result<Patterns<T>, TooMany> {
+    let rows = repeats.rows();
     let mut lists: Set<&[u64]> = Set::default();
     let mut full: Set<(u32, u64)> = Set::default();
     let mut maps = Vec::with_capacity(found.len());
@@ -236,16 +249,14 @@ fn patterns<T: Number>(found: &[Found<'_>], rows: usize, exits_over: bool) -> Re
         }
         table = apart;
     }
-    table.ids = vec![0; rows];
-    let mut at = 0;
-    for (f, map) in found.iter().zip(&maps) {
-        let out = &mut table.ids[at..at + f.ids.len()];
+    table.ids = zeroed(rows);
+    for ((f, map), (_, out)) in found.iter().zip(&maps).zip(repeats.places(&mut table.ids, task(repeats))) {
         out.par_iter_mut()
             .zip(&f.ids)
             .with_min_len(1 << 16)
             .for_each(|(out, &id)| *out = map[id as usize] as u16);
-        at += f.ids.len();
     }
+    repeats.copy(&mut table.ids);
     Ok(table)
 }
 
@@ -256,7 +267,8 @@ mod tests {
     /// Looks at rows given as lists, in an ELL part of width 2.
     fn look(rows: &[Vec<(u32, f64)>], exit: &[f64], most_values: usize) -> Repetition<f64> {
         let row = |i: usize, out: &mut Vec<(u32, f64)>| out.extend_from_slice(&rows[i]);
-        find(&Rows { rows: rows.len(), own: 0, exit, width: &|_| 2, row: &row }, most_values)
+        let repeats = &Repeats::none(rows.len());
+        find(&Rows { repeats, own: 0, exit, width: &|_| 2, row: &row }, most_values)
     }
 
     /// The rows as patterns tell them: (ELL part, COO part, exit rate), entries of value 0 left out.

@@ -131,8 +131,8 @@ impl Layout {
                 (width, tail(slice, width))
             })
             .collect();
-        let (widths, tails) = slices.into_iter().unzip();
-        Self { widths, tails }
+        let widths = slices.par_iter().map(|&(width, _)| width).collect();
+        Self { widths, tails: slices.par_iter().map(|&(_, tail)| tail).collect() }
     }
 
     /// Entries stored, padding included.

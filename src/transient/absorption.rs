@@ -234,9 +234,12 @@ fn iterate<T: Number>(built: &Built<'_, T>, most: u64, observer: &mut dyn Observ
         let masses = iteration.leavable_masses()?;
         let stop = Stop::new::<T, _>(terms - 1, masses, statistics.step, |mu| iteration.defect(mu))?;
         let behind = (stop.defect + stop.rounding) / stop.leak;
-        let error = fixed + statistics.step * terms as f64 + behind;
+        let rounded = fixed + statistics.step * terms as f64;
+        let error = rounded + behind;
         stalled = if stop.defect <= 2.0 * stop.rounding { stalled + 1 } else { 0 };
-        if error <= built.options.epsilon || stalled >= 8 || terms >= most {
+        // Where rounding alone is too much, more steps would at most halve the error.
+        let hopeless = rounded > built.options.epsilon && behind <= rounded;
+        if error <= built.options.epsilon || hopeless || stalled >= 8 || terms >= most {
             break (stop.leak, error);
         }
     };

@@ -25,7 +25,7 @@ use super::leavable::Leavable;
 use super::poisson::{Weights, Window};
 use super::transitions::{Transitions, exit_rate};
 use crate::kernel::{Number, Precision, quotient};
-use crate::lane::cpu::expect_memory;
+use crate::lane::cpu::{expect_memory, zeroed};
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Machine, Result};
@@ -137,8 +137,12 @@ pub fn expect_room(machine: &Machine, transitions: &dyn Transitions) -> Result<(
 
 /// The part of [`expect_room`] that is about the host, of which lanes take so many bytes.
 pub(super) fn expect_host_room(machine: &Machine, transitions: &dyn Transitions, lanes: u64) -> Result<()> {
-    let n = (transitions.states() / machine.ranks.size()) as u64;
-    expect_memory(n * (4 + 8 + machine.precision.bytes()) + lanes, || format!("a chain of {n} states"))
+    expect_host_memory(transitions.states() / machine.ranks.size(), machine.precision.bytes(), lanes)
+}
+
+/// Makes sure that there is room for what a run on `n` states has on the host, beside `lanes` bytes.
+pub(super) fn expect_host_memory(n: usize, number: u64, lanes: u64) -> Result<()> {
+    expect_memory(n as u64 * (4 + 8 + number) + lanes, || format!("a chain of {n} states"))
 }
 
 /// Largest αt: a window's weights take some hundreds of megabytes there.
@@ -149,14 +153,16 @@ const ROWS: usize = 4096;
 
 /// Entries of some rows of Rᵀ.
 pub(super) fn lengths(transitions: &dyn Transitions, rows: Range<usize>) -> Vec<u32> {
-    let mut lengths = vec![0u32; rows.len()];
-    lengths.par_chunks_mut(ROWS).enumerate().for_each_init(Vec::new, |row, (chunk, lengths)| {
+    let mut lengths: Vec<u32> = zeroed(rows.len());
+    let repeats = transitions.repeats_among(&rows);
+    repeats.places(&mut lengths, ROWS).into_par_iter().for_each_init(Vec::new, |row, (first, lengths)| {
         for (i, length) in lengths.iter_mut().enumerate() {
             row.clear();
-            transitions.incoming(rows.start + chunk * ROWS + i, row);
+            transitions.incoming(rows.start + first + i, row);
             *length = row.len() as u32;
         }
     });
+    repeats.copy(&mut lengths);
     lengths
 }
 
@@ -194,8 +200,8 @@ fn fixed<T: Number>(
     // Far enough above every exit rate for the shares of some million transitions to be rounded up.
     let divisor = alpha * scale * (1.0 + (-40f64).exp2()) / if lazy { LAZY } else { 1.0 };
     let divisor = if alpha == 0.0 { 1.0 } else { divisor };
-    let mut exit = vec![T::ZERO; rows.len()];
-    let most = leaves(transitions, rows.start, &mut exit, scale, divisor);
+    let mut exit: Vec<T> = zeroed(rows.len());
+    let most = leaves(transitions, &rows, &mut exit, scale, divisor);
     let most = ranks.all_reduce_max(most.unwrap_or(f64::INFINITY));
     if most.is_infinite() {
         return Err(Error::Invalid(
@@ -224,16 +230,16 @@ fn fixed<T: Number>(
     })
 }
 
-/// Notes what leaves the states from `first` on, and tells the most transitions of one; none where a sum has no room.
+/// Notes what leaves some states, and tells the most transitions of one; none where a sum has no room.
 fn leaves<T: Number>(
     transitions: &dyn Transitions,
-    first: usize,
+    rows: &Range<usize>,
     exit: &mut [T],
     scale: f64,
     divisor: f64,
 ) -> Option<f64> {
-    let most = |(chunk, exit): (usize, &mut [T])| {
-        let (first, mut most) = (first + chunk * ROWS, Some(0.0f64));
+    let most = |(first, exit): (usize, &mut [T])| {
+        let (first, mut most) = (rows.start + first, Some(0.0f64));
         transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
             let leave = leave_of(row.iter().map(|&(_, rate)| rate * scale), divisor);
             exit[state - first] = T::from_bits(leave.unwrap_or(u64::MAX));
@@ -241,8 +247,11 @@ fn leaves<T: Number>(
         });
         most
     };
-    let chunks = exit.par_chunks_mut(ROWS).enumerate().map(most);
-    chunks.reduce(|| Some(0.0), |a, b| Some(a?.max(b?)))
+    let repeats = transitions.repeats_among(rows);
+    let most = repeats.places(exit, ROWS).into_par_iter().map(most);
+    let most = most.reduce(|| Some(0.0), |a, b| Some(a?.max(b?)));
+    repeats.copy(exit);
+    most
 }
 
 impl<T: Number> MatrixStatistics<T> {
@@ -365,7 +374,7 @@ pub(super) fn statistics_of_rows<T: Number>(
         true => Some(RemoteRowLengths::new(transitions, &rows, &lengths, ranks)),
         false => None,
     };
-    let mut exit = vec![T::ZERO; rows.len()];
+    let mut exit: Vec<T> = zeroed(rows.len());
     let mut look =
         |scale: f64| look::<T>(transitions, &rows, &lengths, abroad.as_ref(), &mut exit, scale).over(ranks);
     let mut found = look(1.0);
@@ -387,15 +396,14 @@ pub(super) fn statistics_of_rows<T: Number>(
         false => found = look(scale),
     }
     let inverse_alpha = inverse_below::<T>(found.stored);
-    let nnz = ranks.all_reduce_sum(
-        lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b) + found.diagonal,
-    );
+    let leavable = Leavable::new(transitions, rows.clone(), &exit, ranks);
+    let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+    let nnz = ranks.all_reduce_sum(entries + leavable.count());
     let u = T::PRECISION.unit_roundoff();
     // Rates that vanish beside α in that unit are among what underflows.
     let underflow = T::NEGLIGIBLE.wide() * (2 * nnz + 6 * transitions.states() as u64) as f64;
     // The bound itself was computed with a few roundings; a thousandth more covers them and second-order terms.
     let step = 1.001 * (found.scaled * inverse_alpha.wide() + 3.0 * u) + underflow;
-    let leavable = Leavable::new(transitions, rows.clone(), &exit, ranks);
     let shares = Vec::new();
     let divisor = 1.0;
     Ok(MatrixStatistics {
@@ -424,12 +432,10 @@ struct Look {
     least: f64,
     /// Largest u·(…)·α + errors of storage: the parts of g_j that 1/α multiplies.
     scaled: f64,
-    /// States that can be left.
-    diagonal: u64,
 }
 
 impl Look {
-    const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0, diagonal: 0 };
+    const NOTHING: Self = Self { stored: 0.0, exact: 0.0, least: f64::INFINITY, scaled: 0.0 };
 
     fn and(self, other: Self) -> Self {
         Self {
@@ -437,15 +443,14 @@ impl Look {
             exact: self.exact.max(other.exact),
             least: self.least.min(other.least),
             scaled: self.scaled.max(other.scaled),
-            diagonal: self.diagonal + other.diagonal,
         }
     }
 
-    /// Of all ranks, but for the number of states.
+    /// Of all ranks.
     fn over(self, ranks: Ranks) -> Self {
         let [stored, exact, scaled] =
             [self.stored, self.exact, self.scaled].map(|largest| ranks.all_reduce_max(largest));
-        Self { stored, exact, scaled, least: -ranks.all_reduce_max(-self.least), ..self }
+        Self { stored, exact, scaled, least: -ranks.all_reduce_max(-self.least) }
     }
 }
 
@@ -460,9 +465,11 @@ fn look<T: Number>(
 ) -> Look {
     let single = T::PRECISION == Precision::F32;
     let u = T::PRECISION.unit_roundoff();
-    exit.par_chunks_mut(ROWS)
-        .enumerate()
-        .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (chunk, exit)| {
+    let repeats = transitions.repeats_among(rows);
+    let found = repeats
+        .places(exit, ROWS)
+        .into_par_iter()
+        .map_init(Default::default, |(other, scaled): &mut (Vec<_>, Vec<_>), (first, exit)| {
             let mut length = |to: usize| match (rows.contains(&to), abroad) {
                 (true, _) => f64::from(lengths[to - rows.start]),
                 (false, Some(abroad)) => f64::from(abroad.length(to as u32)),
@@ -473,7 +480,7 @@ fn look<T: Number>(
                 }
             };
             let mut found = Look::NOTHING;
-            let first = rows.start + chunk * ROWS;
+            let first = rows.start + first;
             transitions.each_outgoing(first..first + exit.len(), &mut |state, row| {
                 let row = match scale == 1.0 {
                     true => row,
@@ -500,12 +507,13 @@ fn look<T: Number>(
                     exact,
                     least: row.iter().fold(f64::INFINITY, |least, &(_, r)| least.min(r)),
                     scaled: u * (rows + 6.0 * exact) + storage + own,
-                    diagonal: u64::from(exact > 0.0),
                 });
             });
             found
         })
-        .reduce(|| Look::NOTHING, Look::and)
+        .reduce(|| Look::NOTHING, Look::and);
+    repeats.copy(exit);
+    found
 }
 
 /// The largest number of the precision that is at most 1/rate, for a rate in [2⁻⁵², 4]; 0 for a rate of 0.

@@ -5,6 +5,7 @@ use super::partitioning::{rows_of, share};
 use super::parts::Parts;
 use super::poisson::Window;
 use super::problem::{Options, Problem};
+use super::survey::Survey;
 use super::transitions::{Transitions, add_rates};
 use crate::kernel::Number;
 use crate::parallel::*;
@@ -38,8 +39,11 @@ pub(super) fn surveyed<T: Number>(
 ) -> Result<MatrixStatistics<T>> {
     let (lanes, ranks) = (&machine.lanes, machine.ranks);
     if !ranks.is_distributed() {
-        let mut statistics = lanes[0]
-            .host(|| statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE))?;
+        let look = || statistics_of_rows::<T>(transitions, 0..transitions.states(), lazy, Ranks::ALONE);
+        let mut statistics = match transitions.survey().and_then(Survey::take) {
+            Some(found) => found,
+            None => lanes[0].host(look)?,
+        };
         statistics.shares = share(machine, transitions, Some(&statistics.lengths))?;
         return Ok(statistics);
     }

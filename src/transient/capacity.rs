@@ -323,26 +323,33 @@ fn plan_in<T: Number>(machine: &Machine, problem: &Problem<'_>, options: &Option
     })
 }
 
-/// Seconds that it takes to open a GPU and to compile for it: 0.58 on an H200 with CUDA.
-pub const GPU_START: f64 = 0.5;
+/// Seconds that it takes to open a GPU, to compile for it and to let go of it, where nothing was measured: those of CUDA on
+/// an H200.
+pub const GPU_START: f64 = 0.33;
 
 /// Seconds that all products take on the host's cores, as far as a moment tells: of chains of few states at finite times.
-/// Nothing is measured; memory gives 5 GB/s and a product takes 2 µs at least, which two cores do.
+/// A product takes 2 µs at least; `speed` is how many bytes a second the cores move, where that was measured. Else every
+/// thread is taken to move 2.5 GB/s, and all 40 GB/s at most.
 ///
 /// # Errors
 /// As [`plan`].
-pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options) -> Result<Option<f64>> {
+pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<f64>) -> Result<Option<f64>> {
     const MOST_STATES: usize = 1 << 18;
-    const RATE: f64 = 5e9;
+    let speed = speed.unwrap_or_else(|| (2.5e9 * rayon::current_num_threads() as f64).min(40e9));
     const LEAST: f64 = 2e-6;
     if problem.transitions.states() > MOST_STATES {
         return Ok(None);
     }
     check(Ranks::ALONE, problem, options)?;
-    let statistics = statistics::<f64>(problem.transitions)?;
-    let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, 8)).sum();
-    let terms = terms(&statistics, problem, options)?;
-    Ok(terms.map(|terms| terms as f64 * (bytes as f64 / RATE + LEAST)))
+    let seconds = |statistics: &MatrixStatistics<f64>| -> Result<Option<f64>> {
+        let bytes: u64 = statistics.lengths.iter().map(|&length| row_bytes(length, 8)).sum();
+        let terms = terms(statistics, problem, options)?;
+        Ok(terms.map(|terms| terms as f64 * (bytes as f64 / speed + LEAST)))
+    };
+    match problem.transitions.survey().and_then(|survey| survey.look(&seconds)) {
+        Some(found) => found,
+        None => seconds(&statistics(problem.transitions)?),
+    }
 }
 
 fn terms<T: Number>(

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::csr::Csr;
 use super::names::StateNames;
+use super::survey::Surveyed;
 use super::transitions::{Distributed, Take, TransitionList, Transitions, exit_rate};
+use crate::lane::cpu::zeroed;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
@@ -85,7 +87,7 @@ impl Initial {
                 Err(Error::Invalid(format!("initial state {s} does not exist: states are 0 to {}", n - 1)))
             }
         };
-        let mut p = vec![0.0; states.len()];
+        let mut p: Vec<f64> = zeroed(states.len());
         let mut set = |state: usize, probability: f64| {
             if states.contains(&state) {
                 p[state - states.start] = probability;
@@ -198,6 +200,12 @@ impl Chain {
     /// The same chain with another beginning.
     pub fn starting(self, initial: Initial) -> Self {
         Self { initial, ..self }
+    }
+
+    /// The same chain, of which other threads look at the rows from now on: what a run in double precision begins with is then
+    /// known when its devices have opened.
+    pub fn surveyed(self) -> Self {
+        Self { transitions: Box::new(Surveyed::begin(self.transitions.into())), ..self }
     }
 
     /// The same chain with every transition out of `states` removed.

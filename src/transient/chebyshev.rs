@@ -130,7 +130,7 @@ impl<T: Number> Open<T> {
         }
         // A coefficient as stored, its product, and the addition.
         let sum = u * (3.0 * all + 1.01 * partial) + self.series.doubt * norms.largest();
-        Bound { truncation, steady_state: 0.0, rounding: 1.001 * (self.steps + sum) + self.fixed }
+        Bound { truncation, rounding: 1.001 * (self.steps + sum) + self.fixed, ..Bound::default() }
     }
 }
 

@@ -286,7 +286,7 @@ mod tests {
             to: transitions.iter().map(|t| t.1).collect(),
             rate: transitions.iter().map(|t| t.2).collect(),
         };
-        Csr::from_list(n, &list).unwrap()
+        Csr::from_list(n, list).unwrap()
     }
 
     #[test]

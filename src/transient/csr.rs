@@ -1,19 +1,19 @@
 //! A chain's transitions in memory, from files.
 
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use super::transitions::{TransitionList, Transitions};
+use super::transitions::{TransitionList, Transitions, exit_rate};
+use crate::parallel::*;
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
-/// Transitions sorted by target, and by source when somebody asks.
+/// Transitions sorted by target and by source.
 #[derive(Debug)]
 pub struct Csr {
     /// Row i: the transitions into state i.
     into: CsrMatrix,
-    /// Row i: the transitions out of state i. Solving needs it for bounds alone, so it is made on demand.
-    out: OnceLock<CsrMatrix>,
+    /// Row i: the transitions out of state i.
+    out: CsrMatrix,
     exit: Vec<f64>,
 }
 
@@ -30,51 +30,47 @@ impl Csr {
     /// Sorts a list of transitions between `n` states; self-loops and zero rates are dropped.
     ///
     /// The error is the first pair of states that is listed twice.
-    pub fn new(n: usize, list: &TransitionList) -> std::result::Result<Self, Duplicate> {
-        let entries = (list.from.iter().zip(&list.to).zip(&list.rate))
-            .map(|((&from, &to), &rate)| (to, from, rate))
-            .filter(|&(to, from, rate)| to != from && rate != 0.0);
-        let mut into = CsrMatrix::grouped(n, n, entries);
-        if let Some((to, from)) = into.sort_rows() {
-            return Err(Duplicate { from, to: to as u32 });
+    pub fn new(n: usize, list: TransitionList) -> std::result::Result<Self, Duplicate> {
+        let mut out = departures(n, list);
+        if out.sort_rows().is_none() {
+            return Ok(Self::of_departures(out));
         }
-        Ok(Self::of_arrivals(into))
+        let (to, from) = out.transposed().sort_rows().expect("what a list has twice its transpose has");
+        Err(Duplicate { from, to: to as u32 })
+    }
+
+    /// The same, with the rates of what is listed twice added in the order of the list.
+    pub fn added_up(n: usize, list: TransitionList) -> Self {
+        let mut out = departures(n, list);
+        out.ascend();
+        Self::of_departures(out)
     }
 
     /// The chain with these rates, row i out of state i; those of 0 and on the diagonal are dropped.
     pub fn from_rates(rates: &CsrMatrix) -> Self {
         let n = rates.rows();
         let moves = rates.entries().filter(|&(from, to, rate)| from != to && rate != 0.0);
-        Self::of_arrivals(CsrMatrix::grouped(n, n, moves.map(|(from, to, rate)| (to, from, rate))))
+        Self::of_departures(CsrMatrix::grouped(n, n, moves))
     }
 
-    /// The chain whose transitions into state i are row i.
-    fn of_arrivals(into: CsrMatrix) -> Self {
-        let n = into.rows();
-        // Neumaier's sum of each source's rates in ascending order of targets, all sources side by side.
-        let (mut exit, mut lost) = (vec![0.0f64; n], vec![0.0f64; n]);
-        for (&from, &rate) in into.column().iter().zip(into.value()) {
-            let (sum, lost) = (&mut exit[from as usize], &mut lost[from as usize]);
-            let next = *sum + rate;
-            *lost += if *sum >= rate { (*sum - next) + rate } else { (rate - next) + *sum };
-            *sum = next;
-        }
-        for (sum, lost) in exit.iter_mut().zip(lost) {
-            *sum += lost;
-        }
-        Self { into, out: OnceLock::new(), exit }
+    /// The chain whose transitions out of state i are row i.
+    fn of_departures(out: CsrMatrix) -> Self {
+        let exit = |i| exit_rate(out.row(i).1.iter().copied());
+        Self { exit: (0..out.rows()).into_par_iter().map(exit).collect(), into: out.transposed(), out }
     }
 
     /// [`Csr::new`] for lists that are not files; a duplicate is an error with both states.
-    pub fn from_list(n: usize, list: &TransitionList) -> Result<Self> {
+    pub fn from_list(n: usize, list: TransitionList) -> Result<Self> {
         Self::new(n, list).map_err(|Duplicate { from, to }| {
             Error::Invalid(format!("the transition {from} -> {to} is listed twice; add its rates into one"))
         })
     }
+}
 
-    fn out(&self) -> &CsrMatrix {
-        self.out.get_or_init(|| self.into.transposed())
-    }
+/// The transitions of a list by source, without self-loops and zero rates.
+fn departures(n: usize, mut list: TransitionList) -> CsrMatrix {
+    list.drop_still();
+    CsrMatrix::of_lists(n, n, list.from, list.to, list.rate)
 }
 
 impl Transitions for Csr {
@@ -87,7 +83,7 @@ impl Transitions for Csr {
     }
 
     fn outgoing(&self, state: usize, row: &mut Vec<(u32, f64)>) {
-        self.out().append(state, row);
+        self.out.append(state, row);
     }
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
@@ -112,7 +108,7 @@ mod tests {
     fn rows_ascend_and_self_loops_and_zeros_are_gone() {
         let csr = Csr::new(
             3,
-            &list(&[(2, 0, 5.0), (0, 2, 1.0), (0, 1, 0.5), (1, 1, 9.0), (1, 0, 2.0), (2, 1, 0.0)]),
+            list(&[(2, 0, 5.0), (0, 2, 1.0), (0, 1, 0.5), (1, 1, 9.0), (1, 0, 2.0), (2, 1, 0.0)]),
         )
         .unwrap();
 
@@ -135,14 +131,15 @@ mod tests {
 
         for entries in [ascending, shuffled] {
             let mut exit = [0.0];
-            Csr::new(40, &list(&entries)).unwrap().exit_rates(0..1, &mut exit);
+            Csr::new(40, list(&entries)).unwrap().exit_rates(0..1, &mut exit);
             assert_eq!(exit[0].to_bits(), exit_rate(rates.iter().copied()).to_bits());
         }
     }
 
     #[test]
     fn a_pair_listed_twice_is_named() {
-        let found = Csr::new(3, &list(&[(0, 1, 1.0), (2, 1, 1.0), (0, 1, 1.0)])).unwrap_err();
+        let found = Csr::new(3, list(&[(0, 2, 1.0), (0, 1, 1.0), (2, 1, 1.0), (0, 2, 1.0), (0, 1, 1.0)]))
+            .unwrap_err();
 
         assert_eq!(found, Duplicate { from: 0, to: 1 });
     }

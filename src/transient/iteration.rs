@@ -11,6 +11,7 @@ use super::kernels::{accumulate, block_defect, block_dot, block_norm, block_sum,
 use super::lane_step::Stage;
 use super::parts::Parts;
 use crate::kernel::{Arguments, Kernel, Number, Precision};
+use crate::lane::cpu::zeroed;
 use crate::lane::{Arg, Buffer, Lane, Launch, Program};
 use crate::parallel::*;
 use crate::sparse::BLOCK;
@@ -20,6 +21,8 @@ use crate::{Error, Result};
 const SMALL_STEPS: u64 = 512;
 /// Steps are numbered in 32 bits on a device.
 pub(super) const MOST_STEPS: u64 = u32::MAX as u64 - 1;
+/// Probabilities that are copied to a device at once.
+const PIECE: usize = 1 << 20;
 /// Elements of the rewards' partial sums that are held on a device.
 const REWARD_ELEMENTS: usize = 1 << 22;
 
@@ -145,13 +148,20 @@ impl<'a, T: Number> Iteration<'a, T> {
         (self.k, self.now) = (0, 0);
         for part in &self.parts.parts {
             let (lane, own) = (&self.lanes[part.lane], &initial[self.parts.own(part)]);
-            match T::PRECISION {
-                Precision::F64 | Precision::Q64 => {
-                    lane.upload(bytemuck::cast_slice::<_, T>(own), &part.x[0], part.own)?;
-                }
-                Precision::F32 => {
-                    let values: Vec<T> = own.par_iter().map(|&p| T::of(p)).collect();
-                    lane.upload(&values, &part.x[0], part.own)?;
+            lane.clear(&part.x[0])?;
+            // Many chains begin in one state, and a device is far away.
+            let pieces = own.par_chunks(PIECE).map(|piece| piece.iter().any(|p| p.to_bits() != 0));
+            let filled: Vec<bool> = pieces.collect();
+            for (k, piece) in own.chunks(PIECE).enumerate().filter(|(k, _)| filled[*k]) {
+                let at = part.own + k * PIECE;
+                match T::PRECISION {
+                    Precision::F64 | Precision::Q64 => {
+                        lane.upload(bytemuck::cast_slice::<_, T>(piece), &part.x[0], at)?;
+                    }
+                    Precision::F32 => {
+                        let values: Vec<T> = piece.par_iter().map(|&p| T::of(p)).collect();
+                        lane.upload(&values, &part.x[0], at)?;
+                    }
                 }
             }
         }
@@ -547,7 +557,7 @@ impl<'a, T: Number> Iteration<'a, T> {
     where
         T: 'b,
     {
-        let mut all = vec![0.0; self.parts.parts.iter().map(|part| part.rows.len()).sum()];
+        let mut all: Vec<f64> = zeroed(self.parts.parts.iter().map(|part| part.rows.len()).sum());
         // All cores touch memory that one would take a page after the other.
         all.par_chunks_mut(1 << 16).for_each(|values: &mut [f64]| values.fill(0.0));
         let mut rest = &mut all[..];

@@ -15,6 +15,8 @@ const BITS: usize = u32::BITS as usize;
 pub struct Leavable {
     rows: Range<usize>,
     words: Vec<u32>,
+    /// Number of bits that are set.
+    count: usize,
     /// True if no state of any rank is absorbing.
     all: bool,
 }
@@ -40,8 +42,14 @@ impl Leavable {
         };
         let words: Vec<u32> =
             exit.par_chunks(BITS).enumerate().with_min_len(128).map_init(Vec::new, word).collect();
-        let absorbing = rows.len() - words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        Self { rows, words, all: ranks.all_reduce_sum(absorbing as u64) == 0 }
+        let count = words.par_iter().map(|word| word.count_ones() as usize).reduce(|| 0, |a, b| a + b);
+        let all = ranks.all_reduce_sum((rows.len() - count) as u64) == 0;
+        Self { rows, words, count, all }
+    }
+
+    /// Number of this rank's states that can be left.
+    pub(super) fn count(&self) -> u64 {
+        self.count as u64
     }
 
     /// True if no state of any rank is absorbing.

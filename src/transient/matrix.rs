@@ -12,13 +12,15 @@ pub(crate) use super::solution::MatrixInfo;
 use super::step::step_pattern;
 use super::transitions::Transitions;
 use crate::kernel::Number;
+use crate::lane::cpu::zeroed;
 use crate::lane::{Buffer, Lane};
+use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::sparse::patterns::Patterns;
 use crate::sparse::repetition::{self, Repetition};
 use crate::sparse::tiles;
 use crate::sparse::{
-    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, SLICE, column_bits, cut,
+    BLOCK, Dictionary, Hyb, Layout, MatrixFormat, Packed, PairTable, Pairs, Repeats, SLICE, column_bits, cut,
 };
 use crate::{Error, Result};
 
@@ -57,7 +59,8 @@ impl MatrixInfo {
     ) {
         let own = layout_of(layout, rows.start - first..rows.end - first);
         let tail: u64 = ranks.all_reduce_sum(own.tails.iter().map(|&t| u64::from(t)).sum());
-        let entries: u64 = ranks.all_reduce_sum(lengths.iter().map(|&l| u64::from(l)).sum());
+        let entries = lengths.par_iter().map(|&l| u64::from(l)).reduce(|| 0, |a, b| a + b);
+        let entries: u64 = ranks.all_reduce_sum(entries);
         let ell = ranks.all_reduce_sum(own.stored()) - tail;
         self.coo_share = tail as f64 / entries.max(1) as f64;
         self.padding = (ell - (entries - tail)) as f64 / ell.max(1) as f64;
@@ -104,6 +107,8 @@ pub(super) struct Source<'a, T> {
     /// That of the computed rows.
     layout: Layout,
     exit: &'a [T],
+    /// Computed rows that are like others.
+    repeats: Repeats,
 }
 
 /// The formats of a matrix, and the bytes that each takes.
@@ -140,7 +145,8 @@ impl<'a, T: Number> Source<'a, T> {
         let computed = region.computed.start - first..region.computed.end - first;
         let (layout, exit) = (layout_of(layout, computed.clone()), &statistics.exit[computed]);
         let pieces = region.pieces(regions, halo_depth);
-        Self { lane, transitions, statistics, region, regions, pieces, layout, exit }
+        let repeats = transitions.repeats_among(&region.computed);
+        Self { lane, transitions, statistics, region, regions, pieces, layout, exit, repeats }
     }
 
     /// Appends a computed row of the region, columns local.
@@ -322,8 +328,8 @@ impl<'a, T: Number> Source<'a, T> {
     fn patterns(&self, patterns: &Patterns<T>, rows: Range<usize>, list: &[u32]) -> Result<(u32, Stored<T>)> {
         let ids = &patterns.ids[rows];
         let (words, ids_log) = match patterns.id_bytes() {
-            1 => (words::<u8>(ids.iter().map(|&id| id as u8), 4), 2),
-            _ => (words::<u16>(ids.iter().copied(), 2), 1),
+            1 => (words(ids, |id| id as u8), 2),
+            _ => (words(ids, |id| id), 1),
         };
         let (at, tables) = match list {
             [] => (0, None),
@@ -379,8 +385,8 @@ impl<'a, T: Number> Source<'a, T> {
         let width = |row: usize| self.layout.widths[row / SLICE];
         let own = self.region.left;
         let row = &|row: usize, entries: &mut Vec<(u32, T)>| self.row(row, entries);
-        let (rows, exit) = (self.rows(), self.exit);
-        let rows = repetition::Rows { rows, own, exit, width: &width, row };
+        let (repeats, exit) = (&self.repeats, self.exit);
+        let rows = repetition::Rows { repeats, own, exit, width: &width, row };
         let found = self.lane.host(|| repetition::find(&rows, most_values));
         let Repetition { patterns, pairs, values } = found;
         let candidates = [
@@ -436,12 +442,11 @@ fn append(words: &mut Vec<u32>, more: &[u32]) -> u32 {
     at
 }
 
-/// Numbers, `per` of them a word.
-fn words<I: bytemuck::Pod + Default>(ids: impl ExactSizeIterator<Item = I>, per: usize) -> Vec<u32> {
-    let mut words = vec![0u32; ids.len().div_ceil(per)];
-    for (out, id) in bytemuck::cast_slice_mut::<u32, I>(&mut words).iter_mut().zip(ids) {
-        *out = id;
-    }
+/// Numbers as words that hold several.
+fn words<I: bytemuck::Pod + Send>(ids: &[u16], number: impl Fn(u16) -> I + Sync) -> Vec<u32> {
+    let mut words: Vec<u32> = zeroed(ids.len().div_ceil(size_of::<u32>() / size_of::<I>()));
+    let out = bytemuck::cast_slice_mut::<u32, I>(&mut words);
+    out.par_iter_mut().zip(ids).with_min_len(1 << 14).for_each(|(out, &id)| *out = number(id));
     words
 }
 

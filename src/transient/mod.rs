@@ -128,6 +128,7 @@ mod step;
 mod stop;
 #[doc(hidden)]
 pub mod subdivided;
+mod survey;
 mod sweep;
 pub(crate) mod sweeps;
 pub(crate) mod timeline;

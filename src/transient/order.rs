@@ -292,7 +292,7 @@ mod tests {
                 list.rate.push(1.0 + f64::from(i));
             }
         }
-        Csr::from_list(n as usize, &list).unwrap()
+        Csr::from_list(n as usize, list).unwrap()
     }
 
     fn bandwidth(chain: &dyn Transitions) -> usize {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::transitions::Transitions;
+use crate::lane::cpu::zeroed;
 use crate::parallel::*;
 use crate::sparse::BLOCK;
 
@@ -217,21 +218,26 @@ fn among<'a>(rows: &'a [u32], range: &Range<usize>) -> &'a [u32] {
 /// The columns outside of `own` that some rows read, ascending, and the numbers of their entries in all and outside.
 fn reads(transitions: &dyn Transitions, rows: &Range<usize>, own: &Range<usize>) -> (Vec<u32>, u64, u64) {
     let read: Vec<AtomicU64> = (0..transitions.states().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-    let (entries, remote) = rows
-        .clone()
-        .into_par_iter()
-        .with_min_len(4096)
-        .map_init(Vec::new, |row, i| {
+    let mut lengths: Vec<u32> = zeroed(rows.len());
+    // Rows that are like others read nothing outside.
+    let repeats = transitions.repeats_among(rows);
+    let look = |row: &mut Vec<(u32, f64)>, (first, lengths): (usize, &mut [u32])| {
+        let mut remote = 0;
+        for (i, length) in lengths.iter_mut().enumerate() {
             row.clear();
-            transitions.incoming(i, row);
-            let mut remote = 0;
+            transitions.incoming(rows.start + first + i, row);
+            *length = row.len() as u32;
             for &(column, _) in row.iter().filter(|&&(column, _)| !own.contains(&(column as usize))) {
                 remote += 1;
                 read[column as usize / 64].fetch_or(1 << (column % 64), Ordering::Relaxed);
             }
-            (row.len() as u64, remote)
-        })
-        .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        }
+        remote
+    };
+    let places = repeats.places(&mut lengths, 4096).into_par_iter();
+    let remote = places.map_init(Vec::new, look).reduce(|| 0, |a, b| a + b);
+    repeats.copy(&mut lengths);
+    let entries = lengths.par_iter().map(|&length| u64::from(length)).reduce(|| 0, |a, b| a + b);
     let mut columns = Vec::new();
     for (word, bits) in read.iter().enumerate() {
         let mut bits = bits.load(Ordering::Relaxed);
@@ -265,7 +271,7 @@ mod tests {
                 push(i, i - reach);
             }
         }
-        Csr::from_list(n as usize, &list).unwrap()
+        Csr::from_list(n as usize, list).unwrap()
     }
 
     fn regions(chain: &Csr, cuts: &[usize], halo_depth: usize) -> Vec<Region> {
@@ -318,7 +324,7 @@ mod tests {
             to: (0..1200).map(|i| if i < 3 { i } else { i + 1 }).collect(),
             rate: vec![1.0; 1200],
         };
-        let chain = Csr::from_list(1201, &list).unwrap();
+        let chain = Csr::from_list(1201, list).unwrap();
         let all = regions(&chain, &[0, 512, 1201], 3);
 
         assert_eq!(all[1].computed, 0..1201);

@@ -12,19 +12,33 @@ pub struct Bound {
     pub steady_state: f64,
     /// Rounding of numbers stored and computed.
     pub rounding: f64,
+    /// Probability of states that were left out of the chain: none unless whoever made the chain adds it.
+    #[serde(default)]
+    pub loss: f64,
 }
 
 impl Bound {
     /// The bound on the error.
     pub fn total(&self) -> f64 {
-        self.truncation + self.steady_state + self.rounding
+        self.truncation + self.steady_state + self.rounding + self.loss
+    }
+
+    /// The larger of each part.
+    #[must_use]
+    pub fn worst(self, other: &Self) -> Self {
+        Self {
+            truncation: self.truncation.max(other.truncation),
+            steady_state: self.steady_state.max(other.steady_state),
+            rounding: self.rounding.max(other.rounding),
+            loss: self.loss.max(other.loss),
+        }
     }
 
     /// The same with a sum that is at least what is missing of the mass, and no more than that takes: of probabilities that
     /// are at most the exact ones.
     pub(super) fn of_missing(self, missing: f64) -> Self {
         let truncation = self.truncation.min(missing);
-        let mut bound = Self { truncation, steady_state: 0.0, rounding: missing - truncation };
+        let mut bound = Self { truncation, rounding: missing - truncation, ..Self::default() };
         while bound.total() < missing {
             bound.rounding = bound.rounding.next_up();
         }
@@ -36,7 +50,12 @@ impl Bound {
         // A bound that is no number is none.
         let truncation = self.truncation.min(2.0);
         let steady_state = self.steady_state.min(2.0 - truncation);
-        Self { truncation, steady_state, rounding: self.rounding.min(2.0 - truncation - steady_state) }
+        Self {
+            truncation,
+            steady_state,
+            rounding: self.rounding.min(2.0 - truncation - steady_state),
+            loss: self.loss,
+        }
     }
 }
 

@@ -248,11 +248,8 @@ fn solve_in<T: Number>(
             time.mass = Some(mass);
             time.contradiction = contradiction(mass, initial_mass, least, time.bound.total());
         }
-        let (worst, bound) = (&mut solution.bound, &time.bound);
-        worst.truncation = worst.truncation.max(bound.truncation);
-        worst.steady_state = worst.steady_state.max(bound.steady_state);
-        worst.rounding = worst.rounding.max(bound.rounding);
-        if bound.total() > options.epsilon || time.contradiction.is_some() {
+        solution.bound = solution.bound.worst(&time.bound);
+        if time.bound.total() > options.epsilon || time.contradiction.is_some() {
             solution.status = Status::NotMet;
         }
     }

@@ -183,9 +183,9 @@ fn absorbed<T: Number>(
     }
     let endless = 1.0 / stop.leak;
     let bound = Bound {
-        truncation: 0.0,
         steady_state: stop.defect * endless,
         rounding: step * terms as f64 + stop.rounding * endless + 16.0 * f64::EPSILON + built.initial_error,
+        ..Bound::default()
     };
     if bound.total() > built.options.epsilon {
         return Ok(None);
@@ -288,5 +288,5 @@ fn iterate<T: Number>(
         + 2.0 * (mass - initial).abs()
         + 4.0 * T::PRECISION.unit_roundoff()
         + built.initial_error;
-    Ok((limit, Bound { truncation: 0.0, steady_state, rounding }, terms))
+    Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms))
 }

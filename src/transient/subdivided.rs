@@ -193,7 +193,7 @@ pub fn run<T: Number>(
             time: t,
             alpha_t: lambda,
             window: (0, last),
-            bound: Bound { truncation: intervals * window.truncation(), steady_state: 0.0, rounding },
+            bound: Bound { truncation: intervals * window.truncation(), rounding, ..Bound::default() },
             rewards: Vec::new(),
             ..TimeResult::default()
         };

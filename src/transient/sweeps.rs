@@ -143,6 +143,7 @@ fn finish<T: Number>(built: &Built<'_, T>, time: &Planned, rewards: &[(&[f64], f
                 + time.stop_rounding
                 + measured
                 + built.initial_error,
+            ..Bound::default()
         },
         rewards: unscaled(built, &time.rewards, rewards),
         stopped: time.stopped,

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::sparse::returned;
+use super::survey::Survey;
+use crate::parallel::*;
+use crate::sparse::{Repeat, Repeats, returned};
 
 /// A source of a chain's transitions. Rows are asked for in any order and from several threads.
 ///
@@ -26,6 +28,19 @@ pub trait Transitions: Send + Sync {
             self.outgoing(state, &mut row);
             *rate = exit_rate(row.iter().map(|&(_, r)| r));
         }
+    }
+
+    /// States that are like those a period before them, ascending and apart: the same rates in and out, from and to states
+    /// as far away, which are like those before them in how many transitions lead into them. What is read off the first is
+    /// copied. None unless a source says so.
+    fn repeats(&self) -> Vec<Repeat> {
+        Vec::new()
+    }
+
+    /// A look at the rows that began before a run.
+    #[doc(hidden)]
+    fn survey(&self) -> Option<&Survey> {
+        None
     }
 
     /// The part that the ranks of a run have in a chain that none of them knows as a whole.
@@ -51,6 +66,14 @@ impl<T: Transitions + ?Sized> Transitions for Arc<T> {
 
     fn exit_rates(&self, states: Range<usize>, out: &mut [f64]) {
         (**self).exit_rates(states, out);
+    }
+
+    fn repeats(&self) -> Vec<Repeat> {
+        (**self).repeats()
+    }
+
+    fn survey(&self) -> Option<&Survey> {
+        (**self).survey()
     }
 
     fn distributed(&self) -> Option<&dyn Distributed> {
@@ -96,8 +119,12 @@ impl TransitionList {
 
     /// Removes self-loops and zero rates.
     pub(crate) fn drop_still(&mut self) {
-        let mut kept = 0;
-        for k in 0..self.rate.len() {
+        let moves = |k: usize| self.from[k] != self.to[k] && self.rate[k] != 0.0;
+        let Some(first) = (0..self.rate.len()).into_par_iter().position_first(|k| !moves(k)) else {
+            return;
+        };
+        let mut kept = first;
+        for k in first..self.rate.len() {
             if self.from[k] != self.to[k] && self.rate[k] != 0.0 {
                 (self.from[kept], self.to[kept], self.rate[kept]) = (self.from[k], self.to[k], self.rate[k]);
                 kept += 1;
@@ -138,6 +165,18 @@ impl dyn Transitions + '_ {
     /// True if this process may ask for any state at once.
     pub(crate) fn is_whole(&self) -> bool {
         self.distributed().is_none()
+    }
+
+    /// Some rows, counted from the first, those apart that are like others and whose columns are among the same rows.
+    pub(super) fn repeats_among(&self, rows: &Range<usize>) -> Repeats {
+        let whole = *rows == (0..self.states());
+        let among = |repeat: Repeat| {
+            let beyond = if whole { 0 } else { repeat.reach };
+            let start = repeat.rows.start.max(rows.start + beyond + repeat.period);
+            let end = repeat.rows.end.min(rows.end.saturating_sub(beyond));
+            (start < end).then(|| Repeat { rows: start - rows.start..end - rows.start, ..repeat })
+        };
+        Repeats::new(rows.len(), self.repeats().into_iter().filter_map(among))
     }
 
     pub(super) fn acquire_rows(&self, states: &Range<usize>) {

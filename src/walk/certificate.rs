@@ -4,7 +4,7 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
-use super::krylov::bicgstab;
+use super::krylov::{GoOn, bicgstab};
 use super::splitting::{Split, Splitting, up};
 use crate::parallel::*;
 use crate::{Error, Result};
@@ -17,6 +17,8 @@ const EDGES: usize = 2;
 const SOLVES: usize = 3;
 /// Products of the shifted power iteration.
 const POWERS: usize = 64;
+/// Rows of a product that one thread works on at a time.
+const ROWS: usize = 1024;
 
 /// What is known of a system's walks before the first step.
 #[derive(Debug, Clone)]
@@ -58,7 +60,11 @@ impl Certificate {
 
     /// max_i |g_i| / v_i.
     pub fn scaled_norm(&self, g: &[f64]) -> f64 {
-        g.par_iter().enumerate().map(|(i, g)| g.abs() / self.scale(i)).reduce(|| 0.0, f64::max)
+        g.par_iter()
+            .enumerate()
+            .with_min_len(ROWS)
+            .map(|(i, g)| g.abs() / self.scale(i))
+            .reduce(|| 0.0, f64::max)
     }
 }
 
@@ -78,8 +84,9 @@ pub struct Bounds {
 /// Decides whether and how walks run.
 ///
 /// # Errors
-/// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`.
-pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Certificate> {
+/// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`. What
+/// `go_on` returns, which is to be no `false`.
+pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool, go_on: GoOn<'_>) -> Result<Certificate> {
     let n = split.unknowns();
     let (worst_row, row_norm) = split.worst_row();
     let auto = wanted == Splitting::Auto;
@@ -104,17 +111,23 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Cert
         and,
         remedy: remedy.to_owned(),
     };
-    let bounds = bounds(n, |v, out| split.absolute(v, out), |i| split.entries(i) + 3);
+    let bounds = bounds(n, |first, v, out| split.absolute(first, v, out), |i| split.entries(i) + 3, go_on)?;
     if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
             Splitting::Richardson(_) => "give a smaller factor W, or use --splitting auto",
+            _ if bounds.lower <= 1.0 + NO_LOSS => NOTHING_LOST,
             _ => "precondition or reorder the system so that its diagonal dominates, or solve it as a whole",
         };
         return Err(refuse("random walks would diverge", "|L|", &bounds, "", remedy));
     }
     if bounds.upper >= 1.0 && !force {
-        let remedy = "run them all the same with --force, without a bound of the truncation, or solve the whole system";
+        let remedy = match bounds.lower >= 1.0 - NO_LOSS {
+            true => NOTHING_LOST,
+            false => {
+                "run them all the same with --force, without a bound of the truncation, or solve the whole system"
+            }
+        };
         return Err(refuse("whether random walks converge is not proved", "|L|", &bounds, "", remedy));
     }
     if bounds.upper >= 1.0 {
@@ -122,7 +135,7 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Cert
     }
     let mut products = bounds.products;
     if !scaled && row_norm > 1.0 {
-        let square = second_moments(split);
+        let square = second_moments(split, go_on)?;
         products += square.products;
         let remedy = match splitting {
             Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
@@ -139,29 +152,38 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool) -> Result<Cert
     Ok(Certificate { vector: Some(bounds.vector), norm: bounds.upper, products, ..plain })
 }
 
+/// How far from 1 rounding may take the bounds of a spectral radius of 1: that of a matrix whose rows sum to 1.
+const NO_LOSS: f64 = 1e-9;
+const NOTHING_LOST: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
+                            without mortality: fix a node's value, or solve the whole system, by conjugate gradients where it \
+                            is symmetric";
+
 /// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
-fn second_moments(split: &Split<'_>) -> Bounds {
-    let product = |v: &[f64], out: &mut [f64]| {
-        split.rows(out, |i| {
-            let sum = up(split.row_sum(i), split.entries(i) + 3);
-            sum * split.row(i).map(|(j, l)| l.abs() * v[j as usize]).sum::<f64>()
-        });
+fn second_moments(split: &Split<'_>, go_on: GoOn<'_>) -> Result<Bounds> {
+    let product = |first: usize, v: &[f64], out: &mut [f64]| {
+        split.absolute(first, v, out);
+        let scaled = |(i, y): (usize, &mut f64)| *y *= up(split.row_sum(i), split.entries(i) + 3);
+        (first..).zip(out).for_each(scaled);
     };
-    bounds(split.unknowns(), product, |i| split.entries(i) + 5)
+    bounds(split.unknowns(), product, |i| split.entries(i) + 5, go_on)
 }
 
-/// Bounds of the spectral radius of a matrix without negative entries, given by its product with a vector; `terms` is
-/// the number of operations of a row of the product.
+/// Bounds of the spectral radius of a matrix without negative entries, given by some rows, from the first of them on, of its
+/// product with a vector; `terms` is the number of operations of a row of the product.
 pub fn bounds(
     n: usize,
-    product: impl Fn(&[f64], &mut [f64]) + Sync,
+    product: impl Fn(usize, &[f64], &mut [f64]) + Sync,
     terms: impl Fn(usize) -> usize + Sync,
-) -> Bounds {
+    go_on: GoOn<'_>,
+) -> Result<Bounds> {
     let mut best = Bounds { vector: vec![1.0; n], lower: 0.0, upper: f64::INFINITY, products: 0 };
     let mut products = 0;
     let mut image = vec![0.0; n];
+    let whole = |v: &[f64], image: &mut [f64]| {
+        image.par_chunks_mut(ROWS).enumerate().for_each(|(k, image)| product(k * ROWS, v, image));
+    };
     let ratios = |v: &[f64], image: &mut [f64]| {
-        product(v, image);
+        whole(v, image);
         let ratio = |i: usize| up(image[i] / v[i], terms(i) + 1);
         (0..n).into_par_iter().map(ratio).reduce(|| 0.0, f64::max)
     };
@@ -172,9 +194,9 @@ pub fn bounds(
     for round in 0..SOLVES {
         // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
         let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
-        let worst = |r: &[f64]| r.par_iter().map(|r| r.abs()).reduce(|| 0.0, f64::max);
+        let worst = |r: &[f64]| r.par_iter().with_min_len(ROWS).map(|r| r.abs()).reduce(|| 0.0, f64::max);
         let most = SOLVE_PRODUCTS + EDGES * n.isqrt();
-        let (v, used) = bicgstab(&product, &right, most, |r| worst(r) <= enough);
+        let (v, used) = bicgstab(&product, &right, most, |r| worst(r) <= enough, go_on)?;
         products += used;
         let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
@@ -195,10 +217,11 @@ pub fn bounds(
     }
     if best.upper < 1.0 {
         best.products = products;
-        return best;
+        return Ok(best);
     }
     let mut v = vec![1.0; n];
     for step in 0..POWERS {
+        go_on(products)?;
         let upper = ratios(&v, &mut image);
         products += 1;
         if upper < best.upper {
@@ -211,19 +234,19 @@ pub fn bounds(
                 break;
             }
             let part: Vec<f64> = v.iter().map(|&v| if v >= floor { v } else { 0.0 }).collect();
-            product(&part, &mut image);
+            whole(&part, &mut image);
             products += usize::from(floor > 0.0);
             let least = (0..n).filter(|&i| part[i] > 0.0).map(|i| down(image[i] / part[i], terms(i) + 1));
             best.lower = best.lower.max(least.fold(f64::INFINITY, f64::min));
         }
-        product(&v, &mut image);
+        whole(&v, &mut image);
         // Shifted by the identity, so that bipartite graphs do not oscillate.
         v.par_iter_mut().zip(&image).for_each(|(v, y)| *v += y);
         let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         v.par_iter_mut().for_each(|v| *v = (*v / top).max(f64::MIN_POSITIVE));
     }
     best.products = products;
-    best
+    Ok(best)
 }
 
 fn down(value: f64, operations: usize) -> f64 {
@@ -252,7 +275,7 @@ mod tests {
     }
 
     fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
-        certify(&Split::new(matrix, splitting)?, splitting, force)
+        certify(&Split::new(matrix, splitting)?, splitting, force, &mut |_| Ok(true))
     }
 
     #[test]
@@ -270,7 +293,7 @@ mod tests {
         let v = certificate.vector.as_ref().expect("a certificate");
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let mut image = vec![0.0; n];
-        split.absolute(v, &mut image);
+        split.absolute(0, v, &mut image);
         assert!(image.iter().zip(v).all(|(y, v)| *y <= certificate.norm * v), "the certificate holds");
         assert!(!certificate.scaled && certificate.row_norm > 1.0 - 1e-12);
     }
@@ -281,6 +304,15 @@ mod tests {
         let Error::Divergent { lower, upper, sum, .. } = error else { panic!("{error}") };
         let rho = 1.2 * (std::f64::consts::PI / 61.0).cos();
         assert!((1.0..=rho).contains(&lower) && upper >= rho && (sum - 1.2).abs() < 1e-12, "{lower} {upper}");
+    }
+
+    #[test]
+    fn where_nothing_is_lost_the_refusal_names_the_method() {
+        // The Laplacian of a ring: each row of |L| sums to 1.
+        let row = |i: u32| [0, 1, 2].map(|j| (j, if i == j { 2.0 } else { -1.0 }));
+        let ring = given(&[&row(0), &row(1), &row(2)]);
+        let error = ask(&ring, Splitting::Jacobi, false).unwrap_err().to_string();
+        assert!(error.contains("conjugate gradients") && error.contains("Laplacian"), "{error}");
     }
 
     #[test]

@@ -130,10 +130,13 @@ impl<'a> Chains<'a> {
         Ok(sums)
     }
 
-    /// What chains of no step add up: g of their row, each of them.
+    /// What chains of no step add up: g of their row, each of them, or the functional of g.
     fn standing<T: Real>(&self, task: &Task, walks: u32) -> Vec<f64> {
         let row = task.row as usize;
         let all = self.table.factor * f64::from(walks);
+        if let Some(k) = row.checked_sub(self.table.place.len()) {
+            return self.table.starts[k].standing[..self.columns()].iter().map(|g| g * all).collect();
+        }
         match &self.table.columns[..] {
             [] => {
                 let record = &self.table.words[self.table.place[row] as usize * UNIT..];
@@ -144,7 +147,7 @@ impl<'a> Chains<'a> {
     }
 
     fn words<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Vec<[u32; 4]> {
-        let place = |task: &Task| self.table.place[task.row as usize];
+        let place = |task: &Task| self.table.place(task.row);
         tasks.into_iter().map(|task| self.launcher.words(task, place(task))).collect()
     }
 
@@ -308,7 +311,7 @@ fn spreads<const C: usize>(
         columns,
         // No run has so many replicates.
         source: Source::Access(&points, Stream::new(seed, row, u32::MAX)),
-        row: table.place[row as usize],
+        row: table.place(row),
         first_point: 0,
         walks: LOOKED_AT,
         length,

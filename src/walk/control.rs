@@ -11,7 +11,8 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use super::certificate::Certificate;
-use super::krylov::bicgstab;
+use super::functional::Functional;
+use super::krylov::{GoOn, bicgstab};
 use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
@@ -33,6 +34,11 @@ const MOST_PRODUCTS: usize = 1000;
 const EDGES: usize = 4;
 /// Products that walks have to cost more than before [`ControlVariate::Auto`] takes a Krylov method.
 const WORTH_PRODUCTS: f64 = 200.0;
+
+/// Whether walks of so many steps take longer than BiCGSTAB on a matrix of so many entries.
+pub fn takes_longer_than_krylov(steps: f64, entries: usize) -> bool {
+    steps > WORTH_PRODUCTS * entries as f64
+}
 
 /// The control variate of walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,10 +97,28 @@ impl Goal {
     pub const EXACT: Self = Self { error: 0.0, chains: 1.0 };
 }
 
+/// What is asked of a control variate.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Components whose h is wanted.
+    pub components: &'a [u32],
+    /// Functionals of h that are wanted, as rows behind the last.
+    pub functionals: &'a [Functional],
+    /// Where nothing is left to do.
+    pub goal: Goal,
+}
+
+impl Asked<'_> {
+    /// Entry m of a vector, or its functional m − n.
+    fn of(&self, m: u32, x: &[f64]) -> f64 {
+        x.get(m as usize).copied().unwrap_or_else(|| self.functionals[m as usize - x.len()].of(x))
+    }
+}
+
 /// h, r and what they took.
 #[derive(Debug)]
 pub struct Control {
-    /// h of each component that was asked for, ascending.
+    /// h of each component and functional that was asked for, ascending.
     h: Vec<(u32, f64)>,
     /// f − (I − L) h.
     pub r: HostArray<f64>,
@@ -168,21 +192,27 @@ impl Body for Sweep<'_> {
 }
 
 impl Control {
-    /// Takes the sweeps. `components` are those whose h will be asked for.
+    /// Takes the sweeps, and what follows them.
+    ///
+    /// # Errors
+    /// Those of `go_on`, which gets the products with L so far.
     pub fn new(
         split: &Split<'_>,
         certificate: &Certificate,
         f: &[f64],
-        components: &[u32],
+        asked: &Asked<'_>,
         wanted: ControlVariate,
-        goal: Goal,
-    ) -> Self {
+        go_on: GoOn<'_>,
+    ) -> Result<Self> {
+        let goal = asked.goal;
         let (most, auto) = match wanted {
             ControlVariate::Auto | ControlVariate::Jacobi => (MOST_AUTO, true),
             ControlVariate::Sweeps(k) => (k, false),
             ControlVariate::Krylov => (0, false),
         };
-        let mut h: Vec<(u32, f64)> = components.iter().map(|&m| (m, 0.0)).collect();
+        let functionals = (f.len() as u32..).take(asked.functionals.len());
+        let mut h: Vec<(u32, f64)> =
+            asked.components.iter().copied().chain(functionals).map(|m| (m, 0.0)).collect();
         h.sort_unstable_by_key(|&(m, _)| m);
         let mut control = Self {
             h,
@@ -204,14 +234,15 @@ impl Control {
         while control.sweeps < most {
             let independent = 2.0 * spread / (goal.chains * (1.0 - rho * rho)).sqrt();
             let left = (control.norm / (1.0 - rho)).min(independent);
-            if control.norm == 0.0 || (auto && left <= goal.error) {
+            let done = control.norm == 0.0 || (auto && left <= goal.error);
+            if done || !go_on(control.sweeps as usize)? {
                 break;
             }
             if next.len() < f.len() {
                 next = HostArray::large(f.len());
             }
             let r = if control.sweeps > 0 { &control.r[..] } else { f };
-            control.h.iter_mut().for_each(|(m, h)| *h += r[*m as usize]);
+            control.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, r));
             // One pass: what L makes of r, and the norm.
             let rows = |(block, next): (usize, &mut [f64])| {
                 let mut here = Moments::default();
@@ -238,16 +269,16 @@ impl Control {
             }
             sweeps => control.sweep_seconds = from.elapsed().as_secs_f64() / f64::from(sweeps),
         }
-        let steps = || components.len() as f64 * control.steps(spread, rho, goal);
-        let entries = split.matrix().nnz() as f64;
+        let steps = || control.h.len() as f64 * control.steps(spread, rho, goal);
+        let entries = split.matrix().nnz();
         if wanted == ControlVariate::Krylov
-            || wanted == ControlVariate::Auto && rho < 1.0 && steps() > WORTH_PRODUCTS * entries
+            || wanted == ControlVariate::Auto && rho < 1.0 && takes_longer_than_krylov(steps(), entries)
         {
             // A tenth of what is good enough is left: walks of no step.
             let enough = 0.1 * goal.error * (1.0 - rho);
-            control.krylov(split, certificate, enough.max(f64::EPSILON * control.norm));
+            control.krylov(split, certificate, asked, enough.max(f64::EPSILON * control.norm), go_on)?;
         }
-        control
+        Ok(control)
     }
 
     /// Steps of the walks of one component until the goal is met, were all that they collect independent.
@@ -260,13 +291,22 @@ impl Control {
     }
 
     /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough`.
-    fn krylov(&mut self, split: &Split<'_>, certificate: &Certificate, enough: f64) {
-        let product = |x: &[f64], y: &mut [f64]| split.rows(y, |i| split.times(i, x));
+    fn krylov(
+        &mut self,
+        split: &Split<'_>,
+        certificate: &Certificate,
+        asked: &Asked<'_>,
+        enough: f64,
+        go_on: GoOn<'_>,
+    ) -> Result<()> {
+        let product = |first: usize, x: &[f64], y: &mut [f64]| split.product(first, x, y);
         let mut next = HostArray::large(self.r.len());
         let most = MOST_PRODUCTS + EDGES * self.r.len().isqrt();
-        while self.norm > enough && self.products < most {
+        while self.norm > enough && self.products < most && go_on(self.products)? {
             let good = |r: &[f64]| certificate.scaled_norm(r) <= 0.5 * enough;
-            let (z, used) = bicgstab(&product, &self.r, most - self.products, good);
+            let before = self.products;
+            let (z, used) =
+                bicgstab(&product, &self.r, most - before, good, &mut |used| go_on(before + used))?;
             self.products += used + 1;
             // r + L z − z, whatever BiCGSTAB takes its residual to be.
             split.sweep(&self.r, &z, &mut next);
@@ -275,18 +315,19 @@ impl Control {
             if norm.is_nan() || norm > 0.5 * self.norm {
                 break;
             }
-            self.h.iter_mut().for_each(|(m, h)| *h += z[*m as usize]);
+            self.h.iter_mut().for_each(|(m, h)| *h += asked.of(*m, &z));
             std::mem::swap(&mut self.r, &mut next);
             self.parts += 1;
             self.norms += self.norm + of_z;
             self.norm = norm;
         }
+        Ok(())
     }
 
-    /// h_m.
+    /// h_m, or functional m − n of h.
     ///
     /// # Panics
-    /// If m is none of the components.
+    /// If m is none of those that were asked for.
     pub fn h(&self, m: u32) -> f64 {
         let place = self.h.binary_search_by_key(&m, |&(m, _)| m);
         self.h[place.unwrap_or_else(|_| panic!("component {m} was not asked for"))].1
@@ -312,31 +353,36 @@ mod tests {
     use crate::walk::certificate::certify;
     use crate::walk::splitting::Splitting;
 
+    /// A control variate that nobody ends.
+    fn made(
+        (split, certificate): (&Split<'_>, &Certificate),
+        f: &[f64],
+        components: &[u32],
+        wanted: ControlVariate,
+        goal: Goal,
+    ) -> Control {
+        let asked = Asked { components, functionals: &[], goal };
+        Control::new(split, certificate, f, &asked, wanted, &mut |_| Ok(true)).unwrap()
+    }
+
     #[test]
     fn h_and_the_walks_on_r_are_x() {
         // x = L x + f with L = [[0, 0.5], [0.25, 0]], f = (1, 2): x = (16/7, 18/7).
         let rows: [&[(u32, f64)]; 2] = [&[(1, 0.5)], &[(0, 0.25)]];
         let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false).unwrap();
+        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
         for k in [0, 1, 2, 5] {
-            let control = Control::new(
-                &split,
-                &certificate,
-                &[1.0, 2.0],
-                &[1, 0],
-                ControlVariate::Sweeps(k),
-                Goal::EXACT,
-            );
+            let control =
+                made((&split, &certificate), &[1.0, 2.0], &[1, 0], ControlVariate::Sweeps(k), Goal::EXACT);
             assert_eq!(control.sweeps, k);
             // (I − L)⁻¹ r = [[1, 0.5], [0.25, 1]] r · 8/7.
             let [r, s] = control.r[..] else { panic!("two rows") };
             let x = [control.h(0) + (r + 0.5 * s) * 8.0 / 7.0, control.h(1) + (0.25 * r + s) * 8.0 / 7.0];
             assert!((x[0] - 16.0 / 7.0).abs() < 1e-14 && (x[1] - 18.0 / 7.0).abs() < 1e-14, "{k}: {x:?}");
         }
-        let control = Control::new(
-            &split,
-            &certificate,
+        let control = made(
+            (&split, &certificate),
             &[1.0, 2.0],
             &[1, 0],
             ControlVariate::Jacobi,
@@ -344,9 +390,8 @@ mod tests {
         );
         assert_eq!(control.sweeps, 0, "a bound that holds at once needs no sweep");
         assert_eq!(
-            Control::new(
-                &split,
-                &certificate,
+            made(
+                (&split, &certificate),
                 &[1.0, 2.0],
                 &[1, 0],
                 ControlVariate::Jacobi,
@@ -366,7 +411,7 @@ mod tests {
             row.extend((i + 1 < n).then(|| (i as u32 + 1, if i % 3 == 0 { -0.5 } else { 0.5 })));
         });
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false).unwrap();
+        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
         assert!(certificate.norm > 0.99);
         let x: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
         let f: Vec<f64> = (0..n).map(|i| x[i] - split.times(i, &x)).collect();
@@ -378,7 +423,7 @@ mod tests {
             (ControlVariate::Jacobi, false),
             (ControlVariate::Sweeps(3), false),
         ] {
-            let control = Control::new(&split, &certificate, &f, &components, wanted, goal);
+            let control = made((&split, &certificate), &f, &components, wanted, goal);
             assert_eq!(control.products > 0, krylov, "{wanted}");
             if krylov {
                 let left = control.norm / (1.0 - certificate.norm);
@@ -391,7 +436,7 @@ mod tests {
         }
         // Where the norm says enough there is nothing to do.
         let easy = Goal { error: 1e9, chains: 16384.0 };
-        assert_eq!(Control::new(&split, &certificate, &f, &[0], ControlVariate::Auto, easy).products, 0);
+        assert_eq!(made((&split, &certificate), &f, &[0], ControlVariate::Auto, easy).products, 0);
     }
 
     #[test]
@@ -401,12 +446,11 @@ mod tests {
         let matrix =
             CsrMatrix::from_rows(n, n, |_, row| row.extend((0..n as u32).map(|j| (j, 0.9 / n as f64))));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false).unwrap();
+        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
         let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
 
-        let control = Control::new(
-            &split,
-            &certificate,
+        let control = made(
+            (&split, &certificate),
             &f,
             &[],
             ControlVariate::Jacobi,

@@ -1,8 +1,8 @@
 //! Chosen components of the solution of A x = b, by quasi-random walks, each with an interval.
 //!
 //! # Problem
-//! A is n × n and sparse, b one right-hand side or several; wanted are x_m for a few rows m, each within a half-width ε,
-//! without the other unknowns.
+//! A is n × n and sparse, b one right-hand side or several; wanted are x_m for a few rows m, or functionals ⟨h, x⟩, each
+//! within a half-width ε, without the other unknowns.
 //!
 //! # Method
 //! A x = b becomes x = L x + f (`splitting.rs`), of which x_m = Σ_k (L^k f)_m. A chain starts at the row s_0 = m with the
@@ -14,7 +14,8 @@
 //! entries in the order of what they lead to (`table.rs`); they tally the residual r of some sweeps in the place of f
 //! (`control.rs`). R independently scrambled replicates give a Student interval, widened where values that no chain has shown
 //! may matter more (`interval.rs`); certain bounds of truncation and rounding are added. Before the first step a
-//! certificate of convergence (`certificate.rs`) proves that walks converge and have a variance, or says why not.
+//! certificate of convergence (`certificate.rs`) proves that walks converge and have a variance, or says why not. Walks of
+//! a functional draw the row that they start at (`functional.rs`).
 //!
 //! | paper | here |
 //! |---|---|
@@ -41,7 +42,7 @@
 //! });
 //! let f = vec![vec![0.15; n]];
 //! let machine = Machine::best()?;
-//! let problem = Problem { matrix: &l, rhs: &f, components: &[500] };
+//! let problem = Problem { matrix: &l, rhs: &f, components: &[500], functionals: &[] };
 //! let options = Options { splitting: Splitting::Given, epsilon: Some(1e-6), ..Options::default() };
 //! let solution = solve(&machine, &problem, &options, &mut |_done, _all| Ok(()))?;
 //! // Every row of P sums to 1, so that x = 1 in every entry.
@@ -79,6 +80,9 @@ pub mod certificate;
 pub mod chains;
 #[doc(hidden)]
 pub mod control;
+#[doc(hidden)]
+pub mod functional;
+pub mod graph;
 pub(crate) mod grid;
 pub(crate) mod interval;
 pub(crate) mod kernels;
@@ -104,13 +108,15 @@ pub mod splitting;
 pub mod table;
 
 pub use control::ControlVariate;
+#[doc(hidden)]
+pub use control::takes_longer_than_krylov;
 pub use grid::Grid;
 pub use options::{Options, Problem};
 #[doc(hidden)]
 pub use options::{PILOT, default_epsilon};
 pub use published::{Count, Length};
 pub use sequence::{Scramble, Sequence};
-pub use solution::{Bound, Component, Jacobi, Seconds, Solution};
+pub use solution::{Bound, Component, Jacobi, Quantity, Seconds, Solution};
 pub use solve::solve;
 pub use splitting::Splitting;
 pub use table::RowOrder;

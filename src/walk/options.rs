@@ -1,5 +1,7 @@
 //! What is asked for, and what of it can be answered.
 
+use std::time::Duration;
+
 use super::certificate::Certificate;
 use super::control::ControlVariate;
 use super::grid::Grid;
@@ -20,6 +22,8 @@ pub struct Problem<'a> {
     pub rhs: &'a [Vec<f64>],
     /// Components of x, from 0, each once.
     pub components: &'a [u32],
+    /// Functionals: h of n numbers each, of which ⟨h, x⟩ is wanted.
+    pub functionals: &'a [Vec<f64>],
 }
 
 /// How walks are walked.
@@ -64,6 +68,9 @@ pub struct Options {
     pub ahead: bool,
     /// Generators of MTGP32, each with a parameter set of its own.
     pub groups: u32,
+    /// After that time no more products and chains are begun, and what there is by then is the answer. The certificate of
+    /// convergence is found in any case.
+    pub time_limit: Option<Duration>,
 }
 
 impl Default for Options {
@@ -88,6 +95,7 @@ impl Default for Options {
             grid: None,
             ahead: false,
             groups: Grid::PUBLISHED.groups,
+            time_limit: None,
         }
     }
 }
@@ -112,8 +120,24 @@ const MOST_REPLICATES: u32 = 1 << 16;
 pub(super) fn check(problem: &Problem<'_>, options: &Options) -> Result<()> {
     let fail = |reason: String| Err(Error::Invalid(reason));
     let n = problem.matrix.rows();
-    if problem.components.is_empty() {
-        return fail("no component is asked for; name some, such as --component 0".to_owned());
+    if problem.components.is_empty() && problem.functionals.is_empty() {
+        return fail(
+            "no component is asked for; name some, such as --component 0, or give a functional".to_owned(),
+        );
+    }
+    for (k, h) in problem.functionals.iter().enumerate() {
+        if h.len() != n {
+            return fail(format!(
+                "functional {k} has {} entries and the matrix {n} rows; give as many",
+                h.len()
+            ));
+        }
+        if let Some(i) = h.iter().position(|h| !h.is_finite()) {
+            return fail(format!(
+                "entry {i} of functional {k}, counted from 0, is {}; give finite numbers",
+                h[i]
+            ));
+        }
     }
     if let Some(m) = problem.components.iter().find(|&&m| m as usize >= n) {
         return fail(format!(

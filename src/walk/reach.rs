@@ -1,22 +1,23 @@
 //! The part of a system that some components depend on.
 
 use super::options::Problem;
-use super::solution::Solution;
+use super::solution::{Quantity, Solution};
 use crate::sparse::CsrMatrix;
 use crate::{Error, Result};
 
-/// The equations of all unknowns that walks from the components can reach, with numbers of their own. No other unknown
-/// has a part in the components.
+/// The equations of all unknowns that walks from the components and functionals can reach, with numbers of their own. No
+/// other unknown has a part in them.
 pub(super) struct Reached {
     /// The numbers in the whole system, ascending.
     rows: Vec<u32>,
     matrix: CsrMatrix,
     rhs: Vec<Vec<f64>>,
     components: Vec<u32>,
+    functionals: Vec<Vec<f64>>,
 }
 
 impl Reached {
-    /// None where that is the whole system.
+    /// None where that is the whole system, or nothing of it.
     pub(super) fn of(problem: &Problem<'_>) -> Option<Self> {
         let whole = problem.matrix;
         let entries = |i: u32| {
@@ -24,8 +25,11 @@ impl Reached {
             columns.iter().zip(values).filter(|&(_, &a)| a != 0.0).map(|(&j, &a)| (j, a))
         };
         let mut seen = vec![false; whole.rows()];
-        let mut rows = problem.components.to_vec();
-        rows.iter().for_each(|&m| seen[m as usize] = true);
+        problem.components.iter().for_each(|&m| seen[m as usize] = true);
+        for h in problem.functionals {
+            seen.iter_mut().zip(h).for_each(|(seen, &h)| *seen |= h != 0.0);
+        }
+        let mut rows: Vec<u32> = (0..seen.len() as u32).filter(|&i| seen[i as usize]).collect();
         let mut next = 0;
         while let Some(&i) = rows.get(next) {
             next += 1;
@@ -35,7 +39,7 @@ impl Reached {
                 }
             }
         }
-        if rows.len() == whole.rows() {
+        if rows.len() == whole.rows() || rows.is_empty() {
             return None;
         }
         rows.sort_unstable();
@@ -44,13 +48,16 @@ impl Reached {
         let matrix = CsrMatrix::from_rows(n, n, |i, row| {
             row.extend(entries(rows[i]).map(|(j, a)| (own(j), a)));
         });
-        let rhs = problem.rhs.iter().map(|b| rows.iter().map(|&i| b[i as usize]).collect()).collect();
+        let part =
+            |all: &[Vec<f64>]| all.iter().map(|x| rows.iter().map(|&i| x[i as usize]).collect()).collect();
+        let (rhs, functionals) = (part(problem.rhs), part(problem.functionals));
         let components = problem.components.iter().map(|&m| own(m)).collect();
-        Some(Self { rows, matrix, rhs, components })
+        Some(Self { rows, matrix, rhs, components, functionals })
     }
 
     pub(super) fn problem(&self) -> Problem<'_> {
-        Problem { matrix: &self.matrix, rhs: &self.rhs, components: &self.components }
+        let Self { matrix, rhs, components, functionals, .. } = self;
+        Problem { matrix, rhs, components, functionals }
     }
 
     /// The answer in the numbers of the whole system.
@@ -63,7 +70,8 @@ impl Reached {
             other => other,
         })?;
         let (n, reached) = (problem.matrix.rows(), self.rows.len());
-        for c in solution.components.iter_mut().chain(&mut solution.rounds) {
+        let all = solution.components.iter_mut().chain(&mut solution.rounds);
+        for c in all.filter(|c| c.quantity == Quantity::Component) {
             c.component = self.rows[c.component as usize];
         }
         (solution.n, solution.nnz) = (n, problem.matrix.nnz());

@@ -32,7 +32,7 @@ impl Target {
     /// A number that ascends with the key, or with −key where the entry's [`sign`] is set; its lowest bits are for the
     /// entry's place among others.
     #[inline(always)]
-    fn rank(self, sign: u32) -> i32 {
+    pub(super) fn rank(self, sign: u32) -> i32 {
         let bits = (self.key.to_bits() ^ sign) as i32;
         bits ^ ((bits >> 31) as u32 >> 1) as i32
     }
@@ -40,7 +40,7 @@ impl Target {
 
 /// Bit 31 where an entry is negative.
 #[inline(always)]
-fn sign(l: f64) -> u32 {
+pub(super) fn sign(l: f64) -> u32 {
     (l.to_bits() >> 32) as u32 & 1 << 31
 }
 
@@ -115,7 +115,7 @@ impl Records<'_> {
 
     /// Writes the record of a long row behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
     #[inline(never)]
-    fn write_long(&self, i: usize, entries: &mut Vec<(i32, f64, u32)>, words: &mut [u32]) -> f64 {
+    fn write_long(&self, i: usize, entries: &mut Vec<Entry>, words: &mut [u32]) -> f64 {
         let own = self.certificate.walk_scale(i);
         entries.clear();
         entries.extend(self.split.row(i).map(|(j, l)| {
@@ -126,21 +126,27 @@ impl Records<'_> {
             // Stable: entries of one rank stay in the order of their columns.
             entries.sort_by_key(|&(rank, ..)| rank);
         }
-        let sum: f64 = entries.iter().map(|e| e.1).sum();
-        words[2..4].copy_from_slice(&pair(sum));
-        let (d, of_sum) = (entries.len() as f64, ONE / sum);
-        words[HEAD + 1] = d as u32;
-        let (mut before, mut partial, mut error) = (0.0, 0.0, 0.0);
-        for (k, (&(_, l, to), words)) in entries.iter().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate()
-        {
-            partial += l;
-            let behind = behind(partial * of_sum, before, k as f64, d);
-            error += (l - (behind - before) * (sum / ONE)).abs();
-            before = behind;
-            words.copy_from_slice(&[if behind >= ONE { CERTAIN } else { behind as u32 }, to]);
-        }
-        error
+        write_shares(entries, entries.iter().map(|e| e.1).sum(), words)
     }
+}
+
+/// An entry of a long row: its rank, its size, and its target with its sign.
+pub(super) type Entry = (i32, f64, u32);
+
+/// Writes the record of a long row of that sum behind its first two words, and returns Σ_j | |l_ij| − p_ij s |.
+pub(super) fn write_shares(entries: &[Entry], sum: f64, words: &mut [u32]) -> f64 {
+    words[2..4].copy_from_slice(&pair(sum));
+    let (d, of_sum) = (entries.len() as f64, ONE / sum);
+    words[HEAD + 1] = d as u32;
+    let (mut before, mut partial, mut error) = (0.0, 0.0, 0.0);
+    for (k, (&(_, l, to), words)) in entries.iter().zip(words[HEAD + 2..].chunks_exact_mut(2)).enumerate() {
+        partial += l;
+        let behind = behind(partial * of_sum, before, k as f64, d);
+        error += (l - (behind - before) * (sum / ONE)).abs();
+        before = behind;
+        words.copy_from_slice(&[if behind >= ONE { CERTAIN } else { behind as u32 }, to]);
+    }
+    error
 }
 
 /// Where the share of entry k of d ends, of which those before end at `before` and all up to it come to `partial`, in

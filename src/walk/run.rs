@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::certificate::Certificate;
 use super::options::{Options, Problem, points, replicates};
 use super::sequence::Scramble;
-use super::solution::{Component, Jacobi, Seconds, Solution, largest, met};
+use super::solution::{Component, Jacobi, Quantity, Seconds, Solution, largest, met};
 use crate::lane::Lane;
 use crate::{Machine, Result};
 
@@ -19,6 +19,8 @@ pub(super) struct Run<'a> {
     pub(super) seconds: Seconds,
     warnings: Vec<String>,
     started: Instant,
+    /// When the time limit ends.
+    end: Option<Instant>,
     /// Seconds of all downloads before.
     before: f64,
 }
@@ -33,7 +35,13 @@ impl<'a> Run<'a> {
         }
         let (scramble, replicates) = replicates(options, &mut warnings);
         let (seconds, started, before) = (Seconds::default(), Instant::now(), downloads(&machine.lanes));
-        Self { machine, problem, options, scramble, replicates, seconds, warnings, started, before }
+        let end = options.time_limit.and_then(|limit| started.checked_add(limit));
+        Self { machine, problem, options, scramble, replicates, seconds, warnings, started, end, before }
+    }
+
+    /// Whether the time limit has passed.
+    pub(super) fn is_late(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
     }
 
     /// Points of a replicate, in the first round and at most. `by_norm` is N of (2.20) for a norm or that of rows.
@@ -41,20 +49,25 @@ impl<'a> Run<'a> {
         points(self.options, self.replicates, by_norm, &mut self.warnings)
     }
 
-    /// The solution, whose half-widths were to be at most ε.
-    pub(super) fn finish(self, epsilon: f64, certificate: &Certificate, result: BatchResult) -> Solution {
+    /// The solution.
+    pub(super) fn finish(self, certificate: &Certificate, result: BatchResult) -> Solution {
         let Self { problem, options, mut seconds, .. } = self;
         seconds.upload = result.upload;
         seconds.solve = result.solve;
         seconds.download = downloads(&self.machine.lanes) - self.before;
         seconds.total = self.started.elapsed().as_secs_f64();
         seconds.build = (seconds.total - seconds.certificate - seconds.upload - seconds.solve).max(0.0);
+        let worst = largest(&result.components);
+        let (status, bound, epsilon) = (met(&result.components), worst.bound, worst.epsilon);
+        let (components, functionals) =
+            result.components.into_iter().partition(|c| c.quantity == Quantity::Component);
         Solution {
-            status: met(&result.components, epsilon),
-            bound: largest(&result.components),
-            components: result.components,
-            rounds: result.rounds,
+            status,
+            bound,
             epsilon,
+            components,
+            functionals,
+            rounds: result.rounds,
             n: problem.matrix.rows(),
             nnz: problem.matrix.nnz(),
             splitting: certificate.splitting,

@@ -3,20 +3,22 @@
 use std::time::Instant;
 
 use super::interval::student;
-use super::launcher::{Round, Task};
+use super::launcher::{Round, Task, Watch};
 use super::run::{BatchResult, Run};
-use super::solution::{Bound, Component};
-use crate::Result;
+use super::solution::{Bound, Component, Quantity};
+use crate::{Error, Result};
 
-/// A component on its way to its interval.
+/// A component on its way to its interval, or a functional as a row behind the last.
 #[derive(Debug, Clone)]
 pub(super) struct RunningEstimate {
-    pub(super) component: u32,
+    pub(super) row: u32,
     /// Σ θ of each replicate, column by column.
     sums: Vec<f64>,
     columns: usize,
     /// Points of each replicate.
     pub(super) points: u64,
+    /// Steps of its chains, at most.
+    pub(super) length: u32,
 }
 
 impl RunningEstimate {
@@ -32,12 +34,14 @@ impl RunningEstimate {
         self.points * (self.sums.len() / self.columns) as u64
     }
 
-    /// The component as it is estimated so far, by chains of at most so many steps.
+    /// The component as it is estimated so far, by chains of at most so many steps. Its ε is for the caller to say.
     pub(super) fn component(&self, estimate: f64, bound: Bound, length: u32) -> Component {
         Component {
-            component: self.component,
+            quantity: Quantity::Component,
+            component: self.row,
             rhs: 0,
             estimate,
+            epsilon: f64::NAN,
             half_width: bound.total(),
             bound,
             chains: self.chains(),
@@ -46,9 +50,10 @@ impl RunningEstimate {
     }
 }
 
-/// Rounds of walks for the components of a run.
+/// Rounds of walks from some rows.
 pub(super) struct AdaptiveSampling<'a> {
     pub(super) run: &'a Run<'a>,
+    pub(super) rows: &'a [u32],
     /// Right-hand sides, and columns that are added up.
     pub(super) rhs: usize,
     pub(super) columns: usize,
@@ -60,33 +65,56 @@ pub(super) struct AdaptiveSampling<'a> {
 }
 
 impl AdaptiveSampling<'_> {
-    /// Walks for all components, and again as much for those that are not `settled`. `sums` walks; `component` is what is
-    /// known of one so far, for a right-hand side.
+    /// Walks from all rows, and again as much for those that are not `settled`, until the time limit. `sums` walks;
+    /// `component` is what is known of one so far, for a right-hand side. `watch` gets the steps done, and those to do if
+    /// intervals shrink with the root of the number of chains.
     pub(super) fn run(
         &self,
-        mut sums: impl FnMut(&[Task], Round) -> Result<Vec<f64>>,
+        mut sums: impl FnMut(&[Task], Round, Watch<'_>) -> Result<Vec<f64>>,
         settled: impl Fn(usize, &RunningEstimate) -> bool,
         component: impl Fn(usize, &RunningEstimate) -> Result<Component>,
+        watch: Watch<'_>,
     ) -> Result<BatchResult> {
         let at = Instant::now();
         let mut result = BatchResult::default();
         let (columns, replicates) = (self.columns, self.run.replicates);
         let each = replicates as usize * columns;
-        let new = |&component: &u32| RunningEstimate { component, sums: vec![0.0; each], columns, points: 0 };
-        let mut all: Vec<RunningEstimate> = self.run.problem.components.iter().map(new).collect();
+        let new = |&row: &u32| RunningEstimate {
+            row,
+            sums: vec![0.0; each],
+            columns,
+            points: 0,
+            length: self.length,
+        };
+        let mut all: Vec<RunningEstimate> = self.rows.iter().map(new).collect();
         let mut active: Vec<usize> = (0..all.len()).collect();
         let (mut end, most) = self.points;
-        while !active.is_empty() {
+        let tasks = |of: &[usize]| -> Vec<Task> {
             let task = |&k: &usize| {
-                let row = all[k].component;
+                let row = self.rows[k];
                 let component = if self.run.options.shared { 0 } else { row };
                 (0..replicates).map(move |replicate| Task { row, component, replicate })
             };
-            let tasks: Vec<Task> = active.iter().flat_map(task).collect();
+            of.iter().flat_map(task).collect()
+        };
+        let mut expected = 0;
+        while !active.is_empty() {
+            let tasks = tasks(&active);
             let points = (all[active[0]].points as u32, end as u32);
             let round = Round { points, length: self.length, cut: self.cut };
-            result.steps += round.steps(tasks.len());
-            let sums = sums(&tasks, round)?;
+            let (before, here) = (result.steps, round.steps(tasks.len()));
+            let mut late = self.run.is_late();
+            let mut look = |done: u64, _: u64| {
+                watch(before + done, before.saturating_add(here.max(expected)))?;
+                late = self.run.is_late();
+                if late { Err(Error::Interrupted) } else { Ok(()) }
+            };
+            let sums = match look(0, here).and_then(|()| sums(&tasks, round, &mut look)) {
+                Err(Error::Interrupted) if late => break,
+                sums => sums?,
+            };
+            result.steps += here;
+            let latest = self.rhs * active.len();
             for (&k, sums) in active.iter().zip(sums.chunks(each)) {
                 all[k].sums.iter_mut().zip(sums).for_each(|(all, new)| *all += new);
                 all[k].points = end;
@@ -99,6 +127,20 @@ impl AdaptiveSampling<'_> {
             }
             active.retain(|&k| !(0..self.rhs).all(|rhs| settled(rhs, &all[k])));
             end = (2 * end).min(most);
+            let latest = &result.rounds[result.rounds.len() - latest..];
+            let more = |c: &Component| c.more_chains((most * u64::from(replicates)) as f64);
+            let chains = latest.iter().map(more).sum::<f64>() / self.rhs as f64;
+            expected = (chains * f64::from(self.length)) as u64;
+        }
+        if all.iter().any(|estimate| estimate.points == 0) {
+            // Time was up before the first round: what is known without a step.
+            let round = Round { points: (0, 1), length: 0, cut: self.cut };
+            let rows: Vec<usize> = (0..all.len()).collect();
+            let sums = sums(&tasks(&rows), round, &mut |_, _| Ok(()))?;
+            for (estimate, sums) in all.iter_mut().zip(sums.chunks(each)) {
+                (estimate.points, estimate.length) = (1, 0);
+                estimate.sums.copy_from_slice(sums);
+            }
         }
         result.solve = at.elapsed().as_secs_f64();
         for rhs in 0..self.rhs {

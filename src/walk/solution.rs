@@ -27,16 +27,30 @@ impl Bound {
     }
 }
 
-/// One component of one solution.
+/// What is estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    /// A component of x.
+    Component,
+    /// ⟨h, x⟩.
+    Functional,
+}
+
+/// One component of one solution, or one functional of it.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Component {
-    /// Its number, from 0.
+    /// Which of the two.
+    pub quantity: Quantity,
+    /// Its number, from 0, among components or functionals.
     pub component: u32,
     /// Number of the right-hand side, from 0.
     pub rhs: usize,
-    /// x there.
+    /// x there, or ⟨h, x⟩.
     pub estimate: f64,
+    /// What its half-width must not exceed: ε as given, or by default, then times Σ |h_i| of a functional.
+    pub epsilon: f64,
     /// Half-width of its interval: the sum of the bound's parts.
     pub half_width: f64,
     /// The parts.
@@ -55,6 +69,22 @@ impl Component {
         self.half_width <= epsilon || left < 0.0 || self.bound.statistical > 0.0 && floor() > left
     }
 
+    /// Its name: `component 7`, `functional 0`.
+    pub fn name(&self) -> String {
+        match self.quantity {
+            Quantity::Component => format!("component {}", self.component),
+            Quantity::Functional => format!("functional {}", self.component),
+        }
+    }
+
+    /// Chains that are still missing, `most` in all, should the interval shrink with their root, as those of random numbers
+    /// do.
+    pub(super) fn more_chains(&self, most: f64) -> f64 {
+        let (chains, left) = (self.chains as f64, self.epsilon - self.bound.truncation - self.bound.rounding);
+        let wanted = chains * (self.bound.statistical / left.max(f64::MIN_POSITIVE)).powi(2);
+        (wanted.min(most) - chains).max(0.0)
+    }
+
     /// The component of a system whose right-hand side is 2^e times as large.
     pub(super) fn times_power_of_two(self, e: i32) -> Result<Self> {
         let times = |x: f64| times_power_of_two(x, e);
@@ -62,8 +92,9 @@ impl Component {
         let estimate = times(self.estimate);
         if !estimate.is_finite() {
             return Err(Error::Invalid(format!(
-                "component {} is {:e} times 2^{e}, which is no f64; divide the right-hand side by a large number",
-                self.component, self.estimate
+                "{} is {:e} times 2^{e}, which is no f64; divide the right-hand side by a large number",
+                self.name(),
+                self.estimate
             )));
         }
         // Numbers below 2^−1022 are rounded to multiples of 2^−1074, of which there are four.
@@ -122,11 +153,13 @@ pub struct Solution {
     pub status: Status,
     /// Right-hand side by right-hand side, components in the order they were asked for.
     pub components: Vec<Component>,
-    /// What was known of a component after each round of chains, round by round.
+    /// Functionals in the same way.
+    pub functionals: Vec<Component>,
+    /// What was known of a component or functional after each round of chains, round by round.
     pub rounds: Vec<Component>,
-    /// Of the component with the largest half-width.
+    /// Of the component or functional with the largest half-width over ε.
     pub bound: Bound,
-    /// ε, given or by default.
+    /// Its ε, given or by default.
     pub epsilon: f64,
     /// Unknowns.
     pub n: usize,
@@ -162,18 +195,16 @@ pub struct Solution {
     pub seconds: Seconds,
 }
 
-/// Whether all of them are finite, with half-widths of at most ε.
-pub(super) fn met(components: &[Component], epsilon: f64) -> Status {
-    match components.iter().all(|c| c.estimate.is_finite() && c.half_width <= epsilon) {
+/// Whether all of them are finite, with half-widths of at most their ε.
+pub(super) fn met(components: &[Component]) -> Status {
+    match components.iter().all(|c| c.estimate.is_finite() && c.half_width <= c.epsilon) {
         true => Status::Met,
         false => Status::NotMet,
     }
 }
 
-/// The bound of the component with the largest half-width.
-pub(super) fn largest(components: &[Component]) -> Bound {
-    components
-        .iter()
-        .max_by(|a: &&Component, b| a.half_width.total_cmp(&b.half_width))
-        .map_or(Bound { statistical: 0.0, truncation: 0.0, rounding: 0.0 }, |c| c.bound)
+/// The component with the largest half-width over ε.
+pub(super) fn largest(components: &[Component]) -> &Component {
+    let share = |c: &Component| if c.half_width > 0.0 { c.half_width / c.epsilon } else { 0.0 };
+    components.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("something is asked for")
 }

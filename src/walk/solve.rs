@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::bounds::ErrorBounds;
 use super::certificate::{Certificate, certify};
 use super::chains::Chains;
-use super::control::{Control, ControlVariate, Goal};
+use super::control::{Asked, Control, ControlVariate, Goal};
+use super::functional::{Functional, Targets};
 use super::kernels::COLUMNS;
 use super::launcher::Watch;
 use super::lazy;
@@ -23,7 +24,8 @@ use crate::lane::HostArray;
 use crate::number::times_power_of_two;
 use crate::{Error, Machine, Result};
 
-/// Estimates components of x with intervals; `watch` gets the steps of a round done and to do, 0 where not known.
+/// Estimates components of x, and functionals, with intervals; `watch` gets the steps done and to do, before them products with
+/// the matrix and 0.
 ///
 /// # Errors
 /// [`Error::Invalid`] for input without an answer, [`Error::Divergent`] for systems whose walks would not converge,
@@ -89,7 +91,10 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let mut rhs: Vec<ScaledRhs> =
         problem.rhs.iter().map(|b| ScaledRhs::new(&split, b)).collect::<Result<_>>()?;
     let at = Instant::now();
-    let certificate = lane.host(|| certify(&split, options.splitting, options.force))?;
+    let certificate = lane.host(|| {
+        let go_on = &mut |products| watch(products as u64, 0).map(|()| true);
+        certify(&split, options.splitting, options.force, go_on)
+    })?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
     }
@@ -97,49 +102,55 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
 
     let epsilon = options.epsilon.unwrap_or_else(|| epsilon_of_all(&rhs, &certificate));
     rhs.iter_mut().for_each(|rhs| rhs.aim(epsilon, options.delta));
-    let scale = largest(problem, |m| certificate.scale(m));
+    let targets = lane.host(|| Targets::new(problem, options, &certificate))?;
+    let scale = targets.most(|m| certificate.scale(m as usize), |h| h.scale / targets.epsilon_of(h));
     let per_replicate = run.points(|rows: bool| {
-        let norm = if rows { largest(problem, |m| split.row_sum(m)) } else { certificate.norm };
+        let row_norm = || targets.most(|m| split.row_sum(m as usize), |_| certificate.norm);
+        let norm = if rows { row_norm() } else { certificate.norm };
         let f = |rhs: &ScaledRhs| certificate.scaled_norm(&rhs.f) * scale;
         rhs.iter().map(|rhs| published::chains(rhs.epsilon, f(rhs), norm)).fold(0.0, f64::max)
     })?;
 
     let mut result = BatchResult::default();
     for (batch, rhs) in rhs.chunks(COLUMNS).enumerate() {
-        let (first, certificate) = (batch * COLUMNS, &certificate);
-        let batch = RhsBatch { run: &run, split: &split, certificate, rhs, first, per_replicate };
+        let (first, run, split, targets, certificate) =
+            (batch * COLUMNS, &run, &split, &targets, &certificate);
+        let batch = RhsBatch { run, split, targets, certificate, rhs, first, epsilon, per_replicate };
         result.add(batch.solve(watch)?);
     }
-    Ok(run.finish(epsilon, &certificate, result))
-}
-
-/// The largest value of a component that is asked for.
-fn largest(problem: &Problem<'_>, value: impl Fn(usize) -> f64) -> f64 {
-    problem.components.iter().map(|&m| value(m as usize)).fold(0.0, f64::max)
+    // Components and functionals of a batch come one behind the other.
+    result.components.sort_by_key(|c| c.rhs);
+    Ok(run.finish(&certificate, result))
 }
 
 /// Right-hand sides that share their walks.
 struct RhsBatch<'a> {
     run: &'a Run<'a>,
     split: &'a Split<'a>,
+    targets: &'a Targets<'a>,
     certificate: &'a Certificate,
     rhs: &'a [ScaledRhs],
     /// Number of the first one.
     first: usize,
+    /// ε of components.
+    epsilon: f64,
     /// Points of a replicate, in the first round and at most.
     per_replicate: (u64, u64),
 }
 
 impl RhsBatch<'_> {
     fn solve(&self, watch: Watch<'_>) -> Result<BatchResult> {
-        let Self { run, split, certificate, .. } = *self;
+        let Self { run, split, targets, certificate, .. } = *self;
         let options = run.options;
-        let (controls, table) = run.machine.lanes[0].host(|| self.prepare());
-        let table = table?;
+        let (controls, table) = run.machine.lanes[0].host(|| self.prepare(watch))?;
         watch(0, 0)?;
         let (length, cut) = self.length(&controls)?;
         let (sequence, seed) = (options.sequence, options.seed);
-        let points = PointSource::new(sequence, run.scramble, length, seed, options.groups, options.ahead)?;
+        // Walks of functionals take some steps to where they begin, unless they end there.
+        let before = targets.functionals.iter().map(|h| h.steps()).max().filter(|_| length > 0).unwrap_or(0);
+        let dimensions = length + before;
+        let points =
+            PointSource::new(sequence, run.scramble, dimensions, seed, options.groups, options.ahead)?;
         let at = Instant::now();
         let mut chains = Chains::new(run.machine, &table, &points)?;
         if let Some(grid) = options.grid {
@@ -149,17 +160,24 @@ impl RhsBatch<'_> {
 
         let (controls, table) = (&controls[..], &table);
         let spreads = RefCell::default();
-        let bounds = ErrorBounds { run, split, certificate, controls, table, length, cut, spreads };
+        let bounds = ErrorBounds { run, targets, split, certificate, controls, table, length, cut, spreads };
         let (rhs, columns, most) = (controls.len(), chains.columns(), self.per_replicate.1);
-        let sampling = AdaptiveSampling { run, rhs, columns, points: self.per_replicate, length, cut };
-        let walked = sampling.run(
-            |tasks, round| chains.sums(tasks, round, watch),
-            |column, estimate| bounds.settled(column, estimate, self.rhs[column].epsilon, most),
-            |column, estimate| {
-                let c = bounds.component(column, estimate).times_power_of_two(self.rhs[column].exponent)?;
-                Ok(Component { rhs: self.first + column, ..c })
-            },
-        )?;
+        let mut walk = |rows: &[u32], length: u32| {
+            let sampling =
+                AdaptiveSampling { run, rows, rhs, columns, points: self.per_replicate, length, cut };
+            sampling.run(
+                |tasks, round, watch| chains.sums(tasks, round, watch),
+                |column, estimate| bounds.settled(column, estimate, self.rhs[column].epsilon, most),
+                |column, estimate| {
+                    let (c, e) = (bounds.component(column, estimate), self.rhs[column].exponent);
+                    let c = targets.unscaled(estimate.row, c, e, self.epsilon)?;
+                    Ok(Component { rhs: self.first + column, ..c })
+                },
+                watch,
+            )
+        };
+        let mut walked = walk(targets.components, length)?;
+        walked.add(walk(&targets.rows_behind(), length + before)?);
         let jacobi = controls.iter().zip(self.rhs).map(|(control, rhs)| self.jacobi(control, rhs.epsilon));
         Ok(BatchResult {
             sweeps: controls.iter().map(|c| c.sweeps).max().unwrap_or(0),
@@ -173,8 +191,8 @@ impl RhsBatch<'_> {
     }
 
     /// The control variate of each right-hand side, and the chain table.
-    fn prepare(&self) -> (Vec<Control>, Result<Table>) {
-        let Self { run, split, certificate, .. } = *self;
+    fn prepare(&self, watch: Watch<'_>) -> Result<(Vec<Control>, Table)> {
+        let Self { run, split, targets, certificate, .. } = *self;
         // Half of it, since what a walk collects hangs together more or less.
         let chains = self.per_replicate.0.min(PILOT) * u64::from(run.replicates);
         // Who gives the number of walks, or their length, wants walks.
@@ -182,19 +200,23 @@ impl RhsBatch<'_> {
             ControlVariate::Auto if !run.options.walks_as_needed() => ControlVariate::Jacobi,
             wanted => wanted,
         };
+        // v is at most 1, whatever the component.
+        let reach = targets.most(|_| 1.0, |h| h.scale / targets.epsilon_of(h));
         let control = |rhs: &ScaledRhs| {
-            let goal = Goal { error: 0.5 * rhs.epsilon, chains: chains as f64 };
-            Control::new(split, certificate, &rhs.f, run.problem.components, wanted, goal)
+            let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
+            let asked = Asked { components: targets.components, functionals: &targets.functionals, goal };
+            let go_on = &mut |products| watch(products as u64, 0).map(|()| !run.is_late());
+            Control::new(split, certificate, &rhs.f, &asked, wanted, go_on)
         };
-        let controls: Vec<Control> = self.rhs.iter().map(control).collect();
+        let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
         // Several columns have one order: the first one's.
         let order = match run.options.order {
             RowOrder::Value => Some(controls[0].values(split)),
             RowOrder::Index => None,
         };
         let columns: Vec<&[f64]> = controls.iter().map(|c| &c.r[..]).collect();
-        let table = Table::build(split, certificate, &columns, order.as_deref());
-        (controls, table)
+        let table = Table::build(split, certificate, &columns, order.as_deref(), &targets.functionals)?;
+        Ok((controls, table))
     }
 
     /// T and the weight at which chains are cut, so that the truncation is at most δ for every component.
@@ -219,7 +241,12 @@ impl RhsBatch<'_> {
                  length with --length"
             )));
         }
-        let scale = largest(self.run.problem, |m| self.certificate.scale(m));
+        let targets = self.targets;
+        let most = |component: fn(&Certificate, usize) -> f64, functional: fn(&Functional) -> f64| {
+            let component = |m: u32| component(self.certificate, m as usize);
+            targets.most(component, |h| functional(h) / targets.delta_of(h))
+        };
+        let scale = most(Certificate::scale, |h| h.scale);
         let printed = self.run.options.length == Length::Printed;
         let length = match printed {
             true => published::length_as_printed(delta, scale * norm, rho),
@@ -234,7 +261,7 @@ impl RhsBatch<'_> {
         }
         // |W| v_s ‖r‖ / (1 − ρ) ≤ δ, where scaled walks carry v_m in the place of v_s ≤ 1.
         let left = if printed { 1.0 } else { 1.0 - rho };
-        let cut = delta * left / (norm * if self.certificate.scaled { scale } else { 1.0 });
+        let cut = delta * left / (norm * most(Certificate::walk_scale, |h| h.walk_scale));
         // Rounded down, and never as large as the weight 1 that chains begin with.
         Ok((length as u32, ((cut * (1.0 - 1e-6)).min(0.5)) as f32))
     }

@@ -343,19 +343,37 @@ impl<'a> Split<'a> {
         });
     }
 
-    /// out = |L| v.
-    pub fn absolute(&self, v: &[f64], out: &mut [f64]) {
-        self.rows(out, |i| self.each(i).map(|(j, l)| l.abs() * v[j as usize]).sum());
+    /// Rows of L x, `first` the first of them.
+    pub fn product(&self, first: usize, x: &[f64], out: &mut [f64]) {
+        dispatch(Product { split: self, x, first, out, entry: |l| l });
     }
 
-    /// Applies `value` to every row, on all threads.
-    pub fn rows(&self, out: &mut [f64], value: impl Fn(usize) -> f64 + Sync) {
-        assert_eq!(out.len(), self.unknowns(), "one value a row");
-        out.par_chunks_mut(ROWS).enumerate().for_each(|(block, out)| {
-            for (k, y) in out.iter_mut().enumerate() {
-                *y = value(block * ROWS + k);
+    /// Rows of |L| v, `first` the first of them.
+    pub fn absolute(&self, first: usize, v: &[f64], out: &mut [f64]) {
+        dispatch(Product { split: self, x: v, first, out, entry: f64::abs });
+    }
+}
+
+/// L x of some rows, each entry of L as `entry` makes it.
+struct Product<'a, F> {
+    split: &'a Split<'a>,
+    x: &'a [f64],
+    first: usize,
+    out: &'a mut [f64],
+    entry: F,
+}
+
+impl<F: Fn(f64) -> f64> Body for Product<'_, F> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let end = self.first + self.out.len();
+        for (k, y) in self.out.iter_mut().enumerate() {
+            let i = self.first + k;
+            if i + AHEAD < end {
+                self.split.ask(i + AHEAD, self.x);
             }
-        });
+            *y = self.split.each(i).map(|(j, l)| (self.entry)(l) * self.x[j as usize]).sum();
+        }
     }
 }
 

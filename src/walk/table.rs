@@ -15,6 +15,7 @@
 //! (0, number of entries) before them, and is searched by halves.
 
 use super::certificate::Certificate;
+use super::functional::{Functional, Start};
 use super::kernels::COLUMNS;
 use super::record_layout::{HEAD, LONG, UNIT};
 use super::records::{Records, Target, Writing};
@@ -44,7 +45,10 @@ pub struct Table {
     pub words: HostArray<u32>,
     /// Unit of each row's record.
     pub place: HostArray<u32>,
-    /// The columns where there are several: of each row `COLUMNS` numbers, in the same unit as g.
+    /// Where walks of functionals start.
+    pub starts: Vec<Start>,
+    /// The columns where there are several: of each row `COLUMNS` numbers, in the same unit as g; behind them those of what
+    /// is no row.
     pub columns: Vec<f64>,
     /// g is stored divided by this power of 2.
     pub factor: f64,
@@ -68,6 +72,7 @@ impl Table {
         certificate: &Certificate,
         g: &[&[f64]],
         order_by: Option<&[f64]>,
+        functionals: &[Functional],
     ) -> Result<Self> {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
@@ -90,6 +95,8 @@ impl Table {
             begins.push(units);
             units += u64::from(here);
         }
+        let of_rows = units;
+        units += functionals.iter().map(|h| h.units() as u64).sum::<u64>();
         let too_large = |limit: String| Error::OutOfMemory {
             device: "the host".to_owned(),
             what: format!("the chain table of {n} rows"),
@@ -126,6 +133,13 @@ impl Table {
             slices.push((block * ROWS, here));
             rest = behind;
         }
+        let (mut at, mut starts) = (of_rows as u32, Vec::with_capacity(functionals.len()));
+        for h in functionals {
+            let (here, behind) = rest.split_at_mut(h.units() * UNIT);
+            starts.push(h.write(certificate, &targets, order_by.is_some(), (g, unit), (at, here)));
+            at += h.units() as u32;
+            rest = behind;
+        }
         let (targets, ordered) = (&targets[..], order_by.is_some());
         let probability_error = slices
             .into_par_iter()
@@ -137,11 +151,20 @@ impl Table {
                 worst
             })
             .reduce(|| 0.0, f64::max);
-        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * n } else { 0 }];
-        columns.par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
+        let mut columns = vec![0.0; if g.len() > 1 { COLUMNS * (n + 1) } else { 0 }];
+        let rows = columns.len().min(COLUMNS * n);
+        columns[..rows].par_chunks_mut(COLUMNS).enumerate().with_min_len(ROWS).for_each(|(i, row)| {
             row.iter_mut().zip(g).for_each(|(x, g)| *x = certificate.on_walks(i, g[i]) * unit);
         });
-        Ok(Self { words, place, columns, factor, probability_error, number_error: PAIR })
+        Ok(Self { words, place, starts, columns, factor, probability_error, number_error: PAIR })
+    }
+}
+
+impl Table {
+    /// The unit of the record of a row, or of functional k as the row n + k.
+    pub(super) fn place(&self, row: u32) -> u32 {
+        let n = self.place.len();
+        self.place.get(row as usize).copied().unwrap_or_else(|| self.starts[row as usize - n].place)
     }
 }
 
@@ -201,7 +224,7 @@ mod tests {
         let matrix = CsrMatrix::from_rows(4, 4, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let g = [0.75, -0.5, 3.0, 0.1];
-        let table = Table::build(&split, &plain(0.6), &[&g], None).unwrap();
+        let table = Table::build(&split, &plain(0.6), &[&g], None, &[]).unwrap();
         assert_eq!(table.factor, 4.0);
         for i in 0..4 {
             let entries = read(&table, i);
@@ -236,7 +259,7 @@ mod tests {
         });
         let split = Split::new(&matrix, Splitting::Given).unwrap();
         let h: Vec<f64> = (0..n).map(|i| ((i * 7919) % 101) as f64 - 50.0).collect();
-        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h)).unwrap();
+        let table = Table::build(&split, &plain(0.5), &[&h], Some(&h), &[]).unwrap();
         let row_of = |place: u32| table.place.binary_search(&place).expect("a record's start");
         for i in 0..n {
             let entries = read(&table, i);

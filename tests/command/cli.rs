@@ -230,7 +230,7 @@ fn the_report_has_every_key_of_the_contract() {
     has(&report, &common);
     has(&report, &["n", "nnz", "alpha", "times", "terms", "window", "format", "ell_width", "coo_share"]);
     has(&report, &["halo", "per_time"]);
-    assert_eq!(keys(&report["bound"]), ["rounding", "steady_state", "truncation"]);
+    assert_eq!(keys(&report["bound"]), ["loss", "rounding", "steady_state", "truncation"]);
     assert_eq!(keys(&report["seconds"]), ["build", "download", "load", "solve", "total", "upload"]);
     has(&report["devices"][0], &["name", "backend", "lanes", "precision"]);
     assert_eq!(report["command"], "transient");

@@ -307,7 +307,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
         "transient tandem:5 --time 1 --device cpu -o p.csv --report p.csv",
         &["p.csv", "two files"],
     );
-    for (output, part) in [("none/m.tra", "does not exist"), ("m.umb", ".drn"), ("m", ".npz")] {
+    for (output, part) in [("none/m.tra", "does not exist"), ("m.xyz", ".umb"), ("m", ".npz")] {
         refuses(&place, &format!("generate tandem:5 -o {output}"), &[part]);
     }
 }

@@ -85,6 +85,34 @@ fn several_right_hand_sides_are_told_apart() {
 }
 
 #[test]
+fn functionals_stand_behind_components() {
+    let place = Place::new();
+    place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n").put("h.txt", "1\n-1\n0\n");
+    place.put("two.mtx", "%%MatrixMarket matrix array real general\n3 2\n1\n1\n1\n0\n0\n-1e300\n");
+    let line =
+        "a.mtx -b b.txt --component 2 --functional h.txt --functional two.mtx --report r.json --plot p.svg";
+    let run = walk(&place, &format!("{line} --verbose"));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let rows = run.rows();
+    assert_eq!(rows.iter().map(|r| r[0]).collect::<Vec<_>>(), ["component", "2", "h0", "h1", "h2"]);
+    for (row, wanted) in rows[1..].iter().zip([5.0, -1.0, 8.0, -5e300]) {
+        approx::assert_abs_diff_eq!(number(row[1]), wanted, epsilon = number(row[2]));
+    }
+    assert!(run.stderr.contains("<h1, x> = ") && place.text("p.svg").contains("h2, x"), "{}", run.stderr);
+    let report = place.json("r.json");
+    assert_eq!(report["components"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["functionals"][1]["quantity"], "functional");
+    assert_eq!(report["functionals"][1]["component"], 1);
+    // Alone, with two right-hand sides, in an archive.
+    place.put("b2.mtx", "%%MatrixMarket matrix array real general\n3 2\n6\n7\n2.5\n12\n14\n5\n");
+    let run = walk(&place, "a.mtx -b b2.mtx --functional h.txt");
+    assert_eq!((run.rows()[1][1], run.rows()[2][0]), ("h0", "1"), "{}", run.stdout);
+    assert_eq!(walk(&place, "a.mtx --functional h.txt -o x.npz").code, 0);
+    let run = walk(&place, "a.mtx --functional h.txt --dry-run");
+    assert!(run.code == 0 && run.stderr.contains("chains"), "{}", run.stderr);
+}
+
+#[test]
 fn the_report_has_the_parts_of_the_half_width() {
     let place = Place::new();
     place.put("a.mtx", SYSTEM).put("b.txt", "6\n7\n2.5\n");
@@ -129,6 +157,25 @@ fn a_budget_that_ends_is_exit_1_with_an_honest_interval() {
         number(run.rows()[1][1]),
         epsilon = number(run.rows()[1][2]) + 1e-9
     );
+}
+
+#[test]
+fn walks_that_take_long_say_so_and_end_with_the_time_limit() {
+    let place = Place::new();
+    let line = "poisson2d:20,0.95 --component 210 --control none --epsilon 1e-6 --max-chains 34000000000";
+    let run = walk(&place, &format!("{line} --time-limit 61 --dry-run"));
+    assert!(
+        run.code == 0 && run.stderr.contains("faster, BiCGSTAB before them: kolmo walk"),
+        "{}",
+        run.stderr
+    );
+    let faster = "kolmo walk poisson2d:20,0.95 --component 210 --epsilon 1e-6 --time-limit 61 --device cpu --control krylov";
+    assert!(run.stderr.contains(faster), "{}", run.stderr);
+    let at = std::time::Instant::now();
+    let run = walk(&place, &format!("{line} --time-limit 0.7 --report r.json"));
+    assert!(run.code == 1 && at.elapsed().as_secs_f64() < 10.0, "{:?} {}", at.elapsed(), run.stderr);
+    assert!(run.stderr.contains("the time limit of 700.0 ms has ended the work"), "{}", run.stderr);
+    assert!(number(run.rows()[1][2]) > 1e-6, "{}", run.stdout);
 }
 
 #[test]
@@ -213,6 +260,9 @@ fn bad_usage_is_refused_with_the_number() {
         ("short.txt --component 0", &["short.txt", "extension"]),
         ("poisson2d:0,0.9 --component 0", &["SIDE"]),
         ("a.mtx", &["--component"]),
+        ("a.mtx --functional short.txt", &["functional 0 has 2 entries", "3 rows"]),
+        ("a.mtx --functional inf.txt", &["inf.txt:2"]),
+        ("a.mtx --functional none.npy", &["none.npy"]),
     ] {
         refuses(&place, &format!("walk {options}"), parts);
     }

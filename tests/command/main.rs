@@ -11,6 +11,7 @@ mod cli;
 mod cli_arrays;
 mod cli_faults;
 mod cli_files;
+mod cli_graph;
 mod cli_input;
 mod cli_interrupt;
 mod cli_options;

@@ -77,7 +77,7 @@ fn place() -> Place {
 #[test]
 fn a_model_stands_where_a_file_may() {
     let place = place();
-    for format in ["tra", "drn", "mtx", "npz"] {
+    for format in ["tra", "drn", "umb", "mtx", "npz"] {
         let run = place.kolmo(&format!("generate queue.sm --const N=4 -o q.{format}"));
         assert_eq!(run.code, 0, "{}", run.stderr);
         assert!(run.stderr.contains("explored 5 states, 8 transitions"), "{}", run.stderr);
@@ -102,10 +102,10 @@ fn a_model_stands_where_a_file_may() {
     }
     assert_eq!(
         place.names().iter().filter(|name| name.starts_with("q.")).map(|name| &name[2..]).collect::<Vec<_>>(),
-        ["drn", "lab", "mtx", "npz", "srew", "sta", "tra"]
+        ["drn", "lab", "mtx", "npz", "srew", "sta", "tra", "umb"]
     );
     assert!(place.text("q.sta").ends_with("4:(4)\n"));
-    for model in ["queue.sm --const N=4", "q.tra", "q.drn"] {
+    for model in ["queue.sm --const N=4", "q.tra", "q.drn", "q.umb"] {
         let by_number = place.transient(&format!("{model} --time 2 --states 1,3-4")).stdout;
         let by_variable = place.transient(&format!("{model} --time 2 --states q>=3|q=1")).stdout;
         let sorted = |text: &str| {
@@ -144,7 +144,7 @@ fn what_is_wrong_with_a_model_is_refused_with_its_place() {
     refused("transient~queue.sm~--const~N=2:4~--time~1", &["N 3 values", "kolmo check"]);
     refused("transient~queue.sm~--const~M=4~--time~1", &["no constant 'M'"]);
     refused("transient~birth-death:5,1,2~--const~N=4~--time~1", &["--const", "birth-death:5,1,2"]);
-    refused("generate~queue.sm~--const~N=4~-o~q.txt", &[".tra, .drn, .mtx or .npz"]);
+    refused("generate~queue.sm~--const~N=4~-o~q.txt", &[".tra, .drn, .umb, .mtx or .npz"]);
     refused("generate~queue.sm~--const~N=1000000~-o~q.tra~--memory-limit~1MiB", &["1.0 MiB"]);
     refused("transient~none.sm~--time~1", &["none.sm"]);
     let of_queue = |property: &str, parts: &[&str]| {
@@ -491,4 +491,171 @@ fn the_page_says_what_is_printed() {
         }
     }
     assert_eq!(seen, 4 + 5);
+}
+
+/// Customers who come at rate 200 and go at rate 1 each: Poisson at every time, if there are none at first.
+const POOL: &str = r#"ctmc
+module pool
+  x : int;
+  [come] true -> 200 : (x'=x+1);
+  [go] x > 0 -> x : (x'=x-1);
+endmodule
+label "many" = x >= 180;
+rewards "few" x <= 170 : 2; endrewards
+rewards "all" true : x; endrewards
+rewards "came" [come] true : 3; endrewards
+"#;
+
+/// P(N = k) of a Poisson variable.
+fn poisson(mean: f64, k: u32) -> f64 {
+    let factorial: f64 = (1..=k).map(|i| f64::from(i).ln()).sum();
+    (f64::from(k) * mean.ln() - mean - factorial).exp()
+}
+
+/// The answers, their bounds and what is lost.
+fn lost(place: &Place, words: &[&str]) -> Vec<(f64, f64, f64)> {
+    let run = check(place, &[words, &["--report", "r.json"]].concat());
+    assert_eq!(run.code, 0, "{words:?}\n{}", run.stderr);
+    let report = place.json("r.json");
+    let parts = &report["bound"];
+    let part = |name: &str| parts[name].as_f64().expect("a number");
+    assert!(part("loss") <= 1e-10 && part("loss") > 0.0, "{parts}");
+    assert!(run.stderr.contains("= loss ") && run.stderr.contains("at their edge"), "{}", run.stderr);
+    let of = |row: &serde_json::Value| {
+        let number = |name: &str| row[name].as_f64().expect("a number");
+        (number("value"), number("bound"), number("loss"))
+    };
+    report["properties"].as_array().expect("rows").iter().map(of).collect()
+}
+
+#[test]
+fn a_model_without_end_is_explored_as_far_as_probability_comes() {
+    let place = place();
+    place.put("pool.sm", POOL);
+    let mean = 200.0 * (1.0 - (-2.0f64).exp());
+    let sum = |from: u32, to: u32| (from..to).map(|k| poisson(mean, k)).sum::<f64>();
+    let answers = lost(
+        &place,
+        &[
+            "pool.sm",
+            "P=? [ F=2 \"many\" ]",
+            "P=? [ F=2 x=173 ]",
+            "R{\"few\"}=? [ I=2 ]",
+            "R{\"came\"}=? [ C<=2 ]",
+            "P=? [ F=2 x>1000000 ]",
+            "P=? [ X x=1 ]",
+            "--truncate",
+            "1e-10",
+        ],
+    );
+    let wanted = [sum(180, 400), poisson(mean, 173), 2.0 * sum(0, 171), 1200.0, 0.0, 1.0];
+    assert_eq!(answers.len(), wanted.len());
+    for ((value, bound, loss), wanted) in answers.into_iter().zip(wanted) {
+        // Sums of logarithms here have errors of their own.
+        let slack = 1e-12 * f64::max(wanted, 1.0);
+        assert!((value - wanted).abs() <= bound + slack && bound <= 1e-5, "{value} ± {bound}, not {wanted}");
+        assert!(value <= wanted + (bound - loss) + slack, "{value} is no lower bound of {wanted}");
+    }
+    // Where the truncated part ends nothing comes that is worth it: a part many times as large says the same.
+    let far = place.transient("pool.sm --time 1,2 --label x>=180 --truncate 1e-14");
+    assert!((far.column(2)[1] - sum(180, 400)).abs() < 1e-9, "{}", far.stdout);
+    assert!(far.stderr.contains("= loss "), "{}", far.stderr);
+}
+
+/// Most of it is lost, and the bound says so.
+#[test]
+fn what_is_lost_is_in_the_bound() {
+    let place = place();
+    place.put("pool.sm", POOL.replace("200", "300"));
+    let words =
+        ["pool.sm", "P=? [ F=2 x>=250 ]", "--truncate", "0.95", "--epsilon", "0.951", "--report", "r.json"];
+    let (value, bound) = answers(&place, &words).remove(0);
+    let loss = place.json("r.json")["properties"][0]["loss"].as_f64().expect("a number");
+    let mean = 300.0 * (1.0 - (-2.0f64).exp());
+    let wanted: f64 = (250..600).map(|k| poisson(mean, k)).sum();
+    let (value, other) = (number(&value), bound - loss);
+    assert!(loss > 0.3 && other < 1e-3, "{loss} {other}");
+    assert!(value <= wanted - 0.1 && wanted <= value + bound, "{value} + {bound}, {wanted}");
+}
+
+#[test]
+fn reactions_are_independent_poisson_variables() {
+    let place = place();
+    let text = "ctmc\nmodule cell\na : int;\nb : int;\n[] true -> 30 : (a'=a+1);\n\
+                [] a > 0 -> a : (a'=a-1)&(b'=b+1);\n[] b > 0 -> 0.5*b : (b'=b-1);\nendmodule\n";
+    place.put("cell.sm", text);
+    let t = 1.5f64;
+    let a = 30.0 * (1.0 - (-t).exp());
+    // What came s ago is in b with probability 2 (e^{-s/2} - e^{-s}).
+    let b = 60.0 * (2.0 * (1.0 - (-0.5 * t).exp()) - (1.0 - (-t).exp()));
+    let run = place.transient("cell.sm --time 1.5 --states a=23&b=16 --truncate 1e-10 --report r.json");
+    let wanted = poisson(a, 23) * poisson(b, 16);
+    let report = place.json("r.json");
+    let bound = &report["bound"];
+    assert!((run.column(2)[0] - wanted).abs() <= 1e-9 && wanted > 1e-3, "{} {wanted}", run.stdout);
+    assert!(bound["loss"].as_f64().is_some_and(|loss| loss > 0.0 && loss <= 1e-10), "{bound}");
+    let tail: f64 = (0..30).map(|k| poisson(b, k)).sum();
+    let words = ["cell.sm", "P=? [ F=1.5 b>=30 ]", "--truncate", "1e-10"];
+    let (value, bound) = answers(&place, &words).remove(0);
+    assert!((number(&value) - (1.0 - tail)).abs() <= bound + 1e-12, "{value} {tail}");
+}
+
+/// A model with ranges is its own oracle: truncated, and whole.
+#[test]
+fn a_truncated_model_answers_as_the_whole() {
+    let place = place();
+    place.put("pool.sm", POOL).put("whole.sm", POOL.replace("x : int", "x : [0..400]"));
+    let whole = std::fs::read_to_string(place.path().join("whole.sm")).expect("a text");
+    place.put("whole.sm", whole.replace("true -> 200", "x < 400 -> 200"));
+    let words = [
+        "P=? [ x<150 U[0.5,1] x>=120 ]",
+        "P=? [ x<120 U[0.5,1.5] x>=100 ]",
+        "P=? [ F<=1 x>=130 ]",
+        "P=? [ G<=1 x<130 ]",
+        "R{\"all\"}=? [ C<=1 ]",
+        "P<0.5 [ F<=1 x>=130 ]",
+    ];
+    let truncated = answers(&place, &[&["whole.sm"], &words[..], &["--truncate", "1e-10"]].concat());
+    let whole = answers(&place, &[&["whole.sm"], &words[..]].concat());
+    for ((value, bound), (wanted, own)) in truncated.iter().zip(&whole).take(5) {
+        let error = (number(value) - number(wanted)).abs();
+        assert!(error <= bound + own, "{value} ± {bound}, {wanted} ± {own}");
+    }
+    assert_eq!(truncated[5].0, whole[5].0);
+    // Nothing is left out of a small one.
+    assert_eq!(
+        answers(&place, &["queue.sm", "P=? [ F<=1 q=4 ]", "--const", "N=4", "--truncate", "1e-10"]).len(),
+        1
+    );
+}
+
+#[test]
+fn what_a_truncated_model_cannot_answer_is_refused() {
+    let place = place();
+    place.put("pool.sm", POOL);
+    let of_pool = |property: &str, part: &str| {
+        let run = check(&place, &["pool.sm", property, "--truncate", "1e-10"]);
+        assert_eq!(run.code, 2, "{property}\n{}", run.stderr);
+        assert!(run.stderr.contains(part), "{property}\n{}", run.stderr);
+    };
+    of_pool("P=? [ F x>10 ]", "bounds on time");
+    of_pool("S=? [ x>10 ]", "bounds on time");
+    of_pool("R{\"few\"}=? [ F x>10 ]", "bounds on time");
+    of_pool("R{\"all\"}=? [ C<=1 ]", "\"all\" have no bound");
+    of_pool("P=? [ F<=1 P>0.5 [ F<=1 x>10 ] ]", "operator inside of another");
+    of_pool("filter(max, P=? [ F<=1 x>10 ], x<5)", "a filter");
+    of_pool("P=? [ F<=1 \"deadlock\" ]", "deadlocks");
+    let refused = |line: &str, part: &str| {
+        let run = place.kolmo(line);
+        assert_eq!(run.code, 2, "{line}\n{}", run.stderr);
+        assert!(run.stderr.contains(part), "{line}\n{}", run.stderr);
+    };
+    refused("transient pool.sm --time inf --truncate 1e-10", "finite times");
+    refused("transient pool.sm --time 1 --states 3 --truncate 1e-10", "by their variables");
+    refused("transient pool.sm --time 1 --rewards all --truncate 1e-10", "no bound");
+    refused("transient pool.sm --time 1 --label deadlock --truncate 1e-10", "deadlocks");
+    refused("transient pool.sm --time 1 --truncate 1e-3", "--epsilon 1e-9");
+    refused("transient tandem:3 --time 1 --truncate 1e-10", "tandem:3");
+    refused("transient pool.sm --time 1 --label many --truncate 1e-10 --memory-limit 10KiB", "limit is");
+    refused("check tandem:3 P=?[F<=1\"init\"] --truncate 1e-10", "tandem:3");
 }

@@ -56,6 +56,7 @@ fn sound() -> Place {
     place.put("three.tra", THREE).put("three.sta", "(a,b)\n0:(0,1)\n1:(1,0)\n2:(1,1)\n");
     place.put("half.txt", "0.5\n0.5\n").put("three.txt", "1\n2\n3\n").put("empty.txt", "");
     place.put("negative.txt", "-1\n2\n").put("two.txt", "1\n1\n");
+    place.put("g.txt", "# links\n7 30\n30\t7\n5 7\n");
     place.put("t.csv", "dl,d,du,b\n0,4,1,1\n1,4,1,2\n1,4,0,3\n");
     for line in [
         "generate tandem:3 -o c.npz -q",
@@ -154,7 +155,7 @@ fn wrong_files_are_refused_with_what_and_how() {
 }
 
 /// A sound file and a line that reads it.
-const MUTATED: [(&str, &str); 15] = [
+const MUTATED: [(&str, &str); 16] = [
     ("m.tra", "transient x.tra --time 1 -o o.csv"),
     ("m.lab", "transient m.tra --labels x.lab --time 1 --label up -o o.csv"),
     ("m.srew", "transient m.tra --rewards x.srew --time 1 -o o.csv"),
@@ -167,6 +168,7 @@ const MUTATED: [(&str, &str); 15] = [
     ("p.csv", "transient m.tra --initial x.csv --time 1 -o o.csv"),
     ("A.mtx", "walk x.mtx --component 0 --max-chains 4096 -o o.csv"),
     ("b.npy", "walk A.mtx -b x.npy --component 0 --max-chains 4096 -o o.csv"),
+    ("g.txt", "walk x.txt --pagerank 0.85 -o o.csv"),
     ("t.npz", "tridiagonal x.npz -o o.csv"),
     ("t.csv", "tridiagonal x.csv -o o.csv"),
     ("t.mtx", "tridiagonal x.mtx -o o.csv"),

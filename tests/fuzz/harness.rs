@@ -26,6 +26,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("npz_members", npz_members),
     ("system_csv", system_csv),
     ("vector", vector),
+    ("links", links),
     ("model", model),
     ("options", options),
     ("tuned", tuned),
@@ -95,7 +96,7 @@ fn sound(chain: &ChainFile) {
     }
     // Rows by columns, where that is a matter of microseconds.
     if n <= 10_000 {
-        let _ = kolmo::internals::Csr::from_list(n, t);
+        let _ = kolmo::internals::Csr::from_list(n, t.clone());
     }
 }
 
@@ -107,7 +108,7 @@ fn tra(bytes: &[u8]) {
         if chain.states > 1000 {
             return;
         }
-        let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, &chain.transitions) else {
+        let Ok(matrix) = kolmo::internals::Csr::from_list(chain.states, chain.transitions) else {
             // The error names both lines of the transition that is listed twice.
             assert!(kolmo::io::read_chain(path, None).is_err());
             return;
@@ -115,7 +116,7 @@ fn tra(bytes: &[u8]) {
         let mut written = Vec::new();
         kolmo::io::write::write_tra(&mut written, &matrix).expect("memory takes it");
         let again = kolmo::io::tra::parse(&written, path).expect("what is written is read");
-        let again = kolmo::internals::Csr::from_list(again.states, &again.transitions).expect("as before");
+        let again = kolmo::internals::Csr::from_list(again.states, again.transitions).expect("as before");
         let mut twice = Vec::new();
         kolmo::io::write::write_tra(&mut twice, &again).expect("memory takes it");
         assert!(written == twice, "a chain does not survive its file");
@@ -289,6 +290,16 @@ fn vector(bytes: &[u8]) {
         }
         named(path, kolmo::io::tridiagonal::read_array(path));
         named(path, kolmo::io::read_distribution(path));
+    });
+}
+
+/// Lists of links, one a line.
+fn links(bytes: &[u8]) {
+    file("g.txt", bytes, |path| {
+        if let Some(graph) = named(path, kolmo::io::read_graph(path, false)) {
+            assert!((0..graph.nodes() as u32).all(|node| graph.node(graph.name(node)) == Some(node)));
+            assert_eq!(graph.pairs().count(), graph.links());
+        }
     });
 }
 

@@ -47,15 +47,17 @@ fn what_a_second_device_lacks_is_said_and_the_first_is_left_empty() {
 
 #[test]
 fn small_chains_are_predicted_to_be_done_on_the_cores_in_a_moment() {
-    let seconds = |spec: &str, time: f64| {
+    let measured = |spec: &str, time: f64, speed: Option<f64>| {
         let (chain, times, initial) = (model(spec), [time], Initial::State(0));
         let problem =
             Problem { transitions: &*chain, initial: &initial, times: &times, rewards: &[], vectors: true };
-        seconds_on_cores(&problem, &Options::default()).unwrap()
+        seconds_on_cores(&problem, &Options::default(), speed).unwrap()
     };
+    let seconds = |spec: &str, time: f64| measured(spec, time, Some(5e9));
 
     let short = seconds("tandem:15", 10.0).unwrap();
     assert!(short > 0.0 && short < 0.1, "{short} s");
+    assert!(measured("tandem:15", 10.0, Some(1e6)).unwrap() > 10.0 * short, "on slow cores");
     // As many times the products, and no bound but the window on them.
     let long = seconds("tandem:15", 1e6).unwrap();
     assert!(long / short > 1e4, "{long} s, {short} s");

@@ -16,6 +16,7 @@ mod curves;
 mod faults;
 mod formats;
 mod fuzz;
+mod graph;
 mod kernels;
 mod q64;
 mod sequence;

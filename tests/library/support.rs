@@ -58,7 +58,7 @@ pub(crate) fn chain(n: usize, transitions: &[(u32, u32, f64)]) -> Csr {
         to: transitions.iter().map(|t| t.1).collect(),
         rate: transitions.iter().map(|t| t.2).collect(),
     };
-    Csr::from_list(n, &list).expect("the test lists each transition once")
+    Csr::from_list(n, list).expect("the test lists each transition once")
 }
 
 /// A built-in chain.

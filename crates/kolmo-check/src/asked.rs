@@ -7,7 +7,7 @@ use crate::language::{self, refused};
 use crate::questions::{Answer, Found, Needs, Plan, Planned, Solved, Source};
 use crate::state_values::EachState;
 use crate::{Assigned, Notice, Watch};
-use kolmo::transient::{Chain, Options, StateNames, Status};
+use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_model::constants::{Given, combinations};
 use kolmo_model::properties::{self, Properties, Property};
@@ -115,7 +115,7 @@ impl Questions {
     fn chosen(&self, all: Vec<Property>) -> Result<Vec<Property>> {
         let Some(wanted) = &self.only else { return Ok(all) };
         let place = |word: &str| {
-            let number = word.parse().ok().filter(|number| (1..=all.len()).contains(number));
+            let number = kolmo::internals::count(word).filter(|number| (1..=all.len()).contains(number));
             let place = all.iter().position(|p| p.name.as_deref() == Some(word));
             place.or(number.map(|number: usize| number - 1)).ok_or_else(|| {
                 let names: Vec<&str> = all.iter().filter_map(|p| p.name.as_deref()).collect();
@@ -237,6 +237,10 @@ pub struct Answers {
     pub columns: Vec<(String, Vec<f64>)>,
     /// Names of the states of `columns`.
     pub names: Option<Arc<StateNames>>,
+    /// Bound on the errors of the probabilities behind the answers: the worst of each part.
+    pub bound: Bound,
+    /// Probability in each state at the edge of what is explored, the largest that it is for any property.
+    pub left: Vec<f64>,
 }
 
 impl Asked {
@@ -252,14 +256,15 @@ impl Asked {
         watch: &mut Watch<'_>,
     ) -> Result<Answers> {
         let Self { properties, needs, met, sweeps: before, notes, columns, names } = self;
-        let Solved { answers, status, sweeps, terms } = needs.solve(chain, machine, options, watch)?;
+        let Solved { answers, status, sweeps, terms, bound, left } =
+            needs.solve(chain, machine, options, watch)?;
         let status = if met { status } else { Status::NotMet };
         let row = |(property, planned, constants): (Property, Planned, _)| {
             let found = planned.found(&answers)?;
             Ok(Row { name: property.name, text: property.text, constants, found })
         };
         let rows = properties.into_iter().map(row).collect::<Result<_>>()?;
-        Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names })
+        Ok(Answers { rows, status, sweeps: before + sweeps, terms, notes, columns, names, bound, left })
     }
 }
 
@@ -274,17 +279,23 @@ impl Row {
 
     /// The number, where there is one.
     pub fn value(&self) -> Option<f64> {
-        match self.found {
-            Found::Number(Answer { value, .. }) => Some(value),
-            Found::Truth(_, answer) => answer.map(|answer| answer.value),
-        }
+        self.answer().map(|answer| answer.value)
     }
 
     /// Bound on the number's error.
     pub fn error(&self) -> f64 {
+        self.answer().map_or(0.0, |answer| answer.error)
+    }
+
+    /// The part of it that is due to states which are not explored.
+    pub fn loss(&self) -> f64 {
+        self.answer().map_or(0.0, |answer| answer.loss)
+    }
+
+    fn answer(&self) -> Option<Answer> {
         match self.found {
-            Found::Number(Answer { error, .. }) => error,
-            Found::Truth(_, answer) => answer.map_or(0.0, |answer| answer.error),
+            Found::Number(answer) => Some(answer),
+            Found::Truth(_, answer) => answer,
         }
     }
 }

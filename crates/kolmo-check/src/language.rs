@@ -9,7 +9,7 @@ use kolmo::internals::Csr;
 use kolmo::lane::{available_memory, expect_memory};
 use kolmo::transient::{Chain, Initial, Labels, Reward, StateNames, TransitionList};
 use kolmo::{Error, Result};
-use kolmo_model::{Model, Options, StateSpace, Type};
+use kolmo_model::{Instance, Model, Options, StateSpace, Type};
 
 /// Endings of such models. Those of other kinds than `ctmc` are refused by what their text says.
 const ENDINGS: [&str; 4] = ["sm", "prism", "pm", "nm"];
@@ -53,9 +53,13 @@ pub fn explore(
     tell: &(dyn Fn(kolmo_model::Progress) -> bool + Sync),
 ) -> Result<StateSpace> {
     let instance = model.with_constants(values).map_err(refused)?;
+    instance.explore(&Options { memory_limit: Some(memory(limit)), progress: Some(tell) }).map_err(refused)
+}
+
+/// Bytes that may be taken: no more than there are.
+pub(crate) fn memory(limit: Option<u64>) -> u64 {
     let available = available_memory();
-    let memory_limit = Some(limit.map_or(available, |limit| limit.min(available)));
-    instance.explore(&Options { memory_limit, progress: Some(tell) }).map_err(refused)
+    limit.map_or(available, |limit| limit.min(available))
 }
 
 /// The chain of explored states, which have names.
@@ -84,7 +88,8 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
         warnings.push(format!("states without a transition, which stay for ever: {count} (\"deadlock\")"));
     }
     let mut sets = Vec::new();
-    for label in ["init", "deadlock"].into_iter().chain(space.instance().model().labels()) {
+    let built_in: &[&str] = if space.edge().is_empty() { &["init", "deadlock"] } else { &["init"] };
+    for label in built_in.iter().copied().chain(space.instance().model().labels()) {
         sets.push((label.to_owned(), members(&space.label(label).map_err(refused)?)));
     }
     let kolmo_model::Chain { offsets, columns, rates } = space.into_chain();
@@ -97,7 +102,7 @@ pub fn bare(name: &str, space: StateSpace) -> Result<Chain> {
         from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
     }
     drop(offsets);
-    let transitions = Csr::from_list(n, &TransitionList { from, to: columns, rate: rates })?;
+    let transitions = Csr::from_list(n, TransitionList { from, to: columns, rate: rates })?;
     Ok(Chain {
         labels: Labels { sets },
         warnings,
@@ -121,13 +126,40 @@ pub(crate) fn names(space: &StateSpace) -> StateNames {
     names
 }
 
-/// Each reward structure; one without a name goes by its number, from 1.
+/// Each reward structure as the model names it and as options do: one without a name goes by its number, from 1.
+fn structures(model: &Model) -> impl Iterator<Item = (&str, String)> {
+    let shown =
+        |(k, name): (usize, &str)| if name.is_empty() { (k + 1).to_string() } else { name.to_owned() };
+    model.reward_structures().enumerate().map(move |(k, name)| (name, shown((k, name))))
+}
+
 fn rewards(space: &StateSpace) -> Result<Vec<Reward>> {
-    let structures = space.instance().model().reward_structures().enumerate();
-    let reward = |(k, name): (usize, &str)| {
-        let values = space.rewards(Some(name)).map_err(refused)?;
-        let name = if name.is_empty() { (k + 1).to_string() } else { name.to_owned() };
-        Ok(Reward { name, values })
-    };
-    structures.map(reward).collect()
+    let reward =
+        |(own, name): (&str, String)| Ok(Reward { name, values: space.rewards(Some(own)).map_err(refused)? });
+    structures(space.instance().model()).map(reward).collect()
+}
+
+/// An error unless the rewards that options name so have a bound in all states.
+///
+/// # Errors
+/// They have none.
+pub fn expect_limit(instance: &Instance, name: &str) -> Result<()> {
+    let own = structures(instance.model()).find(|(_, shown)| shown == name).map(|(own, _)| own);
+    reward_limit(instance, own, name, true).map(drop)
+}
+
+/// A number that no reward of the structure exceeds, in states that are not explored either.
+pub(crate) fn reward_limit(
+    instance: &Instance,
+    structure: Option<&str>,
+    name: &str,
+    at_transitions: bool,
+) -> Result<f64> {
+    match instance.reward_limit(structure, at_transitions).map_err(refused)? {
+        limit if limit.is_finite() => Ok(limit),
+        _ => Err(Error::Invalid(format!(
+            "the rewards \"{name}\" have no bound in the states that are not explored, so that nothing is known of their \
+             expectation; guard them by conditions, or give the variables ranges"
+        ))),
+    }
 }

@@ -36,10 +36,12 @@ pub mod language;
 mod questions;
 pub mod sets;
 mod state_values;
+pub mod truncation;
 pub mod until;
 
 pub use asked::{Answers, Asked, Questions, Row, Subject, is_file};
 pub use questions::{Answer, Found, Source};
+pub use truncation::Truncation;
 
 use kolmo_model::Value;
 

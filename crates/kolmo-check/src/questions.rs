@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use crate::Watch;
-use crate::language::refused;
+use crate::language::{refused, reward_limit};
 use crate::sets::members;
 use crate::state_values::{EachState, Truths, decide, next_from};
+use crate::truncation::{self, Edge};
 use crate::until::{Until, compensated};
 use kolmo::kernel::Precision;
 use kolmo::transient::{
-    Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total, Transitions,
-    solve, until_absorption,
+    Bound as Parts, Chain, Initial, Observer, Options, Problem, Reward, Solution, Status, TimeResult, Total,
+    Transitions, solve, until_absorption,
 };
 use kolmo::{Error, Machine, Result};
 use kolmo_model::properties::{Bound, Combination, Formula, Goal, Path};
@@ -26,6 +27,14 @@ pub struct Answer {
     pub value: f64,
     /// Bound on its error.
     pub error: f64,
+    /// The part of that bound which is due to states that are not explored.
+    pub loss: f64,
+}
+
+impl Answer {
+    pub(crate) fn new(value: f64, error: f64) -> Self {
+        Self { value, error, loss: 0.0 }
+    }
 }
 
 /// The states that questions are about.
@@ -118,7 +127,11 @@ pub(crate) struct Needs {
     sweeps: Vec<Sweep>,
     absorbed: Vec<Absorbed>,
     rewards: Vec<Reward>,
+    /// Numbers that the rewards do not exceed in any state.
+    limits: Vec<f64>,
     answers: Vec<Answer>,
+    /// States that are not explored.
+    edge: Vec<u32>,
 }
 
 /// The numbers, and how they came about.
@@ -128,6 +141,10 @@ pub(crate) struct Solved {
     pub(crate) status: Status,
     pub(crate) sweeps: usize,
     pub(crate) terms: u64,
+    /// Worst of each part.
+    pub(crate) bound: Parts,
+    /// Probability in each state that is not explored, the largest of all sweeps.
+    pub(crate) left: Vec<f64>,
 }
 
 pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T> {
@@ -159,7 +176,8 @@ impl<'a> Plan<'a> {
             Source::File(chain) => chain.initial.clone(),
         };
         let start = Start { initial, mean: false };
-        Self { each, start, sets: Vec::new(), needs: Needs::default(), known: Vec::new() }
+        let needs = Needs { edge: each.edge().to_vec(), ..Needs::default() };
+        Self { each, start, sets: Vec::new(), needs, known: Vec::new() }
     }
 
     /// Takes in a property, asked of the states that the chain begins in.
@@ -286,6 +304,7 @@ impl<'a> Plan<'a> {
     }
 
     fn filter(&mut self, kind: FilterKind, formula: &Formula, states: Option<&Formula>) -> Result<Planned> {
+        self.each.expect_whole("a filter looks at states that are not explored")?;
         let among = match states {
             Some(states) => self.truth(states)?,
             None => vec![true; self.each.states()],
@@ -320,7 +339,7 @@ impl<'a> Plan<'a> {
                     _ if must == may => Ok(Planned::Known(Value::Int(must as i64))),
                     _ => {
                         let (value, error) = (0.5 * (must + may) as f64, 0.5 * (may - must) as f64);
-                        Ok(Planned::Found(Found::Number(Answer { value, error })))
+                        Ok(Planned::Found(Found::Number(Answer::new(value, error))))
                     }
                 }
             }
@@ -345,7 +364,7 @@ impl<'a> Plan<'a> {
                 let exact = value.is_infinite() || low == high;
                 let error =
                     if exact { 0.0 } else { (value - low).max(high - value) + rounding * value.abs() };
-                Ok(Planned::Found(Found::Number(Answer { value, error })))
+                Ok(Planned::Found(Found::Number(Answer::new(value, error))))
             }
             _ => refuse(
                 "this filter has no single number for an answer; --all-states -o FILE writes the values of every state, and there \
@@ -379,12 +398,13 @@ impl<'a> Plan<'a> {
                  filter(state, …, CONDITION), or ask for their mean with filter(avg, …, \"init\")"
             ));
         }
-        self.needs.answers.push(Answer { value: f64::NAN, error: f64::INFINITY });
+        self.needs.answers.push(Answer::new(f64::NAN, f64::INFINITY));
         Ok(self.needs.answers.len() - 1)
     }
 
     /// Asks for what is earned, or with no reward for the time that passes, until the chain is in one of `ends`.
     fn ask_until(&mut self, ends: &Set, start: &Start, reward: Option<usize>) -> Result<usize> {
+        self.each.expect_whole("there is no bound on the time until then")?;
         let answer = self.answer(start)?;
         let same =
             |absorbed: &&mut Absorbed| Arc::ptr_eq(&absorbed.ends, ends) && absorbed.initial == start.initial;
@@ -406,6 +426,9 @@ impl<'a> Plan<'a> {
         time: f64,
         what: Quantity,
     ) -> Result<usize> {
+        if time.is_infinite() {
+            self.each.expect_whole("what is lost grows with time")?;
+        }
         let answer = self.answer(start)?;
         let asked = Asked { answer, time, what };
         let same = |sweep: &&mut Sweep| {
@@ -484,7 +507,7 @@ impl<'a> Plan<'a> {
             return refuse("X is answered from one state; name one with filter(state, …, CONDITION)");
         };
         let (value, error) = next_from(space, state, &next);
-        self.needs.answers.push(Answer { value, error });
+        self.needs.answers.push(Answer::new(value, error));
         Ok(self.needs.answers.len() - 1)
     }
 
@@ -518,7 +541,16 @@ impl<'a> Plan<'a> {
         Ok(match self.known.iter().position(|known| *known == key) {
             Some(place) => place,
             None => {
-                let values = cumulative_rewards(self.each.source, structure, of_states)?;
+                let mut values = cumulative_rewards(self.each.source, structure, of_states)?;
+                let limit = match self.each.source {
+                    Source::Explored(space) if !self.needs.edge.is_empty() => {
+                        reward_limit(space.instance(), structure, structure.unwrap_or_default(), !of_states)?
+                    }
+                    _ => values.iter().fold(0.0f64, |most, r| most.max(r.abs())),
+                };
+                // Whoever is there has been lost.
+                self.needs.edge.iter().for_each(|state| values[*state as usize] = 0.0);
+                self.needs.limits.push(limit);
                 self.known.push(key);
                 self.needs.rewards.push(Reward { name: structure.unwrap_or_default().to_owned(), values });
                 self.known.len() - 1
@@ -555,12 +587,16 @@ impl Needs {
         options: &Options,
         watch: &mut Watch<'_>,
     ) -> Result<Solved> {
-        let Self { sweeps, absorbed, rewards, answers } = self;
+        let Self { sweeps, absorbed, rewards, limits, answers, edge } = self;
         let transitions: Arc<dyn Transitions> = chain.transitions.into();
-        let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0 };
+        let left = vec![0.0; edge.len()];
+        let bound = Parts::default();
+        let mut solved = Solved { answers, status: Status::Met, sweeps: 0, terms: 0, bound, left };
         for sweep in &sweeps {
             let own = Chain::new(&*chain.name, Box::new(transitions.clone()));
-            let found = sweep.solve(own, &rewards, machine, options, watch)?;
+            let found = sweep.solve(own, &rewards, &edge, machine, options, watch)?;
+            solved.left.iter_mut().zip(&found.left).for_each(|(most, left)| *most = most.max(*left));
+            solved.bound = solved.bound.worst(&found.solution.bound);
             solved.sweeps += 1 + usize::from(sweep.later.is_some());
             solved.terms += found.solution.terms;
             if found.solution.status == Status::NotMet {
@@ -568,22 +604,24 @@ impl Needs {
             }
             for ((asked, sum), place) in sweep.asked.iter().zip(&found.sums).zip(&found.places) {
                 let result = &found.solution.times[*place];
-                let most = |k: usize| rewards[k].values.iter().fold(0.0f64, |most, r| most.max(r.abs()));
+                let (total, loss) = (result.bound.total(), result.bound.loss);
                 let rounding = rounding(&found.solution, result, machine.precision);
                 let value = |k: usize| &result.rewards[found.reward_place(k)];
                 solved.answers[asked.answer] = match asked.what {
                     Quantity::States(_) => {
                         // No probability is outside, and the nearer end is nearer to what it is.
                         let value = (sum - found.early).clamp(0.0, 1.0);
-                        Answer { value, error: result.bound.total() }
+                        Answer { value, error: total, loss }
                     }
                     Quantity::Instantaneous(k) => Answer {
                         value: value(k).instantaneous,
-                        error: most(k) * (result.bound.total() + rounding),
+                        error: limits[k] * (total + rounding),
+                        loss: limits[k] * loss,
                     },
                     Quantity::Cumulative(k) => Answer {
                         value: value(k).cumulative,
-                        error: most(k) * cumulative_error(result, rounding),
+                        error: limits[k] * cumulative_error(result, rounding),
+                        loss: limits[k] * asked.time * loss,
                     },
                 };
             }
@@ -620,7 +658,7 @@ impl Absorbed {
         for (answer, reward) in &self.asked {
             let total = if reward.is_some() { totals.next() } else { Some(found.time) };
             let Total { value, bound } = total.expect("a total of each reward");
-            solved.answers[*answer] = Answer { value, error: bound };
+            solved.answers[*answer] = Answer::new(value, bound);
         }
         Ok(())
     }
@@ -661,6 +699,8 @@ struct Swept {
     /// Probability of each set that is asked for.
     sums: Vec<f64>,
     early: f64,
+    /// Probability in each state that is not explored, at the last time.
+    left: Vec<f64>,
     /// Numbers of the times asked for.
     places: Vec<usize>,
     /// Rewards that it was given.
@@ -678,6 +718,7 @@ impl Sweep {
         &self,
         chain: Chain,
         rewards: &[Reward],
+        edge: &[u32],
         machine: &Machine,
         options: &Options,
         watch: &mut Watch<'_>,
@@ -703,7 +744,8 @@ impl Sweep {
         let mut until = None;
         let chain = match &self.later {
             Some((reached, from)) => {
-                let mut first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
+                let first = Until::between(String::new(), self.absorbing.to_vec(), reached.to_vec());
+                let mut first = first.truncated(edge);
                 let (chain, later) = first.first(chain, &initial, *from, machine, &mut options, watch)?;
                 initial = later;
                 until = Some(first);
@@ -718,17 +760,22 @@ impl Sweep {
             initial: &initial,
             times: &times,
             rewards: &given,
-            vectors: self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_))),
+            vectors: !edge.is_empty()
+                || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_))),
         };
+        let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
+        let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let sums = vec![0.0; self.asked.len()];
-        let mut summing = Summing { sweep: self, places: &places, sums, watch };
+        let mut summing =
+            Summing { sweep: self, places: &places, sums, edge, left: vec![Vec::new(); times.len()], watch };
         let mut solution = solve(machine, &problem, &options, &mut summing)?;
-        let sums = summing.sums;
+        let Summing { sums, left, .. } = summing;
         if let Some(until) = &until {
             until.add_to(&mut solution, &times, epsilon);
         }
+        let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
-        Ok(Swept { solution, sums, early, places, rewards: own })
+        Ok(Swept { solution, sums, early, left, places, rewards: own })
     }
 }
 
@@ -746,6 +793,9 @@ struct Summing<'a, 'b> {
     sweep: &'a Sweep,
     places: &'a [usize],
     sums: Vec<f64>,
+    edge: Edge,
+    /// Probability in each state that is not explored, at each time.
+    left: Vec<Vec<f64>>,
     watch: &'a mut Watch<'b>,
 }
 
@@ -755,6 +805,7 @@ impl Observer for Summing<'_, '_> {
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
         for ((asked, place), sum) in self.sweep.asked.iter().zip(self.places).zip(&mut self.sums) {
             if let (Quantity::States(states), true) = (&asked.what, *place == index) {
                 *sum = compensated(states.iter().map(|state| probabilities[*state as usize]));
@@ -769,20 +820,19 @@ impl Planned {
     pub(crate) fn found(&self, answers: &[Answer]) -> Result<Found> {
         match self {
             Self::Known(Value::Bool(truth)) => Ok(Found::Truth(Some(*truth), None)),
-            Self::Known(value) => {
-                Ok(Found::Number(Answer { value: value.number().unwrap_or(f64::NAN), error: 0.0 }))
-            }
+            Self::Known(value) => Ok(Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0))),
             Self::Found(found) => Ok(*found),
             Self::Number { asked: (low, high), bound, complement, probability } => {
-                let Answer { mut value, mut error } = answers[*low];
+                let Answer { mut value, mut error, mut loss } = answers[*low];
                 if let Some(high) = high.map(|high| answers[high]) {
                     // It lies between the two.
                     error = 0.5 * (high.value - value).max(0.0) + error.max(high.error) + f64::EPSILON;
+                    loss = loss.max(high.loss);
                     value = 0.5 * (value + high.value);
                 }
                 let answer = match complement {
-                    false => Answer { value, error },
-                    true => Answer { value: 1.0 - value, error: error + f64::EPSILON / 2.0 },
+                    false => Answer { value, error, loss },
+                    true => Answer { value: 1.0 - value, error: error + f64::EPSILON / 2.0, loss },
                 };
                 let Some(bound) = bound else { return Ok(Found::Number(answer)) };
                 Ok(Found::Truth(decide(bound, answer.value, answer.error, *probability), Some(answer)))
@@ -819,7 +869,7 @@ fn combined(combination: &Combination, parts: &[Found]) -> Result<Found> {
     }
     Ok(match (all.iter().all(|value| *value == all[0]), all[0]) {
         (true, Value::Bool(truth)) => Found::Truth(Some(truth), None),
-        (true, value) => Found::Number(Answer { value: value.number().unwrap_or(f64::NAN), error: 0.0 }),
+        (true, value) => Found::Number(Answer::new(value.number().unwrap_or(f64::NAN), 0.0)),
         (false, _) => Found::Truth(None, None),
     })
 }

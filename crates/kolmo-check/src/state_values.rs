@@ -75,6 +75,25 @@ impl<'a> EachState<'a> {
         }
     }
 
+    /// States that are not explored.
+    pub(crate) fn edge(&self) -> &'a [u32] {
+        match self.source {
+            Source::Explored(space) => space.edge(),
+            Source::File(_) => &[],
+        }
+    }
+
+    /// An error where the model is truncated.
+    pub(crate) fn expect_whole(&self, why: &str) -> Result<()> {
+        match self.edge() {
+            [] => Ok(()),
+            _ => refuse(format!(
+                "a model that is truncated answers P, R{{…}}=? [ C<=t ] and R{{…}}=? [ I=t ] with bounds on time, from where it \
+                 begins: {why}"
+            )),
+        }
+    }
+
     /// Whether all bounds were met, how many sweeps were made, and what the user should know.
     pub(crate) fn ended(self) -> (bool, usize, Vec<String>) {
         (self.met.get(), self.sweeps.get(), self.notes.into_inner())
@@ -115,6 +134,7 @@ impl<'a> EachState<'a> {
                 }
             };
         }
+        self.expect_whole("an operator inside of another is answered from every state")?;
         let (bound, probability) = match formula {
             Formula::Combination(combination, parts) => return self.combined(combination, parts),
             Formula::Probability { bound, .. } | Formula::SteadyState { bound, .. } => (bound, true),
@@ -237,7 +257,7 @@ impl<'a> EachState<'a> {
             from.extend(std::iter::repeat_n(state, (row[1] - row[0]) as usize));
         }
         let list = TransitionList { from, to: chain.columns.clone(), rate: chain.rates.clone() };
-        let csr = Csr::from_list(space.states(), &list)?;
+        let csr = Csr::from_list(space.states(), list)?;
         Ok(self.csr.get_or_init(|| csr))
     }
 
@@ -251,6 +271,7 @@ impl<'a> EachState<'a> {
 
     /// The number that an operator is about, from every state.
     pub(crate) fn numbers(&self, formula: &Formula) -> Result<StateValues> {
+        self.expect_whole("answers from every state are not known")?;
         let mut found = match formula {
             Formula::Probability { path, complement, .. } => {
                 let mut found = self.path(path)?;

@@ -2,6 +2,7 @@
 
 use crate::Watch;
 use crate::sets;
+use crate::truncation::Edge;
 use kolmo::transient::{Bound, Chain, Initial, Observer, Options, Problem, Solution, Status, solve};
 // A compensated sum, of rates or of probabilities.
 pub(crate) use kolmo::transient::exit_rate as compensated;
@@ -16,6 +17,8 @@ pub struct Until {
     lost: Vec<u32>,
     /// States in PSI.
     reached: Vec<u32>,
+    /// States that are not explored.
+    edge: Vec<u32>,
     /// Results of the first of two sweeps.
     before: Option<Before>,
 }
@@ -26,6 +29,8 @@ struct Before {
     bound: Bound,
     /// Probability in states of PSI that are not in PHI: what is there has left PHI too early.
     early: f64,
+    /// Probability in each state that is not explored: what is there may have come anywhere.
+    left: Vec<f64>,
 }
 
 /// An interval `T1,T2` or `[T1,T2]`.
@@ -61,7 +66,12 @@ impl Until {
 
     /// The same of states: `lost` ends the way, `reached` is to be reached.
     pub fn between(name: String, lost: Vec<u32>, reached: Vec<u32>) -> Self {
-        Self { name, lost, reached, before: None }
+        Self { name, lost, reached, edge: Vec::new(), before: None }
+    }
+
+    /// The same where these states are not explored.
+    pub fn truncated(self, edge: &[u32]) -> Self {
+        Self { edge: edge.to_vec(), ..self }
     }
 
     /// The label whose probability is the answer.
@@ -101,21 +111,33 @@ impl Until {
         let mut keep = Keep { probabilities: Vec::new(), watch };
         let solution = solve(machine, &problem, &own, &mut keep)?;
         let mut p = machine.ranks.all_gather(&keep.probabilities).concat();
+        let lost = |state: &&u32| self.lost.binary_search(state).is_ok();
+        let left = |state: &u32| if lost(&state) { 0.0 } else { p[*state as usize].max(0.0) };
+        let left = self.edge.iter().map(left).collect();
         let sum = compensated(p.iter().copied());
         p.iter_mut().for_each(|p| *p /= sum);
-        let lost = |state: &&u32| self.lost.binary_search(state).is_ok();
         let early = compensated(self.reached.iter().filter(lost).map(|&state| p[state as usize]));
         let mut bound = solution.bound;
         // Divided by their sum, the probabilities move by what it is off, and each is rounded twice.
         bound.truncation += (1.0 - sum).abs();
         bound.rounding += 2.0 * f64::EPSILON;
-        self.before = Some(Before { bound, early });
+        self.before = Some(Before { bound, early, left });
         Ok((self.bounded(chain), Initial::Distribution(p)))
     }
 
     /// Probability in the states to be reached that came there through states it must not.
     pub fn early(&self) -> f64 {
         self.before.as_ref().map_or(0.0, |before| before.early)
+    }
+
+    /// The states that are not explored and that the last sweep could leave.
+    pub fn edge(&self) -> Edge {
+        Edge::new(&self.edge, &[&self.lost, &self.reached])
+    }
+
+    /// Probability in the states that are not explored at the beginning of the interval; none without one.
+    pub fn left(&self) -> &[f64] {
+        self.before.as_ref().map_or(&[], |before| &before.left)
     }
 
     /// Adds the first sweep's bound to the second's, and gives times as they were asked for.

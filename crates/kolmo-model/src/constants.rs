@@ -83,6 +83,10 @@ mod tests {
         let all = parse("N=64, T=1:2:5,b=true,x=0:0.1:0.3").expect("constants");
         assert_eq!(all[1].values, [Value::Int(1), Value::Int(3), Value::Int(5)]);
         assert_eq!(all[3].values.len(), 4);
+        // As people write them.
+        let counts = parse("N=1e5,M=2.5e3,x=1e-3").expect("constants");
+        assert_eq!(counts[0].values, [Value::Int(100_000)]);
+        assert_eq!((counts[1].values[0], counts[2].values[0]), (Value::Int(2500), Value::Double(1e-3)));
         let combined = combinations(&all).expect("few");
         assert_eq!(combined.len(), 12);
         assert_eq!(combined[5][1], ("T".to_owned(), Value::Int(3)));

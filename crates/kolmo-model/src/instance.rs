@@ -264,6 +264,18 @@ impl Instance {
         text + ")"
     }
 
+    /// The number of a reward structure; without a name it is the first.
+    pub(crate) fn reward_structure(&self, name: Option<&str>) -> Result<usize> {
+        let known = &self.model.0.names.rewards;
+        let number = match name {
+            None => Some(0).filter(|_| !known.is_empty()),
+            Some(name) => known.iter().position(|known| known == name),
+        };
+        number.ok_or_else(|| {
+            Error::Name(format!("the model has no reward structure \"{}\"", name.unwrap_or_default()))
+        })
+    }
+
     /// The parts of a reward structure, by its number.
     pub(crate) fn rewards(&self, number: usize) -> Result<Vec<Reward>> {
         let term = |e: &Expression| self.meaning.term(e).map_err(Error::Size);

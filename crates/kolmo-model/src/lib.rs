@@ -37,12 +37,13 @@ mod lexer;
 mod model;
 mod parser;
 pub mod properties;
+mod ranges;
 mod syntax;
 mod types;
 mod values;
 
 pub use diagnostics::Diagnostics;
-pub use explore::{Chain, Options, Progress, StateSpace};
+pub use explore::{Chain, Options, Part, Progress, StateSpace};
 pub use instance::{Instance, VariableInfo};
 pub use model::Model;
 pub use syntax::{FilterKind, Type, Value};

@@ -55,6 +55,14 @@ impl Value {
     }
 }
 
+impl Value {
+    /// The number of a text that is no integer's: 1e5 is one all the same, which serves for a double, too.
+    fn of_double(value: f64) -> Self {
+        let whole = value.fract() == 0.0 && value.abs() <= 2f64.powi(53);
+        if whole { Self::Int(value as i64) } else { Self::Double(value) }
+    }
+}
+
 impl FromStr for Value {
     type Err = String;
 
@@ -63,7 +71,7 @@ impl FromStr for Value {
             "true" => Ok(Self::Bool(true)),
             "false" => Ok(Self::Bool(false)),
             text => (text.parse().map(Self::Int))
-                .or_else(|_| text.parse().map(Self::Double))
+                .or_else(|_| text.parse().map(Self::of_double))
                 .ok()
                 .filter(|value| value.number().is_none_or(f64::is_finite))
                 .ok_or_else(|| format!("'{text}' is no number and neither true nor false")),

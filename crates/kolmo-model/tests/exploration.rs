@@ -266,3 +266,85 @@ fn a_state_with_many_successors_has_each_once() {
     assert_eq!(row.len(), 150);
     assert!(row.iter().all(|(to, rate)| *rate == if *to <= 100 { 3.0 } else { 2.0 }), "{row:?}");
 }
+
+/// Parts that are grown from the whole edge, until there is none.
+#[test]
+fn parts_grow_to_the_whole() {
+    let instance = instance(WORKSHOP, "N=30");
+    let whole = explored(WORKSHOP, "N=30");
+    let mut space = instance.explore_part(None, 20, &Options::default()).expect("a part");
+    assert!(space.states() >= 20 && space.states() < whole.states(), "{}", space.states());
+    let mut parts = 1;
+    while !space.edge().is_empty() {
+        assert!(space.edge().iter().all(|state| space.chain().row(*state as usize).len() == 0));
+        assert!(matches!(space.label("deadlock"), Err(Error::Name(_))) && space.deadlocks().is_empty());
+        let part = space.part();
+        assert_eq!((part.states(), part.edge()), (space.states(), space.edge()));
+        let least = part.states() as u64 * 3 / 2;
+        space = instance.explore_part(Some((&part, part.edge())), least, &Options::default()).expect("more");
+        assert!(space.states() > part.states());
+        parts += 1;
+    }
+    assert!(parts > 3, "{parts}");
+    assert_eq!((space.chain(), space.initial()), (whole.chain(), whole.initial()));
+    assert_eq!(space.label("deadlock").expect("known"), vec![false; whole.states()]);
+}
+
+#[test]
+fn a_part_grows_where_it_is_told_to() {
+    const WALK: &str = "ctmc\nmodule walk\nx : int;\n[] true -> 1 : (x'=x+1) + 2 : (x'=x-1);\nendmodule\n";
+    let instance = instance(WALK, "");
+    let range = |space: &StateSpace| {
+        let of = |state: usize| space.values(state)[0];
+        (
+            of(0),
+            of(space.states() - 1),
+            space.edge().iter().map(|state| of(*state as usize)).collect::<Vec<_>>(),
+        )
+    };
+    let space = instance.explore_part(None, 6, &Options::default()).expect("a part");
+    assert_eq!(range(&space), (-3, 3, vec![-3, 3]));
+    let up = space.edge()[1];
+    let space = instance.explore_part(Some((&space.part(), &[up])), 10, &Options::default()).expect("a part");
+    assert_eq!(range(&space), (-3, 6, vec![-3, 6]));
+    assert_eq!(space.chain().row(5).collect::<Vec<_>>(), [(4, 2.0), (6, 1.0)]);
+    // Nothing is explored twice, whatever the threads.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("threads");
+    let other = pool.install(|| instance.explore_part(None, 5000, &Options::default()).expect("a part"));
+    let one = instance.explore_part(None, 5000, &Options::default()).expect("a part");
+    assert_eq!((other.chain(), other.edge()), (one.chain(), one.edge()));
+}
+
+#[test]
+fn rewards_are_bounded_where_conditions_bound_them() {
+    const TEXT: &str = r#"
+ctmc
+module m
+    x : int;
+    y : [2..5];
+    [go] x < 7 & x >= 0 -> x + 0.5 : (x'=x+1);
+    [run] true -> 1 + y : (y'=2);
+    [grow] x > 0 -> x : true;
+endmodule
+rewards "inside" x > -3 & x <= 4 : x*x - 5; endrewards
+rewards "outside" x > -3 : x; endrewards
+rewards "sum" true : min(x, 3) > 2 ? 4 : -y; y < 3 : 10; endrewards
+rewards "gone" [go] true : 2; [run] y >= 4 : -3; endrewards
+rewards "grown" [grow] true : 1; y > 2 : 1; endrewards
+rewards "shares" true : y / (y + 1) + mod(x, 3) + max(pow(y, 2), x > 0 ? 1 : 0) + floor(y/2); endrewards
+"#;
+    let instance = instance(TEXT, "");
+    let limit = |name: &str, all: bool| instance.reward_limit(Some(name), all).expect("a limit");
+    // Corners of x*x over -2..4.
+    assert_eq!(limit("inside", true), 13.0);
+    assert_eq!(limit("outside", true), f64::INFINITY);
+    assert_eq!(limit("sum", true), 14.0);
+    assert_eq!((limit("gone", true), limit("gone", false)), (18.0, 0.0));
+    assert_eq!((limit("grown", true), limit("grown", false)), (f64::INFINITY, 1.0));
+    assert!(
+        (limit("shares", true) - (5.0 / 3.0 + 3.0 + 25.0 + 2.0)).abs() < 1e-9,
+        "{}",
+        limit("shares", true)
+    );
+    assert!(instance.reward_limit(Some("none"), true).is_err());
+}

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::header::Header;
-use super::{Model, warnings};
+use super::{Model, names, warnings};
 use crate::Result;
-use crate::io::text::{Line, Lines, Parted};
+use crate::io::text::{self, Line, Lines, Parted};
+use crate::parallel::*;
 use crate::ranks::Ranks;
-use crate::transient::chain::{Labels, Reward};
+use crate::transient::chain::{ChainFile, Labels, Reward};
 use crate::transient::rewards::brought_home;
 use crate::transient::transitions::TransitionList;
 
@@ -27,6 +28,8 @@ pub(in crate::io) struct Part {
     /// One vector a reward, of this part's first states: those behind earn nothing.
     rewards: Vec<Vec<f64>>,
     told: Told,
+    /// True if comments may hold the names of states.
+    named: bool,
 }
 
 /// Facts of a part that all ranks have to know.
@@ -81,26 +84,34 @@ impl Told {
 /// # Errors
 /// What [`read`](super::read) would say with other numbers of lines.
 pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
-    let Some(parted) = Parted::open(path)? else { return Ok(None) };
+    let Some(parted) = Parted::open(path, ranks)? else { return Ok(None) };
     let mut lines = Lines::new(&parted.start);
     let header = Header::read(&mut lines, path)?;
     let body = lines.offset();
-    let mut pieces = parted.blocks(body, ranks, begins)?;
+    let pieces = parted.blocks(body, ranks, begins)?;
+    let named = parted.start.windows(3).any(|bytes| bytes == b"//[");
     drop(parted);
     let mut model = Model::new(&header, path, None);
     model.list = TransitionList::with_room(pieces.about(LINE));
-    let mut bytes = Vec::new();
-    loop {
-        match pieces.next(&mut bytes)? {
-            Some(true) => {}
-            Some(false) => break,
-            None => return Ok(None),
+    let lines =
+        |model: &mut Model, text: &[u8]| Lines::new(text).try_for_each(|line| model.line(line, |_, _, _| {}));
+    let mut fits = true;
+    let read = pieces.each(&mut |bytes| {
+        // Lines of a state that began in the piece before.
+        let before: usize =
+            bytes.split_inclusive(|&b| b == b'\n').take_while(|line| !begins(line)).map(<[u8]>::len).sum();
+        let (before, states) = bytes.split_at(before);
+        lines(&mut model, before)?;
+        let parsed = text::blocks(states, begins).into_par_iter().map(|text| {
+            let mut part = Model::new(&header, path, None);
+            lines(&mut part, text).map(|()| part)
+        });
+        for part in parsed.collect::<Vec<_>>() {
+            fits &= model.append(part?)?;
         }
-        for line in Lines::new(&bytes) {
-            model.line(line, |_, _, _| {})?;
-        }
-    }
-    drop((pieces, bytes));
+        Ok(())
+    })?;
+    let Some(()) = read.filter(|()| fits) else { return Ok(None) };
     model.end_state()?;
     let finite = model.rewards.iter().flatten().all(|value| value.is_finite());
     let told = Told {
@@ -112,7 +123,7 @@ pub(in crate::io) fn part(path: &Path, ranks: Ranks) -> Result<Option<Part>> {
         finite,
     };
     let Model { list: transitions, labels, rewards, .. } = model;
-    Ok(Some(Part { transitions, header, labels, rewards, told }))
+    Ok(Some(Part { transitions, header, labels, rewards, told, named }))
 }
 
 /// True if a state's lines begin with this one.
@@ -131,6 +142,14 @@ pub(in crate::io) struct Beside {
 }
 
 impl Part {
+    /// The content of the file that one process read as a whole; none if there is something wrong with it.
+    pub(super) fn into_file(mut self, path: &Path) -> Option<ChainFile> {
+        let (states, transitions) = (self.header.states as usize, std::mem::take(&mut self.transitions));
+        let names = if self.named { names(&text::read(path).ok()?) } else { None };
+        let Beside { labels, warnings, rewards } = self.beside(path, Ranks::ALONE)?;
+        Some(ChainFile { states, transitions, labels, rewards, names, warnings, ..ChainFile::default() })
+    }
+
     /// States of the whole file, by its header.
     pub(in crate::io) fn states(&self) -> u64 {
         self.header.states
@@ -211,7 +230,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.drn");
         std::fs::write(&path, format!("{HEAD}{BODY}")).unwrap();
-        let whole = read(&path).unwrap();
+        let whole = parse(&std::fs::read(&path).unwrap(), &path).unwrap();
         assert_eq!((whole.states, whole.warnings.len()), (4, 1), "{:?}", whole.warnings);
         // With as many ranks as bytes every byte is cut at.
         for size in 1..BODY.len() + 3 {
@@ -263,7 +282,7 @@ mod tests {
         }
         assert!(text.len() > 3 << 20, "pieces have a MiB");
         std::fs::write(&path, &text).unwrap();
-        let whole = read(&path).unwrap();
+        let whole = parse(&std::fs::read(&path).unwrap(), &path).unwrap();
         assert_eq!(whole.warnings.len(), 1);
         for size in [1, 2] {
             let parts = parts(&path, size);
@@ -284,7 +303,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.drn");
         std::fs::write(&path, format!("{HEAD}{BODY}")).unwrap();
-        let whole = read(&path).unwrap();
+        let whole = parse(&std::fs::read(&path).unwrap(), &path).unwrap();
 
         let beside = part(&path, Ranks::ALONE).unwrap().unwrap().beside(&path, Ranks::ALONE).unwrap();
 

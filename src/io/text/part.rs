@@ -1,4 +1,4 @@
-//! A text file that ranks read by parts.
+//! A text file that is read a piece at a time, by ranks each a part of it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -16,18 +16,24 @@ const HEAD: usize = 1 << 16;
 /// Bytes that are unpacked at once.
 const BUFFER: usize = 1 << 18;
 
-/// Least part of its share of a text that a rank holds, of shares of many chunks.
-const PIECES: u64 = 32;
+/// Least part of its share of a text that a piece is, of shares of many chunks.
+const PIECES: u64 = 64;
 
-/// Chunks of a piece, at most.
-const MOST_CHUNKS: usize = 16;
+/// Bytes of text that a byte of a compressed file stands for, about.
+const PACKED: u64 = 8;
 
-/// A text file and how it begins. What is compressed cannot be cut: every rank unpacks all of it, once to know how long
-/// the text is and once for its lines, and holds these alone.
+/// Chunks of a piece for each thread, and in all at most.
+const CHUNKS: usize = 8;
+const MOST_CHUNKS: usize = 64;
+
+/// A text file and how it begins. What is compressed cannot be cut: each of several ranks unpacks all of it, once to know how
+/// long the text is and once for its lines, and holds these alone.
 pub(in crate::io) struct Parted<'a> {
     path: &'a Path,
     packed: bool,
-    /// Bytes of the text.
+    /// Bytes of the file.
+    size: u64,
+    /// Bytes of the text; as many as there can be where one process unpacks it.
     pub(in crate::io) length: u64,
     /// Whole lines from the first on.
     pub(in crate::io) start: Vec<u8>,
@@ -39,23 +45,26 @@ impl<'a> Parted<'a> {
     ///
     /// # Errors
     /// [`Error::Io`], also for a gzip stream that is corrupt or ends early.
-    pub(in crate::io) fn open(path: &'a Path) -> Result<Option<Self>> {
+    pub(in crate::io) fn open(path: &'a Path, ranks: Ranks) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.into(), source };
-        let mut file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        // Before it is opened: a pipe has one reader.
+        let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
             return Ok(None);
         }
+        let size = metadata.len();
         let mut start = Vec::new();
-        file.by_ref().take(HEAD as u64).read_to_end(&mut start).map_err(failed)?;
+        File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut start)).map_err(failed)?;
         let packed = start.starts_with(GZIP);
-        let mut parted = Self { path, packed, length: metadata.len(), start };
+        let mut parted = Self { path, packed, size, length: size, start };
         if packed {
             let mut text = parted.text(0)?;
             parted.start.clear();
             text.by_ref().take(HEAD as u64).read_to_end(&mut parted.start).map_err(failed)?;
-            let rest = io::copy(&mut text, &mut io::sink()).map_err(failed)?;
-            parted.length = parted.start.len() as u64 + rest;
+            parted.length = match ranks.is_distributed() {
+                true => parted.start.len() as u64 + io::copy(&mut text, &mut io::sink()).map_err(failed)?,
+                false => u64::MAX,
+            };
         }
         let start = &mut parted.start;
         // Whole lines, the last one aside.
@@ -66,7 +75,7 @@ impl<'a> Parted<'a> {
     }
 
     /// The text from that byte on.
-    fn text(&self, from: u64) -> Result<Box<dyn BufRead>> {
+    fn text(&self, from: u64) -> Result<Box<dyn BufRead + Send>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
         let mut file = File::open(self.path).map_err(failed)?;
         if !self.packed {
@@ -102,8 +111,9 @@ impl<'a> Parted<'a> {
         let body = body as u64;
         let mine = ranks.share(self.length - body);
         let (first, end) = (body + mine.start, body + mine.end);
+        let guess = if self.packed { PACKED.saturating_mul(self.size) } else { self.size };
         let mut pieces =
-            Pieces { path: self.path, begins, text: None, before: Vec::new(), left: 0, piece: 0 };
+            Pieces { path: self.path, begins, text: None, before: Vec::new(), left: 0, piece: 0, guess };
         // An empty share has no line.
         if mine.is_empty() {
             return Ok(pieces);
@@ -129,39 +139,58 @@ impl<'a> Parted<'a> {
             }
         }
         pieces.left = end.saturating_sub(at);
-        let many = rayon::current_num_threads().clamp(1, MOST_CHUNKS) as u64 * CHUNK as u64;
-        pieces.piece = (pieces.left / PIECES).clamp(CHUNK as u64, many);
+        let many = (CHUNKS * rayon::current_num_threads()).min(MOST_CHUNKS) * CHUNK;
+        pieces.piece = (pieces.left / PIECES).clamp(CHUNK as u64, many as u64);
         pieces.text = Some(text);
         Ok(pieces)
     }
 }
 
-/// A rank's part of a text, of which it holds a piece at a time: a part in thirty-two, and a chunk for each thread at most.
+/// A rank's part of a text, of which it holds two pieces at a time: a part in sixty-four each, and some chunks for each thread
+/// at most.
 pub(in crate::io) struct Pieces<'a> {
     path: &'a Path,
     begins: fn(&[u8]) -> bool,
     /// The part that is not read yet; none at the end.
-    text: Option<Box<dyn BufRead>>,
+    text: Option<Box<dyn BufRead + Send>>,
     /// The next piece's first line, if it is read.
     before: Vec<u8>,
     /// Bytes of the share that are left.
     left: u64,
     /// Bytes of a piece, but for the rest of its last line.
     piece: u64,
+    /// Bytes of the whole text, about.
+    guess: u64,
 }
 
 impl Pieces<'_> {
     /// The number of lines left, about, if each has so many bytes.
     pub(in crate::io) fn about(&self, line: u64) -> usize {
-        (self.left / line) as usize
+        (self.left.min(self.guess) / line) as usize
+    }
+
+    /// Gives `take` one piece after the other, each while the next is read. None where one holds what no text has.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and those of `take`.
+    pub(in crate::io) fn each(
+        mut self,
+        take: &mut (dyn FnMut(&[u8]) -> Result<()> + Send),
+    ) -> Result<Option<()>> {
+        let (mut piece, mut ahead) = (Vec::new(), Vec::new());
+        let mut more = self.next(&mut piece)?;
+        while more == Some(true) {
+            let (read, taken) = rayon::join(|| self.next(&mut ahead), || take(&piece));
+            taken?;
+            more = read?;
+            std::mem::swap(&mut piece, &mut ahead);
+        }
+        Ok(more.map(drop))
     }
 
     /// Replaces `bytes` by the next lines, a piece of them; false where none are left. None where they hold what no text
     /// has.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(in crate::io) fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>> {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<bool>> {
         let failed = |source| Error::Io { path: self.path.into(), source };
         bytes.clear();
         let Some(text) = &mut self.text else { return Ok(Some(false)) };
@@ -200,7 +229,7 @@ mod tests {
     /// All pieces of each part, of so many bytes if that is said.
     fn parts(path: &Path, size: usize, begins: fn(&[u8]) -> bool, piece: Option<u64>) -> Vec<Vec<u8>> {
         let part = |rank| {
-            let parted = Parted::open(path).unwrap().expect("a text");
+            let parted = Parted::open(path, Ranks::simulated(0, size)).unwrap().expect("a text");
             let mut pieces = parted.blocks(5, Ranks::simulated(rank, size), begins).unwrap();
             pieces.piece = piece.unwrap_or(pieces.piece);
             let (mut all, mut bytes) = (Vec::new(), Vec::new());
@@ -263,12 +292,12 @@ mod tests {
         let path = folder.path().join("t");
         for bytes in [&b"\xef\xbb\xbfhead\n"[..], b"head\n\0", b"PK\x03\x04", b"\xff\xfeh\0"] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(Parted::open(&path).unwrap().is_none(), "{bytes:?}");
+            assert!(Parted::open(&path, Ranks::ALONE).unwrap().is_none(), "{bytes:?}");
         }
         // Behind the head.
         let late = ["head\n", &"0123456\n".repeat(HEAD / 8), "\0\n"].concat();
         std::fs::write(&path, late).unwrap();
-        let parted = Parted::open(&path).unwrap().expect("a text as it begins");
+        let parted = Parted::open(&path, Ranks::ALONE).unwrap().expect("a text as it begins");
         assert_eq!((parted.start.len(), parted.start.last()), (5 + 8 * (HEAD / 8 - 1), Some(&b'\n')));
         let lines = |rank| {
             let mut pieces = parted.lines(5, Ranks::simulated(rank, 2)).unwrap();
@@ -286,7 +315,7 @@ mod tests {
         encoder.write_all(b"head\nbody\n").unwrap();
         let packed = encoder.finish().unwrap();
         std::fs::write(&path, &packed[..packed.len() - 9]).unwrap();
-        assert!(Parted::open(&path).is_err());
-        assert!(Parted::open(folder.path()).is_ok_and(|parted| parted.is_none()), "a folder");
+        assert!(Parted::open(&path, Ranks::ALONE).is_err());
+        assert!(Parted::open(folder.path(), Ranks::ALONE).is_ok_and(|parted| parted.is_none()), "a folder");
     }
 }

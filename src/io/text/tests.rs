@@ -5,6 +5,8 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::*;
+use crate::io::{drn, mtx, tra};
+use crate::transient::chain::ChainFile;
 
 /// Writes a file and reads it; the message for an error.
 fn through_file(bytes: &[u8]) -> Result<Vec<u8>, String> {
@@ -109,6 +111,134 @@ fn numbers() {
     }
     assert_eq!(quote(b"a\tb\x1b"), "`a b`");
     assert_eq!(quote(&[b'x'; 100]), format!("`{}...`", "x".repeat(40)));
+}
+
+#[test]
+fn numbers_are_those_of_the_standard_library_wherever_they_end() {
+    let mut known = KnownNumbers::default();
+    let mut texts: Vec<String> = [
+        "0",
+        "00.50",
+        "5.",
+        ".5",
+        "7.000000000000000000",
+        "-0.25",
+        "1e3",
+        "9007199254740993",
+        "0.1",
+        "4.9e-324",
+    ]
+    .map(str::to_owned)
+    .into();
+    let mut random = fastrand::Rng::with_seed(5);
+    for digits in (1..24).flat_map(|digits| [digits; 40]) {
+        let mut text: String = (0..digits).map(|_| random.digit(10)).collect();
+        match random.u8(0..3) {
+            0 => text.insert(random.usize(0..=digits), '.'),
+            1 => text += &format!("e-{}", random.u8(..99)),
+            _ => {}
+        }
+        texts.push(text);
+    }
+    for text in &texts {
+        let value: f64 = text.parse().unwrap();
+        for behind in ["", " ", "\n", "\r\n7", " action of a long name\n", "\t0123456789012345678901234"] {
+            let line = format!("{text}{behind}");
+            for _ in 0..2 {
+                let mut scanner = Scanner::new(line.as_bytes());
+                assert_eq!(
+                    scanner.known_number(&mut known).map(f64::to_bits),
+                    Some(value.to_bits()),
+                    "{line:?}"
+                );
+                assert_eq!(scanner.since(0), text.as_bytes(), "{line:?}");
+            }
+            let mut scanner = Scanner::new(line.as_bytes());
+            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+            let integer = text[..digits].parse().ok().filter(|_| digits <= 18);
+            assert_eq!(scanner.unsigned(), integer, "{line:?}");
+            assert_eq!(scanner.offset(), digits, "{line:?}");
+        }
+    }
+    for none in ["1/0 ", "x", "1e999 ", "1e-999 ", "", " 1"] {
+        assert_eq!(Scanner::new(none.as_bytes()).known_number(&mut known), None, "{none:?}");
+    }
+}
+
+/// Files with a mark of their encoding are read whole, and others a piece at a time.
+#[test]
+fn chains_read_in_pieces_are_those_read_whole() {
+    const STATES: u32 = 20_000;
+    let folder = tempfile::tempdir().unwrap();
+    let to = |i: u32| (i * 7919 + 1) % STATES;
+    let listed = |first: u32| -> String {
+        let line = |i: u32| {
+            format!(
+                "{} {} 0.{i}3333333333333331\n{0} {} 2.5e-3\n",
+                i + first,
+                to(i) + first,
+                (i + 1) % STATES + first
+            )
+        };
+        (0..STATES).filter(|&i| to(i) != i && to(i) != (i + 1) % STATES).map(line).collect()
+    };
+    let of_states = |i: u32| format!("state {i} l{}\n\taction 0 [{i}]\n\t\t{} : 0.{i}1\n", i % 3, to(i));
+    let (tra, mtx) = (listed(0), listed(1));
+    let count = tra.lines().count();
+    type Read = fn(&Path) -> Result<ChainFile>;
+    let files: [(&str, String, &str, Read); 4] = [
+        ("m.tra", format!("# c\n{STATES} {count}\n{tra}"), "#", tra::read),
+        ("n.tra", format!("ctmc\n{tra}"), "#", tra::read),
+        (
+            "m.mtx",
+            format!("%%MatrixMarket matrix coordinate real general\n{STATES} {STATES} {count}\n{mtx}"),
+            "%",
+            |path| mtx::read_chain(path),
+        ),
+        (
+            "m.drn",
+            format!("@type: CTMC\n@nr_states: {STATES}\n@nr_choices: 1\n@model\n")
+                + &(0..STATES).map(of_states).collect::<String>(),
+            "//",
+            drn::read,
+        ),
+    ];
+    for (name, text, comment, read) in &files {
+        assert!(text.len() > 3 * CHUNK, "{name}: {} bytes are several pieces", text.len());
+        let path = folder.path().join(name);
+        let of = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            read(&path).map_err(|e| e.to_string())
+        };
+        let late = text.len() - text.len() / 7;
+        let late = late + text[late..].find('\n').unwrap() + 1;
+        let with = |line: &str| [&text[..late], line, "\n", &text[late..]].concat();
+        let long = format!("{comment}{}", "x".repeat(2 * CHUNK));
+        let mut refused = 0;
+        for text in [
+            text.clone(),
+            text.replace('\n', "\r\n"),
+            text.trim_end().to_owned(),
+            with(&long),
+            with(""),
+            with("1 2 3 4 5"),
+            with("0 1 -1"),
+            with(&format!("{comment} \0")),
+            text[..late].to_owned(),
+            text[..late - 3].to_owned(),
+        ] {
+            let pieces = of(text.as_bytes());
+            refused += usize::from(pieces.is_err());
+            let whole = of(&[MARK, text.as_bytes()].concat());
+            // The mark moves the byte that the message about it counts.
+            let nul = text.contains('\0') && pieces.is_err() && whole.is_err();
+            assert!(nul || pieces == whole, "{name} of {} bytes", text.len());
+            let members = [gzip(&text.as_bytes()[..late / 2]), gzip(&text.as_bytes()[late / 2..])].concat();
+            assert!(pieces == of(&members), "{name} of {} bytes, packed", text.len());
+            assert!(of(&members[..members.len() - 5]).unwrap_err().contains("truncated"), "{name}");
+        }
+        assert!((3..=5).contains(&refused), "{name}: {refused} refused");
+    }
 }
 
 #[test]

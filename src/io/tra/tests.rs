@@ -244,7 +244,7 @@ fn parts_of_several_pieces_are_the_file() {
     let text: String = (0..300_000u32).map(|i| format!("{i} {} {}.5\n", i * 7 % 1000, i % 13)).collect();
     assert!(text.len() > 3 << 20, "pieces have a MiB");
     std::fs::write(&path, &text).unwrap();
-    let whole = read(&path).unwrap();
+    let whole = chain(&text).unwrap();
     for size in [1, 2, 3] {
         let part = |rank| lines(&path, Ranks::simulated(rank, size)).unwrap().expect("a part");
         let mut all = TransitionList::default();

@@ -99,6 +99,41 @@ fn check(chain: &ChainFile) {
 }
 
 #[test]
+fn a_chain_that_is_written_is_read_again() {
+    let list = TransitionList {
+        from: vec![0, 0, 1, 3, 3],
+        to: vec![1, 2, 0, 0, 2],
+        rate: vec![0.1, 0.7, 1e-3, 2.5, 1e300],
+    };
+    let transitions = crate::internals::Csr::from_list(4, list).unwrap();
+    let mut names = StateNames::new(vec!["q".into(), "up".into(), "one".into()]);
+    for (q, up) in [("-3", "true"), ("1000", "false"), ("7", "false"), ("0", "true")] {
+        names.push([q, up, "1"]);
+    }
+    let set = |name: &str, states: &[u32]| (name.to_owned(), states.to_vec());
+    let chain = crate::transient::Chain {
+        labels: Labels { sets: vec![set("init", &[1, 3]), set("a \"b\"", &[0, 3]), set("none", &[])] },
+        rewards: vec![Reward { name: "r".into(), values: vec![0.0, -1.5, 2.0, 0.1] }],
+        names: Some(std::sync::Arc::new(names.clone())),
+        ..crate::transient::Chain::new("four", Box::new(transitions))
+    }
+    .starting(crate::transient::Initial::Uniform(vec![1, 3]));
+    let mut bytes = Vec::new();
+    write(&mut bytes, &chain).unwrap();
+    let found = super::chain(&archive(&bytes[..512], &bytes[..]).unwrap()).unwrap();
+    assert_eq!((found.labels, found.rewards, found.names), (chain.labels, chain.rewards, Some(names)));
+    assert_eq!(found.warnings, [""; 0]);
+    // State 2 stays by a self-loop.
+    assert_eq!(
+        (&found.transitions.from[..], &found.transitions.to[..]),
+        (&[0, 0, 1, 2, 3, 3][..], &[1, 2, 0, 2, 0, 2][..])
+    );
+    for (rate, wanted) in found.transitions.rate.iter().zip([0.1, 0.7, 1e-3, 1.0, 2.5, 1e300]) {
+        assert!((rate - wanted).abs() <= f64::EPSILON * wanted, "{rate} for {wanted}");
+    }
+}
+
+#[test]
 fn valuations_are_names() {
     let mut model = Model::new();
     let variable =
@@ -247,6 +282,33 @@ fn parts_have_the_rewards_of_their_states() {
     model.put("annotations/rewards/cost/states/values.bin", doubles(&[1.0]));
     fs::write(&path, model.tar()).unwrap();
     assert!(!(0..2).all(|rank| share(&path, Ranks::simulated(rank, 2)).is_ok_and(|part| part.is_some())));
+}
+
+/// A ring of more states than a thread looks at in one go, each with one choice of one branch.
+#[test]
+fn blocks_of_states_come_in_order() {
+    let n = 2 * BLOCK + 7;
+    let mut model = Model::new();
+    for what in ["#states", "#choices", "#branches"] {
+        model.system(what, json!(n));
+    }
+    for name in ["state-is-initial.bin", "state-to-choices.bin", "choice-to-branches.bin"] {
+        model.remove(name);
+    }
+    model.put("state-to-exit-rate.bin", doubles(&(0..n).map(|s| s as f64 + 1.0).collect::<Vec<_>>()));
+    model.put("branch-to-target.bin", longs(&(0..n).map(|s| (s as u64 + 1) % n as u64).collect::<Vec<_>>()));
+    let probability = |s: usize| if [BLOCK + 1, n - 1].contains(&s) { 0.5 } else { 1.0 };
+    let probabilities: Vec<f64> = (0..n).map(probability).collect();
+    model.put("branch-to-probability.bin", doubles(&probabilities));
+    let read = model.read().unwrap();
+    assert!(read.transitions.from.iter().copied().eq(0..n as u32));
+    assert!((0..n).all(|s| read.transitions.rate[s] == (s as f64 + 1.0) * probability(s)));
+    let said = format!("of 2 states do not add up to 1 (those of state {} give 0.5)", BLOCK + 1);
+    assert!(read.warnings[0].contains(&said), "{:?}", read.warnings);
+    // The first of two faults is named.
+    let wrong: Vec<f64> = (0..n).map(|s| if probability(s) < 1.0 { -1.0 } else { 1.0 }).collect();
+    model.put("branch-to-probability.bin", doubles(&wrong));
+    assert!(model.read().unwrap_err().contains(&format!("of state {} is -1", BLOCK + 1)));
 }
 
 #[test]

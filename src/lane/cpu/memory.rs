@@ -120,6 +120,25 @@ impl Memory {
     }
 }
 
+/// A zeroed vector, on large pages where the system has some: of gigabytes the small ones take seconds to be made and to be
+/// given back.
+pub(crate) fn zeroed<T: bytemuck::Zeroable + Clone>(len: usize) -> Vec<T> {
+    let values = vec![T::zeroed(); len];
+    #[cfg(target_os = "linux")]
+    {
+        let bytes = size_of_val(&values[..]);
+        let start = values.as_ptr().addr().next_multiple_of(LARGE_PAGE) - values.as_ptr().addr();
+        if let Some(pages) = bytes.checked_sub(start).map(|rest| rest / LARGE_PAGE).filter(|pages| *pages > 0)
+        {
+            let place = values.as_ptr().cast_mut().wrapping_byte_add(start).cast();
+            // SAFETY: whole pages inside the vector's memory, of which only the size changes. A system without any says so.
+            let _ =
+                unsafe { rustix::mm::madvise(place, pages * LARGE_PAGE, rustix::mm::Advice::LinuxHugepage) };
+        }
+    }
+    values
+}
+
 /// A number that was not given out before.
 pub(super) fn new_contents() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);

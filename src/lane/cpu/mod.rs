@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+pub(crate) use memory::zeroed;
 pub(super) use memory::{LARGE_PAGE, Memory};
 pub use memory::{available_memory, expect_memory};
 

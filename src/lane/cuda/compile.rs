@@ -4,10 +4,13 @@
 
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use cudarc::nvrtc::sys;
+use twox_hash::XxHash3_128;
 
+use super::driver;
 use crate::kernel::cuda::{OPTIONS, translate};
 use crate::kernel::{Kernel, Precision};
 use crate::{Error, Result};
@@ -21,12 +24,15 @@ pub(super) fn machine_code(kernel: &Kernel, precision: Precision, arch: &str) ->
     assert_eq!(translated.bindings, read_only, "bindings of kernel '{}' that are read alone", kernel.name);
     assert_eq!(translated.params, interface.params.len(), "parameters of kernel '{}'", kernel.name);
     let text = translated.text;
-    let key = format!("kolmo {} {arch} {OPTIONS:?}\n{text}", env!("CARGO_PKG_VERSION"));
-    if let Some(code) = cached(&key) {
+    let (version, driver) = (env!("CARGO_PKG_VERSION"), driver::version());
+    let key = format!("kolmo {version} {arch} {driver} {OPTIONS:?}\n{text}");
+    let place = place(&key);
+    if let Some(code) = place.as_ref().and_then(|place| cached(place, &key)) {
         return Ok(code);
     }
     let code = compile(&text, arch).map_err(fail)?;
-    store(&key, &code);
+    // A cache that cannot be written costs a compilation the next time, no more.
+    let _ = place.map(|place| store(&place, &key, &code));
     Ok(code)
 }
 
@@ -96,32 +102,54 @@ fn place(key: &str) -> Option<PathBuf> {
     Some(folder.join(format!("{:016x}.cubin", hasher.finish())))
 }
 
-/// A file holds its whole key before the code, so that neither a hash nor a half-written file can mislead.
-fn cached(key: &str) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(place(key)?).ok()?;
-    let rest = bytes.strip_prefix(&(key.len() as u64).to_le_bytes())?.strip_prefix(key.as_bytes())?;
-    let (len, code) = rest.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*len) == code.len() as u64).then(|| code.to_vec())
+/// What stands before the code: its whole key, so that no other text's code can mislead, and a sum of its bytes.
+fn head(key: &str, code: &[u8]) -> Vec<u8> {
+    let (length, sum) = ((key.len() as u64).to_le_bytes(), XxHash3_128::oneshot(code).to_le_bytes());
+    [&length, key.as_bytes(), &sum].concat()
 }
 
-/// A cache that cannot be written costs a compilation the next time, no more.
-fn store(key: &str, code: &[u8]) {
-    let Some(path) = place(key) else { return };
-    let Some(folder) = path.parent() else { return };
-    if std::fs::create_dir_all(folder).is_err() {
-        return;
-    }
-    let Ok(mut file) = tempfile::NamedTempFile::new_in(folder) else { return };
-    let parts =
-        [&(key.len() as u64).to_le_bytes()[..], key.as_bytes(), &(code.len() as u64).to_le_bytes(), code];
-    if parts.iter().all(|part| std::io::Write::write_all(&mut file, part).is_ok()) {
-        let _ = file.persist(path);
-    }
+/// The code of this key, unless the file is another's or damaged.
+fn cached(place: &Path, key: &str) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(place).ok()?;
+    let code = bytes.get(head(key, &[]).len()..)?;
+    bytes.starts_with(&head(key, code)).then(|| code.to_vec())
+}
+
+fn store(place: &Path, key: &str, code: &[u8]) -> std::io::Result<()> {
+    let folder = place.parent().unwrap_or(place);
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&head(key, code))?;
+    file.write_all(code)?;
+    file.persist(place)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kept_kernel_that_is_damaged_or_anothers_is_compiled_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("a/kernel.cubin");
+        let code: Vec<u8> = (0..=255).collect();
+        assert_eq!(cached(&place, "a text"), None, "nothing is there");
+
+        store(&place, "a text", &code).unwrap();
+
+        assert_eq!(cached(&place, "a text"), Some(code));
+        assert_eq!(cached(&place, "b text"), None, "another text with the same hash");
+        let whole = std::fs::read(&place).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&place, &damaged).unwrap();
+            assert_eq!(cached(&place, "a text"), None, "byte {at}");
+            std::fs::write(&place, &whole[..at]).unwrap();
+            assert_eq!(cached(&place, "a text"), None, "cut at {at}");
+        }
+    }
 
     #[test]
     fn a_machine_without_nvrtc_is_told_what_to_do() {

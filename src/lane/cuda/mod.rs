@@ -22,6 +22,7 @@ use super::pieces::pieces;
 use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
+use crate::parallel::copy_bytes;
 use crate::{Error, Result};
 
 /// A stream and what it needs.
@@ -54,7 +55,8 @@ struct Staging {
     slots: Vec<(Pinned, Event)>,
 }
 
-const SLOT: usize = 16 << 20;
+/// Bytes of a buffer. To lock its pages takes half a millisecond a megabyte.
+const SLOT: usize = 4 << 20;
 const SLOTS: usize = 2;
 
 /// Most groups in a dimension of a grid.
@@ -306,7 +308,7 @@ impl Backend for CudaLane {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
                 let bytes = &mut pinned.bytes_mut()[..chunk.len()];
-                bytes.copy_from_slice(chunk);
+                copy_bytes(bytes, chunk);
                 self.stream.send(bytes, dst, at + (i * SLOT) as u64)?;
                 event.record(&self.stream)?;
             }
@@ -332,7 +334,7 @@ impl Backend for CudaLane {
             for (i, chunk) in dst.chunks_mut(SLOT).enumerate() {
                 let (pinned, event) = &mut staging.slots[i % SLOTS];
                 event.synchronize()?;
-                chunk.copy_from_slice(&pinned.bytes()[..chunk.len()]);
+                copy_bytes(chunk, &pinned.bytes()[..chunk.len()]);
                 if i + SLOTS < lengths.len() {
                     fetch(&mut staging, i + SLOTS)?;
                 }

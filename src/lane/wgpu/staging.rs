@@ -8,6 +8,7 @@ use wgpu::{Buffer, BufferUsages, MapMode, PollType};
 
 use super::WgpuLane;
 use crate::Result;
+use crate::parallel::copy_bytes;
 use crate::spin::Spin;
 
 const SLOT: u64 = 16 << 20;
@@ -128,7 +129,7 @@ impl Ring {
             let slot = &slots[i % SLOTS];
             slot.wait(lane)?;
             match slot.buffer.get_mapped_range(..chunk.len() as u64) {
-                Ok(view) => chunk.copy_from_slice(&view),
+                Ok(view) => copy_bytes(chunk, &view),
                 Err(_) => return Err(lane.lost_error("a download")),
             }
             slot.buffer.unmap();

@@ -58,12 +58,21 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let launcher = Launcher::new(machine, &source, tables)?;
     let upload = at.elapsed().as_secs_f64();
 
+    let wanted = options.epsilon.unwrap_or_else(|| times_power_of_two(epsilon, exponent));
     let observed = Cell::new(known);
     let bounds = ConditionalBounds { run: &run, given, underflow, length, cut };
     let most = (per_replicate.1 * u64::from(run.replicates)) as f64;
-    let sampling = AdaptiveSampling { run: &run, rhs: 1, columns: 1, points: per_replicate, length, cut };
+    let sampling = AdaptiveSampling {
+        run: &run,
+        rows: problem.components,
+        rhs: 1,
+        columns: 1,
+        points: per_replicate,
+        length,
+        cut,
+    };
     let walked = sampling.run(
-        |tasks, round| {
+        |tasks, round, watch| {
             let (sums, here) = sums(&launcher, tasks, round, watch)?;
             observed.set(observed.get().and(here));
             Ok(sums)
@@ -72,15 +81,18 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
             let c = bounds.component(observed.get(), estimate);
             c.settled(epsilon, || unseen(range(observed.get(), c.estimate), most, options.confidence))
         },
-        |_, estimate| bounds.component(observed.get(), estimate).times_power_of_two(exponent),
+        |_, estimate| {
+            let c = bounds.component(observed.get(), estimate).times_power_of_two(exponent)?;
+            Ok(Component { epsilon: wanted, ..c })
+        },
+        watch,
     )?;
     let result = BatchResult { tabled: source.tabled(), upload, ..walked };
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
     // Nothing is certified: the norm is that of rows that were met.
     let (norm, vector, scaled) = (observed.get().norm, None, false);
     let observed = Certificate { splitting, row_norm: norm, worst_row: 0, vector, scaled, norm, products: 0 };
-    let epsilon = options.epsilon.unwrap_or_else(|| times_power_of_two(epsilon, exponent));
-    Ok(run.finish(epsilon, &observed, result))
+    Ok(run.finish(&observed, result))
 }
 
 /// Whether the matrix is L itself; an error for what lazy walks have no answer to.
@@ -89,6 +101,9 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
     if n != columns {
         return fail(format!("the matrix has {n} rows and {columns} columns; give a square one"));
+    }
+    if !problem.functionals.is_empty() {
+        return fail("--lazy walks for components alone; leave out --lazy or --functional".to_owned());
     }
     if sides != 1 {
         return fail(format!("--lazy walks for one right-hand side, not {sides}"));
@@ -161,29 +176,31 @@ impl ConditionalBounds<'_> {
     fn component(&self, observed: ObservedNorms, estimate: &RunningEstimate) -> Component {
         let confidence = self.run.options.confidence;
         let (value, student) = estimate.interval(0, 0.0, 1.0, confidence);
+        // Where time was up chains have taken no step.
+        let length = self.length.min(estimate.length);
         // Walks without a choice are all the same.
-        let statistical = match observed.longest > if self.given { 1.0 } else { 2.0 } {
+        let statistical = match length > 0 && observed.longest > if self.given { 1.0 } else { 2.0 } {
             true => student.max(unseen(range(observed, value), estimate.chains() as f64, confidence)),
             false => 0.0,
         };
         let (truncation, rounding) = match observed.f {
             0.0 => (0.0, 0.0),
-            _ => self.certain(observed, estimate.points),
+            _ => self.certain(observed, estimate.points, length),
         };
-        estimate.component(value, Bound { statistical, truncation, rounding }, self.length)
+        estimate.component(value, Bound { statistical, truncation, rounding }, length)
     }
 
     /// Bounds of truncation and rounding.
-    fn certain(&self, observed: ObservedNorms, points: u64) -> (f64, f64) {
+    fn certain(&self, observed: ObservedNorms, points: u64, length: u32) -> (f64, f64) {
         let u = self.run.machine.precision.unit_roundoff();
         let u64 = Precision::F64.unit_roundoff();
         let (rho, sum, d) = (observed.norm, observed.most(), observed.longest);
         if rho >= 1.0 {
             return (f64::INFINITY, f64::INFINITY);
         }
-        let steps = f64::from(self.length);
+        let steps = f64::from(length);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
-        let tail = rho.powi(self.length.saturating_add(1).min(i32::MAX as u32) as i32);
+        let tail = rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32);
         let truncation = sum * f64::from(self.cut).max(tail) * (1.0 + slack);
         // f, and what adds it up: a chain, a block, blocks on the host and replicates.
         let host = points as f64 / BLOCK as f64 + f64::from(self.run.replicates) + 8.0;

@@ -296,7 +296,7 @@ fn chain(rates: &Rates) -> Csr {
             list.rate.push(rate);
         }
     }
-    Csr::from_list(rates.len(), &list).expect("a chain")
+    Csr::from_list(rates.len(), list).expect("a chain")
 }
 
 fn run(
@@ -491,7 +491,7 @@ fn probabilities_do_not_underflow_with_the_unit_of_time() {
     let bound = |rate: f64| {
         let (from, to) = ((0..n).collect(), (0..n).map(|i| (i + 1) % n).collect());
         let ring = TransitionList { from, to, rate: vec![rate; n as usize] };
-        let ring = Csr::from_list(n as usize, &ring).expect("a chain");
+        let ring = Csr::from_list(n as usize, ring).expect("a chain");
         let machine = cpu_lanes(1, Precision::F32);
         let (results, solution) =
             run(&machine, &ring, &initial, &[40.0 / rate], &options).expect("an answer");

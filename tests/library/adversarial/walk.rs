@@ -373,7 +373,7 @@ fn check(kind: Kind, seed: u64, tally: &Tally) -> Result<(), String> {
             format!("{count} lanes, {precision}, lazy {lazy} {sequence} control {control}: {what}")
         };
         let components: &[u32] = if options.lazy { &components[..1] } else { &components };
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components };
+        let problem = Problem { matrix: &matrix, rhs: &rhs, components, functionals: &[] };
         let answer = solve(&cpu_lanes(count, precision), &problem, &options, &mut |_, _| Ok(()));
         match &answer {
             Ok(solution) => holds(&case, &matrix, &y, solution, options.lazy, tally).map_err(say)?,

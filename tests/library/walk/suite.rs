@@ -61,7 +61,7 @@ pub(crate) fn right_hand_sides_share_walks(spec: &str, precision: Precision, che
     let n = case.rhs.len();
     let side = |k: usize| (0..n).map(|i| ((i * (k + 3)) % 11) as f64 - 4.0).collect::<Vec<f64>>();
     let rhs: Vec<Vec<f64>> = (0..6).map(side).collect();
-    let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[24, 3] };
+    let problem = Problem { matrix: &case.matrix, rhs: &rhs, components: &[24, 3], functionals: &[] };
     let options = Options { confidence: 0.9999, chains: Count::Number(1 << 12), ..Options::default() };
     let ask =
         |machine: &Machine| solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem");
@@ -172,10 +172,46 @@ pub(crate) fn the_number_of_lanes_changes_no_bit(spec: &str, precision: Precisio
     let case = built_in("poisson2d:14,0.9");
     let options = Options { chains: Count::Number(1 << 14), ..Options::default() };
     let components: Vec<u32> = (20..52).collect();
-    let many = ask(&machine, &case, &components, &options);
-    let one = ask(&single, &case, &components, &options);
-    for (a, b) in many.components.iter().zip(&one.components) {
+    let mean = vec![vec![1.0 / case.x.len() as f64; case.x.len()]];
+    let many = ask_functionals(&machine, &case, (&components, &mean), &options);
+    let one = ask_functionals(&single, &case, (&components, &mean), &options);
+    let all = |s: &Solution| s.components.iter().chain(&s.functionals).cloned().collect::<Vec<_>>();
+    for (a, b) in all(&many).iter().zip(&all(&one)) {
         assert_eq!(a.estimate.to_bits(), b.estimate.to_bits(), "x_{}", a.component);
         assert_eq!(a.half_width.to_bits(), b.half_width.to_bits(), "x_{}", a.component);
+    }
+}
+
+/// 99.99 % intervals of a mean, of a sum with signs and of one whose numbers are large, beside a component, which does not
+/// change by it; and of h = 0, whose product is 0.
+pub(crate) fn functionals_lie_in_their_intervals(spec: &str, precision: Precision, checked: bool) {
+    let Some(machine) = machine(spec, precision, checked) else { return };
+    for case in cases() {
+        let n = case.x.len();
+        let signed = |i: usize| if i.is_multiple_of(3) { 0.0 } else { (i % 7) as f64 - 2.5 };
+        let h: Vec<Vec<f64>> = vec![
+            vec![1.0 / n as f64; n],
+            (0..n).map(signed).collect(),
+            (0..n).map(|i| signed(i) * 1e290).collect(),
+            vec![0.0; n],
+        ];
+        for control in [ControlVariate::Sweeps(0), ControlVariate::Auto] {
+            let chains = Count::Number(16 * 256);
+            let options = Options { confidence: 0.9999, chains, control, ..Options::default() };
+            let both = ask_functionals(&machine, &case, (&[7], &h), &options);
+            assert_eq!((both.components.len(), both.functionals.len()), (1, 4));
+            for (c, h) in both.functionals.iter().zip(&h) {
+                let (wanted, norm) = (product(h, &case.x), h.iter().map(|h| h.abs()).sum::<f64>());
+                let error = (c.estimate - wanted).abs();
+                assert!(
+                    error <= c.half_width && c.half_width <= 0.2 * norm * size(&case),
+                    "{} {control} {}: off by {error:e} of {wanted:e}, {:?}",
+                    case.name,
+                    c.name(),
+                    c.bound
+                );
+            }
+            assert_eq!((both.functionals[3].estimate, both.functionals[3].half_width), (0.0, 0.0));
+        }
     }
 }

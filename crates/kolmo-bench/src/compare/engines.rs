@@ -93,7 +93,8 @@ impl Work {
         let n = system.matrix.rows();
         let component = n / 2;
         let rhs = std::slice::from_ref(&system.rhs);
-        let problem = Problem { matrix: &system.matrix, rhs, components: &[component as u32] };
+        let problem =
+            Problem { matrix: &system.matrix, rhs, components: &[component as u32], functionals: &[] };
         let options = Options::default();
         let mut seconds = Vec::new();
         let mut last = None;

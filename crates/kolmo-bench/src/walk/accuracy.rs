@@ -9,7 +9,7 @@ use crate::{Record, Spread};
 use kolmo::models::System;
 use kolmo::walk::ControlVariate;
 use kolmo::walk::chains::Chains;
-use kolmo::walk::control::{Control, Goal};
+use kolmo::walk::control::{Asked, Control, Goal};
 use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::published;
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
@@ -152,9 +152,10 @@ pub fn accuracy(
         let replicates = if method.sequence.varies(method.scramble) { REPLICATES } else { 1 };
         let components: Vec<u32> =
             (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
-        let control = Control::new(&split, &certificate, &f, &components, sweeps, Goal::EXACT);
+        let asked = Asked { components: &components, functionals: &[], goal: Goal::EXACT };
+        let control = Control::new(&split, &certificate, &f, &asked, sweeps, &mut |_| Ok(true))?;
         let order = method.ordered.then(|| control.values(&split));
-        let table = Table::build(&split, &certificate, &[&control.r], order.as_deref())?;
+        let table = Table::build(&split, &certificate, &[&control.r], order.as_deref(), &[])?;
         // The truncation stays far below every error that is measured.
         let length =
             published::length(1e-9 * largest, control.norm.max(f64::MIN_POSITIVE), certificate.norm) as u32;

@@ -42,7 +42,7 @@ pub fn shapes(
     watch: &mut dyn FnMut() -> Result<()>,
 ) -> Result<(u32, Vec<(Grid, f64)>)> {
     let (split, f, certificate) = prepare(system)?;
-    let table = Table::build(&split, &certificate, &[&f], None)?;
+    let table = Table::build(&split, &certificate, &[&f], None, &[])?;
     let source = PointSource::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
     let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
     let mut least = |on: &Chains<'_>, chains: u32| -> Result<f64> {
@@ -96,7 +96,7 @@ pub fn grids(
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let (split, f, certificate) = prepare(system)?;
-    let table = Table::build(&split, &certificate, &[&f], None)?;
+    let table = Table::build(&split, &certificate, &[&f], None, &[])?;
     let n = split.unknowns() as u32;
     let row = n / 2;
     let task = |row: u32| Task { row, component: 0, replicate: 0 };

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::{Value as Json, json};
 
-use super::explore::{Constants, explore};
+use super::explore::{Constants, expect_model, explore, part, say_enough};
 use super::files::Files;
 use super::progress::Progress;
 use super::{Common, Outcome, interrupt, no_format, say, transient, write_report};
@@ -17,12 +17,12 @@ use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_field;
 use kolmo::kernel::Precision;
-use kolmo::transient::{Chain, Options, StateNames, Status};
+use kolmo::transient::{Bound, Chain, Options, StateNames, Status};
 use kolmo::{Error, Machine, Result};
 use kolmo_check::language::{self, refused};
-use kolmo_check::{Assigned, Questions, Row, Source, Subject, is_file};
-use kolmo_model::Value;
+use kolmo_check::{Answers, Asked, Assigned, Questions, Row, Source, Subject, Truncation, is_file};
 use kolmo_model::constants::Given;
+use kolmo_model::{StateSpace, Value};
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
@@ -40,6 +40,9 @@ pub(super) struct Check {
     /// Bound on the total l1 error of the probabilities behind each answer
     #[arg(long, value_name = "E", default_value = "1e-9", allow_hyphen_values = true)]
     epsilon: f64,
+    /// Of a model with infinitely many states, or too many: explore only so many that at most this probability is lost, within --epsilon
+    #[arg(long, value_name = "LOSS", conflicts_with = "all_states", allow_hyphen_values = true)]
+    truncate: Option<f64>,
     /// Also write the answers from every state, true as 1, false as 0, undecided as NaN, to the file of -o
     #[arg(long, requires = "output")]
     all_states: bool,
@@ -83,6 +86,8 @@ struct Run<'a> {
     /// Of each answer that from every state, and the names of these.
     columns: Vec<(String, Vec<f64>)>,
     names: Option<Arc<StateNames>>,
+    /// The worst of each part, of the probabilities behind the answers.
+    bound: Bound,
 }
 
 pub(super) fn run(args: &Check) -> Result<Outcome> {
@@ -101,6 +106,9 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
     }
     let values_file = args.output.as_deref().map(OutputFile::create).transpose()?;
     let report_file = args.common.report.as_deref().map(OutputFile::create).transpose()?;
+    if args.truncate.is_some() {
+        expect_model(&args.model)?;
+    }
     let mut subject = subject(&args.model)?;
     let mut questions = Questions::read(&args.properties, &subject)?;
     questions.only.clone_from(&args.prop);
@@ -122,6 +130,7 @@ pub(super) fn run(args: &Check) -> Result<Outcome> {
         solve: 0.0,
         columns: Vec::new(),
         names: None,
+        bound: Bound::default(),
     };
     if args.all_states && of_model.len() > 1 {
         return Err(Error::Invalid(format!(
@@ -150,23 +159,59 @@ impl Run<'_> {
         options: &Options,
     ) -> Result<()> {
         let (args, quiet) = (self.args, self.args.common.quiet);
-        let (asked, chain) = match subject {
-            Subject::Language(model) => {
+        let limit = args.common.memory_limit.map(|size| size.0);
+        let planned = |space: StateSpace| -> Result<_> {
+            Ok((questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?))
+        };
+        let (states, answers) = match (subject, args.truncate) {
+            (Subject::Language(model), None) => {
                 questions.expect_sound(&model.with_constants(values).map_err(refused)?)?;
-                let limit = args.common.memory_limit.map(|size| size.0);
-                let space = explore(model, values, limit, quiet)?;
-                (questions.plan(Source::Explored(&space), values)?, language::bare(&args.model, space)?)
+                let (asked, chain) = planned(explore(model, values, limit, quiet)?)?;
+                self.solved(asked, chain, options)?
             }
-            Subject::Chain(chain) => {
+            (Subject::Language(model), Some(allowed)) => {
+                let instance = model.with_constants(values).map_err(refused)?;
+                questions.expect_sound(&instance)?;
+                let mut truncation = Truncation::new(instance, allowed, args.epsilon)?;
+                let options = Options { epsilon: args.epsilon - allowed, ..*options };
+                loop {
+                    let (asked, chain) = planned(part(&mut truncation, limit, quiet)?)?;
+                    let (states, answers) = self.solved(asked, chain, &options)?;
+                    if truncation.is_enough(&answers.left) {
+                        if !quiet {
+                            say_enough(&truncation, states);
+                        }
+                        break (states, answers);
+                    }
+                }
+            }
+            (Subject::Chain(chain), _) => {
                 let asked = questions.plan(Source::File(chain), values)?;
                 // A file has one chain.
-                (asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?))
+                self.solved(asked, std::mem::replace(chain, Chain::from_csr(1, &[0, 0], &[], &[])?), options)?
             }
         };
+        self.chains.push((values.to_vec(), states));
+        for note in answers.notes.iter().filter(|_| !quiet) {
+            say(format_args!("note: {note}"));
+        }
+        self.columns = answers.columns;
+        self.names = answers.names;
+        self.bound = self.bound.worst(&answers.bound);
+        if answers.status == Status::NotMet {
+            self.status = Status::NotMet;
+        }
+        self.rows.extend(answers.rows);
+        Ok(())
+    }
+
+    /// The answers of a chain, and how many states it has.
+    fn solved(&mut self, asked: Asked, chain: Chain, options: &Options) -> Result<(usize, Answers)> {
+        let quiet = self.args.common.quiet;
         for warning in chain.warnings.iter().filter(|_| !quiet) {
             say(format_args!("warning: {warning}"));
         }
-        self.chains.push((values.to_vec(), chain.transitions.states()));
+        let states = chain.transitions.states();
         let began = Instant::now();
         let progress = Progress::new(quiet, "building the matrix");
         let answers = asked.answer(chain, self.machine, options, &mut |done, all| {
@@ -175,19 +220,10 @@ impl Run<'_> {
             Ok(())
         })?;
         drop(progress);
-        for note in answers.notes.iter().filter(|_| !quiet) {
-            say(format_args!("note: {note}"));
-        }
-        self.columns = answers.columns;
-        self.names = answers.names;
         self.solve += began.elapsed().as_secs_f64();
         self.sweeps += answers.sweeps;
         self.terms += answers.terms;
-        if answers.status == Status::NotMet {
-            self.status = Status::NotMet;
-        }
-        self.rows.extend(answers.rows);
-        Ok(())
+        Ok((states, answers))
     }
 
     /// Writes the answers from every state.
@@ -268,6 +304,7 @@ impl Run<'_> {
                 // JSON has no infinity.
                 "value": row.value().map(|value| if value == f64::INFINITY { json!("inf") } else { json!(value) }),
                 "bound": row.error(),
+                "loss": row.loss(),
             })
         };
         json!({
@@ -276,6 +313,7 @@ impl Run<'_> {
             "model": self.args.model,
             "status": self.status,
             "epsilon": self.args.epsilon,
+            "bound": self.bound,
             "devices": report::devices_of(self.machine),
             "properties": self.rows.iter().map(property).collect::<Vec<_>>(),
             "chains": self.chains.iter().map(|(values, n)| json!({"constants": constants(values), "n": n})).collect::<Vec<_>>(),
@@ -307,6 +345,9 @@ impl Run<'_> {
                 "bound    {:e} asked of the probabilities: {met}; the largest of an answer is {worst:.2e}",
                 self.args.epsilon
             ));
+            if self.args.truncate.is_some() {
+                say(format_args!("         of probabilities {}", report::parts(&self.bound)));
+            }
         }
         Ok(if missed { Outcome::NotMet } else { Outcome::Met })
     }

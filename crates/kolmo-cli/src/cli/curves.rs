@@ -8,10 +8,11 @@ use super::no_format;
 use super::output::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
+use crate::report;
 use kolmo::io::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
-use kolmo::walk::Solution;
+use kolmo::walk::{Component, Solution};
 use kolmo::{Error, Result};
 
 /// Lines of a chart: as many as there are colours, without that of limits.
@@ -98,7 +99,7 @@ impl Curves {
                         "--plot would keep {} vectors of {states} states ({}) to find the most likely ones; name states or \
                          labels with --states or --label, or give fewer times",
                         times.len(),
-                        crate::report::bytes(bytes as u64)
+                        report::bytes(bytes as u64)
                     ));
                 }
                 let k = if let Selection::Top(k) = selection { *k } else { LIKELY };
@@ -167,24 +168,28 @@ fn likely(vectors: &[Vec<f64>], k: usize, rows: &Range<usize>, ranks: Ranks) -> 
 
 /// Half-widths over chains, round by round.
 pub(super) fn convergence(file: OutputFile, system: &str, solution: &Solution) -> Result<()> {
-    let mut components: Vec<(u32, usize)> = Vec::new();
+    let several = solution.rounds.iter().any(|c| c.rhs > 0);
+    let name = |c: &Component| {
+        let rhs = if several { format!(" of {}", c.rhs) } else { String::new() };
+        format!("{}{rhs}", report::walk::symbol(c))
+    };
+    let mut names: Vec<String> = Vec::new();
     for c in &solution.rounds {
-        if !components.contains(&(c.component, c.rhs)) && components.len() < MOST {
-            components.push((c.component, c.rhs));
+        if !names.contains(&name(c)) && names.len() < MOST {
+            names.push(name(c));
         }
     }
-    let several = solution.components.iter().any(|c| c.rhs > 0);
-    let mut lines: Vec<Line> = components
+    let mut lines: Vec<Line> = names
         .iter()
         .enumerate()
-        .map(|(color, &(component, rhs))| Line {
-            name: if several { format!("x_{component} of {rhs}") } else { format!("x_{component}") },
+        .map(|(color, line)| Line {
+            name: line.clone(),
             color,
             stroke: Stroke::Solid,
             points: solution
                 .rounds
                 .iter()
-                .filter(|c| (c.component, c.rhs) == (component, rhs))
+                .filter(|c| name(c) == *line)
                 .map(|c| (c.chains as f64, c.half_width))
                 .collect(),
         })

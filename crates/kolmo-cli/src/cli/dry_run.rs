@@ -71,7 +71,10 @@ pub(super) fn walk(
 ) -> Result<Outcome> {
     let free: Vec<Option<u64>> = machine.lanes.iter().map(Lane::free_bytes).collect();
     let few = &problem.components[..problem.components.len().min(COMPONENTS)];
-    let pilot = Problem { components: few, ..*problem };
+    let asked = problem.components.len() + problem.functionals.len();
+    let functionals = &problem.functionals[..problem.functionals.len().min(COMPONENTS)];
+    let pilot = Problem { components: few, functionals, ..*problem };
+    let piloted = few.len() + functionals.len();
     let chains = CHAINS * u64::from(options.replicates.max(1));
     // A number of chains that is given says that walks are wanted, whatever else would do.
     let walked = match options.chains {
@@ -80,10 +83,11 @@ pub(super) fn walk(
     };
     let solution = solve(machine, &pilot, &walked, &mut |_, _| super::interrupt::check())?;
     let rate = solution.steps as f64 / solution.seconds.solve.max(1e-9);
-    let length = solution.components.iter().map(|c| c.length).max().unwrap_or(0);
+    let answers = || solution.components.iter().chain(&solution.functionals);
+    let length = answers().map(|c| c.length).max().unwrap_or(0);
     // Chains that a component needs, should its interval shrink with their root, as pseudo-random ones do.
     let needed = |c: &kolmo::walk::Component| {
-        let left = solution.epsilon - c.bound.truncation - c.bound.rounding;
+        let left = c.epsilon - c.bound.truncation - c.bound.rounding;
         match left > 0.0 {
             true => (c.chains as f64 * (c.bound.statistical / left).powi(2)).max(c.chains as f64),
             false => f64::INFINITY,
@@ -91,10 +95,10 @@ pub(super) fn walk(
     };
     let worst = match options.chains {
         Count::Number(n) => n as f64,
-        _ => solution.components.iter().map(needed).fold(chains as f64, f64::max),
+        _ => answers().map(needed).fold(chains as f64, f64::max),
     };
     let capped = worst.min(options.max_chains.max(chains) as f64);
-    let all = problem.components.len() as f64 * problem.rhs.len() as f64;
+    let all = asked as f64 * problem.rhs.len() as f64;
     let walks = if length > 0 { capped * f64::from(length) * all / rate } else { 0.0 };
     let prepare = solution.seconds.build + solution.seconds.certificate + solution.seconds.upload;
     let rooms: Vec<Room> = machine
@@ -116,11 +120,11 @@ pub(super) fn walk(
             "nnz": solution.nnz,
             "norm": solution.norm,
             "epsilon": solution.epsilon,
-            "components": problem.components.len(),
+            "components": asked,
             "chains": capped,
             "length": length,
             "steps_per_s": rate,
-            "pilot": {"components": few.len(), "chains": chains, "half_width": solution.bound.total()},
+            "pilot": {"components": piloted, "chains": chains, "half_width": solution.bound.total()},
             "memory": rooms.iter().map(Room::json).collect::<Vec<_>>(),
             "host": host.json(),
             "seconds": {"load": load, "prepare": prepare, "walks": walks, "total": load + prepare + walks},
@@ -140,7 +144,7 @@ pub(super) fn walk(
     say(host.line("matrix, vectors and table"));
     say(format_args!(
         "pilot    {} of the components, {} chains each: half-width {:.1e}, {:.1} million steps/s",
-        few.len(),
+        piloted,
         grouped(chains),
         solution.bound.total(),
         1e-6 * rate
@@ -164,6 +168,8 @@ pub(super) fn walk(
         seconds(prepare),
         seconds(walks)
     ));
+    let steps = walks * rate;
+    super::faster::note(options, walks, steps, problem.matrix.nnz()).into_iter().for_each(say);
     Ok(Outcome::Met)
 }
 

@@ -8,8 +8,8 @@ use super::{interrupt, say};
 use crate::report::{grouped, seconds};
 use kolmo::transient::Chain;
 use kolmo::{Error, Result};
-use kolmo_check::Assigned;
 use kolmo_check::language::{self, refused};
+use kolmo_check::{Assigned, Truncation};
 use kolmo_model::constants::{self, Given};
 use kolmo_model::{Model, StateSpace, Value};
 
@@ -47,14 +47,7 @@ pub(super) fn explore(
     quiet: bool,
 ) -> Result<StateSpace> {
     let began = Instant::now();
-    let progress = Progress::new(quiet, "exploring the model");
-    let tell = |found: kolmo_model::Progress| {
-        progress.found(found.states, found.transitions);
-        interrupt::check().is_ok()
-    };
-    let space = language::explore(model, values, limit, &tell);
-    drop(progress);
-    let space = space?;
+    let space = watched(quiet, |tell| language::explore(model, values, limit, tell))?;
     if !quiet {
         let (others, all) = space.transitions();
         let took = began.elapsed().as_secs_f64();
@@ -70,6 +63,15 @@ pub(super) fn explore(
     Ok(space)
 }
 
+/// Calls a search with what tells people how far it is.
+fn watched<T>(quiet: bool, search: impl FnOnce(&(dyn Fn(kolmo_model::Progress) -> bool + Sync)) -> T) -> T {
+    let progress = Progress::new(quiet, "exploring the model");
+    search(&|found| {
+        progress.found(found.states, found.transitions);
+        interrupt::check().is_ok()
+    })
+}
+
 /// The chain of a model, whose states have names.
 pub(super) fn chain(
     path: &str,
@@ -79,4 +81,43 @@ pub(super) fn chain(
 ) -> Result<Chain> {
     let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
     language::chain(path, explore(&language::read(path)?, &values, limit, quiet)?)
+}
+
+/// A model of which nothing is explored yet.
+pub(super) fn truncation(
+    path: &str,
+    constants: Option<&Constants>,
+    allowed: f64,
+    epsilon: f64,
+) -> Result<Truncation> {
+    expect_model(path)?;
+    let values = constants.map(Constants::single).transpose()?.unwrap_or_default();
+    let instance = language::read(path)?.with_constants(&values).map_err(refused)?;
+    Truncation::new(instance, allowed, epsilon)
+}
+
+/// An error for what `--truncate` has no use for.
+pub(super) fn expect_model(path: &str) -> Result<()> {
+    match language::is_model(path) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "--truncate is for models in PRISM's language, and {path} is none; leave it out"
+        ))),
+    }
+}
+
+/// The next part of a model that is truncated.
+pub(super) fn part(truncation: &mut Truncation, limit: Option<u64>, quiet: bool) -> Result<StateSpace> {
+    watched(quiet, |tell| truncation.explore(limit, tell))
+}
+
+/// Tells what was enough.
+pub(super) fn say_enough(truncation: &Truncation, states: usize) {
+    say(format_args!(
+        "explored {} states and left {} at their edge (round {}); at most {:.1e} is lost there",
+        grouped((states - truncation.edge().len()) as u64),
+        grouped(truncation.edge().len() as u64),
+        truncation.rounds(),
+        truncation.lost(),
+    ));
 }

@@ -12,21 +12,22 @@ use super::{Outcome, Size, no_format, whole};
 use crate::report::grouped;
 use kolmo::io::npy::NpyWriter;
 use kolmo::io::output::OutputFile;
-use kolmo::io::{drn, mtx, npz, write};
+use kolmo::io::{drn, edges, mtx, npz, umb, write};
 use kolmo::models::{self, System};
 use kolmo::transient::{Chain, Initial};
 use kolmo::tridiagonal::BandedSystem;
+use kolmo::walk::graph::Graph;
 use kolmo::{Error, Result};
 use kolmo_check::language;
 
 #[derive(Debug, Args)]
 pub(super) struct Generate {
     /// A model in PRISM's language (.sm, .prism), or a built-in one: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…; system: poisson2d:SIDE,RHO,
-    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; or tridiagonal system: random:N,
+    /// poisson3d:SIDE,RHO, random-dominant:N,PER_ROW,RHO,positive or …,signed; graph: rmat:SCALE,LINKS, barabasi:N,LINKS; or tridiagonal system: random:N,
     /// toeplitz:N,DL,D,DU, laplace:N; or pentadiagonal:N, biharmonic:N, blocks:N
     spec: String,
-    /// File to write; its extension is the format: .tra, .drn, .mtx or .npz (of systems .npz, .csv or .mtx). Labels, names of
-    /// states and rewards lie beside it: .lab, .sta, .srew; a .drn has them inside
+    /// File to write; its extension is the format: .tra, .drn, .umb, .mtx or .npz (of systems .npz, .csv or .mtx, of graphs .txt or .mtx). Labels, names of
+    /// states and rewards lie beside it: .lab, .sta, .srew; a .drn or .umb has them inside
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
@@ -58,6 +59,9 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
     if let Some(system) = models::system(&args.spec, args.seed) {
         return write_system(args, &system?);
     }
+    if let Some(graph) = models::graph(&args.spec, args.seed) {
+        return write_graph(args, &graph?);
+    }
     if args.rhs.is_some() {
         return Err(Error::Invalid(format!(
             "{}: a chain or tridiagonal system has no right-hand side of its own file; leave out --rhs",
@@ -82,13 +86,14 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
         )));
     }
     let Some(model) = models::parse(&args.spec) else {
-        let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::TRIDIAGONAL].concat();
+        let all = [&meant::CHAINS[..], &meant::SYSTEMS, &meant::GRAPHS, &meant::TRIDIAGONAL].concat();
         meant::expect_file(&args.spec, &all)?;
         return Err(Error::Invalid(format!(
             "'{}' is no built-in model; there are wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O1,O2,…, the \
-             systems {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm or .prism",
+             systems {}, the graphs {}, the tridiagonal systems {} and {}; a model in PRISM's language is a file .sm or .prism",
             args.spec,
             models::SYSTEMS,
+            models::GRAPHS,
             models::TRIDIAGONAL,
             models::BANDED
         )));
@@ -101,8 +106,8 @@ pub(super) fn run(args: &Generate) -> Result<Outcome> {
 /// The format of a chain's file.
 fn expect_format(path: &Path) -> Result<&str> {
     match path.extension().and_then(|e| e.to_str()) {
-        Some(format @ ("tra" | "mtx" | "npz" | "drn")) => Ok(format),
-        _ => Err(no_format(path, "chains", ".tra, .drn, .mtx or .npz")),
+        Some(format @ ("tra" | "drn" | "umb" | "mtx" | "npz")) => Ok(format),
+        _ => Err(no_format(path, "chains", ".tra, .drn, .umb, .mtx or .npz")),
     }
 }
 
@@ -113,6 +118,7 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
     let written = match expect_format(&args.output)? {
         "tra" => write::write_tra(&mut out, transitions),
         "drn" => drn::write(&mut out, chain).and_then(|()| out.flush()),
+        "umb" => umb::write(&mut out, chain).and_then(|()| out.flush()),
         "mtx" => mtx::write_chain(&mut out, transitions),
         _ => npz::write_chain(&mut out, transitions),
     };
@@ -123,8 +129,7 @@ fn write_chain(args: &Generate, chain: &Chain) -> Result<Outcome> {
         ("sta", write_names, chain.names.is_some()),
         ("srew", write_rewards, !chain.rewards.is_empty()),
     ];
-    // A .drn has it all inside.
-    let inside = args.output.extension().is_some_and(|extension| extension == "drn");
+    let inside = args.output.extension().is_some_and(|extension| extension == "drn" || extension == "umb");
     for (extension, write, _) in beside.iter().filter(|(.., there)| *there && !inside) {
         let mut file = OutputFile::create(args.output.with_extension(extension))?;
         write(&mut file, chain).and_then(|()| file.flush()).map_err(|e| file.error(e))?;
@@ -234,6 +239,32 @@ fn write_system(args: &Generate, system: &System) -> Result<Outcome> {
             grouped(system.matrix.nnz() as u64),
             args.output.display()
         ));
+    }
+    Ok(Outcome::Met)
+}
+
+/// Writes the links of a graph.
+fn write_graph(args: &Generate, (name, graph): &(String, Graph)) -> Result<Outcome> {
+    if args.rhs.is_some() {
+        return Err(Error::Invalid(format!("{name}: a graph has no right-hand side; leave out --rhs")));
+    }
+    let matrix = match args.output.extension().and_then(|e| e.to_str()) {
+        Some("mtx") => true,
+        Some("txt") => false,
+        _ => return Err(no_format(&args.output, "graphs", ".txt or .mtx")),
+    };
+    let mut out = OutputFile::create(&args.output)?;
+    edges::write(&mut out, graph, matrix).map_err(|e| out.error(e))?;
+    out.commit()?;
+    if !args.quiet {
+        let [nodes, links] = [graph.nodes(), graph.links()].map(|k| grouped(k as u64));
+        super::say(format_args!(
+            "{name}  {nodes} nodes, {links} links, written to {}",
+            args.output.display()
+        ));
+        if !matrix {
+            super::say("note: a list of links names no node without one; .mtx keeps them");
+        }
     }
     Ok(Outcome::Met)
 }

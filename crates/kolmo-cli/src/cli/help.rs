@@ -13,6 +13,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "time",
             "times",
             "epsilon",
+            "truncate",
             "initial",
             "labels",
             "rewards",
@@ -21,6 +22,11 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "within",
             "rhs",
             "component",
+            "functional",
+            "pagerank",
+            "seeds",
+            "undirected",
+            "relative",
             "confidence",
             "b",
             "tolerance",
@@ -31,12 +37,12 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("Output", &["output", "format", "states", "label", "top", "plot", "report", "quiet", "verbose"]),
-    ("Long runs", &["dry_run", "ranks", "checkpoint", "checkpoint_every", "resume"]),
+    ("Long runs", &["dry_run", "time_limit", "ranks", "checkpoint", "checkpoint_every", "resume"]),
     ("Device", &["device", "precision", "lanes", "memory_limit"]),
 ];
 
 /// What `-h` shows of them.
-const SHORT: [&str; 20] = [
+const SHORT: [&str; 23] = [
     "values",
     "prop",
     "time",
@@ -51,6 +57,9 @@ const SHORT: [&str; 20] = [
     "rhs",
     "b",
     "component",
+    "functional",
+    "pagerank",
+    "seeds",
     "tolerance",
     "output",
     "plot",
@@ -135,6 +144,10 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         &[
             ("kolmo check queue.sm queue.csl --const N=64", "the properties of a file"),
             (
+                "kolmo check cell.sm 'P=? [ F<=10 a>50 ]' --truncate 1e-10",
+                "states without end: as far as probability comes",
+            ),
+            (
                 "kolmo check queue.sm queue.csl --const N=64,T=1:1:10 --prop 1,full",
                 "two of them at ten times",
             ),
@@ -146,8 +159,11 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 15] = [
         &[
             ("kolmo walk poisson2d:100,0.9 --component 5050", "one unknown of 10 000"),
             ("kolmo walk a.npz -b b.npy --component 0,7,20-29 -o x.csv", "some unknowns of one's own system"),
-            ("kolmo walk a.mtx --component 3 --epsilon 1e-6 --control krylov", "a narrow interval"),
-            ("kolmo walk a.npz --component 0 --epsilon 1e-4 --dry-run", "what that would take"),
+            ("kolmo walk a.npz -b b.npy --functional mean.npy", "<h, x>, such as a mean, with one interval"),
+            (
+                "kolmo walk links.txt --pagerank 0.85 --seeds 5,17 --top 20",
+                "the 20 nodes nearest to two others",
+            ),
         ],
     ),
     (

@@ -11,6 +11,8 @@ pub(super) const CHAINS: [&str; 4] =
 /// Built-in systems.
 pub(super) const SYSTEMS: [&str; 3] =
     ["poisson2d:100,0.9", "poisson3d:20,0.9", "random-dominant:1000,10,0.8,positive"];
+/// Built-in graphs.
+pub(super) const GRAPHS: [&str; 2] = ["rmat:16,8", "barabasi:100000,6"];
 /// Built-in tridiagonal systems.
 pub(super) const TRIDIAGONAL: [&str; 6] = [
     "random:1e6",
@@ -29,14 +31,21 @@ pub(super) fn expect_file(spec: &str, own: &[&str]) -> Result<()> {
         return Ok(());
     }
     let given = spec.split(':').next().unwrap_or(spec);
-    let all = [(&CHAINS[..], "transient"), (&SYSTEMS, "walk"), (&TRIDIAGONAL, "tridiagonal")];
+    let all = [
+        (&CHAINS[..], "transient"),
+        (&SYSTEMS, "walk"),
+        (&GRAPHS, "walk --pagerank 0.85"),
+        (&TRIDIAGONAL, "tridiagonal"),
+    ];
     let examples = all.iter().flat_map(|(examples, of)| examples.iter().map(move |example| (*example, *of)));
     let Some(near) = meant(given, examples.clone().map(|(example, _)| name(example))) else { return Ok(()) };
     let Some((example, of)) = examples.into_iter().find(|(example, _)| name(example) == near) else {
         return Ok(());
     };
     Err(Error::Invalid(match (near == given, own.contains(&example)) {
-        (true, false) => format!("{spec} is built in for `kolmo {of}`, and no file of that name is here"),
+        (true, false) => {
+            format!("{spec} is built in for `kolmo {of}`, and no file of that name is here; give it to that")
+        }
         (true, true) => format!("{spec} lacks its parameters; give them as in {example}"),
         (false, _) => format!("{spec} is neither a file nor built in; did you mean {near}, as in {example}?"),
     }))
@@ -62,6 +71,7 @@ mod tests {
         assert!(
             SYSTEMS.iter().all(|spec| kolmo::models::system(spec, 0).is_some_and(|system| system.is_ok()))
         );
+        assert!(GRAPHS.iter().all(|spec| kolmo::models::graph(spec, 0).is_some_and(|graph| graph.is_ok())));
         assert!(TRIDIAGONAL.iter().all(|spec| {
             let made = kolmo::models::tridiagonal(spec, 0).map(|made| made.is_ok());
             made.or(kolmo::models::banded(spec, 0).map(|made| made.is_ok())) == Some(true)

@@ -11,9 +11,11 @@ mod curves;
 mod devices;
 mod dry_run;
 mod explore;
+mod faster;
 mod files;
 mod forecast;
 mod generate;
+mod graph;
 mod help;
 mod interrupt;
 mod lanes;
@@ -168,21 +170,29 @@ struct Size(u64);
 impl FromStr for Size {
     type Err = Error;
     fn from_str(s: &str) -> Result<Self> {
-        let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
-        let factor = match s[digits..].trim() {
-            "" | "B" => 1.0,
-            "K" | "KiB" => 1024.0,
-            "kB" | "KB" => 1e3,
-            "M" | "MiB" => 1048576.0,
-            "MB" => 1e6,
-            "G" | "GiB" => 1073741824.0,
-            "GB" => 1e9,
-            "T" | "TiB" => 1099511627776.0,
-            "TB" => 1e12,
-            _ => f64::NAN,
-        };
-        match s[..digits].parse::<f64>() {
-            Ok(n) if n * factor >= 1.0 => Ok(Self((n * factor) as u64)),
+        // Longer ones first, of which others are the end.
+        let units = [
+            ("KiB", 1024.0),
+            ("MiB", 1048576.0),
+            ("GiB", 1073741824.0),
+            ("TiB", 1099511627776.0),
+            ("kB", 1e3),
+            ("KB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("TB", 1e12),
+            ("K", 1024.0),
+            ("M", 1048576.0),
+            ("G", 1073741824.0),
+            ("T", 1099511627776.0),
+            ("B", 1.0),
+        ];
+        let with_unit = units.iter().find_map(|&(unit, factor)| Some((s.strip_suffix(unit)?, factor)));
+        let (number, factor) = with_unit.unwrap_or((s, 1.0));
+        // A count as anywhere else, or a part of a unit.
+        let number = number.trim_end();
+        match count::<u64>(number).map(|n| n as f64).or(number.parse::<f64>().ok()) {
+            Some(n) if n * factor >= 1.0 && (n * factor).is_finite() => Ok(Self((n * factor) as u64)),
             _ => Err(Error::Invalid(format!("'{s}' is no size; give a number with KiB, MiB, GiB or TiB"))),
         }
     }
@@ -430,6 +440,23 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [
+            ("7", 7),
+            ("1e9", 1_000_000_000),
+            ("1_000 B", 1000),
+            ("1.5GiB", 3 << 29),
+            ("64 MiB", 64 << 20),
+            ("2e3KB", 2_000_000),
+        ] {
+            assert_eq!(text.parse::<Size>().expect(text).0, bytes, "{text}");
+        }
+        for text in ["", "0", "B", "-1", "1e999", "inf", "nan", "12XB", "0.5B", "1 2"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_command_asks_for_as_much_as_the_library() {

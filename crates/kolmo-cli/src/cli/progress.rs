@@ -53,7 +53,8 @@ impl State {
             false => String::new(),
         };
         match self.all {
-            0 => self.what.to_owned(),
+            0 if self.done == 0 => self.what.to_owned(),
+            0 => format!("{} {}", grouped(self.done), self.what),
             all => format!("{} of {} {}{left}", grouped(self.done), grouped(all), self.what),
         }
     }
@@ -91,6 +92,16 @@ impl Progress {
             *state = State::new(what, done, all);
         }
         state.done = done.min(all);
+    }
+
+    /// `done` of what is counted, of which nobody knows the end.
+    pub(super) fn count(&self, done: u64, what: &'static str) {
+        let Some((shared, _)) = self.0.as_ref().filter(|_| done > 0) else { return };
+        let mut state = shared.state();
+        if (state.all, state.what) != (0, what) {
+            *state = State::new(what, 0, 0);
+        }
+        state.done = done;
     }
 
     /// States and transitions that a search has found so far.
@@ -167,6 +178,10 @@ mod tests {
         assert_eq!(shared.state().text(), "reading");
         progress.at(5, 0, "steps");
         assert_eq!(shared.state().text(), "reading");
+        progress.count(0, "products");
+        assert_eq!(shared.state().text(), "reading");
+        progress.count(1_200, "products");
+        assert_eq!(shared.state().text(), "1 200 products");
         progress.at(2_000, 541_533, "steps");
         // What was done before the first report has no rate.
         assert_eq!(shared.state().text(), "2 000 of 541 533 steps");

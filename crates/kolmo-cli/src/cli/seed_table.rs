@@ -15,7 +15,7 @@ use kolmo_bench::seed_table::{Cell, Column, GPU_BYTES, MACHINE, Published, Row, 
 #[derive(Debug, Args)]
 pub(super) struct SeedTable {
     /// Sizes: K of wlan:K,6
-    #[arg(long, value_name = "K[,K…]", value_delimiter = ',', default_values_t = SIZES)]
+    #[arg(long, value_name = "K[,K…]", value_delimiter = ',', default_values_t = SIZES, value_parser = super::whole::<usize>)]
     sizes: Vec<usize>,
     /// Times, in milliseconds
     #[arg(long, value_name = "T[,T…]", value_delimiter = ',', default_values_t = [10.0, 40.0])]

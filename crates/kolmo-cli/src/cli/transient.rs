@@ -1,8 +1,12 @@
 //! `kolmo transient`.
 
+mod truncated;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -12,12 +16,13 @@ use super::explore::{self, Constants};
 use super::files::Files;
 use super::output::{Named, Selection, Sink, Style};
 use super::progress::Progress;
-use super::{Outcome, Solving, conclude, interrupt, meant, say, whole, write_report};
+use super::{Common, Outcome, Solving, conclude, interrupt, meant, say, tuned, whole, write_report};
 use crate::report;
 use kolmo::internals::{bandwidths, count, kept, out_of_range};
 use kolmo::io::output::OutputFile;
 use kolmo::io::{read_chain, read_chain_on, read_distribution, srew, trew};
 use kolmo::kernel::Precision;
+use kolmo::lane::DeviceSpec;
 use kolmo::models;
 use kolmo::ranks::Ranks;
 use kolmo::sparse::{MatrixFormat, WidthRule};
@@ -27,16 +32,22 @@ use kolmo::transient::{
     Problem, Reward, capacity, solve, solve_resumable,
 };
 use kolmo::{Error, Machine, Result};
+use kolmo_check::truncation::{self, Edge};
 use kolmo_check::until::{self, Until};
-use kolmo_check::{language, sets};
+use kolmo_check::{Truncation, language, sets};
+use truncated::{Probe, enlarge, rewards_within, truncated};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Transient {
     /// A file (.tra, .drn, .umb, .mtx, .npz, .npy; - is text on stdin), a model in PRISM's language (.sm, .prism) or a built-in: wlan:K,S, tandem:C, birth-death:N,LAMBDA,MU, circulant:N,O,…
     pub(super) model: String,
     /// Values of constants of a model in PRISM's language, such as N=64,MU=0.5
     #[arg(long = "const", value_name = "NAME=V,…")]
     constants: Option<Constants>,
+    /// Of a model in PRISM's language with infinitely many states, or too many: explore only so many that at most this probability is
+    /// lost, within --epsilon
+    #[arg(long, value_name = "LOSS", allow_hyphen_values = true, conflicts_with_all = ["checkpoint", "dry_run", "initial", "labels"])]
+    truncate: Option<f64>,
     /// Times, comma-separated, answered in this order; inf is the steady state
     #[arg(long, value_name = "T[,T…]", allow_hyphen_values = true, required_unless_present_any = ["times", "within"])]
     time: Option<String>,
@@ -208,8 +219,7 @@ pub(super) fn model(spec: &str, labels: Option<&Path>) -> Result<Chain> {
 }
 
 /// The same on every rank: a file by parts, unless something asked for looks at more than a rank's own states.
-fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Chain> {
-    let ranks = machine.ranks;
+fn model_on(args: &Transient, options: &Options, ranks: Ranks) -> Result<Chain> {
     if language::is_model(&args.model) {
         return ranks.all_ok(explored(args, ranks));
     }
@@ -230,10 +240,6 @@ fn model_on(args: &Transient, options: &Options, machine: &Machine) -> Result<Ch
         }
         None if own && args.model != "-" => {
             ranks.all_ok(meant::expect_file(&args.model, &meant::CHAINS))?;
-            // The arrays with which bandwidths are measured are not to lie beside the chain.
-            if ranks.is_distributed() {
-                bandwidths(machine)?;
-            }
             read_chain_on(Path::new(&args.model), args.labels.as_deref(), ranks)
         }
         _ => ranks.all_ok(model(&args.model, args.labels.as_deref())),
@@ -256,19 +262,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     let started = Instant::now();
     let quiet = args.solving.common.quiet || !ranks.is_root();
     // What every rank does by itself, before they work together.
-    let Prepared {
-        times,
-        options,
-        outputs,
-        mut checkpoint,
-        machine,
-        small,
-        chain,
-        selection,
-        initial,
-        rewards,
-        until,
-    } = prepare(args, ranks)?;
+    let Prepared { times, options, outputs, mut checkpoint, machine, small, posed, solved } =
+        prepare(args, ranks)?;
+    let Posed { chain, selection, initial, rewards, until, edge } = posed;
     let Outputs { output, report_file, plot, .. } = outputs;
     let n = chain.transitions.states();
     if args.solving.dry_run {
@@ -308,7 +304,7 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         for warning in &chain.warnings {
             say(format_args!("warning: {warning}"));
         }
-        let named = args.solving.common.device.0.iter().any(|d| *d != kolmo::lane::DeviceSpec::Auto);
+        let named = args.solving.common.device.0.iter().any(|d| *d != DeviceSpec::Auto);
         if machine.precision != Precision::F64
             && matches!(args.solving.common.precision, super::PrecisionArg::Auto)
             && named
@@ -325,11 +321,17 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
         initial: &initial,
         times: &times,
         rewards: &rewards,
-        vectors: sink.wants_vectors() || curves.is_some(),
+        vectors: sink.wants_vectors() || curves.is_some() || args.truncate.is_some(),
     };
     sink.uncounted = until.as_ref().map_or(0.0, Until::early);
-    let mut watch = Watch { sink, curves, progress: Progress::new(quiet, "building the matrix") };
+    let progress = Progress::new(quiet, "building the matrix");
+    let mut watch = Watch { sink, curves, progress, edge, left: vec![Vec::new(); times.len()] };
     let solved = match &mut checkpoint {
+        None if let Some(Probe { solution: Some(solution), probabilities, .. }) = solved
+            && times.len() == 1 =>
+        {
+            watch.result(0, &probabilities).map(|()| solution)
+        }
         None => solve(&machine, &problem, &options, &mut watch),
         Some(checkpoint) => solve_resumable(&machine, &problem, &options, &mut watch, checkpoint),
     };
@@ -343,8 +345,9 @@ pub(super) fn run(args: &Transient, ranks: Ranks) -> Result<Outcome> {
     if let Some(until) = &until {
         until.add_to(&mut solution, &shown, args.epsilon);
     }
-    let Watch { sink, curves, progress } = watch;
+    let Watch { sink, curves, progress, left, .. } = watch;
     drop(progress);
+    truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
     let values = sink.values();
     sink.finish(&solution)?;
     curves.map(Curves::finish).transpose()?;
@@ -374,11 +377,19 @@ struct Prepared {
     machine: Machine,
     /// True if that is the host's cores because they are done before a GPU would have started.
     small: bool,
+    posed: Posed,
+    /// The answer at the last time, where the model is truncated.
+    solved: Option<Probe>,
+}
+
+/// What is asked of a chain.
+struct Posed {
     chain: Chain,
     selection: Selection,
     initial: Initial,
     rewards: Vec<Reward>,
     until: Option<Until>,
+    edge: Edge,
 }
 
 /// Files that are written.
@@ -404,78 +415,143 @@ fn prepare(args: &Transient, ranks: Ranks) -> Result<Prepared> {
     // Fractions hold no numbers above 1, by which intervals are scaled, and none below 0.
     let fractions = !matches!(options.method, Method::Subdivided { .. } | Method::Chebyshev { .. });
     let without_f64 = fractions.then_some(Precision::Q64);
-    let common = &super::Common { without_f64, ..args.solving.common.clone() };
-    let recalled = |machine| {
-        super::tuned::recall(&machine, common.quiet || !ranks.is_root());
-        machine
+    let common = &Common { without_f64, ..args.solving.common.clone() };
+    let open = || -> Result<Machine> {
+        let machine = common.open_on(ranks)?;
+        tuned::recall(&machine, common.quiet || !ranks.is_root());
+        Ok(machine)
     };
-    // To start a GPU takes longer than many a chain takes on the cores, which are asked first.
-    let cores_first = common.leaves_device_open() && !ranks.is_distributed() && !args.solving.dry_run;
-    let mut machine = if cores_first {
-        common.open_all(&[kolmo::lane::DeviceSpec::Cpu])?
-    } else {
-        recalled(common.open_on(ranks)?)
+    let (machine, small, posed, solved) = match args.truncate {
+        Some(allowed) => {
+            let truncation = truncated(args, allowed, &times, ranks)?;
+            options.epsilon -= allowed;
+            enlarge(args, truncation, common, &open, &times, &mut options)?
+        }
+        None => {
+            let (machine, mut posed, small) =
+                match ranks.is_distributed() || args.solving.dry_run || cfg!(target_family = "wasm") {
+                    true => {
+                        let machine = open()?;
+                        // The arrays with which bandwidths are measured are not to lie beside the chain.
+                        bandwidths(&machine)?;
+                        (machine, Posed::read(args, &options, ranks)?, false)
+                    }
+                    false => open_and_read(args, common, &open, &times, &options)?,
+                };
+            posed.begin(args, &machine, &mut options)?;
+            (machine, small, posed, None)
+        }
     };
-    let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
-    let reading = Progress::new(quiet, "reading the model");
-    let chain = model_on(args, &options, &machine)?;
-    drop(reading);
-    let read = || {
-        let mut chain = chain;
-        interrupt::check()?;
-        let n = chain.transitions.states();
-        let until = match args.until.as_deref() {
-            Some([through, to]) => Some(Until::new(through, to, interval(args)?, &chain)?),
-            _ => None,
-        };
-        let selection = match &until {
-            Some(until) => Selection::Labels(vec![until.label()]),
-            None => selection(args, &chain, n)?,
-        };
-        let initial = initial(args, &chain)?;
-        let rewards = rewards(args, &mut chain, ranks)?;
-        let mut absorbing = Vec::new();
-        for set in &args.absorbing {
-            absorbing.extend(sets::states(set, &chain)?);
-        }
-        if !absorbing.is_empty() {
-            chain = chain.absorbing(&absorbing);
-        }
-        Ok((chain, selection, initial, rewards, until))
+    Ok(Prepared { times, options, outputs, checkpoint, machine, small, posed, solved })
+}
+
+/// Reads the model while devices open, and tells whether the cores are done before a GPU would have started. A device that
+/// does not open is an error at once.
+fn open_and_read(
+    args: &Transient,
+    common: &Common,
+    open: &dyn Fn() -> Result<Machine>,
+    times: &[f64],
+    options: &Options,
+) -> Result<(Machine, Posed, bool)> {
+    let cores_first = common.leaves_device_open();
+    let doubles = matches!(common.precision, super::PrecisionArg::Auto | super::PrecisionArg::F64);
+    let wait = common.device.0.iter().any(|device| *device != DeviceSpec::Cpu);
+    // States that a question makes absorbing have other rows.
+    let ahead = doubles && wait && args.until.is_none();
+    let surveyed = move |posed: Posed| match ahead {
+        true => Posed { chain: posed.chain.surveyed(), ..posed },
+        false => posed,
     };
-    let (mut chain, selection, mut initial, rewards, mut until) = ranks.all_ok(read())?;
-    let mut small = false;
-    if cores_first {
-        let (transitions, initial) = (&*chain.transitions, &initial);
-        let problem = Problem { transitions, initial, times: &times, rewards: &rewards, vectors: true };
-        small = capacity::seconds_on_cores(&problem, &options)?
-            .is_some_and(|seconds| seconds < capacity::GPU_START);
-        if !small {
-            machine = recalled(common.open_on(ranks)?);
+    let (send, receive) = mpsc::channel();
+    let (own, reading) = (args.clone(), *options);
+    let read = move || {
+        let posed = Posed::read(&own, &reading, Ranks::ALONE);
+        // Nobody listens where a device did not open.
+        let _ = send.send(posed.map(surveyed));
+    };
+    // Parsers and searches go as deep as in a process's first thread.
+    let thread = thread::Builder::new().name("kolmo-model".to_owned()).stack_size(8 << 20);
+    thread.spawn(read).map_err(|source| Error::Io { path: "a thread".into(), source })?;
+    if cores_first
+        && let start = tuned::gpu_start()
+        && let Ok(posed) = receive.recv_timeout(Duration::from_secs_f64(start))
+    {
+        let posed = posed?;
+        let machine = common.open_all(&[DeviceSpec::Cpu])?;
+        if posed.is_for_cores(&machine, start, times, options)? {
+            return Ok((machine, posed, true));
         }
+        return Ok((open()?, posed, false));
     }
-    if let Some(until) = &mut until {
+    let machine = open()?;
+    let posed = receive.recv().expect("the thread that reads the model ends with a word")?;
+    Ok((machine, posed, false))
+}
+
+/// What is asked of a chain.
+fn pose(args: &Transient, mut chain: Chain, truncation: Option<&Truncation>, ranks: Ranks) -> Result<Posed> {
+    interrupt::check()?;
+    let n = chain.transitions.states();
+    let at_edge = truncation.map_or(&[][..], Truncation::edge);
+    let until = match args.until.as_deref() {
+        Some([through, to]) => Some(Until::new(through, to, interval(args)?, &chain)?.truncated(at_edge)),
+        _ => None,
+    };
+    let selection = match &until {
+        Some(until) => Selection::Labels(vec![until.label()]),
+        None => selection(args, &chain, n)?,
+    };
+    let initial = initial(args, &chain)?;
+    let mut absorbing = Vec::new();
+    for set in &args.absorbing {
+        absorbing.extend(sets::states(set, &chain)?);
+    }
+    absorbing.sort_unstable();
+    let edge = until.as_ref().map_or_else(|| Edge::new(at_edge, &[&absorbing]), Until::edge);
+    let rewards = match truncation {
+        None => rewards(args, &mut chain, ranks)?,
+        Some(truncation) => rewards_within(args, &mut chain, truncation.instance(), &edge, ranks)?,
+    };
+    if !absorbing.is_empty() {
+        chain = chain.absorbing(&absorbing);
+    }
+    Ok(Posed { chain, selection, initial, rewards, until, edge })
+}
+
+impl Posed {
+    /// The whole model, and what is asked of it.
+    fn read(args: &Transient, options: &Options, ranks: Ranks) -> Result<Self> {
+        let quiet = args.solving.common.quiet || !ranks.is_root() || language::is_model(&args.model);
+        let reading = Progress::new(quiet, "reading the model");
+        let chain = model_on(args, options, ranks)?;
+        drop(reading);
+        ranks.all_ok(pose(args, chain, None, ranks))
+    }
+
+    /// True if the cores, which are those of `machine`, are done before a GPU has started, which takes so many seconds.
+    fn is_for_cores(&self, machine: &Machine, start: f64, times: &[f64], options: &Options) -> Result<bool> {
+        let (transitions, initial, rewards) = (&*self.chain.transitions, &self.initial, &self.rewards[..]);
+        let problem = Problem { transitions, initial, times, rewards, vectors: true };
+        let tuned = tuned::of(machine.lanes[0].device(), machine.precision, true);
+        let speed = tuned.and_then(|tuned| tuned.steps).map(|steps| steps.bytes_per_second);
+        let seconds = capacity::seconds_on_cores(&problem, options, speed)?;
+        Ok(seconds.is_some_and(|seconds| seconds < start))
+    }
+
+    /// Makes states absorbing, and goes to the beginning of an interval.
+    fn begin(&mut self, args: &Transient, machine: &Machine, options: &mut Options) -> Result<()> {
+        let Some(until) = &mut self.until else { return Ok(()) };
         let from = interval(args)?.map_or(0.0, |(from, _)| from);
+        let chain = std::mem::replace(&mut self.chain, Chain::from_csr(1, &[0, 0], &[], &[])?);
         if from == 0.0 || args.solving.dry_run {
-            chain = until.bounded(chain);
+            self.chain = until.bounded(chain);
         } else {
-            (chain, initial) =
-                until.first(chain, &initial, from, &machine, &mut options, &mut |_, _| interrupt::check())?;
+            (self.chain, self.initial) =
+                until.first(chain, &self.initial, from, machine, options, &mut |_, _| interrupt::check())?;
         }
+        Ok(())
     }
-    Ok(Prepared {
-        times,
-        options,
-        outputs,
-        checkpoint,
-        machine,
-        small,
-        chain,
-        selection,
-        initial,
-        rewards,
-        until,
-    })
 }
 
 /// The interval of --within.
@@ -595,6 +671,9 @@ struct Watch {
     sink: Sink,
     curves: Option<Curves>,
     progress: Progress,
+    edge: Edge,
+    /// Probability in each state of the edge, at each time.
+    left: Vec<Vec<f64>>,
 }
 
 impl Observer for Watch {
@@ -612,6 +691,7 @@ impl Observer for Watch {
     }
 
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
         if let Some(curves) = &mut self.curves {
             curves.result(index, probabilities);
         }
@@ -681,7 +761,8 @@ fn selection(args: &Transient, chain: &Chain, n: usize) -> Result<Selection> {
     if let Some(list) = &args.states {
         if sets::is_comparison(list) {
             let states = sets::states(list, chain)?;
-            return match states.is_empty() {
+            // Where it is truncated others may follow.
+            return match states.is_empty() && args.truncate.is_none() {
                 true => Err(Error::Invalid(format!("--states: no state has {list}"))),
                 false => Ok(Selection::States(states)),
             };

@@ -127,7 +127,9 @@ fn tune(
     counts: &[usize],
     used: &mut Vec<crate::report::DeviceReport>,
 ) -> Result<Tuned> {
+    let at = Instant::now();
     let machine = args.common.open_lanes(std::slice::from_ref(spec), 1)?;
+    let start = Some(1e3 * at.elapsed().as_secs_f64());
     let device = machine.lanes[0].device().clone();
     let precision = machine.precision;
     drop(machine);
@@ -186,6 +188,7 @@ fn tune(
         driver: device.driver.clone(),
         repetitions: args.repeat,
         lane_opening,
+        start,
         lane_cost: measured[0].lane_cost(),
         overlap: overlap::fit(&measured),
         choice,

@@ -14,7 +14,7 @@ use kolmo::lane::Device;
 use kolmo::models;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
-use kolmo::transient::Options;
+use kolmo::transient::{Options, capacity};
 use kolmo::walk::Grid;
 use kolmo::{Machine, Result};
 use kolmo_bench as bench;
@@ -97,6 +97,14 @@ pub(super) fn of(device: &Device, precision: Precision, quiet: bool) -> Option<B
             None
         }
     }
+}
+
+/// Seconds that a GPU takes to start: the least that was measured on this machine, or else what one takes elsewhere.
+pub(super) fn gpu_start() -> f64 {
+    let files = settings::folder().and_then(|folder| settings::all(&folder).ok()).unwrap_or_default();
+    let tuned = files.into_iter().filter_map(|(_, tuned)| tuned.ok());
+    let start = tuned.filter(|tuned| tuned.key.backend != "cpu").filter_map(|tuned| tuned.start);
+    start.reduce(f64::min).map_or(capacity::GPU_START, |start| 1e-3 * start)
 }
 
 /// Lets lanes take over what was measured of their devices.

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
+use super::faster::Forecast;
 use super::files::Files;
+use super::graph::{self, GraphArgs};
 use super::progress::Progress;
 use super::{Outcome, Solving, conclude, curves, dry_run, interrupt, no_format, say, whole, write_report};
 use crate::report;
@@ -22,7 +24,8 @@ use kolmo::models::{System, system};
 use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
-    Component, ControlVariate, Count, Grid, Length, Options, Problem, RowOrder, Solution, Splitting, solve,
+    Component, ControlVariate, Count, Grid, Length, Options, Problem, Quantity, RowOrder, Solution,
+    Splitting, solve,
 };
 use kolmo::{Error, Result};
 
@@ -30,26 +33,31 @@ use kolmo::{Error, Result};
 pub(super) struct Walk {
     /// A file (.mtx, .npz, .npy) or a built-in: poisson2d:SIDE,RHO, poisson3d:SIDE,RHO,
     /// random-dominant:N,PER_ROW,RHO,positive or …,signed
-    matrix: String,
+    pub(super) matrix: String,
     /// Right-hand side: .npy or .mtx (each column one), or text with a number a line; repeatable. Ones for files, uniform
     /// in (0, 1) times the diagonal for built-ins
     #[arg(short = 'b', long = "rhs", value_name = "FILE")]
     rhs: Vec<PathBuf>,
     /// Components of x, from 0: I,J,K-L
-    #[arg(long, value_name = "I,J,K-L", required = true)]
-    component: String,
-    /// Half-width that intervals must not exceed [default: 1e-3 of max |f| / (1 - norm)]
+    #[arg(long, alias = "components", value_name = "I,J,K-L", required_unless_present_any = ["functional", "pagerank"])]
+    pub(super) component: Option<String>,
+    /// Vector h of which <h, x> is wanted, in the formats of -b; repeatable
+    #[arg(long, value_name = "FILE")]
+    functional: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) graph: GraphArgs,
+    /// Half-width that intervals must not exceed [default: 1e-3 of max |f| / (1 - norm), for <h, x> times the sum of |h|]
     #[arg(long, value_name = "E", allow_hyphen_values = true)]
-    epsilon: Option<f64>,
+    pub(super) epsilon: Option<f64>,
     /// Probability that an interval is to hold its component
     #[arg(long, value_name = "P", default_value_t = 0.95, allow_hyphen_values = true)]
-    confidence: f64,
+    pub(super) confidence: f64,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Output file; its extension is the format: .csv or .npz
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Draw the half-widths over the chains
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -67,7 +75,7 @@ pub(super) struct Walk {
     chains: Count,
     /// Chains of a component at most, over all replicates, where their number grows [default: 67108864]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    max_chains: Option<u64>,
+    pub(super) max_chains: Option<u64>,
     /// Independent replicates
     #[arg(long, value_name = "R", default_value_t = 16, value_parser = whole::<u32>)]
     replicates: u32,
@@ -86,9 +94,10 @@ pub(super) struct Walk {
     /// Approximate solution whose residual is walked on: auto, none, jacobi, krylov (BiCGSTAB), or a number of Jacobi sweeps
     #[arg(long, alias = "sweeps", value_name = "C", default_value = "auto")]
     control: ControlVariate,
-    /// Walk straight from the matrix: no table, order, control variate or certificate
+    /// Walk straight from the matrix: no table, order, control variate or certificate; with --pagerank: a push against the links of
+    /// each node and walks over what it leaves
     #[arg(long)]
-    lazy: bool,
+    pub(super) lazy: bool,
     /// Groups of a grid, with --group-size; generators of mtgp32 [default: 84]
     #[arg(long, value_name = "G", value_parser = whole::<u32>)]
     groups: Option<u32>,
@@ -105,6 +114,9 @@ pub(super) struct Walk {
     /// Walk although nothing proves that walks converge
     #[arg(long)]
     force: bool,
+    /// End after that time with the intervals reached; exit code 1 if they are too wide
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    time_limit: Option<f64>,
 }
 
 impl Walk {
@@ -113,6 +125,7 @@ impl Walk {
         files
             .read("MATRIX", [Path::new(&self.matrix)])
             .read("-b", self.rhs.iter().map(PathBuf::as_path))
+            .read("--functional", self.functional.iter().map(PathBuf::as_path))
             .written("-o", self.output.as_deref())
             .written("--report", self.solving.common.report.as_deref())
             .written("--plot", self.plot.as_deref())
@@ -165,39 +178,56 @@ pub(super) fn read(spec: &str, rhs: &[PathBuf], seed: u64, quiet: bool) -> Resul
             System { name: spec.to_owned(), matrix, rhs }
         }
     };
-    let mut given = Vec::new();
-    for path in rhs {
-        given.extend(read_rhs(path)?);
-    }
+    let mut given = vectors(rhs)?;
     if given.is_empty() {
         given.push(std::mem::take(&mut built.rhs));
     }
     Ok((built, given))
 }
 
+/// All vectors of some files.
+fn vectors(paths: &[PathBuf]) -> Result<Vec<Vec<f64>>> {
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(read_rhs(path)?);
+    }
+    Ok(all)
+}
+
 /// The components that a list names, in its order.
 pub(super) fn components(list: &str, n: usize) -> Result<Vec<u32>> {
-    let component = |s: &str| match count::<u32>(s.trim()) {
-        Some(i) if (i as usize) < n => Ok(i),
-        Some(i) => Err(Error::Invalid(format!(
-            "--component: {i} is none of a system of {n} unknowns; they are 0 to {}",
-            n.max(1) - 1
-        ))),
-        _ => Err(Error::Invalid(format!("--component: '{s}' is no number; give I,J,K-L, counted from 0"))),
+    listed(list, "--component", |i: u64| match i {
+        i if i < n as u64 => Ok(i as u32),
+        i => Err(format!("{i} is none of a system of {n} unknowns; they are 0 to {}", n.max(1) - 1)),
+    })
+}
+
+/// What the numbers of a list stand for, in its order.
+pub(super) fn listed(
+    list: &str,
+    option: &str,
+    known: impl Fn(u64) -> std::result::Result<u32, String>,
+) -> Result<Vec<u32>> {
+    let fail = |reason: String| Error::Invalid(format!("{option}: {reason}"));
+    let number = |s: &str| match count::<u64>(s.trim()) {
+        Some(i) => known(i).map(|_| i).map_err(fail),
+        None => Err(fail(format!("'{s}' is no number; give I,J,K-L, counted from 0"))),
     };
     let mut all = Vec::new();
     for item in list.split(',') {
         match item.split_once('-') {
             Some((a, b)) => {
-                let (a, b) = (component(a)?, component(b)?);
+                let (a, b) = (number(a)?, number(b)?);
                 if b < a {
-                    return Err(Error::Invalid(format!(
-                        "--component: the range {item} runs backwards; give the smaller number first"
+                    return Err(fail(format!(
+                        "the range {item} runs backwards; give the smaller number first"
                     )));
                 }
-                all.extend(a..=b);
+                for i in a..=b {
+                    all.push(known(i).map_err(fail)?);
+                }
             }
-            None => all.push(component(item)?),
+            None => all.push(known(number(item)?).map_err(fail)?),
         }
     }
     Ok(all)
@@ -218,6 +248,9 @@ fn ignored(args: &Walk) -> Result<()> {
 }
 
 pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
+    if let Some(damping) = args.graph.pagerank {
+        return graph::run(args, damping, ranks);
+    }
     let started = Instant::now();
     ranks.all_ok(ignored(args))?;
     let mut options = Options {
@@ -252,13 +285,16 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
             }),
         },
         ahead: args.points_ahead,
+        time_limit: ranks.all_ok(args.time_limit.map(time_limit).transpose())?,
     };
     let quiet = args.solving.common.quiet || !ranks.is_root();
     // Rank 0 writes.
     let outputs = || {
-        if ranks.is_distributed() && (args.plot.is_some() || args.solving.dry_run) {
+        let alone = args.plot.is_some() || args.solving.dry_run || args.time_limit.is_some();
+        if ranks.is_distributed() && alone {
             return Err(Error::Invalid(
-                "--plot and --dry-run are the work of one process; start it without mpirun".to_owned(),
+                "--plot, --dry-run and --time-limit are the work of one process; start it without mpirun"
+                    .to_owned(),
             ));
         }
         let report = args.solving.common.report.as_deref();
@@ -277,22 +313,30 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let input = || {
         let (system, rhs) = read(&args.matrix, &args.rhs, args.seed, quiet)?;
         interrupt::check()?;
-        let components = components(&args.component, system.matrix.rows())?;
-        Ok((system, rhs, components))
+        let list = args.component.as_deref();
+        let components = list.map_or(Ok(Vec::new()), |list| components(list, system.matrix.rows()))?;
+        Ok((system, rhs, components, vectors(&args.functional)?))
     };
     let reading = Progress::new(quiet, "reading the system");
-    let (system, rhs, components) = ranks.all_ok(input())?;
+    let (system, rhs, components, functionals) = ranks.all_ok(input())?;
     drop(reading);
     let load = started.elapsed().as_secs_f64();
 
-    let problem = Problem { matrix: &system.matrix, rhs: &rhs, components: &components };
+    let (matrix, components, functionals) = (&system.matrix, &components[..], &functionals[..]);
+    let problem = Problem { matrix, rhs: &rhs, components, functionals };
     if args.solving.dry_run {
         return dry_run::walk(&machine, &problem, &options, &system.name, load, report_file);
     }
     let progress = Progress::new(quiet, "preparing the walks");
+    options.time_limit = options.time_limit.map(|limit| limit.saturating_sub(started.elapsed()));
+    let mut forecast = Forecast::new(&options, matrix.nnz(), quiet);
     let mut solution = solve(&machine, &problem, &options, &mut |done, all| {
         interrupt::check()?;
-        progress.at(done, all, "steps");
+        match all {
+            0 => progress.count(done, "products with the matrix"),
+            _ => progress.at(done, all, "steps"),
+        }
+        forecast.at(done, all);
         Ok(())
     })?;
     drop(progress);
@@ -311,6 +355,7 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
     let run = report::walk::Run {
         system: &system.name,
         confidence: args.confidence,
+        time_limit: args.time_limit,
         devices: report::devices_of(&machine),
         solution: &solution,
     };
@@ -321,6 +366,13 @@ pub(super) fn run(args: &Walk, ranks: Ranks) -> Result<Outcome> {
         }
     }
     Ok(conclude(&run, solution.status, &args.solving.common, args.solving.verbose, ranks))
+}
+
+/// A limit of so many seconds.
+fn time_limit(limit: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(limit).ok().filter(|_| limit > 0.0).ok_or_else(|| {
+        Error::Invalid(format!("--time-limit {limit} must be a finite number of seconds above 0"))
+    })
 }
 
 /// The grid that was the fastest on the first lane's device, else the published one.
@@ -341,7 +393,7 @@ fn tuned_grid(lane: &Lane, precision: Precision, groups: Option<u32>, quiet: boo
     grid
 }
 
-fn open(output: Option<&Path>) -> Result<OutputFile> {
+pub(super) fn open(output: Option<&Path>) -> Result<OutputFile> {
     let Some(path) = output else { return Ok(OutputFile::stdout()) };
     match path.extension().and_then(|e| e.to_str()) {
         Some("csv" | "npz") => OutputFile::create(path),
@@ -349,41 +401,55 @@ fn open(output: Option<&Path>) -> Result<OutputFile> {
     }
 }
 
-fn is_npz(path: &Path) -> bool {
+pub(super) fn is_npz(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "npz")
 }
 
-/// The columns of [`table`], an array each.
-fn arrays(solution: &Solution) -> [(&'static str, Vec<u64>, Values<'static>); 6] {
-    let all = &solution.components;
+/// Right-hand side by right-hand side, components and then functionals.
+fn answers(solution: &Solution) -> Vec<&Component> {
+    let mut all: Vec<&Component> = solution.components.iter().chain(&solution.functionals).collect();
+    all.sort_by_key(|c| c.rhs);
+    all
+}
+
+/// The columns of [`table`], an array each; `functional` says which of the two numbers are of, where functionals are asked
+/// for.
+fn arrays(solution: &Solution) -> Vec<(&'static str, Vec<u64>, Values<'static>)> {
+    let all = answers(solution);
     let integers = |name, of: fn(&Component) -> u64| {
-        (name, vec![all.len() as u64], Values::Integers(all.iter().map(|c| of(c) as i64).collect()))
+        (name, vec![all.len() as u64], Values::Integers(all.iter().map(|&c| of(c) as i64).collect()))
     };
     let floats = |name, of: fn(&Component) -> f64| {
-        (name, vec![all.len() as u64], Values::Floats(all.iter().map(of).collect()))
+        (name, vec![all.len() as u64], Values::Floats(all.iter().map(|&c| of(c)).collect()))
     };
-    [
+    let mut columns = vec![
         integers("rhs", |c| c.rhs as u64),
         integers("component", |c| u64::from(c.component)),
         floats("estimate", |c| c.estimate),
         floats("half_width", |c| c.half_width),
         integers("chains", |c| c.chains),
         integers("length", |c| u64::from(c.length)),
-    ]
+    ];
+    if !solution.functionals.is_empty() {
+        columns.insert(1, integers("functional", |c| u64::from(c.quantity == Quantity::Functional)));
+    }
+    columns
 }
 
-/// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several.
+/// `component,estimate,half_width,chains,length`, behind a column `rhs` where there are several. Functionals are the
+/// components `h0`, `h1`.
 fn table(solution: &Solution, several: bool) -> Vec<u8> {
     let mut text = Vec::new();
     if several {
         text.extend_from_slice(b"rhs,");
     }
     text.extend_from_slice(b"component,estimate,half_width,chains,length\n");
-    for c in &solution.components {
+    for c in answers(solution) {
         if several {
             text.extend_from_slice(format!("{},", c.rhs).as_bytes());
         }
-        text.extend_from_slice(format!("{},", c.component).as_bytes());
+        let letter = if c.quantity == Quantity::Functional { "h" } else { "" };
+        text.extend_from_slice(format!("{letter}{},", c.component).as_bytes());
         push_number(&mut text, c.estimate);
         text.push(b',');
         push_number(&mut text, c.half_width);

@@ -9,8 +9,9 @@ use kolmo::Machine;
 use kolmo::internals::Size;
 use kolmo::io::write::push_number;
 use kolmo::lane::Lane;
-use kolmo::transient::ExchangeCost;
+use kolmo::transient::{Bound, ExchangeCost};
 
+pub mod graph;
 pub mod page;
 pub mod plan;
 pub mod transient;
@@ -38,6 +39,21 @@ pub struct DeviceReport {
     pub lanes: usize,
     /// `f32` or `f64`.
     pub precision: String,
+}
+
+/// A bound and what it is made of.
+pub fn parts(bound: &Bound) -> String {
+    let loss = match bound.loss {
+        0.0 => String::new(),
+        loss => format!("loss {loss:.1e} + "),
+    };
+    format!(
+        "{:.1e} = {loss}truncation {:.1e} + steady state {:.1e} + rounding {:.1e}",
+        bound.total(),
+        bound.truncation,
+        bound.steady_state,
+        bound.rounding
+    )
 }
 
 /// The devices of a run, each once.

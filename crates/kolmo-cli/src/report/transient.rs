@@ -146,8 +146,7 @@ impl Run<'_> {
             let mass = t.mass.map_or(String::new(), |m| format!(", mass {m}, deficit {:.1e}", 1.0 - m));
             let _ = writeln!(
                 out,
-                "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {:.1e} = truncation {:.1e} + steady \
-                 state {:.1e} + rounding {:.1e}",
+                "t = {}   alpha t = {}, terms {} to {}{mass}\n         bound {}",
                 number(t.time),
                 match t.alpha_t {
                     // Digits as people read them.
@@ -156,10 +155,7 @@ impl Run<'_> {
                 },
                 t.window.0,
                 t.window.1,
-                t.bound.total(),
-                t.bound.truncation,
-                t.bound.steady_state,
-                t.bound.rounding
+                super::parts(&t.bound),
             );
             if let Some(stopped) = t.stopped {
                 let _ = writeln!(out, "         {}", stop(stopped));
@@ -264,7 +260,11 @@ impl Summary for Run<'_> {
 
     fn bound(&self) -> String {
         let missed = (self.solution.status == Status::NotMet).then(|| self.reason());
-        let bound = format!("error at most {:.1e} of {:e}", self.solution.bound.total(), self.epsilon);
+        let all = &self.solution.bound;
+        let bound = match all.loss {
+            0.0 => format!("error at most {:.1e} of {:e}", all.total(), self.epsilon),
+            _ => format!("error of {:e} at most {}", self.epsilon, super::parts(all)),
+        };
         super::bound_line(&bound, missed.as_deref())
     }
 }

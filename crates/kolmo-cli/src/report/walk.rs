@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{DeviceReport, Summary, bytes, grouped, seconds};
 use kolmo::Status;
-use kolmo::walk::{Component, Solution};
+use kolmo::walk::{Component, Quantity, Solution};
 
 /// A run and its answer.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Run<'a> {
     pub system: &'a str,
     /// Probability asked for.
     pub confidence: f64,
+    /// Seconds that it was given.
+    pub time_limit: Option<f64>,
     /// Devices of the run.
     pub devices: Vec<DeviceReport>,
     /// The answer.
@@ -45,9 +47,10 @@ impl Run<'_> {
             "sweeps": s.sweeps,
             "krylov_products": s.krylov,
             "components": s.components,
+            "functionals": s.functionals,
             "rounds": s.rounds,
-            "chains": s.components.iter().map(|c| c.chains).sum::<u64>(),
-            "length": s.components.iter().map(|c| c.length).max(),
+            "chains": answers(s).map(|c| c.chains).sum::<u64>(),
+            "length": answers(s).map(|c| c.length).max(),
             "steps": s.steps,
             "steps_per_s": s.steps as f64 / s.seconds.solve.max(f64::MIN_POSITIVE),
             "sequence": s.sequence.0.to_string(),
@@ -69,7 +72,7 @@ impl Run<'_> {
             k => format!(", proved with {k} products; row {} has the sum {:.6}", s.row_norm.1, s.row_norm.0),
         };
         let _ = writeln!(out, "gate     {}, norm {:.6}{certificate}", s.splitting, s.norm);
-        let length = s.components.iter().map(|c| c.length).max().unwrap_or(0);
+        let length = answers(s).map(|c| c.length).max().unwrap_or(0);
         let padded = match s.tabled {
             k if k < length && s.sequence.0 != kolmo::walk::sequence::Sequence::Philox => {
                 format!(", dimensions from {k} on by philox")
@@ -90,12 +93,12 @@ impl Run<'_> {
             s.sweeps,
             bytes(s.table_bytes)
         );
-        for c in shown(&s.components) {
+        for c in shown(s) {
             let rhs = if c.rhs > 0 { format!(" of right-hand side {}", c.rhs) } else { String::new() };
             let _ = writeln!(
                 out,
-                "x_{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
-                c.component,
+                "{}{rhs} = {:.9} ± {:.1e}   {} chains; statistical {:.1e} + truncation {:.1e} + rounding {:.1e}",
+                symbol(c),
                 c.estimate,
                 c.half_width,
                 grouped(c.chains),
@@ -104,12 +107,9 @@ impl Run<'_> {
                 c.bound.rounding
             );
         }
-        if s.components.len() > SHOWN {
-            let _ = writeln!(
-                out,
-                "         and {} more, of which these have the largest half-widths",
-                s.components.len() - SHOWN
-            );
+        let more = answers(s).count().saturating_sub(SHOWN);
+        if more > 0 {
+            let _ = writeln!(out, "         and {more} more, of which these have the largest half-widths");
         }
         out
     }
@@ -117,6 +117,9 @@ impl Run<'_> {
     /// Why the half-width is not met, and the remedy.
     fn reason(&self) -> String {
         let (s, b) = (self.solution, self.solution.bound);
+        if let Some(limit) = self.time_limit.filter(|&limit| s.seconds.total >= limit) {
+            return format!("the time limit of {} has ended the work; give a larger one", seconds(limit));
+        }
         let f32 = self.devices.iter().any(|d| d.precision == "f32");
         if s.norm >= 1.0 {
             format!("the norm of L is bounded by {:.6} alone, so that the truncation has no bound", s.norm)
@@ -190,9 +193,22 @@ impl Summary for Run<'_> {
 /// Components in a summary.
 const SHOWN: usize = 10;
 
+/// Components, and then functionals.
+fn answers(solution: &Solution) -> impl Iterator<Item = &Component> {
+    solution.components.iter().chain(&solution.functionals)
+}
+
+/// `x_7`, or `<h0, x>`.
+pub(crate) fn symbol(c: &Component) -> String {
+    match c.quantity {
+        Quantity::Component => format!("x_{}", c.component),
+        Quantity::Functional => format!("<h{}, x>", c.component),
+    }
+}
+
 /// All components where they are few, else those with the largest half-widths.
-fn shown(components: &[Component]) -> Vec<&Component> {
-    let mut all: Vec<&Component> = components.iter().collect();
+fn shown(solution: &Solution) -> Vec<&Component> {
+    let mut all: Vec<&Component> = answers(solution).collect();
     if all.len() > SHOWN {
         all.sort_by(|a, b| b.half_width.total_cmp(&a.half_width));
         all.truncate(SHOWN);

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::layout::Key;
-use super::search::{ROWS, Segment};
+use super::search::{ROWS, Searched};
 use super::store::{Numbers, Store, numbered};
 use super::{Chain, Options};
 use crate::{Error, Result};
@@ -15,6 +15,7 @@ pub(super) struct Assembled<const W: usize> {
     pub(super) self_loops: Vec<(u32, f64)>,
     pub(super) deadlocks: Vec<u32>,
     pub(super) initial: Vec<u32>,
+    pub(super) edge: Vec<u32>,
 }
 
 /// Rows that one thread assembles at once.
@@ -22,10 +23,10 @@ const TASK: usize = 1 << 14;
 
 pub(super) fn assemble<const W: usize>(
     store: Store<W>,
-    mut segments: Vec<Segment<W>>,
-    initial: &[u32],
+    searched: Searched<W>,
     options: &Options<'_>,
 ) -> Result<Assembled<W>> {
+    let Searched { mut segments, initial, edge } = searched;
     let count: usize = segments.iter().map(|s| s.sources.len()).sum();
     let entries: usize = segments.iter().map(|s| s.targets.len()).sum();
     if segments.len() > 1 << 20 || count >= u32::MAX as usize {
@@ -104,10 +105,16 @@ pub(super) fn assemble<const W: usize>(
             }
         }
     });
-    let (self_loops, deadlocks) = loops_and_deadlocks(&numbers, loops, &offsets);
-    let mut initial: Vec<u32> = initial.iter().map(|token| numbers.get(*token)).collect();
-    initial.sort_unstable();
-    Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial })
+    let sorted = |tokens: Vec<u32>| {
+        let mut all: Vec<u32> = tokens.into_iter().map(|token| numbers.get(token)).collect();
+        all.sort_unstable();
+        all
+    };
+    let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, token)| token).collect()));
+    let (self_loops, mut deadlocks) = loops_and_deadlocks(&numbers, loops, &offsets);
+    // Nobody has looked at what they lead to.
+    deadlocks.retain(|state| edge.binary_search(state).is_err());
+    Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
 }
 
 /// Self-loops by their states' numbers, and the states without any transition.

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 use assemble::{Assembled, assemble};
 use layout::{Key, Layout};
 use program::{Program, Scratch};
-use search::search;
+use search::{Limits, search};
 use store::Store;
 
 /// How many states and transitions are found so far.
@@ -44,7 +44,7 @@ impl Options<'_> {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Err(Error::Size(format!(
             "{states} states with {transitions} transitions take {:.1} MiB, and the limit is {:.1} MiB; \
-             raise it, or choose smaller constants",
+             raise it, choose smaller constants, or truncate the model",
             mib(bytes as u64),
             mib(limit)
         )))
@@ -81,20 +81,71 @@ pub struct StateSpace {
     self_loops: Vec<(u32, f64)>,
     deadlocks: Vec<u32>,
     initial: Vec<u32>,
+    edge: Vec<u32>,
+}
+
+/// The states of a space, from which more can be explored.
+#[derive(Clone, Debug)]
+pub struct Part {
+    keys: Vec<u64>,
+    stride: usize,
+    edge: Vec<u32>,
+}
+
+impl Part {
+    /// Number of states.
+    pub fn states(&self) -> usize {
+        self.keys.len() / self.stride
+    }
+
+    /// States that are known and not explored, ascending.
+    pub fn edge(&self) -> &[u32] {
+        &self.edge
+    }
+
+    /// Explores these states of the edge, its others not, and on from there level by level until there are `least` states.
+    fn limits<const W: usize>(&self, from: &[u32], least: u64) -> Limits<W> {
+        let mut limits = Limits { first: Vec::new(), closed: Vec::new(), least };
+        let (mut edge, mut from) = (self.edge.iter().peekable(), from.iter().peekable());
+        for (state, key) in (0u32..).zip(self.keys.as_chunks::<W>().0) {
+            let at_edge = edge.next_if_eq(&&state).is_some();
+            let chosen = from.next_if_eq(&&state).is_some();
+            if at_edge && !chosen { limits.closed.push(*key) } else { limits.first.push(*key) }
+        }
+        limits
+    }
 }
 
 /// Words of the largest states.
 const WORDS: usize = 8;
 
+/// A part of the states: what is known already, with the states of its edge to go on from, and how many to find.
+type Sought<'a> = (Option<(&'a Part, &'a [u32])>, u64);
+
 impl Instance {
     /// Finds all states that can be reached, and the transitions between them.
     pub fn explore(&self, options: &Options<'_>) -> Result<StateSpace> {
+        self.explore_as(None, options)
+    }
+
+    /// Finds states level by level, from the initial ones on or from some of a part's edge, until there are `least`. Those of the last
+    /// level are known and not explored: they are the edge of what is found, and have no transitions.
+    pub fn explore_part(
+        &self,
+        known: Option<(&Part, &[u32])>,
+        least: u64,
+        options: &Options<'_>,
+    ) -> Result<StateSpace> {
+        self.explore_as(Some((known, least)), options)
+    }
+
+    fn explore_as(&self, part: Option<Sought<'_>>, options: &Options<'_>) -> Result<StateSpace> {
         let program = Program::new(self);
         match program.layout.words {
-            1 => self.explored::<1>(&program, options),
-            2 => self.explored::<2>(&program, options),
-            3 | 4 => self.explored::<4>(&program, options),
-            5..=WORDS => self.explored::<WORDS>(&program, options),
+            1 => self.explored::<1>(&program, part, options),
+            2 => self.explored::<2>(&program, part, options),
+            3 | 4 => self.explored::<4>(&program, part, options),
+            5..=WORDS => self.explored::<WORDS>(&program, part, options),
             words => Err(Error::Size(format!(
                 "a state of this model takes {} bits, and at most {} are supported; give its variables smaller ranges",
                 words * 64,
@@ -103,12 +154,22 @@ impl Instance {
         }
     }
 
-    fn explored<const W: usize>(&self, program: &Program<'_>, options: &Options<'_>) -> Result<StateSpace> {
+    fn explored<const W: usize>(
+        &self,
+        program: &Program<'_>,
+        part: Option<Sought<'_>>,
+        options: &Options<'_>,
+    ) -> Result<StateSpace> {
         let first = self.initial_states::<W>(&program.layout, options)?;
         let store = Store::new(&program.layout, rayon::current_num_threads());
-        let (segments, tokens) = search(program, &store, &first, options)?;
-        let Assembled { states, chain, self_loops, deadlocks, initial } =
-            assemble(store, segments, &tokens, options)?;
+        let limits = part.map(|(known, least)| match known {
+            None => Limits { first: Vec::new(), closed: Vec::new(), least },
+            Some((part, from)) => part.limits::<W>(from, least),
+        });
+        let searched = search(program, &store, &first, limits.as_ref(), options)?;
+        drop(limits);
+        let Assembled { states, chain, self_loops, deadlocks, initial, edge } =
+            assemble(store, searched, options)?;
         Ok(StateSpace {
             instance: self.clone(),
             layout: program.layout.clone(),
@@ -118,6 +179,7 @@ impl Instance {
             self_loops,
             deadlocks,
             initial,
+            edge,
         })
     }
 
@@ -215,6 +277,16 @@ impl StateSpace {
         &self.deadlocks
     }
 
+    /// States that are known and not explored, ascending; none unless a part alone was asked for. They have no transitions.
+    pub fn edge(&self) -> &[u32] {
+        &self.edge
+    }
+
+    /// What is needed to explore more.
+    pub fn part(&self) -> Part {
+        Part { keys: self.keys.clone(), stride: self.stride, edge: self.edge.clone() }
+    }
+
     /// Pairs of states with a transition: between different states, and with self-loops, also those that deadlocks are given.
     pub fn transitions(&self) -> (u64, u64) {
         let others = self.chain.columns.len() as u64;
@@ -251,6 +323,10 @@ impl StateSpace {
         };
         match (name, self.instance.meaning.labels.get(name)) {
             ("init", _) => listed(&self.initial),
+            ("deadlock", _) if !self.edge.is_empty() => Err(Error::Name(
+                "where a model is truncated nobody has looked for deadlocks at its edge; name states by their variables"
+                    .into(),
+            )),
             ("deadlock", _) => listed(&self.deadlocks),
             (_, Some(label)) => self.truth(&label.term),
             (_, None) => Err(Error::Name(format!("the model has no label \"{name}\""))),
@@ -269,15 +345,7 @@ impl StateSpace {
     }
 
     fn earned(&self, name: Option<&str>, at_transitions: bool) -> Result<Vec<f64>> {
-        let known = &self.instance.model.0.names.rewards;
-        let number = match name {
-            None if known.is_empty() => None,
-            None => Some(0),
-            Some(name) => known.iter().position(|known| known == name),
-        };
-        let number = number.ok_or_else(|| {
-            Error::Name(format!("the model has no reward structure \"{}\"", name.unwrap_or_default()))
-        })?;
+        let number = self.instance.reward_structure(name)?;
         let program = Program::new(&self.instance);
         let parts: Vec<_> = (self.instance.rewards(number)?.into_iter())
             .filter(|part| at_transitions || matches!(part.of, Rewarded::States))

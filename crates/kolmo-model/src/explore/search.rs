@@ -25,6 +25,7 @@ const CHUNK: usize = 1024;
 const ROUND: usize = 1 << 16;
 
 /// Transitions of some states, as tokens.
+#[derive(Clone)]
 pub(super) struct Segment<const W: usize> {
     pub(super) sources: Vec<(Key<W>, u32)>,
     /// Of each row, and the end of the last one.
@@ -46,10 +47,19 @@ impl<const W: usize> Segment<W> {
         }
     }
 
-    fn shrink(&mut self) {
-        self.sources.shrink_to_fit();
-        self.targets.shrink_to_fit();
-        self.rates.shrink_to_fit();
+    fn without_transitions(states: &[(Key<W>, u32)]) -> Self {
+        Self { sources: states.to_vec(), starts: vec![0; states.len() + 1], ..Self::new() }
+    }
+
+    /// A copy in no more memory than it needs; the segment begins anew in its own, which is not asked for again.
+    fn taken(&mut self) -> Self {
+        let copy = self.clone();
+        self.sources.clear();
+        self.starts.truncate(1);
+        self.targets.clear();
+        self.rates.clear();
+        self.loops.clear();
+        copy
     }
 }
 
@@ -97,15 +107,21 @@ impl<const W: usize> Worker<W> {
         }
     }
 
-    /// Takes states of the shared list, and then its own, for as many as `most`.
-    fn round(&mut self, shared: &Shared<'_, W>, list: &[(Key<W>, u32)], cursor: &AtomicUsize, most: usize) {
+    /// Takes states of the shared list, and then its own, for as many as `most`; without that number those of the list alone.
+    fn round(
+        &mut self,
+        shared: &Shared<'_, W>,
+        list: &[(Key<W>, u32)],
+        cursor: &AtomicUsize,
+        most: Option<usize>,
+    ) {
         let mut done = 0;
-        while done < most && !shared.stop.load(Ordering::Relaxed) {
+        while most.is_none_or(|most| done < most) && !shared.stop.load(Ordering::Relaxed) {
             let start = cursor.fetch_add(CHUNK, Ordering::Relaxed);
             self.taken.clear();
             if start < list.len() {
                 self.taken.extend_from_slice(&list[start..list.len().min(start + CHUNK)]);
-            } else {
+            } else if most.is_some() {
                 let keep = self.next.len().saturating_sub(CHUNK);
                 self.taken.extend(self.next.drain(keep..));
             }
@@ -165,8 +181,7 @@ impl<const W: usize> Worker<W> {
             open.loops.extend(loops.map(|(k, rate)| (k - rows.start + base, *rate)));
             row += count;
             if open.sources.len() == ROWS {
-                open.shrink();
-                self.closed.push(std::mem::replace(open, Segment::new()));
+                self.closed.push(open.taken());
             }
         }
     }
@@ -207,13 +222,32 @@ impl<const W: usize> Shared<'_, W> {
     }
 }
 
-/// Segments of all states that are reached from the initial ones, and the tokens of those.
+/// What a search has found: segments of the states that are explored, tokens of the initial ones, and the edge.
+pub(super) struct Searched<const W: usize> {
+    pub(super) segments: Vec<Segment<W>>,
+    pub(super) initial: Vec<u32>,
+    /// States that are known and not explored.
+    pub(super) edge: Vec<(Key<W>, u32)>,
+}
+
+/// Which states are explored, where that is not all.
+pub(super) struct Limits<const W: usize> {
+    /// States that are explored first.
+    pub(super) first: Vec<Key<W>>,
+    /// Ascending: states that these lead to and that are not explored.
+    pub(super) closed: Vec<Key<W>>,
+    /// Levels are explored until there are so many states.
+    pub(super) least: u64,
+}
+
+/// Explores all states that are reached from the initial ones, or so far as `limits` says.
 pub(super) fn search<const W: usize>(
     program: &Program<'_>,
     store: &Store<W>,
     initial: &[Key<W>],
+    limits: Option<&Limits<W>>,
     options: &Options<'_>,
-) -> Result<(Vec<Segment<W>>, Vec<u32>)> {
+) -> Result<Searched<W>> {
     let shared = Shared {
         program,
         store,
@@ -226,16 +260,46 @@ pub(super) fn search<const W: usize>(
         shown: Mutex::new(Instant::now()),
     };
     let mut workers: Vec<Worker<W>> = (0..rayon::current_num_threads()).map(|_| Worker::new()).collect();
-    let (mut tokens, mut list) = (Vec::new(), Vec::new());
-    (store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()))
-        .map_err(|TooMany| Error::Size("there are more than 2^32 initial states".into()))?;
+    let (mut tokens, mut others, mut list) = (Vec::new(), Vec::new(), Vec::new());
+    let too_many = |TooMany| Error::Size("there are more than 2^32 states".into());
+    store.resolve(initial, &mut tokens, &mut list, &mut Lookup::default()).map_err(too_many)?;
+    let edge = match limits {
+        None => {
+            in_any_order(&shared, &mut workers, list);
+            Vec::new()
+        }
+        Some(limits) => {
+            (store.resolve(&limits.first, &mut others, &mut list, &mut Lookup::default()))
+                .map_err(too_many)?;
+            shared.states.store(list.len() as u64, Ordering::Relaxed);
+            by_levels(&shared, &mut workers, list, limits)
+        }
+    };
+    if let Some((_, error)) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut segments = Vec::new();
+    for worker in workers {
+        segments.extend(worker.closed);
+        segments.extend(Some(worker.open).filter(|open| !open.sources.is_empty()));
+    }
+    segments.extend(edge.chunks(ROWS).map(Segment::without_transitions));
+    Ok(Searched { segments, initial: tokens, edge })
+}
+
+/// Explores all states.
+fn in_any_order<const W: usize>(
+    shared: &Shared<'_, W>,
+    workers: &mut [Worker<W>],
+    mut list: Vec<(Key<W>, u32)>,
+) {
     let mut most = CHUNK;
     while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
         let cursor = AtomicUsize::new(0);
         if list.len() < CHUNK / 4 && most < ROUND {
-            workers[0].round(&shared, &list, &cursor, most);
+            workers[0].round(shared, &list, &cursor, Some(most));
         } else {
-            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(&shared, &list, &cursor, most));
+            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(shared, &list, &cursor, Some(most)));
         }
         let left = cursor.into_inner().min(list.len());
         list.drain(..left);
@@ -247,13 +311,35 @@ pub(super) fn search<const W: usize>(
             most = most.min(ROUND / 4);
         }
     }
-    if let Some((_, error)) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
+}
+
+/// Explores whole levels, so that what is found does not depend on threads, and gives the states that are left.
+fn by_levels<const W: usize>(
+    shared: &Shared<'_, W>,
+    workers: &mut [Worker<W>],
+    mut list: Vec<(Key<W>, u32)>,
+    limits: &Limits<W>,
+) -> Vec<(Key<W>, u32)> {
+    let mut edge = Vec::new();
+    let mut closed = &limits.closed[..];
+    while !list.is_empty() && !shared.stop.load(Ordering::Relaxed) {
+        let cursor = AtomicUsize::new(0);
+        if list.len() < CHUNK {
+            workers[0].round(shared, &list, &cursor, None);
+        } else {
+            workers.par_iter_mut().with_max_len(1).for_each(|w| w.round(shared, &list, &cursor, None));
+        }
+        list.clear();
+        workers.iter_mut().for_each(|worker| list.append(&mut worker.next));
+        // They come right behind the states that are explored first.
+        if !closed.is_empty() {
+            let (kept, open) = list.into_iter().partition(|(key, _)| closed.binary_search(key).is_ok());
+            (edge, list, closed) = (kept, open, &[]);
+        }
+        if shared.states.load(Ordering::Relaxed) >= limits.least {
+            break;
+        }
     }
-    let mut segments = Vec::new();
-    for worker in workers {
-        segments.extend(worker.closed);
-        segments.extend(Some(worker.open).filter(|open| !open.sources.is_empty()));
-    }
-    Ok((segments, tokens))
+    edge.append(&mut list);
+    edge
 }

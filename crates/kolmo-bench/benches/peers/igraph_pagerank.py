@@ -1,0 +1,76 @@
+"""PageRank of 100 nodes by `kolmo walk --pagerank` beside igraph's of all of them (PRPACK), on the same graph in the same run.
+
+    python -m venv v && v/bin/pip install igraph numpy
+    v/bin/python crates/kolmo-bench/benches/peers/igraph_pagerank.py target/release/kolmo [--undirected] [rmat:20,8 …]
+
+Prints for each graph the seconds of both, without reading, the best of three each in turns, and how many of the intervals hold igraph's
+value.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import igraph
+import numpy as np
+
+TARGETS = 100
+RELATIVE = 1e-4
+DAMPING = 0.85
+
+
+def read(path):
+    """The links of a pattern .mtx, nodes from 0."""
+    with open(path) as file:
+        file.readline()
+        nodes = int(file.readline().split()[0])
+    links = np.loadtxt(path, dtype=np.int64, skiprows=2, ndmin=2) - 1
+    return nodes, links
+
+
+def compare(kolmo, spec, directed, folder):
+    path = folder / "graph.mtx"
+    subprocess.run([kolmo, "generate", spec, "-o", path, "-q"], check=True)
+    nodes, links = read(path)
+    if not directed:
+        # igraph counts an undirected link from a node to itself twice.
+        links = links[links[:, 0] != links[:, 1]]
+        head = f"%%MatrixMarket matrix coordinate pattern general\n{nodes} {nodes} {len(links)}"
+        np.savetxt(path, links + 1, fmt="%d", header=head, comments="")
+    graph = igraph.Graph(n=nodes, edges=links, directed=directed)
+    linked = np.unique(links)
+    targets = np.random.default_rng(1).choice(linked, TARGETS, replace=False)
+    command = [kolmo, "walk", path, "--pagerank", DAMPING, "--relative", RELATIVE, "-q", "--device", "cpu"]
+    command += ["--component", ",".join(map(str, targets)), "--report", folder / "r.json", "-o", folder / "x.csv"]
+    command += [] if directed else ["--undirected"]
+    theirs, ours = [], []
+    for _ in range(3):
+        started = time.perf_counter()
+        ranks = np.array(graph.pagerank(damping=DAMPING))
+        theirs.append(time.perf_counter() - started)
+        subprocess.run([str(word) for word in command], check=True)
+        report = json.loads((folder / "r.json").read_text())
+        ours.append(report["seconds"]["solve"])
+    inside = sum(abs(c["estimate"] - ranks[c["component"]]) <= c["half_width"] for c in report["components"])
+    worst = max(abs(c["estimate"] / ranks[c["component"]] - 1) for c in report["components"])
+    kind = "" if directed else " undirected"
+    print(
+        f"{spec}{kind}: {nodes} nodes, {len(links)} links; igraph {igraph.__version__} {min(theirs):.3f} s,"
+        f" kolmo {min(ours):.3f} s ({report['products']} products), ratio {min(theirs) / min(ours):.1f};"
+        f" {inside} of {TARGETS} inside, largest difference {worst:.1e}; total with reading {report['seconds']['total']:.2f} s"
+    )
+
+
+def main():
+    kolmo, *rest = sys.argv[1:]
+    specs = [word for word in rest if word != "--undirected"] or ["rmat:20,8"]
+    with tempfile.TemporaryDirectory() as folder:
+        for spec in specs:
+            compare(kolmo, spec, "--undirected" not in rest, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+//! `kolmo walk --pagerank`: PageRank of a graph's nodes.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+
+use super::progress::Progress;
+use super::walk::{Walk, is_npz, listed, open};
+use super::{Outcome, PrecisionArg, conclude, interrupt, meant, say, whole, write_report};
+use crate::report::graph::{Run, certain_places};
+use crate::report::{bytes, grouped, seconds};
+use kolmo::internals::count;
+use kolmo::io::npz::{self, Values};
+use kolmo::io::output::OutputFile;
+use kolmo::io::read_graph;
+use kolmo::io::write::push_number;
+use kolmo::lane::{DeviceSpec, available_memory};
+use kolmo::models;
+use kolmo::ranks::Ranks;
+use kolmo::walk::graph::{
+    Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes,
+};
+use kolmo::{Error, Result};
+
+/// What is asked of a graph.
+#[derive(Debug, Clone, Args)]
+pub(super) struct GraphArgs {
+    /// PageRank with this damping factor, such as 0.85. MATRIX is a graph: a list of links (a line each, the numbers of two nodes,
+    /// as SNAP's; .txt, .txt.gz), a pattern .mtx, .npz, rmat:SCALE,LINKS or barabasi:N,LINKS; --component names nodes
+    #[arg(long, value_name = "D", conflicts_with_all = WALKS)]
+    pub(super) pagerank: Option<f64>,
+    /// Nodes that readers start anew at, for personalised PageRank: I,J,K-L [default: all nodes]
+    #[arg(long, value_name = "I,J,K-L", requires = "pagerank", value_parser = numbers)]
+    seeds: Option<String>,
+    /// Links lead both ways
+    #[arg(long, requires = "pagerank")]
+    undirected: bool,
+    /// Half-width of a PageRank, over the estimate [default: 1e-6; 0 with --epsilon]
+    #[arg(long, value_name = "E", requires = "pagerank")]
+    relative: Option<f64>,
+    /// The K largest of the nodes that are named, or of all [default: 10 without --component and -o]
+    #[arg(long, value_name = "K", requires = "pagerank", value_parser = whole::<usize>)]
+    top: Option<usize>,
+}
+
+/// A list of numbers, as it was written.
+fn numbers(list: &str) -> std::result::Result<String, String> {
+    let wrong = |part: &&str| count::<u64>(part.trim()).is_none();
+    match list.split([',', '-']).find(wrong) {
+        Some(part) => Err(format!("'{part}' is no number; give I,J,K-L")),
+        None => Ok(list.to_owned()),
+    }
+}
+
+/// Options of walks, which have no say in PageRank.
+const WALKS: [&str; 17] = [
+    "rhs",
+    "functional",
+    "time_limit",
+    "plot",
+    "sequence",
+    "scramble",
+    "chains",
+    "replicates",
+    "length",
+    "delta",
+    "splitting",
+    "row_order",
+    "control",
+    "groups",
+    "group_size",
+    "shared_sequence",
+    "force",
+];
+
+/// Nodes that are listed where nobody says how many.
+const LISTED: usize = 10;
+
+pub(super) fn run(args: &Walk, damping: f64, ranks: Ranks) -> Result<Outcome> {
+    let started = Instant::now();
+    ranks.all_ok(expect_host(args, ranks))?;
+    let (asked, common) = (&args.graph, &args.solving.common);
+    let (quiet, dry_run) = (common.quiet, args.solving.dry_run);
+    let output = match dry_run {
+        true => None,
+        false => Some(open(args.output.as_deref())?),
+    };
+    let report_file = common.report.as_deref().map(OutputFile::create).transpose()?;
+    let reading = Progress::new(quiet, "reading the graph");
+    let (name, graph) = read(&args.matrix, asked.undirected, args.seed)?;
+    drop(reading);
+    interrupt::check()?;
+    let node = |name: u64| {
+        graph.node(name).ok_or_else(|| {
+            let last = graph.name(graph.nodes() as u32 - 1);
+            format!(
+                "{name} is none of the graph's {} nodes; the last one is {last}",
+                grouped(graph.nodes() as u64)
+            )
+        })
+    };
+    let targets = match &args.component {
+        Some(list) => listed(list, "--component", node)?,
+        None => (0..graph.nodes() as u32).collect(),
+    };
+    let seeds = asked.seeds.as_deref().map(|list| listed(list, "--seeds", node)).transpose()?;
+    let options = Options {
+        damping,
+        seeds: seeds.unwrap_or_default(),
+        relative: asked.relative.unwrap_or(if args.epsilon.is_some() { 0.0 } else { 1e-6 }),
+        epsilon: args.epsilon.unwrap_or(0.0),
+        ..Options::default()
+    };
+    let load = started.elapsed().as_secs_f64();
+    if dry_run {
+        return forecast(&name, &graph, &targets, options, load, report_file);
+    }
+    let progress = Progress::new(quiet, "multiplying");
+    let mut watch = |done, all| {
+        interrupt::check()?;
+        progress.at(done, all, if args.lazy { "nodes" } else { "products at most" });
+        Ok(())
+    };
+    let mut solution = match args.lazy {
+        true => local_page_rank(&graph, &targets, &options, &walks(args), &mut watch)?,
+        false => page_rank(&graph, &targets, &options, &mut watch)?,
+    };
+    drop(progress);
+    let all = args.component.is_none() && args.output.is_some();
+    let top = asked.top.or_else(|| (args.component.is_none() && !all).then_some(LISTED));
+    let certain = top.map(|top| {
+        solution.nodes.sort_by(|a, b| b.estimate.total_cmp(&a.estimate).then(a.node.cmp(&b.node)));
+        let certain = certain_places(&solution.nodes, top);
+        solution.nodes.truncate(top);
+        certain
+    });
+    if let Some(mut output) = output {
+        let written = match args.output.as_deref().is_some_and(is_npz) {
+            true => npz::write_arrays(&mut output, &arrays(&graph, &solution.nodes)),
+            false => output.write_all(&table(&graph, &solution.nodes)),
+        };
+        written.map_err(|e| output.error(e))?;
+        output.commit()?;
+    }
+    (solution.seconds.load, solution.seconds.total) = (load, started.elapsed().as_secs_f64());
+    let confidence = args.lazy.then_some(args.confidence);
+    let run = Run { name: &name, graph: &graph, options: &options, confidence, certain, solution: &solution };
+    write_report(report_file, [format_args!("{:#}", run.json())])?;
+    Ok(conclude(&run, solution.status, common, args.solving.verbose, ranks))
+}
+
+/// How walks are walked behind a push.
+fn walks(args: &Walk) -> Walks {
+    let most = args.max_chains.unwrap_or(Walks::default().most);
+    Walks { confidence: args.confidence, seed: args.seed, most }
+}
+
+/// An error for a device other than the host, whose cores this is computed on.
+fn expect_host(args: &Walk, ranks: Ranks) -> Result<()> {
+    let common = &args.solving.common;
+    let fail = |option: &str| {
+        Err(Error::Invalid(format!("PageRank is computed on the host's cores in f64; leave out {option}")))
+    };
+    if ranks.is_distributed() {
+        return Err(Error::Invalid(
+            "--pagerank is the work of one process; start it without mpirun".to_owned(),
+        ));
+    }
+    if common.device.0.iter().any(|device| !matches!(device, DeviceSpec::Auto | DeviceSpec::Cpu)) {
+        return fail("--device");
+    }
+    if !matches!(common.precision, PrecisionArg::Auto | PrecisionArg::F64) {
+        return fail("--precision");
+    }
+    if !args.lazy && args.max_chains.is_some() {
+        return Err(Error::Invalid(
+            "--max-chains limits walks, of which --pagerank has none; leave it out, or give --lazy"
+                .to_owned(),
+        ));
+    }
+    if args.lazy && args.component.is_none() {
+        return Err(Error::Invalid("--lazy answers node by node; name some with --component".to_owned()));
+    }
+    if args.lazy && args.solving.dry_run {
+        return Err(Error::Invalid("--dry-run says what products take; leave out --lazy".to_owned()));
+    }
+    if common.lanes.0.is_some() || common.memory_limit.is_some() {
+        return fail("--lanes and --memory-limit");
+    }
+    Ok(())
+}
+
+/// Reads a graph from a file, or makes a built-in one.
+fn read(spec: &str, undirected: bool, seed: u64) -> Result<(String, Graph)> {
+    if let Some(made) = models::links(spec, seed) {
+        let made = made?;
+        let make = if undirected { Graph::undirected } else { Graph::new };
+        return Ok((made.name, make(made.nodes, &made.from, &made.to)?));
+    }
+    let path = Path::new(spec);
+    meant::expect_file(spec, &meant::GRAPHS)?;
+    if !path.exists() {
+        let reason = format!(
+            "there is no such file; give a list of links, a graph in .mtx or .npz, or a built-in: {}",
+            models::GRAPHS
+        );
+        return Err(Error::File { path: path.into(), reason });
+    }
+    Ok((spec.to_owned(), read_graph(path, undirected)?))
+}
+
+/// Products of a pilot.
+const PILOT: u32 = 3;
+
+/// Says what it would take, by some products.
+fn forecast(
+    name: &str,
+    graph: &Graph,
+    targets: &[u32],
+    options: Options,
+    load: f64,
+    report: Option<OutputFile>,
+) -> Result<Outcome> {
+    let most = most_products(graph, &options);
+    let pilot = Options { most_products: PILOT, ..options };
+    let solution = page_rank(graph, targets, &pilot, &mut |_, _| interrupt::check())?;
+    let product = solution.seconds.solve / f64::from(solution.products);
+    let (needed, free) = (peak_bytes(graph, targets.len()), available_memory());
+    let solve = most.map(|most| product * most as f64);
+    let object = json!({
+        "command": "walk",
+        "version": env!("CARGO_PKG_VERSION"),
+        "dry_run": true,
+        "model": name,
+        "damping": pilot.damping,
+        "n": graph.nodes(),
+        "links": graph.links(),
+        "components": targets.len(),
+        "products": most,
+        "product": product,
+        "host": {"device": "the host", "needed": needed, "free": free},
+        "seconds": {"load": load, "solve": solve},
+    });
+    write_report(report, [format_args!("{object:#}")])?;
+    say(format_args!(
+        "graph    {name}  {} nodes, {} links, damping {}",
+        grouped(graph.nodes() as u64),
+        grouped(graph.links() as u64),
+        pilot.damping
+    ));
+    say(format_args!("memory   the host  graph and iterates {}; {} free", bytes(needed), bytes(free)));
+    say(format_args!("pilot    {} products, {} each", solution.products, seconds(product)));
+    say(match solve.zip(most) {
+        Some((time, most)) => {
+            format!("time     load {}, at most {most} products, {}", seconds(load), seconds(time))
+        }
+        None => {
+            format!("time     load {}, products as the seeds need; most graphs, some dozens", seconds(load))
+        }
+    });
+    Ok(Outcome::Met)
+}
+
+/// The columns of [`table`], an array each.
+fn arrays(graph: &Graph, nodes: &[Node]) -> [(&'static str, Vec<u64>, Values<'static>); 3] {
+    let shape = || vec![nodes.len() as u64];
+    let floats = |of: fn(&Node) -> f64| Values::Floats(nodes.iter().map(of).collect());
+    let names = nodes.iter().map(|node| graph.name(node.node) as i64).collect();
+    [
+        ("component", shape(), Values::Integers(names)),
+        ("estimate", shape(), floats(|node| node.estimate)),
+        ("half_width", shape(), floats(|node| node.half_width)),
+    ]
+}
+
+/// `component,estimate,half_width`.
+fn table(graph: &Graph, nodes: &[Node]) -> Vec<u8> {
+    let mut text = b"component,estimate,half_width\n".to_vec();
+    for node in nodes {
+        text.extend_from_slice(format!("{},", graph.name(node.node)).as_bytes());
+        push_number(&mut text, node.estimate);
+        text.push(b',');
+        push_number(&mut text, node.half_width);
+        text.push(b'\n');
+    }
+    text
+}

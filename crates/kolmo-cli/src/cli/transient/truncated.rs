@@ -1,0 +1,145 @@
+//! `kolmo transient --truncate`: a model explored until little enough is left out.
+
+use super::{Posed, Transient, pose, rewards};
+use crate::cli::output::Selection;
+use crate::cli::progress::Progress;
+use crate::cli::{Common, explore, interrupt, tuned};
+use kolmo::lane::DeviceSpec;
+use kolmo::ranks::Ranks;
+use kolmo::transient::{Chain, Observer, Options, Problem, Reward, Solution, solve};
+use kolmo::{Error, Machine, Result};
+use kolmo_check::truncation::Edge;
+use kolmo_check::until::Until;
+use kolmo_check::{Truncation, language, sets};
+use kolmo_model::Instance;
+
+/// A model of which nothing is explored yet; an error for what it cannot be asked.
+pub(super) fn truncated(args: &Transient, allowed: f64, times: &[f64], ranks: Ranks) -> Result<Truncation> {
+    let refused = |why: &str| Err(Error::Invalid(format!("--truncate {allowed:e}: {why}")));
+    if ranks.is_distributed() {
+        return refused("ranks do not share what is explored; use one process");
+    }
+    if times.contains(&f64::INFINITY) {
+        return refused("what is lost grows with time, so that there is no steady state; give finite times");
+    }
+    if args.states.as_ref().is_some_and(|list| !sets::is_comparison(list)) {
+        return refused("states have no numbers before they are explored; name them by their variables");
+    }
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut sets = args.label.iter().chain(&args.absorbing).chain(args.until.iter().flatten());
+    if sets.any(|text| text.split(|c| !word(c)).any(|name| name == "deadlock")) {
+        return refused(
+            "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
+        );
+    }
+    explore::truncation(&args.model, args.constants.as_ref(), allowed, args.epsilon)
+}
+
+/// Explores more and more of a model until what is left out is little enough.
+pub(super) fn enlarge(
+    args: &Transient,
+    mut truncation: Truncation,
+    common: &Common,
+    open: &dyn Fn() -> Result<Machine>,
+    times: &[f64],
+    options: &mut Options,
+) -> Result<(Machine, bool, Posed, Option<Probe>)> {
+    let mut small = common.leaves_device_open();
+    let mut machine = if small { common.open_all(&[DeviceSpec::Cpu])? } else { open()? };
+    let asked = *options;
+    loop {
+        *options = asked;
+        let chain = part(args, &mut truncation)?;
+        let mut posed = pose(args, chain, Some(&truncation), Ranks::ALONE)?;
+        if small && !posed.is_for_cores(&machine, tuned::gpu_start(), times, options)? {
+            (small, machine) = (false, open()?);
+        }
+        posed.begin(args, &machine, options)?;
+        let probe = Probe::new(&posed, &machine, times, options, common.quiet)?;
+        if !truncation.is_enough(&probe.left) {
+            continue;
+        }
+        if let (Selection::States(states), Some(list)) = (&posed.selection, &args.states)
+            && states.is_empty()
+        {
+            return Err(Error::Invalid(format!(
+                "--states: no state that is explored has {list}; the others have at most {:.1e} together",
+                truncation.lost()
+            )));
+        }
+        if !common.quiet {
+            explore::say_enough(&truncation, posed.chain.transitions.states());
+        }
+        return Ok((machine, small, posed, Some(probe)));
+    }
+}
+
+/// The chain of the next part of a model that is truncated.
+fn part(args: &Transient, truncation: &mut Truncation) -> Result<Chain> {
+    let common = &args.solving.common;
+    let limit = common.memory_limit.map(|size| size.0);
+    language::chain(&args.model, explore::part(truncation, limit, common.quiet)?)
+}
+
+/// The answer at the last time alone, which says what is lost.
+pub(super) struct Probe {
+    progress: Progress,
+    pub(super) solution: Option<Solution>,
+    pub(super) probabilities: Vec<f64>,
+    /// Probability in each state of the edge.
+    left: Vec<f64>,
+}
+
+impl Probe {
+    fn new(posed: &Posed, machine: &Machine, times: &[f64], options: &Options, quiet: bool) -> Result<Self> {
+        let progress = Progress::new(quiet, "building the matrix");
+        let mut probe = Self { progress, solution: None, probabilities: Vec::new(), left: Vec::new() };
+        let last = times.iter().copied().fold(0.0, f64::max);
+        let problem = Problem {
+            transitions: &*posed.chain.transitions,
+            initial: &posed.initial,
+            times: &[last],
+            rewards: &posed.rewards,
+            vectors: true,
+        };
+        probe.solution = Some(solve(machine, &problem, options, &mut probe)?);
+        posed.edge.taken(&probe.probabilities, &mut probe.left);
+        let before = posed.until.as_ref().map_or(&[][..], Until::left);
+        probe.left.iter_mut().zip(before).for_each(|(left, before)| *left += before);
+        Ok(probe)
+    }
+}
+
+impl Observer for Probe {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        interrupt::check()?;
+        self.progress.at(done, all, "multiplications");
+        Ok(())
+    }
+
+    fn result(&mut self, _: usize, probabilities: &[f64]) -> Result<()> {
+        self.probabilities = probabilities.to_vec();
+        Ok(())
+    }
+}
+
+/// The rewards that are asked for of a model that is truncated: they have bounds, and nobody earns where he has been lost.
+pub(super) fn rewards_within(
+    args: &Transient,
+    chain: &mut Chain,
+    instance: &Instance,
+    edge: &Edge,
+    ranks: Ranks,
+) -> Result<Vec<Reward>> {
+    if let Some(file) = args.rewards.iter().find(|name| chain.rewards.iter().all(|r| r.name != **name)) {
+        return Err(Error::Invalid(format!(
+            "--rewards {file}: a model that is truncated has its own rewards, by their names; it has no such"
+        )));
+    }
+    let mut all = rewards(args, chain, ranks)?;
+    for reward in &mut all {
+        language::expect_limit(instance, &reward.name)?;
+        edge.open().for_each(|state| reward.values[state as usize] = 0.0);
+    }
+    Ok(all)
+}

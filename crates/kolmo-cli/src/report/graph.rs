@@ -1,0 +1,176 @@
+//! The report of `kolmo walk --pagerank`.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{Summary, grouped, seconds};
+use kolmo::Status;
+use kolmo::walk::graph::{Graph, Node, Options, Solution};
+
+/// A run and its answer.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The graph's name.
+    pub name: &'a str,
+    /// The graph.
+    pub graph: &'a Graph,
+    /// What was asked for.
+    pub options: &'a Options,
+    /// Probability of intervals that come from walks.
+    pub confidence: Option<f64>,
+    /// Of nodes in order: how many have a place that no other could have.
+    pub certain: Option<usize>,
+    /// The answer.
+    pub solution: &'a Solution,
+}
+
+/// Of the first `top` nodes, the largest first: how many lie above all that follow, for certain, one after the other.
+pub fn certain_places(nodes: &[Node], top: usize) -> usize {
+    // The largest upper end of the nodes behind each.
+    let mut above = vec![f64::NEG_INFINITY; nodes.len() + 1];
+    for (k, node) in nodes.iter().enumerate().rev() {
+        above[k] = above[k + 1].max(node.estimate + node.certain);
+    }
+    let places = nodes.iter().take(top).zip(&above[1..]);
+    places.take_while(|(node, above)| node.estimate - node.certain >= **above).count()
+}
+
+impl Run<'_> {
+    /// The JSON object of `--report`.
+    pub fn json(&self) -> Value {
+        let (s, options) = (self.solution, self.options);
+        let node = |node: &Node| {
+            json!({
+                "component": self.graph.name(node.node),
+                "estimate": node.estimate,
+                "half_width": node.half_width,
+                "bound": {"statistical": node.statistical, "truncation": node.truncation, "rounding": node.rounding},
+                "certain": node.certain,
+            })
+        };
+        let names = options.seeds.iter().map(|&seed| self.graph.name(seed));
+        json!({
+            "command": "walk",
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": self.name,
+            "status": s.status,
+            "damping": options.damping,
+            "seeds": names.collect::<Vec<_>>(),
+            "relative": options.relative,
+            "epsilon": options.epsilon,
+            "confidence": self.confidence,
+            "n": self.graph.nodes(),
+            "links": self.graph.links(),
+            "dangling": self.graph.dangling(),
+            "products": s.products,
+            "steps": s.steps,
+            "components": s.nodes.iter().map(node).collect::<Vec<_>>(),
+            "certain_places": self.certain,
+            "seconds": s.seconds,
+        })
+    }
+
+    fn is_relative(&self) -> bool {
+        self.options.relative > 0.0 && self.confidence.is_none()
+    }
+
+    /// What was done.
+    fn work(&self) -> String {
+        match self.confidence {
+            Some(_) => format!("pushes and {} steps of walks", grouped(self.solution.steps)),
+            None => format!("{} products", self.solution.products),
+        }
+    }
+
+    /// The largest half-width, over its estimate where that was asked for.
+    fn worst(&self) -> f64 {
+        let relative = self.is_relative();
+        let of = |node: &Node| match (relative, node.estimate) {
+            (true, 0.0) => 0.0,
+            (true, estimate) => node.half_width / estimate,
+            (false, _) => node.half_width,
+        };
+        self.solution.nodes.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+impl Summary for Run<'_> {
+    fn text(&self, verbose: bool) -> String {
+        let (s, graph) = (self.solution, self.graph);
+        let [nodes, links, dangling] =
+            [graph.nodes(), graph.links(), graph.dangling()].map(|k| grouped(k as u64));
+        let mut out = format!(
+            "graph    {}  {nodes} nodes, {links} links, damping {}\n",
+            self.name, self.options.damping
+        );
+        if verbose {
+            let start = match self.options.seeds.len() {
+                0 => "any node".to_owned(),
+                1 => "the seed".to_owned(),
+                count => format!("any of {count} seeds"),
+            };
+            let _ = writeln!(out, "anew     at {start}, also behind nodes without a link ({dangling})");
+            let _ = match self.confidence {
+                None => {
+                    let ((lo, hi), products) = (s.quotients, s.products);
+                    writeln!(
+                        out,
+                        "products {products}; the last iterates lie within factors {lo:.7} to {hi:.7}"
+                    )
+                }
+                Some(_) => {
+                    let certain = s.nodes.iter().map(|node| node.certain).fold(0.0, f64::max);
+                    writeln!(out, "certain  within {certain:.1e} of the estimates, whatever walks have found")
+                }
+            };
+        }
+        if let Some(certain) = self.certain {
+            let _ = writeln!(out, "order    {certain} of the {} places are certain", s.nodes.len());
+        }
+        let x = &s.seconds;
+        let _ = writeln!(
+            out,
+            "{}\ntime     {}: load {}, {} {}",
+            self.bound(),
+            seconds(x.total),
+            seconds(x.load),
+            self.work(),
+            seconds(x.solve)
+        );
+        out
+    }
+
+    fn bound(&self) -> String {
+        let missed = (self.solution.status == Status::NotMet).then_some(match self.confidence {
+            Some(_) => "all of --max-chains are walked; give more of them or a larger --epsilon",
+            None => "rounding is all that is left of it; give a larger --relative or --epsilon",
+        });
+        let (relative, epsilon) = (self.options.relative, self.options.epsilon);
+        let wanted = match self.is_relative() {
+            true => format!("{relative:.1e}, over the estimate"),
+            false => format!("{epsilon:.1e}"),
+        };
+        let sure = self.confidence.map_or("certain".to_owned(), |p| format!("{} % confidence", 100.0 * p));
+        super::bound_line(&format!("half-width at most {:.1e} of {wanted}, {sure}", self.worst()), missed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_certain_while_intervals_do_not_meet() {
+        let node = |estimate, half_width| {
+            let (statistical, truncation, rounding, certain) = (0.0, half_width, 0.0, half_width);
+            Node { node: 0, estimate, half_width, statistical, truncation, rounding, certain }
+        };
+        let nodes = [node(9.0, 1.0), node(7.0, 1.0), node(4.0, 0.5), node(3.0, 1.0), node(1.0, 0.1)];
+        assert_eq!([0, 1, 2, 3, 9].map(|top| certain_places(&nodes, top)), [0, 1, 2, 2, 2]);
+        // The last one's interval alone reaches up to the first.
+        let nodes = [node(9.0, 1.0), node(5.0, 0.1), node(4.0, 5.0)];
+        assert_eq!(certain_places(&nodes, 3), 0);
+        assert_eq!(certain_places(&nodes[..2], 2), 2);
+    }
+}

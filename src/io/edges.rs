@@ -1,0 +1,220 @@
+//! Lists of links: a line each, the two nodes' numbers between blanks; lines that start with `#` or `%` are comments. That is
+//! the format of SNAP (<https://snap.stanford.edu/data>), plain or gzip. Numbers need not be dense: nodes are those that are
+//! named.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::text::{self, Scanner, error, quote};
+use super::{mtx, npz, system};
+use crate::parallel::*;
+use crate::sparse::Coo;
+use crate::walk::graph::Graph;
+use crate::{Error, Result};
+
+/// Reads a graph: Matrix Market `.mtx` or SciPy's `.npz` (an entry (i, j) is a link from i to j, nodes counted from 0), or
+/// else a list of links (each line one). With `undirected` links lead both ways.
+///
+/// # Errors
+/// Whatever the format's reader finds; [`Error::Parse`] for a line that is no link, [`Error::File`] for a file without one,
+/// for a matrix that is not square and for entries other than 1.
+///
+/// ```
+/// let folder = tempfile::tempdir().expect("a folder");
+/// let file = folder.path().join("links.txt");
+/// std::fs::write(&file, "# from to\n7 30\n30\t7\n7 5\n").expect("a file");
+///
+/// let graph = kolmo::io::read_graph(&file, false)?;
+/// assert_eq!((graph.nodes(), graph.links(), graph.node(30)), (3, 3, Some(2)));
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub fn read_graph(path: &Path, undirected: bool) -> Result<Graph> {
+    let make = if undirected { Graph::undirected } else { Graph::new };
+    let of_file = |made: Result<Graph>| {
+        made.map_err(|e| match e {
+            Error::Invalid(reason) => Error::File { path: path.into(), reason },
+            other => other,
+        })
+    };
+    let matrix = match &system::extension(path)[..] {
+        "mtx" => mtx::read_matrix(path)?,
+        "npz" => npz::read_matrix(path)?.0,
+        _ => {
+            let (names, from, to) = parse(&text::read(path)?, path)?;
+            return of_file(make(names.len(), &from, &to).and_then(|graph| graph.named(names)));
+        }
+    };
+    expect_adjacency(&matrix, path)?;
+    of_file(make(matrix.rows, &matrix.row, &matrix.column))
+}
+
+/// An error for a matrix that is not that of a graph.
+fn expect_adjacency(matrix: &Coo, path: &Path) -> Result<()> {
+    let fail = |reason: String| Err(Error::File { path: path.into(), reason });
+    if matrix.rows != matrix.columns {
+        return fail(format!(
+            "{} rows and {} columns; a graph has as many of both, one for each node",
+            matrix.rows, matrix.columns
+        ));
+    }
+    match matrix.value.par_iter().position_first(|&value| value != 1.0) {
+        Some(k) => fail(format!(
+            "the entry from {} to {} is {}; links have no weights, so that entries must be 1: write a `pattern` matrix",
+            matrix.row[k], matrix.column[k], matrix.value[k]
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Names of the nodes, ascending, and the links between them.
+type Named = (Vec<u64>, Vec<u32>, Vec<u32>);
+
+/// As [`read_graph`], a list of links from bytes; `path` is for the messages.
+///
+/// # Errors
+/// As [`read_graph`].
+pub fn parse(bytes: &[u8], path: &Path) -> Result<Named> {
+    let chunks: Vec<Chunk> = text::chunks(bytes).into_par_iter().map(Chunk::parse).collect();
+    let mut above = 0;
+    for chunk in &chunks {
+        if let Some((line, reason)) = &chunk.trouble {
+            return Err(error(path, above + line, reason.clone()));
+        }
+        above += chunk.lines;
+    }
+    let ends: Vec<u64> = chunks.into_iter().flat_map(|chunk| chunk.ends).collect();
+    let Some(&largest) = ends.iter().max() else {
+        let reason = "holds no link; write one a line, the numbers of two nodes".to_owned();
+        return Err(Error::File { path: path.into(), reason });
+    };
+    // A table of all numbers where it takes no more than the links do; else they are sorted and looked up.
+    let names: Vec<u64>;
+    let nodes: Vec<u32>;
+    if largest < 2 * ends.len() as u64 + 1024 {
+        let mut number = vec![u32::MAX; largest as usize + 1];
+        ends.iter().for_each(|&end| number[end as usize] = 0);
+        names = (0..=largest).filter(|&name| number[name as usize] == 0).collect();
+        names.iter().enumerate().for_each(|(node, &name)| number[name as usize] = node as u32);
+        nodes = ends.par_iter().map(|&end| number[end as usize]).collect();
+    } else {
+        let mut sorted = ends.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        names = sorted;
+        let number = |end: &u64| names.binary_search(end).expect("names are those of ends") as u32;
+        nodes = ends.par_iter().map(number).collect();
+    }
+    let (from, to) = nodes.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
+    Ok((names, from, to))
+}
+
+/// Links of some lines.
+#[derive(Default)]
+struct Chunk {
+    /// From, to, from, to, …
+    ends: Vec<u64>,
+    lines: u64,
+    /// The first line, counted from 1, that is wrong.
+    trouble: Option<(u64, String)>,
+}
+
+impl Chunk {
+    fn parse(bytes: &[u8]) -> Self {
+        let mut chunk = Self { ends: Vec::with_capacity(bytes.len() / 8), ..Self::default() };
+        let mut scanner = Scanner::new(bytes);
+        while scanner.peek().is_some() {
+            chunk.lines += 1;
+            let line = scanner.rest();
+            scanner.blanks();
+            match scanner.peek() {
+                None => break,
+                Some(b'\n') => scanner.skip(1),
+                Some(b'#' | b'%') => scanner.skip_line(),
+                Some(_) => match link(&mut scanner) {
+                    Some(ends) => chunk.ends.extend(ends),
+                    None => {
+                        let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());
+                        let reason = format!(
+                            "{} is no link; write the whole numbers of two nodes between blanks, without weights",
+                            quote(&line[..end])
+                        );
+                        chunk.trouble = Some((chunk.lines, reason));
+                        break;
+                    }
+                },
+            }
+        }
+        chunk
+    }
+}
+
+/// Two numbers and the end of their line.
+#[inline]
+fn link(scanner: &mut Scanner<'_>) -> Option<[u64; 2]> {
+    let from = scanner.unsigned().filter(|_| scanner.is_delimited())?;
+    scanner.blanks();
+    let to = scanner.unsigned()?;
+    scanner.blanks();
+    (scanner.byte(b'\n') || scanner.peek().is_none()).then_some([from, to])
+}
+
+/// Writes a list of links, by the node that they lead to, or all of the graph as a pattern `.mtx`.
+///
+/// # Errors
+/// Those of `writer`.
+pub fn write<W: Write + ?Sized>(writer: &mut W, graph: &Graph, matrix: bool) -> io::Result<()> {
+    let (nodes, links) = (graph.nodes(), graph.links());
+    if matrix {
+        writeln!(writer, "%%MatrixMarket matrix coordinate pattern general\n{nodes} {nodes} {links}")?;
+        return graph.pairs().try_for_each(|(from, to)| writeln!(writer, "{} {}", from + 1, to + 1));
+    }
+    writeln!(writer, "# Nodes: {nodes} Edges: {links}\n# FromNodeId\tToNodeId")?;
+    graph.pairs().try_for_each(|(from, to)| writeln!(writer, "{from}\t{to}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Named> {
+        parse(text.as_bytes(), Path::new("g.txt"))
+    }
+
+    #[test]
+    fn lists_are_read_as_snap_writes_them() {
+        let (names, from, to) =
+            read("# Directed graph\n# Nodes: 3 Edges: 4\n30\t7\r\n7 30\n\n  7\t 5  \n% more\n7 5").unwrap();
+        assert_eq!((&names[..], &from[..], &to[..]), (&[5, 7, 30][..], &[2, 1, 1, 1][..], &[1, 2, 0, 0][..]));
+        // Numbers far apart.
+        let (names, from, to) = read("999999999999999 3\n3 40000000000\n").unwrap();
+        assert_eq!(names, [3, 40_000_000_000, 999_999_999_999_999]);
+        assert_eq!((from, to), (vec![2, 0], vec![0, 1]));
+    }
+
+    #[test]
+    fn what_is_no_link_is_refused_with_its_line() {
+        for (text, line) in [
+            ("1 2\n3\n", 2),
+            ("1 2 0.5\n", 1),
+            ("1 2\n\n1 -2\n", 3),
+            ("1,2\n", 1),
+            ("a b\n", 1),
+            ("1 2.5\n", 1),
+            ("1 99999999999999999999\n", 1),
+            ("# only\n1\x0b2\n", 2),
+        ] {
+            match read(text) {
+                Err(Error::Parse { line: at, reason, .. }) => {
+                    assert!(at == line && reason.contains("is no link"), "{text}: {at}: {reason}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        for text in ["", "\n \n", "# a comment"] {
+            assert!(matches!(read(text), Err(Error::File { .. })), "{text}");
+        }
+        // Lines are counted over chunks.
+        let long = "1 2\n".repeat(600_000) + "x\n";
+        assert!(matches!(read(&long), Err(Error::Parse { line: 600_001, .. })));
+    }
+}

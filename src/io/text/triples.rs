@@ -1,0 +1,121 @@
+//! Lines of two indices and a value each, parsed by all threads.
+
+use std::path::Path;
+
+use super::{chunks, count_lines};
+use crate::Result;
+use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
+
+/// A line, counted from 1, and what is wrong with it.
+pub(in crate::io) type Trouble = (u64, String);
+
+/// What the lines so far list, in front of room for those that follow.
+pub(in crate::io) struct Triples {
+    first: Vec<u32>,
+    second: Vec<u32>,
+    value: Vec<f64>,
+    /// Triples found.
+    end: usize,
+    /// Fewest bytes of a line that lists one, its end included.
+    shortest: usize,
+    /// Lines read.
+    lines: u64,
+}
+
+/// Room for what some lines list.
+pub(in crate::io) struct Room<'a> {
+    first: &'a mut [u32],
+    second: &'a mut [u32],
+    value: &'a mut [f64],
+    used: usize,
+}
+
+impl Room<'_> {
+    #[inline]
+    pub(in crate::io) fn push(&mut self, first: u32, second: u32, value: f64) {
+        self.first[self.used] = first;
+        self.second[self.used] = second;
+        self.value[self.used] = value;
+        self.used += 1;
+    }
+}
+
+impl Triples {
+    /// No triples yet, of lines that have so many bytes or more, their end included.
+    pub(in crate::io) fn new(shortest: usize) -> Self {
+        Self { first: Vec::new(), second: Vec::new(), value: Vec::new(), end: 0, shortest, lines: 0 }
+    }
+
+    /// Makes room for as many as a file promises, if its `bytes` may hold them. What of it stays empty takes no memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub(in crate::io) fn with_room(
+        shortest: usize,
+        promised: usize,
+        bytes: usize,
+        path: &Path,
+    ) -> Result<Self> {
+        let room = promised.min(bytes / shortest);
+        expect_memory(16 * room as u64, || format!("{}: {room} entries", path.display()))?;
+        let mut triples = Self::new(shortest);
+        (triples.first, triples.second, triples.value) = (vec![0; room], vec![0; room], vec![0.0; room]);
+        Ok(triples)
+    }
+
+    /// Has `scan` push what the next lines list, or say which of those it is given is wrong.
+    pub(in crate::io) fn parse(
+        &mut self,
+        text: &[u8],
+        scan: impl Fn(&[u8], &mut Room) -> Result<(), Trouble> + Sync,
+    ) -> Result<(), Trouble> {
+        // Lines are counted first: each chunk then writes to its own part of the lists, and knows its first line's number.
+        let chunks = chunks(text);
+        let lines: Vec<usize> = chunks.par_iter().map(|chunk| count_lines(chunk)).collect();
+        let room = |(chunk, &lines): (&&[u8], &usize)| lines.min(chunk.len().div_ceil(self.shortest));
+        let room: Vec<usize> = chunks.iter().zip(&lines).map(room).collect();
+        let mut start = self.end;
+        let due = start + room.iter().sum::<usize>();
+        if due > self.value.len() {
+            self.first.resize(due, 0);
+            self.second.resize(due, 0);
+            self.value.resize(due, 0.0);
+        }
+        let (mut firsts, mut seconds, mut values) =
+            (&mut self.first[start..], &mut self.second[start..], &mut self.value[start..]);
+        let mut parts = Vec::with_capacity(chunks.len());
+        for (chunk, &room) in chunks.iter().zip(&room) {
+            let (first, second, value);
+            (first, firsts) = firsts.split_at_mut(room);
+            (second, seconds) = seconds.split_at_mut(room);
+            (value, values) = values.split_at_mut(room);
+            parts.push((*chunk, Room { first, second, value, used: 0 }));
+        }
+        let results: Vec<Result<usize, Trouble>> = parts
+            .into_par_iter()
+            .map(|(chunk, mut room)| scan(chunk, &mut room).map(|()| room.used))
+            .collect();
+        for ((result, room), lines) in results.into_iter().zip(room).zip(lines) {
+            let used = result.map_err(|(line, reason)| (self.lines + line, reason))?;
+            // Chunks with blank lines or comments leave gaps behind them.
+            if self.end < start {
+                self.first.copy_within(start..start + used, self.end);
+                self.second.copy_within(start..start + used, self.end);
+                self.value.copy_within(start..start + used, self.end);
+            }
+            self.end += used;
+            start += room;
+            self.lines += lines as u64;
+        }
+        Ok(())
+    }
+
+    /// First and second indices and values, in their order.
+    pub(in crate::io) fn into_lists(mut self) -> (Vec<u32>, Vec<u32>, Vec<f64>) {
+        self.first.truncate(self.end);
+        self.second.truncate(self.end);
+        self.value.truncate(self.end);
+        (self.first, self.second, self.value)
+    }
+}

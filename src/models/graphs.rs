@@ -1,0 +1,159 @@
+//! Built-in graphs: random ones of published models.
+
+use super::Parameters;
+use super::systems::key;
+use crate::Result;
+use crate::lane::cpu::expect_memory;
+use crate::parallel::*;
+use crate::walk::graph::{Graph, MOST_LINKS};
+use crate::walk::sequence::philox::philox;
+
+/// Names and parameters of the built-in graphs, for help and messages.
+pub const GRAPHS: &str = "rmat:SCALE,LINKS and barabasi:N,LINKS";
+
+/// The built-in graph that `spec` names, its random numbers chosen by `seed`, and its name with the numbers as they were
+/// understood; `None` when it names none.
+///
+/// `rmat:SCALE,LINKS` is the recursive model of D. Chakrabarti, Y. Zhan, C. Faloutsos, "R-MAT: a recursive model for graph
+/// mining", SDM 2004, doi:10.1137/1.9781611972740.43, with 2^SCALE nodes, LINKS times as many links, and the Graph500
+/// benchmark's probabilities 0.57, 0.19, 0.19, 0.05. `barabasi:N,LINKS` grows by preferential attachment (A.-L. Barabási,
+/// R. Albert, Science 286, 1999, doi:10.1126/science.286.5439.509), LINKS links from each new node to earlier ones, by the
+/// algorithm of V. Batagelj, U. Brandes, Physical Review E 71, 2005, doi:10.1103/PhysRevE.71.036113. Links may be there
+/// several times, and lead from a node to itself.
+///
+/// # Errors
+/// [`Invalid`](crate::Error::Invalid) for parameters that it does not admit, [`OutOfMemory`](crate::Error::OutOfMemory) for more than there
+/// is room for.
+///
+/// ```
+/// let (name, graph) = kolmo::models::graph("rmat:4,8", 0).unwrap()?;
+/// assert_eq!((&name[..], graph.nodes(), graph.links()), ("rmat:4,8", 16, 128));
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+pub fn graph(spec: &str, seed: u64) -> Option<Result<(String, Graph)>> {
+    links(spec, seed).map(|made| {
+        made.and_then(|Links { name, nodes, from, to }| Ok((name, Graph::new(nodes, &from, &to)?)))
+    })
+}
+
+/// The links of a built-in graph, in no order.
+#[derive(Debug, Clone)]
+pub struct Links {
+    /// The specification with the numbers as they were understood.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Where links begin.
+    pub from: Vec<u32>,
+    /// Where they lead.
+    pub to: Vec<u32>,
+}
+
+/// As [`graph`], the links as a list.
+///
+/// # Errors
+/// As [`graph`].
+pub fn links(spec: &str, seed: u64) -> Option<Result<Links>> {
+    let (name, parameters) = spec.split_once(':')?;
+    let parameters = Parameters { spec, values: parameters.split(',').map(str::trim).collect() };
+    match name {
+        "rmat" => Some(rmat(&parameters, seed)),
+        "barabasi" => Some(barabasi(&parameters, seed)),
+        _ => None,
+    }
+}
+
+/// Levels of a node's number at most.
+const MOST_LEVELS: u64 = 31;
+/// The purpose of random words: a word of their counter.
+const RMAT: u32 = 3;
+const BARABASI: u32 = 4;
+
+fn rmat(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
+    const EXAMPLE: &str = "rmat:20,8";
+    parameters.expect(&["SCALE", "LINKS"], EXAMPLE)?;
+    let levels = parameters.whole(0, "SCALE (levels of the recursion)", MOST_LEVELS, EXAMPLE)? as u32;
+    let nodes = 1usize << levels;
+    let each =
+        parameters.whole(1, "LINKS (links over nodes)", (MOST_LINKS / nodes) as u64, EXAMPLE)? as usize;
+    let count = each * nodes;
+    room(parameters, nodes, count)?;
+    // Sums of the probabilities of the quarters, of 2^32.
+    let quarters = [0.57, 0.76, 0.95].map(|p: f64| (p * 4_294_967_296.0) as u32);
+    let link = |e: usize| {
+        let words = (0..levels.div_ceil(4)).flat_map(|k| philox([e as u32, k, 0, RMAT], key(seed)));
+        words.take(levels as usize).fold((0, 0), |(from, to), word| {
+            let quarter = quarters.iter().filter(|&&sum| word >= sum).count() as u32;
+            (2 * from + quarter / 2, 2 * to + quarter % 2)
+        })
+    };
+    let all: Vec<(u32, u32)> = (0..count).into_par_iter().map(link).collect();
+    let (from, to) = all.into_iter().unzip();
+    Ok(Links { name: format!("rmat:{levels},{each}"), nodes, from, to })
+}
+
+fn barabasi(parameters: &Parameters<'_>, seed: u64) -> Result<Links> {
+    const EXAMPLE: &str = "barabasi:1000000,6";
+    parameters.expect(&["N", "LINKS"], EXAMPLE)?;
+    let nodes = parameters.whole(0, "N (number of nodes)", u64::from(u32::MAX), EXAMPLE)? as usize;
+    let most = (MOST_LINKS / nodes) as u64;
+    let each = parameters.whole(1, "LINKS (links out of a node)", most, EXAMPLE)? as usize;
+    let count = each * nodes;
+    room(parameters, nodes, count)?;
+    // Each end of a link so far is as probable to be linked to, and so a node by the links that it has.
+    let from = |e: usize| (e / each) as u32;
+    let mut to = Vec::with_capacity(count);
+    for e in 0..count {
+        let [high, low, ..] = philox([e as u32, 0, 0, BARABASI], key(seed));
+        let word = u64::from(high) << 32 | u64::from(low);
+        let end = ((u128::from(word) * (2 * e as u128 + 1)) >> 64) as usize;
+        to.push(if end.is_multiple_of(2) { from(end / 2) } else { to[end / 2] });
+    }
+    Ok(Links { name: format!("barabasi:{nodes},{each}"), nodes, from: (0..count).map(from).collect(), to })
+}
+
+/// An error if the links do not fit the host, once as pairs and twice as a list.
+fn room(parameters: &Parameters<'_>, nodes: usize, links: usize) -> Result<()> {
+    expect_memory(16 * links as u64 + 12 * nodes as u64, || format!("the graph {}", parameters.spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_have_the_degrees_of_their_models() {
+        let made = links("rmat:10,16", 3).unwrap().unwrap();
+        assert_eq!((made.nodes, made.from.len()), (1024, 16 * 1024));
+        // The first half of the nodes has 76 % of the links in and out, each level with a standard deviation of 0.33 %.
+        for ends in [&made.from, &made.to] {
+            let low = ends.iter().filter(|&&node| node < 512).count() as f64 / ends.len() as f64;
+            assert!((low - 0.76).abs() < 5.0 * (0.76 * 0.24 / 16384.0f64).sqrt(), "{low}");
+        }
+        let made = links("barabasi:20000,3", 3).unwrap().unwrap();
+        assert!(made.from.iter().zip(&made.to).all(|(from, to)| to <= from));
+        let mut degree = vec![3u32; 20_000];
+        made.to.iter().for_each(|&node| degree[node as usize] += 1);
+        // Degrees of k or more are as rare as k^-2 (m (m + 1) / (k (k + 1)) exactly): 12 / 930 at 30.
+        let share = degree.iter().filter(|&&degree| degree >= 30).count() as f64 / 20_000.0;
+        assert!((share - 12.0 / 930.0).abs() < 0.004, "{share}");
+        let (other, same) = (links("barabasi:20000,3", 4), links("barabasi:20000,3", 3));
+        assert!(other.unwrap().unwrap().to != made.to && same.unwrap().unwrap().to == made.to);
+    }
+
+    #[test]
+    fn refusals_name_the_parameter_and_an_example() {
+        for (spec, what) in [
+            ("rmat:0,8", "SCALE"),
+            ("rmat:32,1", "SCALE"),
+            ("rmat:31,9", "LINKS"),
+            ("rmat:8", "2 needed"),
+            ("barabasi:x,3", "N (number of nodes)"),
+            ("barabasi:10,0", "LINKS"),
+        ] {
+            let error = graph(spec, 0).expect(spec).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("for example"), "{error}");
+        }
+        assert!(graph("poisson2d:3,0.9", 0).is_none() && graph("graph.txt", 0).is_none());
+    }
+}

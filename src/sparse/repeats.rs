@@ -1,0 +1,137 @@
+//! Rows that are like rows before them: what is read off rows is read off the others, and copied.
+
+use std::ops::Range;
+
+use super::SLICE;
+use crate::parallel::*;
+
+/// Consecutive rows of which each is like the one a period before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeat {
+    /// The rows.
+    pub rows: Range<usize>,
+    /// Their distance to the rows that they are like.
+    pub period: usize,
+    /// The farthest that a column of theirs lies from the row.
+    pub reach: usize,
+}
+
+/// The rows of a matrix, those that are like others apart: whole slices, each like the whole slice a period before it.
+#[derive(Debug, Clone, Default)]
+pub struct Repeats {
+    rows: usize,
+    repeats: Vec<Repeat>,
+}
+
+impl Repeats {
+    /// Rows of which none is known to be like another.
+    pub fn none(rows: usize) -> Self {
+        Self { rows, repeats: Vec::new() }
+    }
+
+    /// Some rows with these repeats, ascending and apart.
+    pub fn new(rows: usize, repeats: impl IntoIterator<Item = Repeat>) -> Self {
+        let whole = |repeat: Repeat| {
+            let Repeat { rows, period, reach } = repeat;
+            let slices = period.max(1) / gcd(period.max(1), SLICE) * SLICE;
+            // A row is like the one so many slices before it if all rows that lie a period apart in between repeat, too.
+            let start = (rows.start + slices - period).max(slices).next_multiple_of(SLICE);
+            Repeat { rows: start..rows.end / SLICE * SLICE, period: slices, reach }
+        };
+        let repeats: Vec<Repeat> = repeats.into_iter().map(whole).filter(|r| !r.rows.is_empty()).collect();
+        let ends = repeats.iter().map(|r| r.rows.end).chain([rows]).skip(1);
+        assert!(
+            repeats.iter().zip(ends).all(|(r, next)| r.rows.end <= next),
+            "repeats lie apart: {repeats:?}"
+        );
+        Self { rows, repeats }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The rows that are looked at, ascending, in ranges of at most `size`.
+    pub fn looked_at(&self, size: usize) -> Vec<Range<usize>> {
+        let starts = std::iter::once(0).chain(self.repeats.iter().map(|r| r.rows.end));
+        let ends = self.repeats.iter().map(|r| r.rows.start).chain([self.rows]);
+        let cut = |(start, end): (usize, usize)| {
+            (start..end).step_by(size).map(move |first| first..first.saturating_add(size).min(end))
+        };
+        starts.zip(ends).flat_map(cut).collect()
+    }
+
+    /// Their places among values of all rows, each with its first row.
+    pub fn places<'a, T>(&self, mut values: &'a mut [T], size: usize) -> Vec<(usize, &'a mut [T])> {
+        assert_eq!(values.len(), self.rows, "one value a row");
+        let mut at = 0;
+        let take = |rows: Range<usize>| {
+            let here = std::mem::take(&mut values).split_at_mut(rows.start - at).1;
+            let (here, behind) = here.split_at_mut(rows.len());
+            (values, at) = (behind, rows.end);
+            (rows.start, here)
+        };
+        self.looked_at(size).into_iter().map(take).collect()
+    }
+
+    /// Gives the rows that are like others what these have.
+    pub fn copy<T: Copy + Send + Sync>(&self, values: &mut [T]) {
+        /// Rows that a thread copies in one go.
+        const ROWS: usize = 1 << 16;
+        for Repeat { rows, period, .. } in &self.repeats {
+            let (before, here) = values[..rows.end].split_at_mut(rows.start);
+            let source = &before[rows.start - period..];
+            here.par_chunks_mut(ROWS).enumerate().for_each(|(k, mut here)| {
+                let mut at = k * ROWS % period;
+                while !here.is_empty() {
+                    let (now, behind) = here.split_at_mut(here.len().min(period - at));
+                    now.copy_from_slice(&source[at..at + now.len()]);
+                    (here, at) = (behind, 0);
+                }
+            });
+        }
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_looked_at_and_copied_makes_up_all_rows() {
+        for (n, all) in [
+            (1000, vec![]),
+            (1000, vec![Repeat { rows: 7..1000, period: 7, reach: 7 }]),
+            (200_000, vec![Repeat { rows: 100..150_003, period: 48, reach: 1 }]),
+            (
+                100_000,
+                vec![
+                    Repeat { rows: 3..40_000, period: 1, reach: 1 },
+                    Repeat { rows: 50_500..99_999, period: 500, reach: 1 },
+                ],
+            ),
+        ] {
+            // Each row as the least one that it is like.
+            let mut like: Vec<usize> = (0..n).collect();
+            for Repeat { rows, period, .. } in &all {
+                rows.clone().for_each(|row| like[row] = like[row - period]);
+            }
+            let repeats = Repeats::new(n, all);
+            let mut found = vec![usize::MAX; n];
+            for (first, places) in repeats.places(&mut found, 300) {
+                assert!(places.len() <= 300);
+                places.iter_mut().zip(&like[first..]).for_each(|(place, like)| *place = *like);
+            }
+            let left = found.iter().filter(|&&place| place == usize::MAX).count();
+            repeats.copy(&mut found);
+
+            assert_eq!(found, like);
+            assert_eq!(left > n / 2, !repeats.repeats.is_empty(), "{left} of {n} rows are copied");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `kolmo walk --pagerank` and the graphs that `kolmo generate` writes, as a user meets them.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::support::{Place, Run, number};
+
+/// Nodes 7 and 30 link to each other, 5 to 7 twice; 900 has no link.
+const LINKS: &str = "# Directed graph\n# FromNodeId\tToNodeId\n7\t30\n30 7\n5 7\n5 7\n30 900\n";
+
+/// Of nodes 5, 7, 30 and 900: with a = 0.0375 + 0.2125 x_900, x_5 = a, x_7 = a + 0.85 x_5 + 0.425 x_30,
+/// x_30 = a + 0.85 x_7, x_900 = a + 0.425 x_30.
+fn exact() -> [f64; 4] {
+    // Over a: x_7 = 1.85 + 0.425 (1 + 0.85 x_7).
+    let seven = (1.85 + 0.425) / (1.0 - 0.425 * 0.85);
+    let thirty = 1.0 + 0.85 * seven;
+    let nine = 1.0 + 0.425 * thirty;
+    let a = 1.0 / (1.0 + seven + thirty + nine);
+    [a, a * seven, a * thirty, a * nine]
+}
+
+fn rank(place: &Place, line: &str) -> Run {
+    place.kolmo(&format!("walk {line} --pagerank 0.85 --device cpu"))
+}
+
+/// Asserts that the lines are those of these nodes, each with its PageRank in its interval.
+#[track_caller]
+fn holds(run: &Run, wanted: &[(&str, f64)]) {
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let rows = run.rows();
+    assert_eq!(rows[0], ["component", "estimate", "half_width"]);
+    assert_eq!(rows.len(), wanted.len() + 1, "{rows:?}");
+    for (row, (node, x)) in rows[1..].iter().zip(wanted) {
+        let (estimate, half_width) = (number(row[1]), number(row[2]));
+        assert_eq!(&row[0], node);
+        assert!(
+            (estimate - x).abs() <= half_width + 1e-15,
+            "{node}: {x} is not in {estimate} ± {half_width}"
+        );
+        assert!(half_width <= 1e-6 * estimate, "{node}: {half_width}");
+    }
+}
+
+#[test]
+fn graphs_come_in_lists_of_links_and_matrices() {
+    let place = Place::new();
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(LINKS.as_bytes()).expect("memory");
+    place.put("links.txt", LINKS).put("links.txt.gz", packed.finish().expect("memory"));
+    place.put(
+        "links.mtx",
+        "%%MatrixMarket matrix coordinate pattern general\n4 4 5\n2 3\n3 2\n1 2\n1 2\n3 4\n",
+    );
+    let [five, seven, thirty, nine] = exact();
+
+    for file in ["links.txt", "links.txt.gz"] {
+        holds(&rank(&place, &format!("{file} --components 900,5")), &[("900", nine), ("5", five)]);
+    }
+    // All of them, the largest first, where nobody names any.
+    let all = rank(&place, "links.txt");
+    holds(&all, &[("30", thirty), ("7", seven), ("900", nine), ("5", five)]);
+    assert!(all.stderr.contains("order    4 of the 4 places are certain"), "{}", all.stderr);
+    holds(&rank(&place, "links.txt --component 5,30 --top 1"), &[("30", thirty)]);
+    // Rows of a matrix are counted from 0.
+    holds(&rank(&place, "links.mtx --component 0-2"), &[("0", five), ("1", seven), ("2", thirty)]);
+
+    let run = rank(&place, "links.txt -o x.csv --report r.json --verbose");
+    assert_eq!((run.code, &run.stdout[..]), (0, ""), "{}", run.stderr);
+    assert!(place.text("x.csv").starts_with("component,estimate,half_width\n5,"));
+    let report = place.json("r.json");
+    assert_eq!((&report["n"], &report["links"], &report["dangling"]), (&4.into(), &5.into(), &1.into()));
+    assert_eq!(report["components"][3]["component"], 900);
+    assert!(rank(&place, "links.txt -o x.npz").code == 0 && place.get("x.npz").starts_with(b"PK"));
+}
+
+#[test]
+fn seeds_and_undirected_links_are_as_asked() {
+    let place = Place::new();
+    place.put("links.txt", LINKS);
+    // From 900, which has no link, and back: all of the time is there.
+    let run = rank(&place, "links.txt --seeds 900 --component 900,7 --report r.json");
+    let rows = run.rows();
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!((number(rows[1][1]) - 1.0).abs() <= number(rows[1][2]));
+    assert_eq!(rows[2][1], "0");
+    assert_eq!(place.json("r.json")["seeds"], serde_json::json!([900]));
+    // Links of two nodes alone, both ways: each has half.
+    place.put("pair.txt", "1 2\n");
+    holds(&rank(&place, "pair.txt --undirected --component 1"), &[("1", 0.5)]);
+}
+
+#[test]
+fn a_push_and_walks_answer_for_a_node() {
+    let place = Place::new();
+    place.put("links.txt", LINKS);
+    let run = rank(&place, "links.txt --lazy --component 7 --epsilon 1e-3 --report r.json --verbose");
+    assert!(run.code == 0 && run.stderr.contains("whatever walks have found"), "{}", run.stderr);
+    let report = place.json("r.json");
+    let part = |key: &str| report["components"][0][key].as_f64().expect("a number");
+    assert!((part("estimate") - exact()[1]).abs() <= part("certain") && part("half_width") <= 1e-3);
+    assert_eq!(report["confidence"], 0.95);
+}
+
+#[test]
+fn built_in_graphs_are_written_and_read_back() {
+    let place = Place::new();
+    for (line, format) in [("rmat:6,4", "mtx"), ("barabasi:50,3", "txt")] {
+        let run = place.kolmo(&format!("generate {line} --seed 3 -o g.{format}"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let (built_in, read) = (
+            rank(&place, &format!("{line} --seed 3 --top 64")),
+            rank(&place, &format!("g.{format} --top 64")),
+        );
+        assert_eq!((built_in.code, read.code), (0, 0), "{} {}", built_in.stderr, read.stderr);
+        assert_eq!(built_in.stdout, read.stdout);
+    }
+    let run = rank(&place, "rmat:6,4 --dry-run --report r.json");
+    assert!(run.code == 0 && run.stderr.contains("products"), "{}", run.stderr);
+    assert_eq!((&place.json("r.json")["links"], &run.stdout[..]), (&256.into(), ""));
+}
