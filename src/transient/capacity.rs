@@ -346,7 +346,7 @@ pub fn seconds_on_cores(problem: &Problem<'_>, options: &Options, speed: Option<
         let terms = terms(statistics, problem, options)?;
         Ok(terms.map(|terms| terms as f64 * (bytes as f64 / speed + LEAST)))
     };
-    match problem.transitions.survey().and_then(|survey| survey.look(&seconds)) {
+    match problem.transitions.survey().and_then(|survey| survey.look(seconds)) {
         Some(found) => found,
         None => seconds(&statistics(problem.transitions)?),
     }
