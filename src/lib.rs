@@ -54,6 +54,7 @@
 //! | [`ranks`] | the processes of `mpirun` that share a problem |
 //! | [`models`] | built-in chains and systems |
 //! | [`io`] | file formats; [`io::read_chain`] reads a chain in any of them |
+//! | [`output`] | files that appear under their names when they are complete |
 //! | [`settings`] | what was measured once and is kept |
 //!
 //! # Features
@@ -107,6 +108,7 @@ pub mod lane;
 mod machine;
 pub mod models;
 mod number;
+pub mod output;
 mod parallel;
 pub mod ranks;
 pub mod registry;

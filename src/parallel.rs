@@ -8,7 +8,9 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// Ranges a thread, where there are enough items: what one thread is late with stays small.
 const RANGES: usize = 32;
@@ -26,6 +28,34 @@ fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
             ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
         }
     }
+}
+
+/// Calls `work` with 0 … `count` − 1 at once: with 0 on this thread, with each other on a new one.
+fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..count).map(|k| scope.spawn(move || work(k))).collect();
+        if count > 0 {
+            work(0);
+        }
+        for panic in others.into_iter().filter_map(|thread| thread.join().err()) {
+            resume_unwind(panic);
+        }
+    });
+}
+
+/// Results of `work` for each item, on a thread each of which this is the first's. All are waited for, whether one failed or not.
+pub(crate) fn at_once<I: Send, R: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) -> R + Sync,
+) -> Vec<R> {
+    let slots: Vec<_> = items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
+    on_threads(slots.len(), &|k| {
+        let mut slot = slots[k].lock().unwrap_or_else(PoisonError::into_inner);
+        slot.1 = slot.0.take().map(&work);
+    });
+    let results =
+        slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1);
+    results.collect()
 }
 
 /// Copies bytes, many of them on all threads.

@@ -9,7 +9,7 @@
 //! | [`npy`] | `.npy` | vectors |
 //! | [`tridiagonal`] | `.npz`, `.csv`, `.mtx` | tridiagonal systems |
 //! | `sprs` | | matrices of the crate sprs, with the feature of that name |
-//! | [`mod@write`], [`output`] | | what goes out, under its name when it is complete |
+//! | [`mod@write`] | | what goes out, under its name when it is complete ([`crate::output`]) |
 //!
 //! Text may be gzipped. States and rows count from 0, except where a format counts from 1. What a file says wrongly is
 //! [`Error::Parse`](crate::Error::Parse) with the path and the line.
@@ -35,7 +35,6 @@ mod model;
 pub mod mtx;
 pub mod npy;
 pub mod npz;
-pub mod output;
 mod parts;
 #[cfg(feature = "sprs")]
 mod sprs;

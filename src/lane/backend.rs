@@ -95,8 +95,8 @@ pub(super) trait Backend: Into<AnyLane> {
     }
 
     /// Runs host work in the threads that this lane has.
-    fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        work()
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
     }
 
     /// Begins to note when the device begins and ends batches, if it can.

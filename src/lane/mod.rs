@@ -313,7 +313,11 @@ impl Lane {
 
     /// Runs host work in this lane's threads, if it has any of its own.
     pub fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        on!(self, lane => lane.host(work))
+        // Behind a pointer, so that the entry into a pool of threads is compiled once and not for all work.
+        let (mut work, mut result) = (Some(work), None);
+        let mut once = || result = work.take().map(|work| work());
+        on!(self, lane => lane.host(&mut once));
+        result.expect("a lane runs host work")
     }
 
     /// Begins to note when the device begins and ends batches, if it can.

@@ -151,7 +151,7 @@ mod tests {
     use crate::Error;
     use crate::Machine;
     use crate::lane::{DeviceSpec, OpenOptions};
-    use crate::transient::{Initial, Observer, Options, Problem, solve};
+    use crate::transient::{Chain, Initial, Observer, Options, Problem, solve};
 
     /// Loses a lane when the first steps are done, and lets nothing be written.
     struct Lose<'a>(&'a Lane);
@@ -177,9 +177,11 @@ mod tests {
                 Ok(machine) => machine,
                 Err(e) => return crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
             };
-            let chain = crate::models::parse("wlan:3,2").unwrap().unwrap();
+            let n = 3000;
+            let (pointers, next): (Vec<_>, Vec<_>) = ((0..=n).collect(), (1..n as u32).chain([0]).collect());
+            let ring = Chain::from_csr(n, &pointers, &next, &vec![1.0; n]).unwrap();
             let problem = Problem {
-                transitions: &*chain.transitions,
+                transitions: &*ring.transitions,
                 initial: &Initial::State(0),
                 times: &[1e3],
                 rewards: &[],

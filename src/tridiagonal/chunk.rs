@@ -14,6 +14,7 @@ use super::memory::RowMemory;
 use super::scheme::ChunkSolve;
 use crate::Result;
 use crate::lane::{Buffer, HostArray, Lane, Launch};
+use crate::parallel::at_once;
 
 /// The inputs that a solution brings to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,16 +180,7 @@ fn on_lanes<'c, 'a: 'c, T: Number, I: Send>(
     let lanes = work.iter().map(|(chunk, _)| chunk.at + 1).max().unwrap_or(0);
     let mut each: Vec<Vec<_>> = (0..lanes).map(|_| Vec::new()).collect();
     work.into_iter().for_each(|(chunk, item)| each[chunk.at].push((chunk, item)));
-    std::thread::scope(|scope| {
-        let all = &all;
-        let running: Vec<_> = each.into_iter().map(|own| scope.spawn(move || all(own))).collect();
-        let joined = running.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        // All are waited for, whether one failed or not.
-        joined.collect::<Vec<_>>().into_iter().collect()
-    })
+    at_once(each, all).into_iter().collect()
 }
 
 /// The places of the rows `here` of an array of the host that chunks download, those of each right-hand side, `stride` numbers

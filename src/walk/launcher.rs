@@ -207,7 +207,8 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
         points: &'a PointSource,
         kernel: impl Fn(&Lane) -> Result<K> + Sync,
     ) -> Result<Self> {
-        let lanes = at_once(&machine.lanes, |lane| Ok((lane, kernel(lane)?)))?;
+        let lanes = at_once(&machine.lanes, |lane| Ok((lane, kernel(lane)?)));
+        let lanes = lanes.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(Self { lanes, precision: machine.precision, points, ranks: machine.ranks })
     }
 
@@ -320,22 +321,10 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     ) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
-        let parts = at_once(&self.lanes, |lane| work(lane, &units))?;
-        let mut parts: Vec<(u32, Vec<f64>)> = parts.into_iter().flatten().collect();
+        let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
+        let mut parts: Vec<(u32, Vec<f64>)> = parts?.into_iter().flatten().collect();
         parts.sort_unstable_by_key(|&(first, _)| first);
         let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
-    }
-}
-
-/// Runs `work` on every lane at the same time.
-fn at_once<'l, L: Sync, R: Send>(lanes: &'l [L], work: impl Fn(&'l L) -> Result<R> + Sync) -> Result<Vec<R>> {
-    match lanes {
-        [one] => Ok(vec![work(one)?]),
-        several => std::thread::scope(|scope| {
-            let work = &work;
-            let all: Vec<_> = several.iter().map(|lane| scope.spawn(move || work(lane))).collect();
-            all.into_iter().map(|t| t.join().expect("walks do not panic")).collect()
-        }),
     }
 }

@@ -71,14 +71,6 @@ impl CpuLane {
         Ok(Self { device, pool, queue: Mutex::new(()) })
     }
 
-    /// Runs work in the lane's threads.
-    fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
-            Some(pool) => pool.install(work),
-            None => work(),
-        }
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         // A panic inside a twin is a bug that ends the program; the memory itself cannot be left inconsistent.
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
@@ -171,7 +163,7 @@ impl Backend for CpuLane {
         let _queue = self.lock();
         // Inside the pool from the first step to the last: a join between two of its threads costs a fraction of
         // a microsecond, entering the pool tens of them.
-        self.inside(|| {
+        let mut steps = || {
             let mut seen = Instant::now();
             for step in first..first + count {
                 program.launches(step).iter().for_each(|launch| run(launch, step));
@@ -181,15 +173,17 @@ impl Backend for CpuLane {
                 }
             }
             watch(count)
-        })
+        };
+        let mut result = Ok(());
+        self.host(&mut || result = steps());
+        result
     }
 
     fn submit(&self, batch: &Batch<'_>, first: u64) -> Result<()> {
         // Buffers of transfers are the arrays themselves: filling and reading them is all.
         if !batch.launches.is_empty() {
             let _queue = self.lock();
-            let launches = batch.launches.iter();
-            self.inside(|| launches.for_each(|&(step, launch)| run(launch, first + step)));
+            self.host(&mut || batch.launches.iter().for_each(|&(step, launch)| run(launch, first + step)));
         }
         Ok(())
     }
@@ -206,8 +200,11 @@ impl Backend for CpuLane {
         array.own().cloned()
     }
 
-    fn host<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.inside(work)
+    fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use twox_hash::XxHash3_128;
 
 use super::identity::Identity;
 use super::state::State;
-use crate::io::output::OutputFile;
+use crate::output::OutputFile;
 use crate::parallel::*;
 use crate::ranks::Ranks;
 use crate::{Error, Result};

@@ -40,7 +40,7 @@ pub use checkpointer::Checkpointer;
 pub(super) use checkpointer::Resumed;
 pub(super) use state::{Certificate, Changed, Phase, StationaryState, SubdividedState, SweepState};
 
-use crate::io::output::OutputFile;
+use crate::output::OutputFile;
 use crate::ranks::Ranks;
 use crate::{Error, Result};
 use file::{Kept, Stored};

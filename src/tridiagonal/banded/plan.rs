@@ -11,6 +11,7 @@ use super::windows::{Memory, Width, Windows};
 use super::{BandedSystem, View};
 use crate::kernel::Precision;
 use crate::lane::{Buffer, Lane, Program};
+use crate::parallel::at_once;
 use crate::{Error, Result};
 
 /// Systems on lanes, in windows: each solution brings a right-hand side there and unknowns back. Where the lanes hold all rows
@@ -148,19 +149,7 @@ impl<'a, T: Number> BandedPlan<'a, T> {
                 Ok(good & part.windows.are_certified(lane)?)
             })
         };
-        let mut lanes = self.lanes.iter().zip(work);
-        let first = lanes.next();
-        // A thread a lane; all are waited for, whether one failed or not.
-        let certified: Vec<Result<bool>> = std::thread::scope(|scope| {
-            let all = &all;
-            let running: Vec<_> = lanes.map(|work| scope.spawn(move || all(work))).collect();
-            let first = first.map(all);
-            let others = running.into_iter().map(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            first.into_iter().chain(others).collect()
-        });
+        let certified = at_once(self.lanes.iter().zip(work), all);
         self.filled = true;
         certified.into_iter().try_fold(true, |all, one| Ok(all & one?))
     }

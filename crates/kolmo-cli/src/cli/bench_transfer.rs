@@ -7,7 +7,7 @@ use clap::Args;
 use super::lanes::LaneSets;
 use super::{Common, Outcome, Size, whole, write_report};
 use crate::report::{bytes, seconds};
-use kolmo::io::output::OutputFile;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::lane_count::LANE_COUNTS;
 use kolmo::{Error, Result};

@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 
 use super::{Common, Outcome, interrupt, whole, write_report};
 use crate::report::seconds;
-use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
+use kolmo::output::OutputFile;
 use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
 use kolmo::{Error, Machine, Result};

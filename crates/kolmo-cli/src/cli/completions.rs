@@ -9,7 +9,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{Outcome, help};
-use kolmo::io::output::OutputFile;
+use kolmo::output::OutputFile;
 use kolmo::{Error, Result};
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use super::output::{Selection, Style};
 use crate::plot::palette::REFERENCE;
 use crate::plot::{Axis, Form, Line, Lines, Stroke};
 use crate::report;
-use kolmo::io::output::OutputFile;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::settings::Tuned;
 use kolmo::walk::{Component, Solution};

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::Outcome;
 use crate::report::bytes;
 use kolmo::Result;
-use kolmo::io::output::OutputFile;
 use kolmo::lane::{Listing, list};
+use kolmo::output::OutputFile;
 use std::io::Write;
 
 #[derive(Debug, Args)]

@@ -14,11 +14,11 @@ use crate::report::graph::{Run, certain_places};
 use crate::report::{bytes, grouped, seconds};
 use kolmo::internals::count;
 use kolmo::io::npz::{self, Values};
-use kolmo::io::output::OutputFile;
 use kolmo::io::read_graph;
 use kolmo::io::write::push_number;
 use kolmo::lane::{DeviceSpec, available_memory};
 use kolmo::models;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::walk::graph::{
     Graph, Node, Options, Walks, local_page_rank, most_products, page_rank, peak_bytes,

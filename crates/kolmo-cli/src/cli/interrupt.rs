@@ -26,7 +26,7 @@ pub(super) fn listen(ranks: Ranks) {
         std::thread::spawn(move || {
             std::thread::sleep(GRACE_OF_OUTPUTS);
             if ranks.is_distributed() && !checkpoint::busy() {
-                kolmo::io::output::abandon();
+                kolmo::output::abandon();
             }
             std::thread::sleep(GRACE - GRACE_OF_OUTPUTS);
             // What is being kept for a run that resumes is worth a moment; asking twice ends it too.
@@ -57,7 +57,7 @@ pub(super) fn answer_for_limits() {
 
 /// Ends the process. Reading, building and single long launches have no watch.
 fn end(ranks: Ranks) -> ! {
-    kolmo::io::output::abandon();
+    kolmo::output::abandon();
     if !ranks.is_distributed() {
         super::say("interrupted");
     }

@@ -249,7 +249,7 @@ impl Common {
 
 /// Writes the lines of `--report` and gives the file its name, where there is one.
 fn write_report(
-    file: Option<kolmo::io::output::OutputFile>,
+    file: Option<kolmo::output::OutputFile>,
     lines: impl IntoIterator<Item = impl Display>,
 ) -> Result<()> {
     let Some(mut file) = file else { return Ok(()) };

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::{Common, Outcome, PrecisionArg, say, write_report};
 use crate::report::{bytes, grouped, seconds};
-use kolmo::io::output::OutputFile;
 use kolmo::lane::{DeviceSpec, OpenOptions};
+use kolmo::output::OutputFile;
 use kolmo::transient::Observer;
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::seed_table::{Cell, Column, GPU_BYTES, MACHINE, Published, Row, SIZES, Wanted, published};

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use kolmo::io::npy;
-use kolmo::io::output::OutputFile;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::{Error, Result};
 

@@ -14,12 +14,12 @@ use super::{Common, Outcome, Solving, conclude, interrupt, no_format, say, whole
 use crate::report;
 use crate::report::tridiagonal::{Run, Seconds};
 use kolmo::internals::count;
-use kolmo::io::output::OutputFile;
 use kolmo::io::tridiagonal::{
     AnyFile, BandedFile, Form, Order, RowsFile, SystemFile, read_any, read_array, read_right_hand_sides,
     read_rows, right_hand_sides, write,
 };
 use kolmo::models;
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::tridiagonal::{
     BandedSystem, Interface, Options, Pivot, Refine, Rows, Solution, Span, System, solve_banded, solve_rows,

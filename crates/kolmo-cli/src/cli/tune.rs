@@ -10,7 +10,7 @@ use super::files::Files;
 use super::lanes::LaneSets;
 use super::{Common, Outcome, say, whole, write_report};
 use crate::report::{bytes, devices, grouped, seconds};
-use kolmo::io::output::OutputFile;
+use kolmo::output::OutputFile;
 use kolmo::settings::{self, Found, Key, SCHEMA, Tuned};
 use kolmo::tridiagonal::lane_count::choice::{Choice, missed};
 use kolmo::tridiagonal::lane_count::measure::Effort;

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::{Outcome, say};
-use kolmo::io::output::OutputFile;
 use kolmo::kernel::Precision;
 use kolmo::lane::Device;
 use kolmo::models;
+use kolmo::output::OutputFile;
 use kolmo::settings::{self, FormatTime, Found, GridTime, Key, Steps, Tuned, Walks};
 use kolmo::sparse::MatrixFormat;
 use kolmo::transient::{Options, capacity};

@@ -15,12 +15,12 @@ use super::{Outcome, Solving, conclude, curves, dry_run, interrupt, no_format, s
 use crate::report;
 use kolmo::internals::count;
 use kolmo::io::npz::{self, Values};
-use kolmo::io::output::OutputFile;
 use kolmo::io::write::push_number;
 use kolmo::io::{read_matrix, read_rhs};
 use kolmo::kernel::Precision;
 use kolmo::lane::Lane;
 use kolmo::models::{System, system};
+use kolmo::output::OutputFile;
 use kolmo::ranks::Ranks;
 use kolmo::walk::sequence::{Scramble, Sequence};
 use kolmo::walk::{
