@@ -150,7 +150,8 @@ fn absorbed<T: Number>(
         )?;
         (statistics.lengths, statistics.exit) = (Vec::new(), Vec::new());
         let initial_error = problem.initial.rounding();
-        let built = Built { machine, problem, options, statistics, parts, initial, initial_error };
+        let expands = false;
+        let built = Built { machine, problem, options, statistics, parts, initial, initial_error, expands };
         totals(&built, &passing, observer)?
     };
     let mut rewards = found.totals;

@@ -10,7 +10,7 @@
 //! where P is nearly self-adjoint in some inner product, and grow exponentially where it has eigenvalues far from
 //! the real axis; then the last sum exceeds what ε leaves, and the expansion is given up.
 
-use super::bessel::{RANGE, Series};
+use super::bessel::{RANGE, Series, products};
 use super::bound::MatrixStatistics;
 use super::built::Built;
 use super::iteration::{Iteration, Target, Which};
@@ -23,6 +23,12 @@ use crate::{Error, Result};
 /// Most and fewest steps between two looks at the norms.
 const MOST_STEPS: u64 = 128;
 const FEWEST_STEPS: u64 = 8;
+
+/// True if an expansion is tried for this αt where as many steps of a sweep have led to no stop: the sweep is so much longer
+/// that an expansion which is given up at its end costs a twentieth more.
+pub(super) fn is_worth(lambda: f64, epsilon: f64) -> bool {
+    RANGE.contains(&lambda) && 32.0 * products(lambda, epsilon) as f64 <= lambda
+}
 
 /// A time point on its way.
 struct Open<T> {
@@ -178,7 +184,7 @@ fn expand<T: Number>(
 ) -> Result<()> {
     let (machine, statistics) = (built.machine, &built.statistics);
     let rewards = scaled(built);
-    let all = some.last().map_or(0, |&(lambda, _)| super::bessel::products(lambda, built.options.epsilon));
+    let all = some.last().map_or(0, |&(lambda, _)| products(lambda, built.options.epsilon));
     let progress = (expansion.terms, expansion.terms + all);
     let mut iteration = Iteration::with_norms(
         &machine.lanes,

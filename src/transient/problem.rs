@@ -34,7 +34,8 @@ impl Problem<'_> {
 /// A way to evaluate the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {
-    /// One sweep with unscaled iterates, which stops as soon as the rest of it has a certified bound.
+    /// One sweep with unscaled iterates, which stops as soon as the rest of it has a certified bound, and which
+    /// [Chebyshev polynomials](Self::Chebyshev) take over from where they are far fewer.
     #[default]
     Auto,
     /// The same, which never stops before the last term.

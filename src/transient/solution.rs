@@ -115,6 +115,17 @@ pub struct Expansion {
     pub given_up: usize,
 }
 
+impl Expansion {
+    /// Two of one run.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            terms: self.terms + other.terms,
+            norm: self.norm.max(other.norm),
+            given_up: self.given_up + other.given_up,
+        }
+    }
+}
+
 /// Facts of a matrix as it was stored.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[non_exhaustive]

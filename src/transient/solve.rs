@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::bound::expect_room;
+use super::bound::{MatrixStatistics, expect_room};
 use super::built::{Built, surveyed, total};
 use super::chain::{Chain, Initial, Reward};
 use super::chebyshev;
@@ -12,7 +12,7 @@ use super::last_look::{LastLook, Seen, contradiction, expect_numbers};
 use super::matrix::MatrixInfo;
 use super::order::{Order, reorder};
 use super::parts::Parts;
-use super::problem::{Method, Observer, Options, Problem, check};
+use super::problem::{Method, Observer, Options, Partitioning, Problem, check};
 use super::solution::{Bound, RewardValue, Seconds, Solution, TimeResult};
 use super::sweeps::sweep;
 use super::{fixed, rewards, stationary, subdivided};
@@ -187,12 +187,22 @@ fn solve_in<T: Number>(
         if problem.times.iter().all(|t| t.is_finite()) {
             problem.transitions.release_outgoing();
         }
-        let (width, format, how) = (options.width, options.format, options.partitioning());
+        let (width, format) = (options.width, options.format);
+        let expands = options.method == Method::Auto
+            && T::PRECISION != Precision::Q64
+            && checkpointer.is_idle()
+            && options.split.halo_depth.is_none_or(|depth| depth == 1)
+            && is_far(&statistics, problem, options.epsilon)?;
+        let how = match expands {
+            true => Partitioning { halo_depth: Some(1), ..options.split },
+            false => options.partitioning(),
+        };
         let parts = Parts::build(machine, problem.transitions, &statistics, width, format, how)?;
         solution.matrix = parts.matrix.clone();
         let (uploaded, _) = transfers(lanes);
         seconds.build = started.elapsed().as_secs_f64() - (uploaded - up_before);
-        let mut built = Built { machine, problem, options, statistics, parts, initial, initial_error };
+        let mut built =
+            Built { machine, problem, options, statistics, parts, initial, initial_error, expands };
         built.statistics.lengths = Vec::new();
         built.statistics.exit = Vec::new();
         let at = Instant::now();
@@ -201,7 +211,9 @@ fn solve_in<T: Number>(
         if !finite.is_empty() {
             let terms = match options.method {
                 Method::Auto | Method::Uniformization => {
-                    sweep(&built, &finite, &mut times, &mut observer, checkpointer)?
+                    let (terms, expansion) = sweep(&built, &finite, &mut times, &mut observer, checkpointer)?;
+                    solution.expansion = expansion;
+                    terms
                 }
                 Method::Chebyshev { strict } => {
                     let expansion = chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?;
@@ -209,7 +221,7 @@ fn solve_in<T: Number>(
                     let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
                     let swept = match left.is_empty() {
                         true => 0,
-                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?,
+                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?.0,
                     };
                     expansion.terms + swept
                 }
@@ -257,6 +269,15 @@ fn solve_in<T: Number>(
     solution.device_bytes = ranks.all_gather(&[most]).into_iter().flatten().max().unwrap_or(0);
     solution.seconds = Seconds { total: started.elapsed().as_secs_f64(), ..seconds };
     Ok(solution)
+}
+
+/// True if Chebyshev's expansion may pay for one of the times.
+fn is_far<T: Number>(statistics: &MatrixStatistics<T>, problem: &Problem<'_>, epsilon: f64) -> Result<bool> {
+    let longest = problem.times.iter().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
+    if longest == 0.0 || statistics.alpha == 0.0 {
+        return Ok(false);
+    }
+    Ok(chebyshev::is_worth(statistics.lambda(longest)?, epsilon))
 }
 
 /// Seconds of copies to and from the lanes so far, the longest of each.

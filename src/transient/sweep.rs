@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 
-use super::Observer;
+use super::bessel::products;
 use super::built::{Built, total};
 use super::checkpoint::{Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::Weights;
 use super::problem::Method;
-use super::solution::Stopped;
+use super::solution::{Expansion, Stopped, TimeResult};
 use super::stationary::meeting;
 use super::stop::{Shares, Stop};
+use super::{Observer, chebyshev};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::lane::Buffer;
@@ -125,6 +126,22 @@ pub(super) struct Sweep<'a, 'p, T> {
     vectors: bool,
     /// Places that found no accumulator.
     left_over: Vec<usize>,
+    /// True if Chebyshev's expansion may take over.
+    pub(super) expands: bool,
+    expansion: Option<Expansion>,
+    expanded: Vec<Option<TimeResult>>,
+}
+
+/// What a sweep came to.
+pub(super) struct Swept {
+    /// Its multiplications.
+    pub(super) steps: u64,
+    /// Places that found no accumulator.
+    pub(super) left_over: Vec<usize>,
+    /// What Chebyshev's expansion did, if it took over.
+    pub(super) expansion: Option<Expansion>,
+    /// The results of times that it served, at their places among the times asked for.
+    pub(super) expanded: Vec<Option<TimeResult>>,
 }
 
 impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
@@ -157,6 +174,9 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             before,
             vectors,
             left_over,
+            expands: built.expands,
+            expansion: None,
+            expanded: vec![None; built.problem.times.len()],
         }
     }
 
@@ -224,12 +244,17 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
 
     const SINGLE: bool = matches!(T::PRECISION, Precision::F32);
 
-    /// Serves the planned times; returns the number of multiplications, and the places that were left over.
+    /// Serves the planned times, or as many as there are accumulators for.
     pub(super) fn run(
         mut self,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<(u64, Vec<usize>)> {
+    ) -> Result<Swept> {
+        let steps = self.sweep(observer, checkpointer)?;
+        Ok(Swept { steps, left_over: self.left_over, expansion: self.expansion, expanded: self.expanded })
+    }
+
+    fn sweep(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
         loop {
             let to = match self.until.take() {
                 Some(until) => until,
@@ -237,7 +262,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                     checkpointer.save_if_due(|| self.state(None))?;
                     self.open_windows()?;
                     let Some(end) = self.end() else {
-                        return Ok((self.iteration.steps(), self.left_over));
+                        return Ok(self.iteration.steps());
                     };
                     if self.close_windows(end, observer, checkpointer)? {
                         continue;
@@ -267,11 +292,10 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
                 self.check = to + (to / 4).max(CHECK_STEPS);
                 if let Some(stop) = self.stop()? {
-                    let terms = self.iteration.steps();
-                    return self
-                        .finish_with(stop, observer, checkpointer)
-                        .map(|left_over| (terms, left_over));
+                    let steps = self.iteration.steps();
+                    return self.finish_with(stop, observer, checkpointer).map(|()| steps);
                 }
+                self.expand(observer)?;
             }
         }
     }
@@ -423,13 +447,31 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         Ok(remaining.all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
     }
 
-    /// Ends the sweep with a curve in the place of all later iterates; returns the places left over.
+    /// Serves the times that wait by Chebyshev's expansion, if that may pay: once, behind as many steps as it takes.
+    fn expand(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let (built, k) = (self.built, self.iteration.steps());
+        let Some(lambda) = self.waiting.back().map(|&last| self.planned[last].lambda) else { return Ok(()) };
+        let epsilon = built.options.epsilon;
+        if !(self.expands && chebyshev::is_worth(lambda, epsilon) && k >= products(lambda, epsilon)) {
+            return Ok(());
+        }
+        self.expands = false;
+        // It works in the place of the iterates.
+        let newest = self.iteration.kept()?;
+        let which: Vec<usize> = self.waiting.iter().map(|&place| self.planned[place].index).collect();
+        let expansion = chebyshev::run(built, false, &which, &mut self.expanded, observer)?;
+        self.expansion = Some(expansion);
+        self.waiting.retain(|&place| self.expanded[self.planned[place].index].is_none());
+        self.iteration.resume(k, &newest)
+    }
+
+    /// Ends the sweep with a curve in the place of all later iterates.
     fn finish_with(
-        mut self,
+        &mut self,
         mut stop: Stop,
         observer: &mut dyn Observer,
         checkpointer: &mut Checkpointer<'_>,
-    ) -> Result<Vec<usize>> {
+    ) -> Result<()> {
         let mass = if Self::SINGLE { self.iteration.mass()? } else { 1.0 };
         let open = std::mem::take(&mut self.open).into_iter().map(|o| (o.place, Some(o.target)));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|place| (place, None));
@@ -460,7 +502,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
                 checkpointer.delivered(self.planned[place].index, &result);
             }
         }
-        Ok(self.left_over)
+        Ok(())
     }
 
     /// Bounds what a stop amplifies by the expected steps to one state of each closed class, where nothing is absorbing

@@ -6,20 +6,21 @@ use super::chain::Reward;
 use super::checkpoint::Checkpointer;
 use super::iteration::Iteration;
 use super::problem::Observer;
-use super::solution::{Bound, RewardValue, TimeResult};
-use super::sweep::{Planned, Sweep};
+use super::solution::{Bound, Expansion, RewardValue, TimeResult};
+use super::sweep::{Planned, Sweep, Swept};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 
-/// The one sweep, or as many as memory for the accumulators asks for.
+/// The one sweep, or as many as memory for the accumulators asks for; returns the number of multiplications, and what Chebyshev's
+/// expansion did if it took over.
 pub fn sweep<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
-) -> Result<u64> {
+) -> Result<(u64, Option<Expansion>)> {
     let (problem, epsilon) = (built.problem, built.options.epsilon);
     let mut planned = Vec::with_capacity(which.len());
     for &index in which {
@@ -48,6 +49,7 @@ pub fn sweep<T: Number>(
     let mut resumed = checkpointer.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(built);
+    let mut all: Option<Expansion> = None;
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
@@ -55,7 +57,7 @@ pub fn sweep<T: Number>(
         let mut iteration =
             Iteration::new(&built.machine.lanes, &built.parts, inverse_alpha, &rewards, progress)?;
         let room = room(built).clamp(1, planned.len());
-        let sweep = match resumed.take() {
+        let mut sweep = match resumed.take() {
             None => {
                 iteration.start(&built.initial)?;
                 Sweep::new(built, iteration, &mut planned, room, terms)
@@ -65,11 +67,19 @@ pub fn sweep<T: Number>(
             }
             Some(_) => return Err(checkpointer.unusable()),
         };
-        let (steps, left_over) = sweep.run(observer, checkpointer)?;
-        terms += steps;
+        // One that gave up would give up again.
+        sweep.expands &= all.is_none_or(|expansion| expansion.given_up == 0);
+        let Swept { steps, left_over, expansion, mut expanded } = sweep.run(observer, checkpointer)?;
+        terms += steps + expansion.map_or(0, |expansion| expansion.terms);
+        all = match (all, expansion) {
+            (Some(all), Some(more)) => Some(all.and(more)),
+            (all, more) => all.or(more),
+        };
         let mut again = Vec::new();
         for (place, time) in planned.into_iter().enumerate() {
-            if left_over.contains(&place) {
+            if let Some(result) = expanded[time.index].take() {
+                times[time.index] = Some(result);
+            } else if left_over.contains(&place) {
                 again.push(Planned {
                     rewards: vec![(0.0, 0.0); problem.rewards.len()],
                     steady_state: 0.0,
@@ -83,7 +93,7 @@ pub fn sweep<T: Number>(
         }
         planned = again;
     }
-    Ok(terms)
+    Ok((terms, all))
 }
 
 /// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.

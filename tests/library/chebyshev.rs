@@ -5,8 +5,10 @@ use crate::support::{Keep, chain, l1, machine, model, ragged, run};
 use kolmo::internals::Csr;
 use kolmo::kernel::Precision::{self, F32, F64};
 use kolmo::sparse::MatrixFormat;
+use kolmo::transient::checkpoint::Checkpoint;
 use kolmo::transient::{
     Initial, Method, Options, Order, Partitioning, Problem, Reward, Solution, Status, Transitions, solve,
+    solve_resumable,
 };
 use kolmo::{Error, Machine};
 
@@ -213,4 +215,81 @@ fn what_it_rounds_is_within_the_bound_where_norms_grow() {
     let wanted: Vec<f64> = (0..n).map(exact).collect();
     let (error, bound) = (l1(&got[0], &wanted), solution.times[0].bound.total());
     assert!(error <= bound + 1e-14, "{error:e}, bound {bound:e}");
+}
+
+/// A symmetric walk that diffuses for long, and a drift around a ring; αt = 60,000, where expansions take some 1300 products.
+fn far() -> [(Box<dyn Transitions>, f64); 2] {
+    [(model("birth-death:3000,1,1"), 3e4), (model("circulant:6000,1"), 6e4)]
+}
+
+#[test]
+fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
+    let [(walk, t), _] = far();
+    let (initial, times) = (Initial::State(1500), [t, 1.0, 0.9 * t]);
+    let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
+
+    let (got, solution) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Auto));
+    let (swept, other) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Uniformization));
+
+    let expansion = solution.expansion.expect("it takes over");
+    assert!(expansion.given_up == 0 && solution.terms < 4000 && other.terms > 60_000, "{expansion:?}");
+    assert!(solution.terms > expansion.terms, "a sweep comes first");
+    assert_eq!(solution.status, Status::Met, "{:?}", solution.bound);
+    for i in [0, 2] {
+        let bounds = solution.times[i].bound.total() + other.times[i].bound.total();
+        assert!(l1(&got[i], &swept[i]) <= bounds, "{bounds:e}");
+    }
+    assert!(got[1] == swept[1], "the sweep's own");
+    // The same on any lanes and in any parts.
+    let three = machine("cpu,cpu,cpu", F64, false).expect("the CPU opens");
+    assert!(run(&three, &*walk, &initial, &times, &natural(Method::Auto)).0 == got, "on three lanes");
+    let split = Partitioning { parts: 4, ..Partitioning::default() };
+    let parts = Options { split, ..natural(Method::Auto) };
+    assert!(run(&cpu(), &*walk, &initial, &times, &parts).0 == got, "in four parts");
+    if let Some(adapter) = machine("wgpu:0", F64, false) {
+        let (there, on_adapter) = run(&adapter, &*walk, &initial, &times, &natural(Method::Auto));
+        assert_eq!(on_adapter.expansion.map(|e| e.terms), Some(expansion.terms));
+        assert!(l1(&there[0], &got[0]) <= 2.0 * solution.times[0].bound.total());
+    }
+}
+
+#[test]
+fn auto_loses_nothing_where_it_is_given_up() {
+    let [_, (ring, t)] = far();
+    let times = [t, 1.0];
+    let of = |method| run(&cpu(), &*ring, &Initial::State(0), &times, &options(method, 1e-4));
+
+    let (got, solution) = of(Method::Auto);
+    let (swept, other) = of(Method::Uniformization);
+
+    let expansion = solution.expansion.expect("it is tried");
+    assert!(expansion.given_up == 1 && expansion.terms <= 64, "{expansion:?}");
+    assert_eq!(solution.terms, other.terms + expansion.terms);
+    assert!(got == swept, "the sweep went on where it was");
+}
+
+#[test]
+fn what_is_kept_in_checkpoints_or_exchanged_seldom_is_swept() {
+    let [(walk, t), _] = far();
+    let (initial, times) = (Initial::State(1500), [t]);
+    let problem =
+        Problem { transitions: &*walk, initial: &initial, times: &times, rewards: &[], vectors: false };
+    let place = tempfile::tempdir().expect("a folder");
+    let mut checkpoint = Checkpoint::create(place.path().join("kept")).expect("a file");
+
+    let kept = solve_resumable(
+        &cpu(),
+        &problem,
+        &options(Method::Auto, 1e-4),
+        &mut Keep::default(),
+        &mut checkpoint,
+    );
+    let split = Partitioning { halo_depth: Some(2), ..Partitioning::default() };
+    let deep = Options { split, ..options(Method::Auto, 1e-4) };
+    let deep = solve(&cpu(), &problem, &deep, &mut Keep::default());
+
+    for solution in [kept, deep] {
+        let solution = solution.expect("it is solved");
+        assert!(solution.expansion.is_none() && solution.terms > 60_000, "{} terms", solution.terms);
+    }
 }

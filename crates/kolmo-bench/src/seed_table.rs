@@ -229,6 +229,7 @@ impl<'a> Row<'a> {
             parts,
             initial,
             initial_error: 0.0,
+            expands: false,
         };
         let devices: Vec<&str> = lanes.iter().map(|lane| &lane.device().name[..]).collect();
         let mut cells = Vec::new();
@@ -240,7 +241,7 @@ impl<'a> Row<'a> {
                     let nowhere = &mut Checkpointer::none();
                     subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
                 }
-                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?,
+                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.0,
             };
             let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
             Ok::<_, kolmo::Error>((seconds.max(0.0), products))

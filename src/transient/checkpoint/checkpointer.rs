@@ -59,6 +59,11 @@ impl<'a> Checkpointer<'a> {
         Self { active: None }
     }
 
+    /// True if it keeps nothing.
+    pub(in crate::transient) fn is_idle(&self) -> bool {
+        self.active.is_none()
+    }
+
     /// Keeps a run in its checkpoint, and takes over what that holds.
     pub(in crate::transient) fn new(
         checkpoint: &'a mut Checkpoint,
