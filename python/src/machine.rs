@@ -1,6 +1,6 @@
 //! Machines, kept open from call to call.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kolmo::kernel::Precision;
 use kolmo::lane::{self, DeviceSpec, Listing, OpenOptions};
@@ -79,23 +79,57 @@ impl Wanted {
         Machine::open(&self.devices, &options)
     }
 
-    /// Works on a machine of this kind, an idle one where there is one.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
-        let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A machine of this kind, an idle one where there is one.
+    fn take(&self) -> Result<Machine> {
         let kept = {
             let mut idle = idle();
             let place = idle.iter().position(|(wanted, _)| wanted == self);
             place.map(|place| idle.swap_remove(place).1)
         };
-        let machine = match kept {
-            Some(machine) => machine,
-            None => self.open()?,
-        };
+        kept.map_or_else(|| self.open(), Ok)
+    }
+
+    /// Works on a machine of this kind.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
+        let machine = self.take()?;
         let done = work(&machine);
         if !matches!(done, Err(Error::DeviceLost { .. })) {
             idle().push((self.clone(), machine));
         }
         done
+    }
+
+    /// Holds a machine of this kind.
+    pub(crate) fn hold(&self) -> Result<Held> {
+        Ok(Held(Arc::new(Loan { machine: Some(self.take()?), wanted: self.clone() })))
+    }
+}
+
+fn idle() -> MutexGuard<'static, Vec<(Wanted, Machine)>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A machine that several objects hold; it is idle again when the last of them is gone.
+#[derive(Clone)]
+pub(crate) struct Held(Arc<Loan>);
+
+struct Loan {
+    machine: Option<Machine>,
+    wanted: Wanted,
+}
+
+impl Held {
+    pub(crate) fn machine(&self) -> &Machine {
+        self.0.machine.as_ref().expect("it is given back when this is gone")
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // A child process leaves it where it is.
+        if let Some(machine) = self.machine.take().filter(|_| expect_own_process().is_ok()) {
+            idle().push((self.wanted.clone(), machine));
+        }
     }
 }
 
