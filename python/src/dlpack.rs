@@ -7,10 +7,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use kolmo::lane::Buffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 /// Kind and number of a device: `DLDevice`.
 #[repr(C)]
@@ -28,6 +28,9 @@ struct DataType {
     bits: u8,
     lanes: u16,
 }
+
+/// `kDLCUDA` and `kDLCUDAManaged`.
+const CUDA: [i32; 2] = [2, 13];
 
 /// `kDLFloat` of 64 bits.
 const DOUBLE: DataType = DataType { code: 2, bits: 64, lanes: 1 };
@@ -234,7 +237,6 @@ pub(crate) struct Lent {
     memory: Arc<Buffer<f64>>,
     address: u64,
     device: Device,
-    #[pyo3(get)]
     shape: Vec<usize>,
     strides: Vec<isize>,
 }
@@ -311,6 +313,12 @@ impl Lent {
         format!("DeviceArray(shape={:?}, device={:?})", self.shape, (self.device.kind, self.device.number))
     }
 
+    /// Numbers in each dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
     /// Kind and number of the device, as DLPack has them.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (self.device.kind, self.device.number)
@@ -349,15 +357,21 @@ impl Lent {
         unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Bound::unbind)
     }
 
-    /// Where the array lies, and how.
+    /// The same for libraries that know CUDA alone.
     #[getter]
-    fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// Bytes from one element to the next.
-    #[getter]
-    fn strides(&self) -> Vec<isize> {
-        self.strides.iter().map(|&n| n * size_of::<f64>() as isize).collect()
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if !CUDA.contains(&self.device.kind) {
+            return Err(PyAttributeError::new_err(format!("{} lies on no CUDA device", self.__repr__())));
+        }
+        let bytes = self.strides.iter().map(|&apart| apart * size_of::<f64>() as isize);
+        let told = PyDict::new(py);
+        told.set_item("shape", PyTuple::new(py, &self.shape)?)?;
+        told.set_item("typestr", "<f8")?;
+        told.set_item("data", (self.address, false))?;
+        told.set_item("strides", PyTuple::new(py, bytes.collect::<Vec<_>>())?)?;
+        told.set_item("version", 3)?;
+        // Its numbers are there already.
+        told.set_item("stream", py.None())?;
+        Ok(told)
     }
 }

@@ -3,6 +3,7 @@
 mod chain;
 mod dlpack;
 mod errors;
+mod graph;
 mod machine;
 mod matrix;
 mod model;
@@ -18,6 +19,8 @@ mod _kolmo {
     use super::chain::{Chain, read};
     #[pymodule_export]
     use super::dlpack::{Borrowed, Lent};
+    #[pymodule_export]
+    use super::graph::{Graph, graph_of_links, read_graph};
     #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]

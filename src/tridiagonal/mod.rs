@@ -107,7 +107,7 @@ pub(crate) mod plan;
 pub(crate) mod range;
 mod reduced_block;
 mod reduced_system;
-pub(crate) mod resident;
+mod resident;
 mod residual;
 mod rings;
 mod rows;

@@ -19,7 +19,7 @@ use crate::{Error, Machine, Result};
 
 kernel! {
     /// The largest backward errors of rows.
-    pub static RESIDUAL = tridiagonal_residual + tree + pivots(rows, n, cyclic, tiny)(
+    pub(super) static RESIDUAL = tridiagonal_residual + tree + pivots(rows, n, cyclic, tiny)(
         dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], errors: &mut [T],
     );
 }

@@ -17,6 +17,7 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Progr
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
+use crate::parallel::StopAtHand;
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -74,7 +75,10 @@ impl CpuLane {
     /// Runs work in the lane's threads.
     fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
-            Some(pool) => pool.install(work),
+            Some(pool) => {
+                let stop = StopAtHand::now();
+                pool.install(|| stop.within(work))
+            }
             None => work(),
         }
     }
