@@ -96,16 +96,6 @@ fn part(truncation: &mut Truncation, told: &mut Told<'_>) -> Result<StateSpace> 
     truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok()))
 }
 
-/// An error with the names that options have here.
-fn named(error: Error) -> Error {
-    match error {
-        Error::Invalid(why) => {
-            Error::Invalid(why.replace("--truncate", "truncate").replace("--epsilon", "epsilon"))
-        }
-        other => other,
-    }
-}
-
 /// Answers about all chains of a model, the number of states of each, and where they come from.
 struct Checked {
     answers: Vec<Answers>,
@@ -155,7 +145,7 @@ impl Model {
             expect_truncated(&times, absorbing)?;
             let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
             let instance = model.with_constants(&values).map_err(language::refused)?;
-            let truncation = Truncation::new(instance, allowed, epsilon).map_err(named)?;
+            let truncation = Truncation::new(instance, allowed, epsilon)?;
             place.wanted()?.with(|machine: &Machine| {
                 let options = Options { epsilon: epsilon - allowed, ..Options::default() };
                 let enlarged =
@@ -209,10 +199,9 @@ impl Model {
                     let (n, answered) = match truncate {
                         None => answer(self.explore(&values, told)?, told)?,
                         Some(allowed) => {
-                            let mut truncation =
-                                Truncation::new(instance, allowed, epsilon).map_err(named)?;
+                            let mut truncation = Truncation::new(instance, allowed, epsilon)?;
                             loop {
-                                let space = part(&mut truncation, told).map_err(named)?;
+                                let space = part(&mut truncation, told)?;
                                 let (n, answered) = answer(space, told)?;
                                 if truncation.is_enough(&answered.left) {
                                     break (n, answered);
@@ -295,7 +284,7 @@ impl Model {
     ) -> Result<Enlarged> {
         let last = times.iter().copied().fold(0.0, f64::max);
         loop {
-            let chain = language::chain(&self.path, part(&mut truncation, told).map_err(named)?)?;
+            let chain = language::chain(&self.path, part(&mut truncation, told)?)?;
             let absorbed = absorbing.map_or(Ok(Vec::new()), |set| sets::states(set, &chain))?;
             let edge = Edge::new(truncation.edge(), &[&absorbed]);
             // Nobody earns where he has been lost.
