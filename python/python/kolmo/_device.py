@@ -137,8 +137,9 @@ class Factor:
                 )
         if cyclic and any(tuple(taken[name].shape)[-1] < n for name in ("dl", "du")):
             raise InvalidInput(f"the off-diagonals of a cyclic system have {n} numbers, as d has")
-        diagonals = [_whole(taken[name], n, name == "dl") for name in ("dl", "d", "du")]
-        self._held = self._lane.factor(*diagonals, batch, n, cyclic, tolerance)
+        below, above = _whole(taken["dl"], n, True), _whole(taken["du"], n, False)
+        on = _whole(taken["d"], n, False)
+        self._held = self._lane.factor(below, on, above, batch, n, cyclic, tolerance)
 
     def solve(self, b: Any, transpose: bool) -> dict[str, Any]:
         """The answer of the compiled module, unknowns in an array of the library that `b` is of."""

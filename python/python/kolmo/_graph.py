@@ -82,8 +82,9 @@ class Graph:
         minor = matrix.indices.astype(np.uint32)
         if np.any(counts != 1):
             major, minor = (np.repeat(ends, counts.astype(np.int64)) for ends in (major, minor))
-        ends = (minor, major) if matrix.by_columns else (major, minor)
-        self._held = _kolmo.graph_of_links(matrix.n, *ends, undirected)
+        if matrix.by_columns:
+            major, minor = minor, major
+        self._held = _kolmo.graph_of_links(matrix.n, major, minor, undirected)
 
     @property
     def n(self) -> int:
