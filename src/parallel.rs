@@ -23,42 +23,43 @@ const RANGES: usize = 32;
 fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-    let stop = StopAtHand::now();
+    let at_hand = AtHand::now();
+    let range = |k: usize| {
+        at_hand.look();
+        work(k * size..len.min((k + 1) * size));
+    };
     match len.div_ceil(size) {
         0 => {}
-        1 => {
-            stop.look();
-            work(0..len);
-        }
+        count if count == 1 || at_hand.alone => (0..count).for_each(range),
         count => {
-            let each = |k: usize| {
-                stop.within(|| {
-                    stop.look();
-                    work(k * size..len.min((k + 1) * size));
-                });
-            };
+            let each = |k: usize| at_hand.within(|| range(k));
             ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
         }
     }
 }
 
-/// What ends the loops of the work at hand: none, or a flag of [`interruptible`], which returns when all of them have.
+/// How loops of the work at hand run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StopAtHand(Option<*const AtomicBool>);
+pub(crate) struct AtHand {
+    /// A flag of [`interruptible`] that ends them, which returns when all of them have.
+    stop: Option<*const AtomicBool>,
+    /// Whether they run in the thread that comes to them.
+    pub(crate) alone: bool,
+}
 
 // SAFETY: a flag that lives until all threads are done with the work at hand, and that any thread may read.
-unsafe impl Send for StopAtHand {}
+unsafe impl Send for AtHand {}
 // SAFETY: as above.
-unsafe impl Sync for StopAtHand {}
+unsafe impl Sync for AtHand {}
 
 /// What a loop unwinds with that was ended. No thread tells of it, since nothing is wrong.
 struct Ended;
 
 thread_local! {
-    static AT_HAND: Cell<StopAtHand> = const { Cell::new(StopAtHand(None)) };
+    static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { stop: None, alone: false }) };
 }
 
-impl StopAtHand {
+impl AtHand {
     /// That of this thread.
     pub(crate) fn now() -> Self {
         AT_HAND.get()
@@ -66,7 +67,7 @@ impl StopAtHand {
 
     /// Does a part of the work that it belongs to, in whichever thread that is.
     pub(crate) fn within<R>(self, work: impl FnOnce() -> R) -> R {
-        struct Before(StopAtHand);
+        struct Before(AtHand);
         impl Drop for Before {
             fn drop(&mut self) {
                 AT_HAND.set(self.0);
@@ -78,8 +79,8 @@ impl StopAtHand {
 
     /// Ends the work here, if it is to end.
     fn look(self) {
-        // SAFETY: the flag lives: see `StopAtHand`.
-        if self.0.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
+        // SAFETY: the flag lives: see `AtHand`.
+        if self.stop.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
             resume_unwind(Box::new(Ended));
         }
     }
@@ -90,7 +91,7 @@ impl StopAtHand {
 /// # Errors
 /// Those of the work, and [`Error::Interrupted`] if it was ended.
 pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    let at_hand = StopAtHand(Some(std::ptr::from_ref(stop)));
+    let at_hand = AtHand { stop: Some(std::ptr::from_ref(stop)), ..AtHand::now() };
     // What unwinding leaves half done are arrays of the work itself, and locks whose users take them as they are.
     match catch_unwind(AssertUnwindSafe(|| at_hand.within(work))) {
         Ok(done) => done,
@@ -101,8 +102,16 @@ pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> 
 
 /// Does two things at the same time.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    let stop = StopAtHand::now();
-    rayon::join(|| stop.within(a), || stop.within(b))
+    match AtHand::now() {
+        AtHand { alone: true, .. } => (a(), b()),
+        at_hand => rayon::join(|| at_hand.within(a), || at_hand.within(b)),
+    }
+}
+
+/// Does work whose loops run in this thread alone, those of a CPU lane's launches included: for so little of it that other threads
+/// would take longer to wake.
+pub fn alone<R>(work: impl FnOnce() -> R) -> R {
+    AtHand { alone: true, ..AtHand::now() }.within(work)
 }
 
 /// Copies bytes, many of them on all threads.

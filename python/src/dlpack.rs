@@ -29,8 +29,9 @@ struct DataType {
     lanes: u16,
 }
 
-/// `kDLCUDA` and `kDLCUDAManaged`.
-const CUDA: [i32; 2] = [2, 13];
+/// `kDLCUDA`, and `kDLCUDAManaged`, which every CUDA device reads.
+const CUDA: i32 = 2;
+const CUDA_MANAGED: i32 = 13;
 
 /// `kDLFloat` of 64 bits.
 const DOUBLE: DataType = DataType { code: 2, bits: 64, lanes: 1 };
@@ -201,7 +202,10 @@ impl Borrowed {
             false => numbers(tensor.strides).iter().map(|&n| n as isize).collect(),
         };
         let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
-        let device = tensor.device;
+        let device = match tensor.device {
+            Device { kind: CUDA_MANAGED, number } => Device { kind: CUDA, number },
+            other => other,
+        };
         Ok(Self { address, device, shape, strides, stream: None, _owner: Owner::Tensor(taken) })
     }
 
@@ -360,7 +364,7 @@ impl Lent {
     /// The same for libraries that know CUDA alone.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        if !CUDA.contains(&self.device.kind) {
+        if self.device.kind != CUDA {
             return Err(PyAttributeError::new_err(format!("{} lies on no CUDA device", self.__repr__())));
         }
         let bytes = self.strides.iter().map(|&apart| apart * size_of::<f64>() as isize);

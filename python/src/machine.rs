@@ -1,5 +1,6 @@
 //! Machines, kept open from call to call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kolmo::kernel::Precision;
@@ -101,7 +102,8 @@ impl Wanted {
 
     /// Holds a machine of this kind.
     pub(crate) fn hold(&self) -> Result<Held> {
-        Ok(Held(Arc::new(Loan { machine: Some(self.take()?), wanted: self.clone() })))
+        let (machine, wanted) = (Some(self.take()?), self.clone());
+        Ok(Held(Arc::new(Loan { machine, wanted, lost: AtomicBool::new(false) })))
     }
 }
 
@@ -116,18 +118,31 @@ pub(crate) struct Held(Arc<Loan>);
 struct Loan {
     machine: Option<Machine>,
     wanted: Wanted,
+    /// A device went away: nobody is given this machine again.
+    lost: AtomicBool,
 }
 
 impl Held {
     pub(crate) fn machine(&self) -> &Machine {
         self.0.machine.as_ref().expect("it is given back when this is gone")
     }
+
+    /// Takes note of how some work ended.
+    pub(crate) fn ended<R>(&self, done: Result<R>) -> Result<R> {
+        if matches!(done, Err(Error::DeviceLost { .. })) {
+            self.0.lost.store(true, Ordering::Relaxed);
+        }
+        done
+    }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // A child process leaves it where it is.
-        if let Some(machine) = self.machine.take().filter(|_| expect_own_process().is_ok()) {
+        let Some(machine) = self.machine.take() else { return };
+        if expect_own_process().is_err() {
+            // It belongs to the process that this one was forked from.
+            std::mem::forget(machine);
+        } else if !self.lost.load(Ordering::Relaxed) {
             idle().push((self.wanted.clone(), machine));
         }
     }

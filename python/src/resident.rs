@@ -1,6 +1,7 @@
 //! Tridiagonal systems whose numbers are on a device: right-hand sides there, unknowns there.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use kolmo::lane::{Buffer, Foreign, Lane};
 use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
@@ -13,7 +14,7 @@ use self_cell::self_cell;
 use crate::dlpack::{Borrowed, Device, Lent};
 use crate::errors::exception;
 use crate::machine::{Held, Place, expect_own_process, names};
-use crate::watch::{Stop, watched};
+use crate::watch::{Stop, Told as Watch, watched};
 
 /// Bytes of a number.
 const NUMBER: usize = size_of::<f64>();
@@ -120,6 +121,8 @@ self_cell!(
 #[pyclass(frozen, module = "kolmo._kolmo")]
 pub(crate) struct ResidentFactor {
     kept: Mutex<Kept>,
+    /// That of the machine.
+    lane: Lane,
     device: Device,
     batch: usize,
     n: usize,
@@ -174,7 +177,8 @@ impl DeviceLane {
                 Ok(Both { given, transposed: None })
             })
         })?;
-        Ok(ResidentFactor { kept: Mutex::new(kept), device: self.device, batch, n, cyclic, tolerance })
+        let (kept, lane) = (Mutex::new(kept), lane.clone());
+        Ok(ResidentFactor { kept, lane, device: self.device, batch, n, cyclic, tolerance })
     }
 }
 
@@ -189,47 +193,15 @@ impl ResidentFactor {
         shape: Vec<usize>,
     ) -> PyResult<Bound<'py, PyDict>> {
         expect_own_process().map_err(|error| exception(py, &error))?;
-        let rows = self.batch * self.n;
-        // Streams of others are waited for in this thread.
-        let lane = {
-            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.borrow_owner().machine().lanes[0].clone()
-        };
-        let sources = b.iter().map(|b| b.source("b", self.device, &lane)).collect::<PyResult<Vec<_>>>()?;
+        let sources =
+            b.iter().map(|b| b.source("b", self.device, &self.lane)).collect::<PyResult<Vec<_>>>()?;
         let solved = watched(py, None, &Stop::default(), |told| {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.with_dependent_mut(|held, both| {
-                let began = std::time::Instant::now();
-                let resident = match (transpose, &mut both.transposed) {
-                    (false, _) => &mut both.given,
-                    (true, Some(transposed)) => transposed,
-                    (true, none) => none.insert(both.given.transposed()?),
-                };
-                let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
-                let mut told_of = Told { met: true, ..Told::default() };
-                for (k, source) in sources.iter().enumerate() {
-                    told(0, 0)?;
-                    source.copy(&lane, &resident.arrays().b, self.n, false)?;
-                    match resident.solve(self.tolerance)? {
-                        Some(residual) => {
-                            told_of.normwise = told_of.normwise.max(residual.normwise);
-                            told_of.componentwise = told_of.componentwise.max(residual.componentwise);
-                            lane.copy_part(&resident.arrays().x, 0..rows, &unknowns, k * rows)?;
-                        }
-                        None => {
-                            let (x, solution) = self.on_the_host(held.machine(), resident)?;
-                            told_of.add(&solution);
-                            lane.upload(&x, &unknowns, k * rows)?;
-                        }
-                    }
-                }
-                lane.finish()?;
-                let address =
-                    lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
-                Ok((unknowns, address, told_of, names(held.machine()), began.elapsed().as_secs_f64()))
+                held.ended(self.solve_there(held.machine(), both, &sources, transpose, told))
             })
-        });
-        let (unknowns, address, told, device, seconds) = solved?;
+        })?;
+        let Solved { unknowns, address, told, device, seconds } = solved;
         // Columns of a matrix lie one behind the other.
         let strides = match (&shape[..], b.len()) {
             (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
@@ -246,6 +218,15 @@ impl ResidentFactor {
         answer.set_item("x", Bound::new(py, Lent::new(unknowns, address, self.device, shape, strides))?)?;
         Ok(answer)
     }
+}
+
+/// Unknowns on the device, and what is known of them.
+struct Solved {
+    unknowns: Buffer<f64>,
+    address: u64,
+    told: Told,
+    device: String,
+    seconds: f64,
 }
 
 /// What is known of all right-hand sides together.
@@ -267,6 +248,46 @@ impl Told {
 }
 
 impl ResidentFactor {
+    /// Solves for right-hand sides one after the other.
+    fn solve_there(
+        &self,
+        machine: &Machine,
+        both: &mut Both<'_>,
+        sources: &[Source<'_>],
+        transpose: bool,
+        watch: &mut Watch<'_>,
+    ) -> Result<Solved> {
+        let began = Instant::now();
+        let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
+        let resident = match (transpose, &mut both.transposed) {
+            (false, _) => &mut both.given,
+            (true, Some(transposed)) => transposed,
+            (true, none) => none.insert(both.given.transposed()?),
+        };
+        let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
+        let mut told = Told { met: true, ..Told::default() };
+        for (k, source) in sources.iter().enumerate() {
+            watch(0, 0)?;
+            source.copy(lane, &resident.arrays().b, self.n, false)?;
+            match resident.solve(self.tolerance)? {
+                Some(residual) => {
+                    told.normwise = told.normwise.max(residual.normwise);
+                    told.componentwise = told.componentwise.max(residual.componentwise);
+                    lane.copy_part(&resident.arrays().x, 0..rows, &unknowns, k * rows)?;
+                }
+                None => {
+                    let (x, solution) = self.on_the_host(machine, resident)?;
+                    told.add(&solution);
+                    lane.upload(&x, &unknowns, k * rows)?;
+                }
+            }
+        }
+        lane.finish()?;
+        let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
+        let (device, seconds) = (names(machine), began.elapsed().as_secs_f64());
+        Ok(Solved { unknowns, address, told, device, seconds })
+    }
+
     /// Solves for the right-hand side on the device by way of the host, which exchanges rows and corrects unknowns.
     fn on_the_host(&self, machine: &Machine, resident: &mut Resident<'_>) -> Result<(Vec<f64>, Solution)> {
         let (rows, lane) = (self.batch * self.n, resident.lane());

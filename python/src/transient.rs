@@ -1,5 +1,6 @@
 //! `kolmo.transient`: probabilities of a chain at some times.
 
+use kolmo::internals::alone;
 use kolmo::io::generator::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
@@ -117,8 +118,7 @@ pub(crate) fn answer<'py, 'a>(
         wanted.with(|machine: &Machine| {
             let mut rows = Rows { n, p: room, told };
             let mut solve = || solve(machine, &problem, &options, &mut rows);
-            // Little work goes to the machine's threads once, and not for each of its loops. Nobody else has this machine.
-            let solution = if brief_work { machine.lanes[0].host(solve) } else { solve() };
+            let solution = if brief_work { alone(solve) } else { solve() };
             Ok((solution?, names(machine), content))
         })
     };

@@ -13,8 +13,11 @@ from . import _input, _kolmo
 from ._input import Floats, Place
 from .errors import InvalidInput
 
-# DLPack's kinds of devices that kolmo works on: kDLCUDA, and kDLCUDAManaged, which every CUDA device reads.
-KINDS = {2: "cuda", 13: "cuda"}
+# DLPack's kinds of devices that kolmo works on: kDLCUDA.
+KINDS = {2: "cuda"}
+
+# kDLCUDAManaged, memory that every CUDA device reads.
+_MANAGED = 13
 
 
 class There(NamedTuple):
@@ -37,8 +40,9 @@ def place_of(values: Any, asked: str = "auto") -> There | None:
     if isinstance(values, np.ndarray):
         return None
     if hasattr(values, "__dlpack_device__"):
-        kind, number = values.__dlpack_device__()
-        return There(int(kind), int(number)) if int(kind) in KINDS else None
+        kind, number = (int(part) for part in values.__dlpack_device__())
+        kind = 2 if kind == _MANAGED else kind
+        return There(kind, number) if kind in KINDS else None
     if hasattr(values, "__cuda_array_interface__"):
         kind, _, number = asked.partition(":")
         return There(2, int(number) if kind == "cuda" and number.isdigit() else 0)

@@ -17,7 +17,7 @@ use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Progr
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
-use crate::parallel::StopAtHand;
+use crate::parallel::AtHand;
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -74,12 +74,10 @@ impl CpuLane {
 
     /// Runs work in the lane's threads.
     fn inside<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        let at_hand = AtHand::now();
         match &self.pool {
-            Some(pool) => {
-                let stop = StopAtHand::now();
-                pool.install(|| stop.within(work))
-            }
-            None => work(),
+            Some(pool) if !at_hand.alone => pool.install(|| at_hand.within(work)),
+            _ => work(),
         }
     }
 
