@@ -2,6 +2,7 @@
 
 pub use crate::lane::window::Window;
 pub use crate::number::{Size, count, out_of_range};
+pub use crate::parallel::{alone, interruptible};
 pub use crate::transient::bound::{MatrixStatistics, expect_room, scale_rates, statistics};
 pub use crate::transient::built::Built;
 pub use crate::transient::csr::Csr;

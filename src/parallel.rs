@@ -6,11 +6,15 @@
 
 #![expect(unsafe_code, reason = "threads write to different parts of a slice")]
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+use crate::{Error, Result};
 
 /// Ranges a thread, where there are enough items: what one thread is late with stays small.
 const RANGES: usize = 32;
@@ -20,20 +24,102 @@ const RANGES: usize = 32;
 fn for_ranges(len: usize, size: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
     use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
+    let at_hand = AtHand::now();
+    let range = |k: usize| {
+        at_hand.look();
+        work(k * size..len.min((k + 1) * size));
+    };
     match len.div_ceil(size) {
         0 => {}
-        1 => work(0..len),
+        count if count == 1 || at_hand.alone => (0..count).for_each(range),
         count => {
-            let each = |k: usize| work(k * size..len.min((k + 1) * size));
+            let each = |k: usize| at_hand.within(|| range(k));
             ParallelIterator::for_each(IntoParallelIterator::into_par_iter(0..count), each);
         }
     }
 }
 
+/// How loops of the work at hand run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtHand {
+    /// A flag of [`interruptible`] that ends them, which returns when all of them have.
+    stop: Option<*const AtomicBool>,
+    /// Whether they run in the thread that comes to them.
+    pub(crate) alone: bool,
+}
+
+// SAFETY: a flag that lives until all threads are done with the work at hand, and that any thread may read.
+unsafe impl Send for AtHand {}
+// SAFETY: as above.
+unsafe impl Sync for AtHand {}
+
+/// What a loop unwinds with that was ended. No thread tells of it, since nothing is wrong.
+struct Ended;
+
+thread_local! {
+    static AT_HAND: Cell<AtHand> = const { Cell::new(AtHand { stop: None, alone: false }) };
+}
+
+impl AtHand {
+    /// That of this thread.
+    pub(crate) fn now() -> Self {
+        AT_HAND.get()
+    }
+
+    /// Does a part of the work that it belongs to, in whichever thread that is.
+    pub(crate) fn within<R>(self, work: impl FnOnce() -> R) -> R {
+        struct Before(AtHand);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                AT_HAND.set(self.0);
+            }
+        }
+        let _before = Before(AT_HAND.replace(self));
+        work()
+    }
+
+    /// Ends the work here, if it is to end.
+    fn look(self) {
+        // SAFETY: the flag lives: see `AtHand`.
+        if self.stop.is_some_and(|stop| unsafe { &*stop }.load(Ordering::Relaxed)) {
+            resume_unwind(Box::new(Ended));
+        }
+    }
+}
+
+/// Does work whose loops over threads end soon after `stop` is set, wherever they are; what they were to make is lost.
+///
+/// # Errors
+/// Those of the work, and [`Error::Interrupted`] if it was ended.
+pub fn interruptible<R>(stop: &AtomicBool, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    let at_hand = AtHand { stop: Some(std::ptr::from_ref(stop)), ..AtHand::now() };
+    // What unwinding leaves half done are arrays of the work itself, and locks whose users take them as they are.
+    match catch_unwind(AssertUnwindSafe(|| at_hand.within(work))) {
+        Ok(done) => done,
+        Err(panic) if panic.is::<Ended>() => Err(Error::Interrupted),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Does two things at the same time.
+pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    match AtHand::now() {
+        AtHand { alone: true, .. } => (a(), b()),
+        at_hand => rayon::join(|| at_hand.within(a), || at_hand.within(b)),
+    }
+}
+
+/// Does work whose loops run in this thread alone, those of a CPU lane's launches included: for so little of it that other threads
+/// would take longer to wake.
+pub fn alone<R>(work: impl FnOnce() -> R) -> R {
+    AtHand { alone: true, ..AtHand::now() }.within(work)
+}
+
 /// Calls `work` with 0 … `count` − 1 at once: with 0 on this thread, with each other on a new one.
 fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
+    let at_hand = AtHand::now();
     thread::scope(|scope| {
-        let others: Vec<_> = (1..count).map(|k| scope.spawn(move || work(k))).collect();
+        let others: Vec<_> = (1..count).map(|k| scope.spawn(move || at_hand.within(|| work(k)))).collect();
         if count > 0 {
             work(0);
         }
@@ -540,5 +626,27 @@ mod tests {
             assert_eq!(values.par_iter().position_first(|&v| v >= n), None);
             assert!(values.par_iter().all(|&v| v < n));
         }
+    }
+
+    #[test]
+    fn loops_end_where_a_flag_is_set_and_others_go_on() {
+        let stop = AtomicBool::new(false);
+        let done = interruptible(&stop, || {
+            (0..10_000).into_par_iter().for_each(|outer| {
+                // Loops within loops, in whichever thread, and work in a pool of its own.
+                let (sum, _) = join(|| (0..100).into_par_iter().map(|i| i).reduce(|| 0, |a, b| a + b), || ());
+                assert_eq!(sum, 4950);
+                stop.store(stop.load(Ordering::Relaxed) || outer == 5000, Ordering::Relaxed);
+            });
+            Ok(())
+        });
+        assert!(matches!(done, Err(Error::Interrupted)), "{done:?}");
+        // Nobody else is ended, in this thread or in those that helped.
+        assert!((0..10_000).into_par_iter().all(|i| i < 10_000));
+        stop.store(false, Ordering::Relaxed);
+        assert_eq!(interruptible(&stop, || Ok((0..1000).into_par_iter().all(|i| i < 1000))).ok(), Some(true));
+        let other =
+            catch_unwind(|| interruptible(&AtomicBool::new(false), || -> Result<()> { panic!("a bug") }));
+        assert!(other.is_err(), "a panic stays one");
     }
 }

@@ -18,9 +18,35 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let class = py.import("kolmo.errors").and_then(|module| module.getattr(name));
     let text = error.to_string();
     // Constants are no option here.
-    let text = text.strip_prefix("--const: ").unwrap_or(&text);
+    let text = as_keywords(text.strip_prefix("--const: ").unwrap_or(&text));
     match class.and_then(|class| class.call1((text,))) {
         Ok(value) => PyErr::from_value(value),
         Err(error) => error,
     }
+}
+
+/// A text in which options of the command are keywords: `--time-limit` is time_limit. What stands in backquotes is a command.
+fn as_keywords(text: &str) -> String {
+    let mut parts = Vec::new();
+    for (number, part) in text.split('`').enumerate() {
+        if number % 2 == 1 {
+            parts.push(part.to_owned());
+            continue;
+        }
+        let mut pieces = part.split("--");
+        let mut told = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let end = piece.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(piece.len());
+            match piece.starts_with(|c: char| c.is_ascii_lowercase()) {
+                true => told.push_str(&piece[..end].replace('-', "_")),
+                false => {
+                    told.push_str("--");
+                    told.push_str(&piece[..end]);
+                }
+            }
+            told.push_str(&piece[end..]);
+        }
+        parts.push(told);
+    }
+    parts.join("`")
 }

@@ -1,10 +1,13 @@
 //! The Python module `kolmo._kolmo`: arrays as `kolmo` in `python/python/kolmo` prepares them, to the solvers and back.
 
 mod chain;
+mod dlpack;
 mod errors;
+mod graph;
 mod machine;
 mod matrix;
 mod model;
+mod resident;
 mod transient;
 mod tridiagonal;
 mod walk;
@@ -15,9 +18,15 @@ mod _kolmo {
     #[pymodule_export]
     use super::chain::{Chain, read};
     #[pymodule_export]
+    use super::dlpack::{Borrowed, Lent};
+    #[pymodule_export]
+    use super::graph::{Graph, graph_of_links, read_graph};
+    #[pymodule_export]
     use super::machine::devices;
     #[pymodule_export]
     use super::model::{Model, read_model};
+    #[pymodule_export]
+    use super::resident::{DeviceLane, ResidentFactor};
     #[pymodule_export]
     use super::transient::transient;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Machines, kept open from call to call.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use kolmo::kernel::Precision;
 use kolmo::lane::{self, DeviceSpec, Listing, OpenOptions};
@@ -79,23 +80,71 @@ impl Wanted {
         Machine::open(&self.devices, &options)
     }
 
-    /// Works on a machine of this kind, an idle one where there is one.
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
-        let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A machine of this kind, an idle one where there is one.
+    fn take(&self) -> Result<Machine> {
         let kept = {
             let mut idle = idle();
             let place = idle.iter().position(|(wanted, _)| wanted == self);
             place.map(|place| idle.swap_remove(place).1)
         };
-        let machine = match kept {
-            Some(machine) => machine,
-            None => self.open()?,
-        };
+        kept.map_or_else(|| self.open(), Ok)
+    }
+
+    /// Works on a machine of this kind.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&Machine) -> Result<R>) -> Result<R> {
+        let machine = self.take()?;
         let done = work(&machine);
         if !matches!(done, Err(Error::DeviceLost { .. })) {
             idle().push((self.clone(), machine));
         }
         done
+    }
+
+    /// Holds a machine of this kind.
+    pub(crate) fn hold(&self) -> Result<Held> {
+        let (machine, wanted) = (Some(self.take()?), self.clone());
+        Ok(Held(Arc::new(Loan { machine, wanted, lost: AtomicBool::new(false) })))
+    }
+}
+
+fn idle() -> MutexGuard<'static, Vec<(Wanted, Machine)>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A machine that several objects hold; it is idle again when the last of them is gone.
+#[derive(Clone)]
+pub(crate) struct Held(Arc<Loan>);
+
+struct Loan {
+    machine: Option<Machine>,
+    wanted: Wanted,
+    /// A device went away: nobody is given this machine again.
+    lost: AtomicBool,
+}
+
+impl Held {
+    pub(crate) fn machine(&self) -> &Machine {
+        self.0.machine.as_ref().expect("it is given back when this is gone")
+    }
+
+    /// Takes note of how some work ended.
+    pub(crate) fn ended<R>(&self, done: Result<R>) -> Result<R> {
+        if matches!(done, Err(Error::DeviceLost { .. })) {
+            self.0.lost.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let Some(machine) = self.machine.take() else { return };
+        if expect_own_process().is_err() {
+            // It belongs to the process that this one was forked from.
+            std::mem::forget(machine);
+        } else if !self.lost.load(Ordering::Relaxed) {
+            idle().push((self.wanted.clone(), machine));
+        }
     }
 }
 

@@ -211,7 +211,12 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         self.look();
         let entries = self.starts[i].place()..self.starts[i + 1].place();
         let values = &self.values[entries.clone()];
-        self.minor[entries].iter().zip(values).map(|(j, &value)| (j.place() as u32, value.into()))
+        // `check` has seen that each is below n. Should somebody write into the array meanwhile, it still leads nowhere else.
+        let last = self.n - 1;
+        self.minor[entries]
+            .iter()
+            .zip(values)
+            .map(move |(j, &value)| (j.place().min(last) as u32, value.into()))
     }
 
     /// All entries: row, column, value.

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kolmo::transient::{self, Options, Transitions};
+use kolmo::transient::{self, Observer, Options, Problem, Reward, Solution, Transitions};
 use kolmo::{Error, Machine, Result, Status};
-use kolmo_check::{Answers, Assigned, Found, Questions, Row, Source, Subject, language};
+use kolmo_check::truncation::{Edge, add_losses};
+use kolmo_check::{Answers, Assigned, Found, Questions, Row, Source, Subject, Truncation, language, sets};
 use kolmo_model::constants::Given;
 use kolmo_model::{StateSpace, Value};
+use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -88,6 +90,12 @@ impl Model {
     }
 }
 
+/// The next part of a model that is truncated.
+fn part(truncation: &mut Truncation, told: &mut Told<'_>) -> Result<StateSpace> {
+    let told = Mutex::new(told);
+    truncation.explore(None, &|_| told.lock().is_ok_and(|mut told| told(0, 0).is_ok()))
+}
+
 /// Answers about all chains of a model, the number of states of each, and where they come from.
 struct Checked {
     answers: Vec<Answers>,
@@ -116,6 +124,43 @@ impl Model {
         Ok(Chain::from(chain))
     }
 
+    /// Probabilities at some times of a model that is explored until no more than `allowed` is lost, and the chain of what is
+    /// explored. States are named by labels and variables, and rewards are the model's: its states have no numbers before.
+    #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
+    fn transient<'py>(
+        &self,
+        py: Python<'py>,
+        constants: Vec<(String, Constant)>,
+        times: Vec<f64>,
+        absorbing: Option<&str>,
+        place: Place,
+        epsilon: f64,
+        allowed: f64,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Chain, Bound<'py, PyDict>)> {
+        let values: Vec<(String, Value)> =
+            constants.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let stop = Stop::default();
+        let truncated = watched(py, progress.as_ref(), &stop, |told| {
+            expect_truncated(&times, absorbing)?;
+            let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
+            let instance = model.with_constants(&values).map_err(language::refused)?;
+            let truncation = Truncation::new(instance, allowed, epsilon)?;
+            place.wanted()?.with(|machine: &Machine| {
+                let options = Options { epsilon: epsilon - allowed, ..Options::default() };
+                let enlarged =
+                    self.enlarged(machine, truncation, absorbing, &times, &options, &stop, told)?;
+                Ok((enlarged, names(machine)))
+            })
+        })?;
+        let (Enlarged { chain, solution, p }, device) = truncated;
+        let answer = crate::transient::told(py, &solution)?;
+        let rows = PyArray1::from_vec(py, p).reshape([times.len(), chain.transitions.states()])?;
+        answer.set_item("p", rows)?;
+        answer.set_item("device", device)?;
+        Ok((Chain::from(chain), answer))
+    }
+
     /// Answers properties, of every combination of the values of constants.
     fn check<'py>(
         &self,
@@ -124,10 +169,12 @@ impl Model {
         constants: Constants,
         place: Place,
         epsilon: f64,
+        truncate: Option<f64>,
         progress: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let given = given(constants);
-        let options = Options { epsilon, ..Options::default() };
+        // What may be lost is a part of epsilon.
+        let options = Options { epsilon: epsilon - truncate.unwrap_or(0.0), ..Options::default() };
         let stop = Stop::default();
         let checked = watched(py, progress.as_ref(), &stop, |told| {
             let mut questions = Questions::read(&properties, &self.subject)?;
@@ -139,20 +186,132 @@ impl Model {
                     let Subject::Language(model) = &self.subject else { unreachable!("no other is made") };
                     let instance = model.with_constants(&values).map_err(language::refused)?;
                     questions.expect_sound(&instance)?;
-                    let space = self.explore(&values, told)?;
-                    let asked = questions.plan(Source::Explored(&space), &values)?;
-                    states.push(space.states());
-                    let chain = language::bare(&self.path, space)?;
-                    let inner: Arc<dyn Transitions> = chain.transitions.into();
-                    let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
-                    let chain = transient::Chain { transitions, ..chain };
-                    answers.push(asked.answer(chain, machine, &options, &mut |done, all| told(done, all))?);
+                    let answer = |space: StateSpace, told: &mut Told<'_>| {
+                        let asked = questions.plan(Source::Explored(&space), &values)?;
+                        let n = space.states();
+                        let chain = language::bare(&self.path, space)?;
+                        let inner: Arc<dyn Transitions> = chain.transitions.into();
+                        let transitions = Box::new(Stoppable { inner, stop: stop.clone() });
+                        let chain = transient::Chain { transitions, ..chain };
+                        let mut watch = |done, all| told(done, all);
+                        Ok((n, asked.answer(chain, machine, &options, &mut watch)?))
+                    };
+                    let (n, answered) = match truncate {
+                        None => answer(self.explore(&values, told)?, told)?,
+                        Some(allowed) => {
+                            let mut truncation = Truncation::new(instance, allowed, epsilon)?;
+                            loop {
+                                let space = part(&mut truncation, told)?;
+                                let (n, answered) = answer(space, told)?;
+                                if truncation.is_enough(&answered.left) {
+                                    break (n, answered);
+                                }
+                            }
+                        }
+                    };
+                    states.push(n);
+                    answers.push(answered);
                 }
                 Ok(names(machine))
             })?;
             Ok(Checked { answers, states, device, seconds: began.elapsed().as_secs_f64() })
         })?;
         checked.told(py)
+    }
+}
+
+/// An error for what a model that is truncated cannot be asked.
+fn expect_truncated(times: &[f64], absorbing: Option<&str>) -> Result<()> {
+    let refused = |why: &str| Err(Error::Invalid(format!("truncate: {why}")));
+    if times.contains(&f64::INFINITY) {
+        return refused("what is lost grows with time, so that there is no steady state; give finite times");
+    }
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    if absorbing.is_some_and(|text| text.split(|c| !word(c)).any(|name| name == "deadlock")) {
+        return refused(
+            "nobody looks for deadlocks at the edge of what is explored; name states by their variables",
+        );
+    }
+    Ok(())
+}
+
+/// What is explored of a model, and its probabilities at all times, one row behind the other.
+struct Enlarged {
+    chain: transient::Chain,
+    solution: Solution,
+    p: Vec<f64>,
+}
+
+/// Probabilities without those of the edge, which are kept apart.
+struct Within<'a, 'b> {
+    edge: &'a Edge,
+    n: usize,
+    p: Vec<f64>,
+    left: Vec<Vec<f64>>,
+    told: &'a mut Told<'b>,
+}
+
+impl<'a, 'b> Within<'a, 'b> {
+    fn new(edge: &'a Edge, n: usize, times: usize, told: &'a mut Told<'b>) -> Self {
+        Self { edge, n, p: vec![0.0; times * n], left: vec![Vec::new(); times], told }
+    }
+}
+
+impl Observer for Within<'_, '_> {
+    fn progress(&mut self, done: u64, all: u64) -> Result<()> {
+        (self.told)(done, all)
+    }
+
+    fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
+        let taken = self.edge.taken(probabilities, &mut self.left[index]);
+        self.p[index * self.n..][..self.n].copy_from_slice(&taken);
+        Ok(())
+    }
+}
+
+impl Model {
+    /// Explores more and more until what is lost at the last time is little enough, and solves for all times.
+    #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
+    fn enlarged(
+        &self,
+        machine: &Machine,
+        mut truncation: Truncation,
+        absorbing: Option<&str>,
+        times: &[f64],
+        options: &Options,
+        stop: &Stop,
+        told: &mut Told<'_>,
+    ) -> Result<Enlarged> {
+        let last = times.iter().copied().fold(0.0, f64::max);
+        loop {
+            let chain = language::chain(&self.path, part(&mut truncation, told)?)?;
+            let absorbed = absorbing.map_or(Ok(Vec::new()), |set| sets::states(set, &chain))?;
+            let edge = Edge::new(truncation.edge(), &[&absorbed]);
+            // Nobody earns where he has been lost.
+            let mut rewards = chain.rewards.clone();
+            for reward in &mut rewards {
+                language::expect_limit(truncation.instance(), &reward.name)?;
+                edge.open().for_each(|state| reward.values[state as usize] = 0.0);
+            }
+            let chain = if absorbed.is_empty() { chain } else { chain.absorbing(&absorbed) };
+            let inner: Arc<dyn Transitions> = chain.transitions.into();
+            let (n, initial) = (inner.states(), chain.initial.clone());
+            let transitions = &Stoppable { inner: inner.clone(), stop: stop.clone() };
+            let mut solved = |times: &[f64], rewards: &[Reward]| {
+                let problem = Problem { transitions, initial: &initial, times, rewards, vectors: true };
+                let mut within = Within::new(&edge, n, times.len(), &mut *told);
+                let solution = transient::solve(machine, &problem, options, &mut within)?;
+                let Within { p, left, .. } = within;
+                Ok((solution, p, left))
+            };
+            let (.., left) = solved(&[last], &[])?;
+            if truncation.is_enough(&left[0]) {
+                let (mut solution, p, left) = solved(times, &rewards)?;
+                add_losses(&mut solution, &[], left);
+                let chain = transient::Chain { transitions: Box::new(inner), ..chain };
+                return Ok(Enlarged { chain, solution, p });
+            }
+        }
     }
 }
 
@@ -187,6 +346,7 @@ fn told<'py>(py: Python<'py>, row: &Row, states: usize) -> PyResult<Bound<'py, P
     }
     answer.set_item("number", row.value())?;
     answer.set_item("bound", row.error())?;
+    answer.set_item("loss", row.loss())?;
     answer.set_item("constants", constants)?;
     answer.set_item("states", states)?;
     Ok(answer)

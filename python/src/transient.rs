@@ -1,5 +1,6 @@
 //! `kolmo.transient`: probabilities of a chain at some times.
 
+use kolmo::internals::alone;
 use kolmo::io::generator::Content;
 use kolmo::lane::DeviceSpec;
 use kolmo::transient::{
@@ -116,7 +117,9 @@ pub(crate) fn answer<'py, 'a>(
         }
         wanted.with(|machine: &Machine| {
             let mut rows = Rows { n, p: room, told };
-            Ok((solve(machine, &problem, &options, &mut rows)?, names(machine), content))
+            let mut solve = || solve(machine, &problem, &options, &mut rows);
+            let solution = if brief_work { alone(solve) } else { solve() };
+            Ok((solution?, names(machine), content))
         })
     };
     // A thread of its own costs as much as many a solve.
@@ -145,7 +148,7 @@ fn is_short(transitions: &dyn Transitions, times: &[f64]) -> bool {
 }
 
 /// A solution's facts, but for the probabilities.
-fn told<'py>(py: Python<'py>, solution: &Solution) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn told<'py>(py: Python<'py>, solution: &Solution) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     let each = |fact: fn(&TimeResult) -> f64| PyArray1::from_iter(py, solution.times.iter().map(fact));
     answer.set_item("met", solution.status == Status::Met)?;
@@ -154,6 +157,7 @@ fn told<'py>(py: Python<'py>, solution: &Solution) -> PyResult<Bound<'py, PyDict
     answer.set_item("truncation", each(|time| time.bound.truncation))?;
     answer.set_item("steady_state", each(|time| time.bound.steady_state))?;
     answer.set_item("rounding", each(|time| time.bound.rounding))?;
+    answer.set_item("loss", each(|time| time.bound.loss))?;
     let contradictions = solution.times.iter().filter_map(|time| time.contradiction.clone());
     answer.set_item("contradictions", contradictions.collect::<Vec<_>>())?;
     let (rewards, accumulated) = (PyDict::new(py), PyDict::new(py));

@@ -1,7 +1,9 @@
 //! `kolmo.walk`: components of linear systems, by quasi-random walks.
 
+use std::time::Duration;
+
 use kolmo::walk::{Component, Options, Problem, solve};
-use kolmo::{Machine, Status};
+use kolmo::{Error, Machine, Result, Status};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,15 +17,24 @@ use crate::watch::{Stop, watched};
 pub(crate) struct Wish<'py> {
     b: Vec<PyReadonlyArray1<'py, f64>>,
     components: Vec<u32>,
+    functionals: Vec<PyReadonlyArray1<'py, f64>>,
     epsilon: Option<f64>,
     confidence: f64,
     seed: u64,
     splitting: String,
     lazy: bool,
+    time_limit: Option<f64>,
     progress: Option<Bound<'py, PyAny>>,
 }
 
-/// Estimates components of x in A x = b.
+/// A number of seconds as a time.
+fn limit(seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0).ok_or_else(|| {
+        Error::Invalid(format!("time_limit is {seconds}; give a finite number of seconds above 0"))
+    })
+}
+
+/// Estimates components of x in A x = b, and functionals.
 #[pyfunction]
 pub(crate) fn walk<'py>(
     py: Python<'py>,
@@ -32,27 +43,38 @@ pub(crate) fn walk<'py>(
     place: Place,
 ) -> PyResult<Bound<'py, PyDict>> {
     let matrix = a.matrix()?;
-    let b: Vec<&[f64]> = wish.b.iter().map(|b| b.as_slice()).collect::<Result<_, _>>()?;
-    let Wish { components, epsilon, confidence, seed, splitting, lazy, .. } = wish;
+    let b: Vec<&[f64]> = wish.b.iter().map(|b| b.as_slice()).collect::<std::result::Result<_, _>>()?;
+    let h: Vec<&[f64]> =
+        wish.functionals.iter().map(|h| h.as_slice()).collect::<std::result::Result<_, _>>()?;
+    let Wish { components, epsilon, confidence, seed, splitting, lazy, time_limit, .. } = wish;
     let stop = Stop::default();
     let (solution, device) = watched(py, wish.progress.as_ref(), &stop, |told| {
         let matrix = matrix.csr(&stop)?;
-        let rhs: Vec<Vec<f64>> = b.iter().map(|b| b.to_vec()).collect();
+        let [rhs, functionals] = [&b, &h].map(|all| all.iter().map(|one| one.to_vec()).collect::<Vec<_>>());
+        let time_limit = time_limit.map(limit).transpose()?;
         let splitting = splitting.parse()?;
-        let options = Options { epsilon, confidence, seed, splitting, lazy, ..Options::default() };
-        let problem = Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &[] };
+        let options =
+            Options { epsilon, confidence, seed, splitting, lazy, time_limit, ..Options::default() };
+        let problem =
+            Problem { matrix: &matrix, rhs: &rhs, components: &components, functionals: &functionals };
         place.wanted()?.with(|machine: &Machine| {
             Ok((solve(machine, &problem, &options, &mut |done, all| told(done, all))?, names(machine)))
         })
     })?;
-    let each = |fact: fn(&Component) -> f64| PyArray1::from_iter(py, solution.components.iter().map(fact));
+    let told = |all: &[Component]| {
+        let each = |fact: fn(&Component) -> f64| PyArray1::from_iter(py, all.iter().map(fact));
+        let facts = PyDict::new(py);
+        facts.set_item("estimate", each(|component| component.estimate))?;
+        facts.set_item("half_width", each(|component| component.half_width))?;
+        facts.set_item("statistical", each(|component| component.bound.statistical))?;
+        facts.set_item("truncation", each(|component| component.bound.truncation))?;
+        facts.set_item("rounding", each(|component| component.bound.rounding))?;
+        PyResult::Ok(facts)
+    };
     let answer = PyDict::new(py);
     answer.set_item("met", solution.status == Status::Met)?;
-    answer.set_item("estimate", each(|component| component.estimate))?;
-    answer.set_item("half_width", each(|component| component.half_width))?;
-    answer.set_item("statistical", each(|component| component.bound.statistical))?;
-    answer.set_item("truncation", each(|component| component.bound.truncation))?;
-    answer.set_item("rounding", each(|component| component.bound.rounding))?;
+    answer.set_item("components", told(&solution.components)?)?;
+    answer.set_item("functionals", told(&solution.functionals)?)?;
     answer.set_item("epsilon", solution.epsilon)?;
     answer.set_item("warnings", solution.warnings)?;
     answer.set_item("device", device)?;

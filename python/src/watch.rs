@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use kolmo::internals::interruptible;
 use kolmo::transient::Transitions;
 use kolmo::{Error, Result};
 use pyo3::prelude::*;
@@ -93,7 +94,7 @@ pub(crate) fn watched<R: Send>(
                     let _ = tell.send((done, all));
                     Ok(())
                 };
-                work(told)
+                interruptible(&stop.0, || work(told))
             });
             let mut raised = None;
             loop {

@@ -1,3 +1,4 @@
+import importlib
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,31 @@ def usable():
     missing = [name for name in wanted if name == "cpu" or ":" in name and name not in found]
     assert "cpu" in found and missing in ([], ["cpu"]), f"{missing} asked for; there are {found}"
     return found
+
+
+def skip(what, why):
+    """Skips a test for lack of something, named where the suite of the project counts such tests, too."""
+    if path := os.environ.get("KOLMO_SKIPPED"):
+        test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0]
+        with open(path, "a") as file:
+            file.write(f"{what}\t{test}\t{why}\n")
+    pytest.skip(f"for lack of {what}: {why}")
+
+
+def cuda_or_skip(name):
+    """A library with arrays on CUDA devices, where there is one; KOLMO_REQUIRE_DEVICES=cuda:0 asks for it with CuPy and Torch."""
+    found = [device for device in kolmo.devices() if device["spec"] == "cuda:0" and device["unusable"] is None]
+    why = "no CUDA device" if not found else None
+    library = None
+    try:
+        library = importlib.import_module(name) if found else None
+    except ImportError:
+        why = f"{name} is not installed"
+    if name == "jax" and library is not None and all(device.platform != "gpu" for device in library.devices()):
+        why = "JAX is built without CUDA"
+    required = "cuda:0" in os.environ.get("KOLMO_REQUIRE_DEVICES", "").split(",") and name != "jax"
+    assert why is None or not required, why
+    return library if why is None else skip(f"cuda:0 with {name}", why)
 
 
 @pytest.fixture(params=usable())

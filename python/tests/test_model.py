@@ -90,3 +90,61 @@ def test_files_that_are_no_models(tmp_path):
         kolmo.Model(tmp_path / "bad.sm")
     with pytest.raises(kolmo.InvalidInput, match=r"kolmo\.read"):
         kolmo.Model("model.drn")
+
+
+ENDLESS = """ctmc
+module queue
+    q : int init 0;
+    [] true -> 2 : (q'=q+1);
+    [serve] q > 0 -> 3 : (q'=q-1);
+endmodule
+label "long" = q >= 5;
+rewards "waiting" q > 3 : 1; endrewards
+"""
+
+
+def test_models_without_end_are_explored_as_far_as_probability_comes(command, tmp_path):
+    path = tmp_path / "endless.sm"
+    path.write_text(ENDLESS)
+    model = kolmo.Model(path)
+    r = model.transient([1.0, 10.0], epsilon=1e-6, truncate=1e-8)
+    assert r.met and r.p.shape == (2, r.chain.n) and r.chain.n < 400
+    # What is lost is in none of the states, and is a part of the bound.
+    assert np.all(r.loss <= 1e-8) and np.all(r.bound >= r.loss) and np.all(1 - r.p.sum(axis=1) <= r.bound)
+    np.testing.assert_array_equal(r.bound, r.truncation + r.steady_state + r.rounding + r.loss)
+    assert r.chain.state_name(0) == "(q=0)" and set(r.rewards) == {"waiting"}
+    line = [command, "transient", str(path), "--time", "1,10", "--truncate", "1e-8", "--epsilon", "1e-6", "--device", "cpu"]
+    line += ["--quiet", "-o", str(tmp_path / "p.npy")]
+    subprocess.run(line, check=True, capture_output=True)
+    np.testing.assert_array_equal(r.p, np.load(tmp_path / "p.npy").reshape(r.p.shape))
+    reached = model.transient(10.0, epsilon=1e-6, truncate=1e-8, absorbing='"long"')
+    checked = model.check('P=? [ F<=10 "long" ]', epsilon=1e-6, truncate=1e-8, device="cpu")
+    (answer,) = checked
+    assert answer.loss <= 1e-8 <= answer.bound <= 1e-6
+    assert abs(reached.p[0, reached.chain.labels["long"]].sum() - answer.value) <= 2e-6
+    line = [command, "check", str(path), 'P=? [ F<=10 "long" ]', "--truncate", "1e-8", "--epsilon", "1e-6", "--device", "cpu"]
+    subprocess.run([*line, "--quiet", "--report", str(tmp_path / "r.json")], check=True, capture_output=True)
+    (row,) = json.loads((tmp_path / "r.json").read_text())["properties"]
+    assert (row["value"], row["bound"]) == (answer.number, answer.bound)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"truncate": 1e-3}, r"truncate 1e-3 must lie between 0 and epsilon 1e-9"),
+        ({"truncate": 1e-12, "times": np.inf}, "no steady state"),
+        ({"truncate": 1e-12, "absorbing": [0]}, "states have no numbers"),
+        ({"truncate": 1e-12, "p0": 3}, "states have no numbers"),
+        ({"truncate": 1e-12, "rewards": {}}, "leave p0 and rewards out"),
+        ({"truncate": 1e-12, "absorbing": '"deadlock"'}, "nobody looks for deadlocks"),
+        ({"truncate": 1e-12, "absorbing": '"lnog"'}, "lnog"),
+    ],
+)
+def test_what_a_truncated_model_cannot_be_asked_is_refused(tmp_path, options, told):
+    (tmp_path / "endless.sm").write_text(ENDLESS)
+    model = kolmo.Model(tmp_path / "endless.sm")
+    with pytest.raises(kolmo.InvalidInput, match=told) as raised:
+        model.transient(options.pop("times", 1.0), **options)
+    assert "--" not in str(raised.value)
+    with pytest.raises(kolmo.InvalidInput, match="explored already"):
+        kolmo.read("tandem:3").transient(1.0, truncate=1e-12)

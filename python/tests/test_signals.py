@@ -31,6 +31,8 @@ except KeyboardInterrupt:
     print(time.perf_counter() - struck[0])
 """
 
+SYSTEM = "a = chain(n); a = sp.diags_array(np.full(n, 6.1)) - a; a = a.tocsr(); b = np.random.default_rng(0).random(n)"
+
 MODEL = """ctmc
 module m
     x : [0..2000]; y : [0..2000];
@@ -53,8 +55,18 @@ endmodule
             "a = np.full(n, -1.0); d = np.full(n, 4.0)",
             "kolmo.solve_tridiagonal(a, d, a, d, device='cpu')",
         ),
+        (200_000, 1.0, SYSTEM, "kolmo.walk(a, b, [7, n // 2], epsilon=1e-9, device='cpu')"),
+        (2_000_000, 0.6, SYSTEM, "kolmo.walk(a, b, [7, n // 2], epsilon=1e-9, device='cpu')"),
+        (200_000, 0.5, SYSTEM, "kolmo.walk(a, b, [7, n // 2], epsilon=1e-7, lazy=True, device='cpu')"),
+        (
+            3_000_000,
+            0.3,
+            "a = np.random.default_rng(0).uniform(-1, 1, n)",
+            "kolmo.solve_tridiagonal(a, 0.1 * a, a, a, device='cpu')",
+        ),
+        (1, 0.6, "g = kolmo.Graph('barabasi:1000000,8')", "kolmo.pagerank(g, relative=1e-13)"),
     ],
-    ids=["build", "solve", "explore", "built-in", "tridiagonal"],
+    ids=["build", "solve", "explore", "built-in", "tridiagonal", "walk", "sweeps", "lazy", "exchanges", "pagerank"],
 )
 def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     script = f"MODEL = {MODEL!r}\n" + BEGIN.replace("N,", f"{n},", 1).replace("AFTER", str(after))

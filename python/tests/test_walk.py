@@ -1,4 +1,5 @@
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -61,3 +62,35 @@ def test_a_system_whose_walks_diverge_is_refused():
 def test_input_without_an_answer_is_refused(arguments, told):
     with pytest.raises(kolmo.InvalidInput, match=told):
         kolmo.walk(*arguments)
+
+
+def test_functionals_have_intervals_and_the_bits_of_the_command(command, tmp_path, device):
+    a, b = dominant(500)
+    h = np.stack([np.ones(500) / 500, (np.arange(500) == 3) * 2.0], axis=1)
+    x = spsolve(a.tocsc(), b)
+    w = kolmo.walk(a, b, [7], functional=h, epsilon=1e-3, device=device)
+    assert w.functional.shape == w.functional_half_width.shape == (2, 2) and w.met
+    assert np.all(abs(w.functional - (h.T @ x).T) <= 3 * w.functional_half_width)
+    alone = kolmo.walk(a, b[:, 0], functional=h[:, 0], epsilon=1e-3, device="cpu")
+    assert alone.estimate.shape == (0,) and alone.functional.shape == (1,)
+    sp.save_npz(tmp_path / "a.npz", a)
+    np.save(tmp_path / "b.npy", b[:, 0])
+    np.save(tmp_path / "h.npy", h[:, 0])
+    line = [command, "walk", "a.npz", "--rhs", "b.npy", "--functional", "h.npy", "--epsilon", "1e-3", "--device", "cpu"]
+    told = subprocess.run([*line, "--quiet"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    (row,) = told.splitlines()[1:]
+    assert [float(number) for number in row.split(",")[1:3]] == [alone.functional[0], alone.functional_half_width[0]]
+
+
+def test_a_time_limit_ends_with_what_is_there():
+    a, b = dominant(2000)
+    # Lazy walks say what they do not know, too.
+    with pytest.warns(kolmo.BoundWarning, match="more than epsilon"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "nothing is known of rows", UserWarning)
+        w = kolmo.walk(a, b[:, 0], [7], epsilon=1e-12, lazy=True, time_limit=0.2, device="cpu")
+    assert not w.met and w.half_width[0] > 1e-12 and w.estimate.shape == (1,)
+    for wrong in (0, -1, np.inf, np.nan):
+        with pytest.raises(kolmo.InvalidInput, match="time_limit is"):
+            kolmo.walk(a, b[:, 0], 7, time_limit=wrong)
+    with pytest.raises(kolmo.InvalidInput, match="functional has the shape"):
+        kolmo.walk(a, b[:, 0], functional=np.ones(3))

@@ -139,7 +139,7 @@ fn matrix<R: Read + Seek + Send>(
         _ => Err(format!("a {format} matrix; CSR, CSC and COO are read: save_npz(…, matrix.tocsr())")),
     };
     // Most files are compressed: one thread unpacks the places and one the values.
-    let (places, values) = rayon::join(places, || floats(&mut opened(open()?)?, "data"));
+    let (places, values) = join(places, || floats(&mut opened(open()?)?, "data"));
     let ((row, column), value) = (places?, values?);
     if value.len() != column.len() {
         return Err(format!("data: {} numbers for {} entries", value.len(), column.len()));

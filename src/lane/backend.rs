@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Arg, Batch, Device, HostArray, Program, Window};
+use super::{Arg, Batch, Device, Foreign, HostArray, Program, Window, foreign};
 use crate::Result;
 use crate::kernel::{Kernel, Precision};
 
@@ -105,6 +105,34 @@ pub(super) trait Backend: Into<AnyLane> {
     /// Seconds at which batches began and ended since [`Self::trace`].
     fn traced(&self) -> Result<Vec<(f64, f64)>> {
         Ok(Vec::new())
+    }
+
+    /// The queue as others of this process name it.
+    fn stream(&self) -> Option<u64> {
+        None
+    }
+
+    /// The address of an array, where the device has addresses.
+    fn address(&self, _: &Self::Memory) -> Option<u64> {
+        None
+    }
+
+    /// Lets the queue wait for what is in a stream of others.
+    ///
+    /// # Safety
+    /// As of `Lane::wait_for`.
+    #[expect(unsafe_code, reason = "a stream that others give")]
+    unsafe fn wait_for(&self, _: u64) -> Result<()> {
+        Err(foreign::refused(&self.device().spec))
+    }
+
+    /// Copies rows of others into `dst` from byte `at` on, `pitch` bytes from row to row, and waits.
+    ///
+    /// # Safety
+    /// As of `Lane::copy_from`; `dst` has the rows' places.
+    #[expect(unsafe_code, reason = "an address that others give")]
+    unsafe fn copy_from(&self, _: Foreign, _dst: &Self::Memory, _at: u64, _pitch: usize) -> Result<()> {
+        Err(foreign::refused(&self.device().spec))
     }
 
     /// Takes the device away, as a driver that gives up does, if that can be done.

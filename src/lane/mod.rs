@@ -27,6 +27,7 @@ pub(crate) mod cpu;
 mod cuda;
 mod device;
 mod fault;
+mod foreign;
 mod host;
 mod launch;
 #[cfg(any(feature = "wgpu", feature = "cuda", target_family = "wasm"))]
@@ -43,6 +44,7 @@ pub use cpu::{available_memory, expect_memory};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::{CudaLane, Event, Side};
 pub use device::{Device, Limits};
+pub use foreign::Foreign;
 pub use host::HostArray;
 pub use launch::{Launch, PIECE, Program};
 #[cfg(feature = "cuda")]

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::kernels::UNIT;
+use super::kernels::{LANES, UNIT};
 use super::options::{Interface, Options, Pivot, Refine};
 use super::place::Place;
 use super::range;
-use super::residual::Residual;
+use super::residual::{BLOCK, Norms, Residual};
 use super::scheme::Scheme;
 use super::solve::{Method, Outcome, Pass, Solution};
 use super::view::{PIECE, View, Watch};
@@ -44,52 +44,71 @@ pub(super) fn solve(
         let mut residuals = Vec::with_capacity(view.b.len());
         let mut largest = [0.0f64; 2];
         for (b, x) in view.b.iter().zip(x.iter_mut()) {
-            let size = range::largest(b);
-            if range::shift(size, range::roomy(Precision::F64)) != 0
-                || !certified(view, b, x, overlap, watch)?
-            {
+            let Some((residual, [x_size, b_size])) = certified(view, b, x, overlap, watch)? else {
                 return Ok(None);
-            }
-            let residual = view.residual_watched(b, x, watch)?;
+            };
             let enough = options.refine != Refine::Auto || residual.settled(true);
-            if !(enough && residual.within(options.tolerance)) {
+            // What is no number leaves no residual within any tolerance.
+            let sound = enough && residual.within(options.tolerance);
+            if !sound || range::shift(b_size, range::roomy(Precision::F64)) != 0 {
                 return Ok(None);
             }
             residuals.push(residual);
-            largest = [largest[0].max(range::largest(x)), largest[1].max(size)];
+            largest = [largest[0].max(x_size), largest[1].max(b_size)];
         }
         let seconds = began.elapsed().as_secs_f64();
         Ok(Some(solution(view, options, residuals, largest, seconds)))
     })
 }
 
-/// Solves one right-hand side in windows; true if the unknowns are certified.
+/// Strips of tiles that a thread takes between two looks at what they leave: their numbers are in its cache then.
+const STRIPS: usize = 4;
+
+/// Solves one right-hand side in windows; the residual, and the largest |x| and |b|, if the unknowns are certified.
 fn certified(
     view: &View<'_>,
     b: &[f64],
     x: &mut [f64],
     overlap: usize,
     watch: &mut Watch<'_>,
-) -> Result<bool> {
+) -> Result<Option<(Residual, [f64; 2])>> {
     let (rows, tile) = (view.span.rows, window::tile(overlap));
     let tiles = rows.div_ceil(tile);
     let place = Place { n: view.span.n, first: 0, cyclic: false };
     let whole = window::params::<f64>(place, rows, 0..rows, overlap, (1, rows));
     // A multiple of the tiles that go together.
-    let stretch_tiles = (PIECE / tile).next_multiple_of(8);
+    let stretch_tiles = STRIPS * LANES * rayon::current_num_threads();
     let (View { dl, d, du, .. }, mut flags) = (view, vec![0; tiles + tiles.div_ceil(SEAMS)]);
+    let alone = view.span.batch == 1;
+    let (mut norms, mut done, mut watched) = (Norms::default(), 0, 0);
     for (stretch, flags) in flags[..tiles].chunks_mut(stretch_tiles).enumerate() {
-        watch()?;
         let at = stretch * stretch_tiles * tile;
+        if at >= watched {
+            watch()?;
+            watched = at + PIECE;
+        }
         let params = tridiagonal_window::Params { at: at as u32, tiles: flags.len() as u32, ..whole };
         let bindings = tridiagonal_window::Bindings::over(dl, d, du, b, &mut *x, flags);
         solve_tiles(params, bindings);
         if flags.contains(&1) {
-            return Ok(false);
+            return Ok(None);
+        }
+        // The residual of rows whose neighbours are there, in whole blocks, so that it is that of one look at all rows.
+        let end = at + flags.len() * tile;
+        let known = if end >= rows { rows } else { (end - 1) / BLOCK * BLOCK };
+        if alone && known > done {
+            norms = norms.join(view.norms_of(b, x, done..known));
+            done = known;
         }
     }
     count_uncertified(whole, tridiagonal_seam::Bindings::over(dl, d, du, b, x, &mut flags));
-    Ok(flags[tiles..].iter().all(|&bad| bad == 0))
+    if flags[tiles..].iter().any(|&bad| bad != 0) {
+        return Ok(None);
+    }
+    Ok(Some(match alone {
+        true => (norms.residual(), norms.sizes()),
+        false => (view.residual_watched(b, x, watch)?, [range::largest(x), range::largest(b)]),
+    }))
 }
 
 fn solution(

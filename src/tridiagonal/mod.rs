@@ -43,6 +43,7 @@
 //! cores, where one pass is enough, nothing is copied.
 //!
 //! [`Factor`] keeps a matrix for any number of solutions, with right-hand sides that go through the devices together.
+//! [`Resident`] solves what is on a device and stays there.
 //!
 //! # Residual and errors
 //! A [`Solution`] has the [`Residual`] of what it returns, computed on the host in f64 from the system as given, with two
@@ -106,6 +107,7 @@ pub(crate) mod plan;
 pub(crate) mod range;
 mod reduced_block;
 mod reduced_system;
+mod resident;
 mod residual;
 mod rings;
 mod rows;
@@ -129,6 +131,7 @@ pub use matrix::Matrix;
 pub use memory::Arrays;
 pub use options::{Interface, Options, Pivot, PlanOptions, Refine};
 pub use plan::{Plan, Stages};
+pub use resident::Resident;
 pub use residual::Residual;
 pub use rows::Rows;
 pub use solve::{Method, Solution, solve, solve_into, solve_rows};
@@ -138,7 +141,7 @@ pub use system::System;
 pub use crate::Status;
 
 /// The kernels of tridiagonal systems.
-pub(crate) static KERNELS: [&crate::kernel::Kernel; 12] = [
+pub(crate) static KERNELS: [&crate::kernel::Kernel; 13] = [
     &kernels::REDUCE,
     &kernels::MERGE,
     &kernels::INTERFACE,
@@ -149,6 +152,7 @@ pub(crate) static KERNELS: [&crate::kernel::Kernel; 12] = [
     &scheme::batch::BATCH,
     &window_kernels::WINDOW,
     &window_kernels::SEAM,
+    &resident::RESIDUAL,
     &banded::kernels::PENTADIAGONAL_WINDOW,
     &banded::kernels::BLOCK_WINDOW,
 ];

@@ -114,6 +114,11 @@ impl Norms {
         all.is_nan() || all >= HUGE || self.component.is_nan() || (self.component > COMPONENTWISE && tiny())
     }
 
+    /// The largest |x| and |b|.
+    pub(super) fn sizes(&self) -> [f64; 2] {
+        [self.x, self.b]
+    }
+
     pub(super) fn residual(self) -> Residual {
         let all = self.a * self.x + self.b;
         let normwise = if self.r == 0.0 {
@@ -240,7 +245,7 @@ impl System {
 }
 
 /// Rows that a thread takes at a time.
-const BLOCK: usize = 1 << 14;
+pub(super) const BLOCK: usize = 1 << 14;
 
 impl View<'_> {
     /// r = b − A·x as of a [`System`]; of all rows where ranks share them, each with its own b, x and r.
@@ -296,17 +301,20 @@ impl View<'_> {
         if rows > n {
             return Ok(self.residual(b, x, &mut []));
         }
-        let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..n };
         let mut norms = Norms::default();
         for piece in (0..n).step_by(PIECE) {
             watch()?;
-            let end = n.min(piece + PIECE);
-            let block = |i: usize| (piece + i * BLOCK, end.min(piece + (i + 1) * BLOCK));
-            let one = |i: usize| system.norms(block(i), &mut []);
-            let blocks = (end - piece).div_ceil(BLOCK);
-            norms = norms.join((0..blocks).into_par_iter().map(one).reduce(Norms::default, Norms::join));
+            norms = norms.join(self.norms_of(b, x, piece..n.min(piece + PIECE)));
         }
         Ok(norms.residual())
+    }
+
+    /// Norms of some rows of the only system, all of which is here.
+    pub(super) fn norms_of(&self, b: &[f64], x: &[f64], rows: Range<usize>) -> Norms {
+        let system = SystemRows { view: self, b, x, beyond: [0.0; 2], rows: 0..self.span.n };
+        let block = |i: usize| (rows.start + i * BLOCK, rows.end.min(rows.start + (i + 1) * BLOCK));
+        let one = |i: usize| system.norms(block(i), &mut []);
+        (0..rows.len().div_ceil(BLOCK)).into_par_iter().map(one).reduce(Norms::default, Norms::join)
     }
 
     /// Norms of rows of one system, and their r.

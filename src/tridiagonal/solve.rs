@@ -127,9 +127,14 @@ pub fn solve_into(
 ) -> Result<Solution> {
     expect_room(matrix.rows(), b, x)?;
     let view = matrix.view(b);
-    machine.lanes[0].host(|| view.check_watched(watch))?;
     machine.expect_floating(SYSTEMS)?;
-    AnySolver::new(machine, options).solve_into(&view, x, watch)
+    let mut solver = AnySolver::new(machine, options);
+    // What one pass leaves has a residual, so that all of its numbers are finite; others are looked at.
+    if let Some(solution) = solver.solve_directly(&view, x, watch)? {
+        return Ok(solution);
+    }
+    machine.lanes[0].host(|| view.check_watched(watch))?;
+    solver.solve_to(&view, x)
 }
 
 /// An error unless each right-hand side has as many numbers as there are rows, and so has a place for its unknowns.
@@ -195,16 +200,31 @@ impl<'a> AnySolver<'a> {
         x: &mut [&mut [f64]],
         watch: &mut Watch<'_>,
     ) -> Result<Solution> {
-        watch()?;
-        if let Self::Double(solver) = self
-            && !solver.indirect
-        {
-            let solved = direct::solve(solver.lanes, view, &solver.options, x, watch)?;
-            solver.indirect = solved.is_none();
-            if let Some(solution) = solved {
-                return Ok(solution);
-            }
+        match self.solve_directly(view, x, watch)? {
+            Some(solution) => Ok(solution),
+            None => self.solve_to(view, x),
         }
+    }
+
+    /// Solves into `x` where no copy is needed for it, whatever the numbers are; else none, whatever `x` then holds.
+    fn solve_directly(
+        &mut self,
+        view: &View<'_>,
+        x: &mut [&mut [f64]],
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Solution>> {
+        watch()?;
+        let Self::Double(solver) = self else { return Ok(None) };
+        if solver.indirect {
+            return Ok(None);
+        }
+        let solved = direct::solve(solver.lanes, view, &solver.options, x, watch)?;
+        solver.indirect = solved.is_none();
+        Ok(solved)
+    }
+
+    /// Solves systems whose numbers are finite, and copies unknowns into `x`.
+    fn solve_to(&mut self, view: &View<'_>, x: &mut [&mut [f64]]) -> Result<Solution> {
         let mut solution = self.solve(view)?;
         x.iter_mut().zip(solution.x.drain(..)).for_each(|(to, from)| range::convert(&from, to));
         Ok(solution)

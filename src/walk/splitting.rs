@@ -179,7 +179,7 @@ impl<'a> Split<'a> {
             _ => (Diagonal::None, 0.0),
         };
         // All that is asked of rows is asked in one pass; which row is to blame, only where one is.
-        let (mut factor, mut counts) = rayon::join(|| HostArray::large(n), || HostArray::<u32>::large(n));
+        let (mut factor, mut counts) = join(|| HostArray::large(n), || HostArray::<u32>::large(n));
         let blocks = factor.par_chunks_mut(ROWS).zip(counts.par_chunks_mut(ROWS)).enumerate();
         let looked = blocks.map(|(block, (factor, counts))| {
             let mut seen = Seen::NOTHING;

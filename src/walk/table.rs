@@ -77,7 +77,7 @@ impl Table {
         assert!((1..=COLUMNS).contains(&g.len()), "{} columns", g.len());
         let n = split.unknowns();
         // What is read of a target lies side by side: a row's targets are all over the place.
-        let (mut place, mut targets) = rayon::join(|| HostArray::large(n), || HostArray::<Target>::large(n));
+        let (mut place, mut targets) = join(|| HostArray::large(n), || HostArray::<Target>::large(n));
         // Places are counted from the block's first record; and how many units all of it takes.
         let blocks = place.par_chunks_mut(ROWS).enumerate().map(|(block, place)| {
             let mut before = 0u32;

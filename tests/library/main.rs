@@ -25,6 +25,7 @@ mod transient;
 mod tridiagonal;
 mod tridiagonal_banded;
 mod tridiagonal_factor;
+mod tridiagonal_resident;
 mod tridiagonal_tree;
 mod tridiagonal_window;
 mod walk;

@@ -10,7 +10,8 @@ os.environ.setdefault("NODEVICE_SELECT", "1")
 from . import errors
 from ._chain import Chain, read
 from ._expm import expm_multiply
-from ._kolmo import devices
+from ._graph import Graph, PageRank, pagerank
+from ._kolmo import DeviceArray, devices
 from ._model import Answer, Checked, Model
 from ._transient import Transient, transient
 from ._tridiagonal import Tridiagonal, TridiagonalFactor, solve_tridiagonal
@@ -34,14 +35,17 @@ __all__ = [
     "Chain",
     "Checked",
     "ConversionWarning",
+    "DeviceArray",
     "DeviceError",
     "DeviceLost",
     "Divergent",
     "Error",
     "FileError",
+    "Graph",
     "InvalidInput",
     "Model",
     "OutOfMemory",
+    "PageRank",
     "Singular",
     "Transient",
     "Tridiagonal",
@@ -50,6 +54,7 @@ __all__ = [
     "devices",
     "errors",
     "expm_multiply",
+    "pagerank",
     "read",
     "solve_tridiagonal",
     "transient",

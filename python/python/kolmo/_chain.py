@@ -11,12 +11,75 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _input, _kolmo
-from ._input import Floats, Place, Progress
+from ._input import Floats, Place, Progress, Question
 from ._transient import Transient, made
 from .errors import InvalidInput
 
 
-class Chain:
+class Explored:
+    """What has probabilities at times: a :class:`Chain`, or a :class:`Model`, which is explored for them."""
+
+    def _asked(self) -> Chain:
+        """The chain that is asked."""
+        raise NotImplementedError
+
+    def _truncated(self, asked: Question, absorbing: str | None, allowed: float) -> tuple[Chain, dict[str, Any]]:
+        """The answer of what is explored until no more than `allowed` is lost, and the chain that is."""
+        raise InvalidInput(f"truncate is {allowed}: a chain is explored already; leave it out, or ask the model")
+
+    def transient(
+        self,
+        times: ArrayLike,
+        p0: ArrayLike | None = None,
+        *,
+        device: str = "auto",
+        epsilon: float = 1e-9,
+        rewards: Mapping[str, ArrayLike] | None = None,
+        absorbing: ArrayLike | str | None = None,
+        truncate: float | None = None,
+        precision: Literal["f64", "f32", "q64"] | None = None,
+        progress: Progress = None,
+    ) -> Transient:
+        """Probabilities at some times, as :func:`transient` computes them.
+
+        Without `p0` the chain begins as its file or model says; without `rewards` those of the file or model are earned;
+        `absorbing` may be a label.
+
+        With `truncate` a model that has infinitely many states, or too many, is explored until no more probability than that is
+        lost with the others, a part of `epsilon`. It begins as it says, earns its own rewards, and `absorbing` is a label or an
+        expression of its variables; :attr:`Transient.chain` is what was explored, with names for the columns of `p`.
+
+        Examples
+        --------
+        >>> import kolmo
+        >>> queue = kolmo.read("birth-death:100,0.9,1")
+        >>> r = queue.transient(1000.0)
+        >>> bool(r.p[0, 99] < 1e-5)
+        True
+        """
+        place = Place(device, precision)
+        if truncate is not None:
+            if p0 is not None or rewards is not None or not isinstance(absorbing, (str, type(None))):
+                raise InvalidInput(
+                    "truncate: states have no numbers before they are explored; leave p0 and rewards out, and give absorbing "
+                    "states as a label or by their variables"
+                )
+            asked = _input.question(0, times, {}, place, epsilon, progress)
+            chain, answer = self._truncated(asked, absorbing, float(truncate))
+            return made(answer, chain.name, chain)
+        chain = self._asked()
+        if isinstance(absorbing, str):
+            if absorbing not in chain.labels:
+                raise InvalidInput(f"{chain.name} has no label '{absorbing}'; there are {', '.join(chain.labels)}")
+            absorbing = chain.labels[absorbing]
+        earned = chain.rewards if rewards is None else rewards
+        asked = _input.question(chain.n, times, earned, place, epsilon, progress)
+        begin = None if p0 is None else _input.begin(p0, chain.n)
+        mask = _input.mask("absorbing", absorbing, chain.n)
+        return made(chain._held.transient(begin, mask, asked), chain.name, chain)
+
+
+class Chain(Explored):
     """A chain as a file has it; made by :func:`read`.
 
     Attributes
@@ -47,6 +110,9 @@ class Chain:
     def __repr__(self) -> str:
         return f"Chain({self.name!r}, {self.n} states, labels {sorted(self.labels)}, rewards {sorted(self.rewards)})"
 
+    def _asked(self) -> Chain:
+        return self
+
     def state_name(self, state: int) -> str | None:
         """The values of the model's variables in a state, where the file has them."""
         return self._held.state_name(int(_input.whole("state", state, self.n)))
@@ -56,40 +122,6 @@ class Chain:
         import scipy.sparse
 
         return scipy.sparse.csr_array(self._held.rates(), shape=(self.n, self.n))
-
-    def transient(
-        self,
-        times: ArrayLike,
-        p0: ArrayLike | None = None,
-        *,
-        device: str = "auto",
-        epsilon: float = 1e-9,
-        rewards: Mapping[str, ArrayLike] | None = None,
-        absorbing: ArrayLike | str | None = None,
-        precision: Literal["f64", "f32", "q64"] | None = None,
-        progress: Progress = None,
-    ) -> Transient:
-        """Probabilities at some times, as :func:`transient` computes them.
-
-        Without `p0` the chain begins as its file says; without `rewards` those of the file are earned; `absorbing` may
-        be a label.
-
-        Examples
-        --------
-        >>> import kolmo
-        >>> queue = kolmo.read("birth-death:100,0.9,1")
-        >>> r = queue.transient(1000.0)
-        >>> bool(r.p[0, 99] < 1e-5)
-        True
-        """
-        if isinstance(absorbing, str):
-            if absorbing not in self.labels:
-                raise InvalidInput(f"{self.name} has no label '{absorbing}'; there are {', '.join(self.labels)}")
-            absorbing = self.labels[absorbing]
-        earned = self.rewards if rewards is None else rewards
-        asked = _input.question(self.n, times, earned, Place(device, precision), epsilon, progress)
-        begin = None if p0 is None else _input.begin(p0, self.n)
-        return made(self._held.transient(begin, _input.mask("absorbing", absorbing, self.n), asked), self.name)
 
 
 def read(path: str | os.PathLike[str]) -> Chain:

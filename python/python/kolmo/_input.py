@@ -52,11 +52,28 @@ class Wish(NamedTuple):
 
     b: list[Floats]
     components: list[int]
+    functionals: list[Floats]
     epsilon: float | None
     confidence: float
     seed: int
     splitting: str
     lazy: bool
+    time_limit: float | None
+    progress: Callable[[int, int], object] | None
+
+
+class Reader(NamedTuple):
+    """What is asked of a graph, and how."""
+
+    nodes: list[int] | None
+    damping: float
+    seeds: list[int]
+    relative: float
+    epsilon: float
+    lazy: bool
+    confidence: float
+    seed: int
+    max_walks: int | None
     progress: Callable[[int, int], object] | None
 
 
@@ -84,8 +101,8 @@ def exchanged(name: str, values: Any) -> Any:
     else:
         return values
     raise InvalidInput(
-        f"{name} lies on {where}; kolmo takes arrays of the host and brings them to its device itself: give a copy there, "
-        f"such as {name}.cpu() of torch or cupy.asnumpy({name})"
+        f"{name} lies on {where}; only tridiagonal systems are solved where arrays of other libraries lie, on CUDA devices: give a "
+        f"copy on the host, such as {name}.cpu() of torch or cupy.asnumpy({name})"
     )
 
 

@@ -1,24 +1,96 @@
 """The compiled module: it takes what the functions of ``kolmo`` have made of their arguments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._input import Compressed, Diagonals, Place, Question, Wish
+from ._input import Compressed, Diagonals, Place, Question, Reader, Wish
 
 __all__ = [
+    "Borrowed",
     "Chain",
+    "DeviceArray",
+    "DeviceLane",
+    "Graph",
     "Model",
+    "ResidentFactor",
     "TridiagonalFactor",
     "devices",
+    "graph_of_links",
     "read",
+    "read_graph",
     "read_model",
     "solve_tridiagonal",
     "transient",
     "walk",
 ]
+
+@final
+class Borrowed:
+    def __new__(cls, name: str, capsule: Any) -> Borrowed: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def strides(self) -> list[int]: ...
+    def column(self, number: int) -> Borrowed: ...
+    @staticmethod
+    def of_interface(
+        owner: Any,
+        device: tuple[int, int],
+        address: int,
+        shape: list[int],
+        strides: list[int] | None,
+        stream: int | None,
+    ) -> Borrowed: ...
+
+@final
+class DeviceArray:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+@final
+class DeviceLane:
+    def __new__(cls, place: Place, device: tuple[int, int]) -> DeviceLane: ...
+    @property
+    def stream(self) -> int | None: ...
+    def factor(
+        self,
+        dl: Borrowed | NDArray[np.float64],
+        d: Borrowed | NDArray[np.float64],
+        du: Borrowed | NDArray[np.float64],
+        batch: int,
+        n: int,
+        cyclic: bool,
+        tolerance: float,
+    ) -> ResidentFactor: ...
+
+@final
+class ResidentFactor:
+    def solve(
+        self, b: Sequence[Borrowed | NDArray[np.float64]], transpose: bool, shape: list[int]
+    ) -> dict[str, Any]: ...
+
+@final
+class Graph:
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def links(self) -> int: ...
+    def names(self) -> NDArray[np.uint64]: ...
+    def page_rank(self, reader: Reader) -> dict[str, Any]: ...
 
 @final
 class Chain:
@@ -54,8 +126,19 @@ class Model:
         constants: list[tuple[str, list[bool | int | float]]],
         place: Place,
         epsilon: float,
+        truncate: float | None,
         progress: Callable[[int, int], object] | None,
     ) -> dict[str, Any]: ...
+    def transient(
+        self,
+        constants: list[tuple[str, bool | int | float]],
+        times: list[float],
+        absorbing: str | None,
+        place: Place,
+        epsilon: float,
+        allowed: float,
+        progress: Callable[[int, int], object] | None,
+    ) -> tuple[Chain, dict[str, Any]]: ...
 
 @final
 class TridiagonalFactor:
@@ -63,7 +146,11 @@ class TridiagonalFactor:
     def solve(self, b: list[NDArray[np.float64]], transpose: bool) -> dict[str, Any]: ...
 
 def devices() -> list[dict[str, Any]]: ...
+def graph_of_links(
+    nodes: int, from_: NDArray[np.uint32], to: NDArray[np.uint32], undirected: bool
+) -> Graph: ...
 def read(spec: str) -> Chain: ...
+def read_graph(spec: str, undirected: bool, seed: int) -> Graph: ...
 def read_model(path: str) -> Model: ...
 def transient(
     q: Compressed,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from . import _input, _kolmo
-from ._chain import Chain
-from ._input import Floats, Place, Progress
-from ._transient import Transient
+from ._chain import Chain, Explored
+from ._input import Floats, Place, Progress, Question
 from .errors import BoundWarning, InvalidInput
 
 Constant: TypeAlias = bool | int | float
@@ -34,6 +32,8 @@ class Answer:
     """The number; of a property with a bound that which decides."""
     bound: float
     """Bound on the number's error."""
+    loss: float
+    """The part of it that is due to states that are not explored, of a model that is truncated."""
     constants: dict[str, Constant]
     """Values of the constants, the model's and its own."""
     states: int
@@ -87,7 +87,7 @@ def _constant(name: str, value: Any) -> Constant:
     raise InvalidInput(f"the constant {name} is {value!r}; give a number, True or False, or a list of them to check")
 
 
-class Model:
+class Model(Explored):
     """A Markov chain in PRISM's language, ``ctmc``, with the values of its constants.
 
     Parameters
@@ -158,29 +158,15 @@ class Model:
             self._chain = Chain(held)
         return self._chain
 
-    def transient(
-        self,
-        times: ArrayLike,
-        p0: ArrayLike | None = None,
-        *,
-        device: str = "auto",
-        epsilon: float = 1e-9,
-        rewards: Mapping[str, ArrayLike] | None = None,
-        absorbing: ArrayLike | str | None = None,
-        precision: Literal["f64", "f32", "q64"] | None = None,
-        progress: Progress = None,
-    ) -> Transient:
-        """Probabilities at some times, as :meth:`Chain.transient` computes them."""
-        return self.chain().transient(
-            times,
-            p0,
-            device=device,
-            epsilon=epsilon,
-            rewards=rewards,
-            absorbing=absorbing,
-            precision=precision,
-            progress=progress,
+    def _asked(self) -> Chain:
+        return self.chain()
+
+    def _truncated(self, asked: Question, absorbing: str | None, allowed: float) -> tuple[Chain, dict[str, Any]]:
+        values = [(name, _constant(name, value)) for name, value in self.constants.items()]
+        held, answer = self._held.transient(
+            values, asked.times, absorbing, asked.place, asked.epsilon, allowed, asked.progress
         )
+        return Chain(held), answer
 
     def check(
         self,
@@ -188,6 +174,7 @@ class Model:
         device: str = "auto",
         epsilon: float = 1e-9,
         precision: Literal["f64", "q64"] | None = None,
+        truncate: float | None = None,
         progress: Progress = None,
         **constants: Constant | Sequence[Constant],
     ) -> Checked:
@@ -203,6 +190,9 @@ class Model:
             As in :func:`transient`.
         epsilon : float
             Bound on the sum of the errors of the probabilities behind each answer.
+        truncate : float, optional
+            Explore the model until no more probability than this, a part of `epsilon`, is lost with the states that are left out:
+            for models with infinitely many states, or too many.
         **constants
             Values of constants of the properties, or of the model in the place of those it was made with; a list gives an
             answer for each of its values.
@@ -227,7 +217,7 @@ class Model:
             values.append((name, [_constant(name, each) for each in several]))
         asked = [os.fspath(text) for text in properties]
         place = Place(device, precision)
-        answer = self._held.check(asked, values, place, float(epsilon), _input.callback(progress))
+        answer = self._held.check(asked, values, place, float(epsilon), truncate, _input.callback(progress))
         answers = [Answer(**each) for each in answer.pop("answers")]
         result = Checked(answers=answers, **answer)
         if not result.met:

@@ -24,13 +24,15 @@ class Transient:
     p: Floats = field(repr=False)
     """Probabilities: a row for each time, a column for each state."""
     bound: Floats
-    """Of each time, a proved bound on the sum of the errors of all probabilities: the sum of the next three."""
+    """Of each time, a proved bound on the sum of the errors of all probabilities: the sum of the next four."""
     truncation: Floats = field(repr=False)
     """Poisson mass that was left out."""
     steady_state: Floats = field(repr=False)
     """Price of an early stop once the chain had settled."""
     rounding: Floats = field(repr=False)
     """Rounding of all numbers."""
+    loss: Floats = field(repr=False)
+    """What has left the states that are explored of a model that is truncated; 0 otherwise."""
     met: bool
     """Whether every bound is at most epsilon."""
     rewards: dict[str, Floats]
@@ -45,6 +47,8 @@ class Transient:
     """Multiplications with the matrix."""
     seconds: float
     """Seconds of the solver."""
+    chain: Any = field(default=None, repr=False)
+    """The :class:`Chain` that `p` has a column for each state of; None for a matrix."""
 
     @property
     def status(self) -> Literal["met", "not_met"]:
@@ -79,14 +83,14 @@ class Transient:
         return ax
 
 
-def made(answer: dict[str, Any], name: str) -> Transient:
+def made(answer: dict[str, Any], name: str, chain: Any = None) -> Transient:
     """The result of the compiled module, with its warnings said."""
     for contradiction in answer.pop("contradictions"):
         warnings.warn(contradiction, BoundWarning, stacklevel=3)
     if answer.pop("stochastic", False):
         told = f"{name}: the rates of every state sum to 1: is this a discrete-time chain? Its entries are read as rates"
         warnings.warn(told, UserWarning, stacklevel=3)
-    result = Transient(**answer)
+    result = Transient(**answer, chain=chain)
     if not result.met:
         told = f"the bound is {result.bound.max():.2g}, more than epsilon; see Transient.bound"
         warnings.warn(told, BoundWarning, stacklevel=3)

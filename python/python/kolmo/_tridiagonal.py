@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _input, _kolmo
+from . import _device, _input, _kolmo
 from ._input import Diagonals, Floats, Place
 from .errors import BoundWarning, InvalidInput, Singular
 
@@ -18,8 +18,8 @@ from .errors import BoundWarning, InvalidInput, Singular
 class Tridiagonal:
     """Unknowns, and how well they solve the systems."""
 
-    x: Floats = field(repr=False)
-    """Unknowns, in the shape of the right-hand sides."""
+    x: Any = field(repr=False)
+    """Unknowns, in the shape of the right-hand sides; of right-hand sides on a device an array of their library, there."""
     met: bool
     """Whether both residuals are small enough: the normwise one at most the tolerance, the other at most 1e-8."""
     normwise: float
@@ -45,7 +45,7 @@ def solve_tridiagonal(
     device: str = ...,
     precision: Literal["f64", "f32"] | None = ...,
     full_output: Literal[False] = ...,
-) -> Floats: ...
+) -> Any: ...
 @overload
 def solve_tridiagonal(
     dl: ArrayLike,
@@ -72,7 +72,7 @@ def solve_tridiagonal(
     device: str = "auto",
     precision: Literal["f64", "f32"] | None = None,
     full_output: bool = False,
-) -> Floats | Tridiagonal:
+) -> Any:
     """Solve dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i], one system or many of equal size.
 
     Parameters
@@ -96,7 +96,9 @@ def solve_tridiagonal(
     Returns
     -------
     ndarray or Tridiagonal
-        The unknowns, in the shape of `b`.
+        The unknowns, in the shape of `b`. Where arrays lie on a CUDA device (CuPy, Torch, JAX and others, by DLPack or
+        ``__cuda_array_interface__``) they are solved there, in float64, and the unknowns are an array of the library of `b` on
+        that device. The host sees those numbers only where rows have to be exchanged or unknowns corrected.
 
     Raises
     ------
@@ -111,10 +113,16 @@ def solve_tridiagonal(
     >>> round(float(x[500]), 12)
     1.0
     """
+    place = Place(device, precision)
+    there = _device.common_place({"dl": dl, "d": d, "du": du, "b": b}, place)
+    if there is not None:
+        factor = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
+        answer = factor.solve(b, bool(transpose))
+        return _told(answer, answer.pop("x"), tolerance, full_output)
     diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
     right = _right_hand_sides(b, shape)
-    answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, Place(device, precision))
-    return _told(answer, right, tolerance, full_output)
+    answer = _kolmo.solve_tridiagonal(diagonals, right.each, transpose, place)
+    return _told(answer, _shaped(answer, right), tolerance, full_output)
 
 
 class _RightHandSides(NamedTuple):
@@ -150,11 +158,12 @@ def _right_hand_sides(b: ArrayLike, shape: tuple[int, ...]) -> _RightHandSides:
     return _RightHandSides(each, right.shape, columns)
 
 
-def _told(
-    answer: dict[str, Any], right: _RightHandSides, tolerance: float, full_output: bool
-) -> Floats | Tridiagonal:
+def _shaped(answer: dict[str, Any], right: _RightHandSides) -> Floats:
     rows: Floats = answer.pop("x")
-    x: Floats = rows.T if right.columns else rows.reshape(right.shape)
+    return rows.T if right.columns else rows.reshape(right.shape)
+
+
+def _told(answer: dict[str, Any], x: Any, tolerance: float, full_output: bool) -> Any:
     singular = answer.pop("singular")
     if not full_output:
         if singular is not None:
@@ -199,8 +208,16 @@ class TridiagonalFactor:
         device: str = "auto",
         precision: Literal["f64", "f32"] | None = None,
     ) -> None:
-        diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
-        self._held = _kolmo.TridiagonalFactor(diagonals, Place(device, precision))
+        place = Place(device, precision)
+        there = _device.common_place({"dl": dl, "d": d, "du": du}, place)
+        self._there: _device.Factor | None = None
+        shape: tuple[int, ...]
+        if there is not None:
+            self._there = _device.Factor(dl, d, du, bool(cyclic), float(tolerance), there)
+            shape = self._there.shape
+        else:
+            diagonals, shape = _diagonals(dl, d, du, cyclic, tolerance)
+            self._held = _kolmo.TridiagonalFactor(diagonals, place)
         self._tolerance = tolerance
         self.shape: tuple[int, ...] = shape
         """The shape of the main diagonal."""
@@ -209,12 +226,12 @@ class TridiagonalFactor:
         return f"TridiagonalFactor(shape={self.shape})"
 
     @overload
-    def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[False] = ...) -> Floats: ...
+    def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[False] = ...) -> Any: ...
     @overload
     def solve(self, b: ArrayLike, *, transpose: bool = ..., full_output: Literal[True]) -> Tridiagonal: ...
     def solve(
         self, b: ArrayLike, *, transpose: bool = False, full_output: bool = False
-    ) -> Floats | Tridiagonal:
+    ) -> Any:
         """Solve A x = b, or with the transposed matrix.
 
         Parameters
@@ -231,5 +248,11 @@ class TridiagonalFactor:
         ndarray or Tridiagonal
             The unknowns, in the shape of `b`.
         """
+        if self._there is not None:
+            answer = self._there.solve(b, bool(transpose))
+            return _told(answer, answer.pop("x"), self._tolerance, full_output)
+        if (there := _device.place_of(b)) is not None:
+            raise InvalidInput(f"b lies on {there.spec}, the matrix on the host; give the diagonals on {there.spec}, too")
         right = _right_hand_sides(b, self.shape)
-        return _told(self._held.solve(right.each, transpose), right, self._tolerance, full_output)
+        answer = self._held.solve(right.each, transpose)
+        return _told(answer, _shaped(answer, right), self._tolerance, full_output)

@@ -30,6 +30,10 @@ class Walk:
     """What walks leave out by ending, certain."""
     rounding: Floats = field(repr=False)
     """Rounding of all numbers, certain."""
+    functional: Floats
+    """Functionals, in the shape of components."""
+    functional_half_width: Floats
+    """Half-widths of their intervals."""
     epsilon: float
     """Half-width that was asked for."""
     met: bool
@@ -43,13 +47,15 @@ class Walk:
 def walk(
     A: Any,
     b: ArrayLike,
-    components: ArrayLike,
+    components: ArrayLike = (),
     *,
+    functional: ArrayLike | None = None,
     epsilon: float | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     splitting: str = "auto",
     lazy: bool = False,
+    time_limit: float | None = None,
     device: str = "auto",
     precision: Literal["f64", "f32"] | None = None,
     progress: Progress = None,
@@ -64,6 +70,8 @@ def walk(
         Right-hand sides.
     components : int or array_like of int
         Rows of x, counted from 0.
+    functional : array_like, (n,) or (n, k), optional
+        Vectors h of which <h, x> is wanted, each with an interval of its own.
     epsilon : float, optional
         Half-width that is to be met; a thousandth of the largest x possible if not given.
     confidence : float
@@ -74,6 +82,8 @@ def walk(
         How A x = b becomes x = L x + f: ``auto``, ``jacobi``, ``scaled-jacobi``, ``richardson:W``, ``given``.
     lazy : bool
         Walk at once, without a preparation that looks at all of A.
+    time_limit : float, optional
+        Seconds after which walks end with the intervals reached by then.
     device, precision, progress
         As in :func:`transient`.
 
@@ -101,16 +111,29 @@ def walk(
         raise InvalidInput(f"b has the shape {right.shape}; A has {matrix.n} rows")
     each = [_input.floats("b", column) for column in (right.T if right.ndim == 2 else [right])]
     chosen = _input.whole("components", components, matrix.n).ravel()
+    vectors = np.zeros((matrix.n, 0)) if functional is None else _input.real("functional", functional)
+    if vectors.ndim not in (1, 2) or vectors.shape[0] != matrix.n:
+        raise InvalidInput(f"functional has the shape {vectors.shape}; A has {matrix.n} rows")
+    h = [_input.floats("functional", column) for column in (vectors.T if vectors.ndim == 2 else [vectors])]
     tell = _input.callback(progress)
-    asked = _input.Wish(each, chosen.tolist(), epsilon, float(confidence), seed, splitting, lazy, tell)
+    asked = _input.Wish(
+        each, chosen.tolist(), h, epsilon, float(confidence), seed, splitting, lazy, time_limit, tell
+    )
     answer = _kolmo.walk(matrix, asked, Place(device, precision))
     for told in answer.pop("warnings"):
         warnings.warn(told, UserWarning, stacklevel=2)
-    shape = (right.shape[1], chosen.size) if right.ndim == 2 else (chosen.size,)
-    for fact in ("estimate", "half_width", "statistical", "truncation", "rounding"):
-        answer[fact] = answer[fact].reshape(shape)
-    result = Walk(components=chosen, **answer)
+    several = (right.shape[1],) if right.ndim == 2 else ()
+    of_components = {fact: values.reshape(*several, chosen.size) for fact, values in answer.pop("components").items()}
+    of_functionals = {fact: values.reshape(*several, len(h)) for fact, values in answer.pop("functionals").items()}
+    result = Walk(
+        components=chosen,
+        **of_components,
+        functional=of_functionals["estimate"],
+        functional_half_width=of_functionals["half_width"],
+        **answer,
+    )
     if not result.met:
-        told = f"a half-width is {result.half_width.max():.2g}, more than epsilon {result.epsilon:.2g}"
+        largest = max(result.half_width.max(initial=0.0), result.functional_half_width.max(initial=0.0))
+        told = f"a half-width is {largest:.2g}, more than epsilon {result.epsilon:.2g}"
         warnings.warn(told, BoundWarning, stacklevel=2)
     return result

@@ -180,7 +180,7 @@ impl Pieces<'_> {
         let (mut piece, mut ahead) = (Vec::new(), Vec::new());
         let mut more = self.next(&mut piece)?;
         while more == Some(true) {
-            let (read, taken) = rayon::join(|| self.next(&mut ahead), || take(&piece));
+            let (read, taken) = crate::parallel::join(|| self.next(&mut ahead), || take(&piece));
             taken?;
             more = read?;
             std::mem::swap(&mut piece, &mut ahead);

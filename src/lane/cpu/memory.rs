@@ -2,9 +2,9 @@
 
 #![expect(unsafe_code, reason = "memory that launches share, as on any device")]
 
-use std::cell::UnsafeCell;
-use std::sync::OnceLock;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 #[cfg(not(target_family = "wasm"))]
 use memmap2::MmapMut;
@@ -45,15 +45,31 @@ impl std::ops::DerefMut for MmapMut {
     }
 }
 
-/// Memory of a CPU lane, zeroed, page-aligned.
+/// A cache line of bytes.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Who owns the bytes: large arrays have pages of their own, small ones lie beside others, since the system takes longer to make a
+/// page and to take it back than a small chain to be solved.
+enum Owner {
+    Pages(#[expect(dead_code, reason = "unmapped when it is dropped")] MmapMut),
+    /// A boxed slice of so many, which [`Memory`] frees.
+    Lines(usize),
+}
+
+/// Memory of a CPU lane, zeroed, at the beginning of a cache line.
 pub(in crate::lane) struct Memory {
-    bytes: UnsafeCell<MmapMut>,
+    start: NonNull<u8>,
+    owner: Owner,
     pub(super) address: usize,
     len: usize,
     /// Changes with the host's every write, and differs between all arrays.
     pub(super) contents: AtomicU64,
 }
 
+// SAFETY: the bytes are owned, and nothing of them belongs to a thread.
+unsafe impl Send for Memory {}
 // SAFETY: the bytes are only touched under the owning lane's `queue` lock: `Lane` asserts that arrays, launches and
 // buffers of transfers are used on the lane that made them. A launch's twin gets each array once, or several times to
 // read (`Lane::bind` asserts that what is written is bound once, `Call` that a binding is handed out either to read or
@@ -62,9 +78,7 @@ unsafe impl Sync for Memory {}
 
 impl twin::Memory for Memory {
     fn bytes(&self) -> *mut [u8] {
-        // SAFETY: the mapping itself, not its bytes, and nobody changes it.
-        let start = unsafe { (*self.bytes.get()).as_ptr() };
-        std::ptr::slice_from_raw_parts_mut(start.cast_mut(), self.len)
+        std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len)
     }
 
     fn contents(&self) -> u64 {
@@ -85,18 +99,33 @@ impl PartialEq for Memory {
     }
 }
 
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Owner::Lines(count) = self.owner {
+            let lines = std::ptr::slice_from_raw_parts_mut(self.start.cast::<Line>().as_ptr(), count);
+            // SAFETY: `new` took these lines out of a box.
+            drop(unsafe { Box::from_raw(lines) });
+        }
+    }
+}
+
 impl Memory {
     pub(in crate::lane) fn new(len: usize) -> std::io::Result<Self> {
         // Gathers touch a page per element in the worst case; large pages keep them within the TLB's reach. A
         // kernel that has none says so.
-        let large = len >= LARGE_PAGE / 8;
-        let map = MmapMut::map_anon(if large { len.next_multiple_of(LARGE_PAGE) } else { len.max(8) })?;
-        #[cfg(target_os = "linux")]
-        if large {
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
-        let address = map.as_ptr().addr();
-        Ok(Self { bytes: UnsafeCell::new(map), address, len, contents: new_contents().into() })
+        let (start, owner) = if len >= LARGE_PAGE / 8 {
+            let mut pages = MmapMut::map_anon(len.next_multiple_of(LARGE_PAGE))?;
+            #[cfg(target_os = "linux")]
+            let _ = pages.advise(memmap2::Advice::HugePage);
+            (pages.as_mut_ptr(), Owner::Pages(pages))
+        } else {
+            let count = len.div_ceil(size_of::<Line>()).max(1);
+            let lines = bytemuck::zeroed_slice_box::<Line>(count);
+            (Box::into_raw(lines).cast(), Owner::Lines(count))
+        };
+        let address = start.addr();
+        let start = NonNull::new(start).expect("neither a mapping nor a box begins at 0");
+        Ok(Self { start, owner, address, len, contents: new_contents().into() })
     }
 
     /// Whether these bytes are the memory's own, from `offset` on: an array of the host that a lane adopted.
@@ -104,11 +133,16 @@ impl Memory {
         self.address + offset == bytes.as_ptr().addr()
     }
 
+    /// The address, for others to read from.
+    pub(super) fn exposed(&self) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64
+    }
+
     /// # Safety
     /// Nothing writes these bytes while the slice lives.
     pub(in crate::lane) unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: as this function demands.
-        unsafe { &(&*self.bytes.get())[..self.len] }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     /// # Safety
@@ -116,7 +150,7 @@ impl Memory {
     #[expect(clippy::mut_from_ref, reason = "device memory: exclusive access is what this function demands")]
     pub(in crate::lane) unsafe fn bytes_mut(&self) -> &mut [u8] {
         // SAFETY: as this function demands.
-        unsafe { &mut (&mut *self.bytes.get())[..self.len] }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
@@ -148,14 +182,28 @@ pub(super) fn new_contents() -> u64 {
 /// Memory that is available to new work, in bytes: of the system, of the control group that this process is in, and of
 /// the addresses that it may use.
 pub fn available_memory() -> u64 {
+    // Kept, since it looks at more of the system when it is made than when it is asked.
+    static SYSTEM: Mutex<Option<sysinfo::System>> = Mutex::new(None);
+    let mut system = SYSTEM.lock().unwrap_or_else(PoisonError::into_inner);
+    if system.is_none() {
+        *system = sysinfo::System::new().ok();
+    }
     // A system that does not tell is taken to have enough: the allocation itself will say.
-    let system = sysinfo::System::new().map_or(u64::MAX, |mut system| {
+    let system = system.as_mut().map_or(u64::MAX, |system| {
         system.refresh_memory();
         system.available_memory()
     });
     let [addresses, resident] = taken();
     let left = |limit: Option<u64>, taken: u64| limit.map_or(u64::MAX, |limit| limit.saturating_sub(taken));
     system.min(left(address_limit(), addresses)).min(left(*group_limit(), resident))
+}
+
+/// Bytes that the system is not asked about: the question takes longer than to make and fill them.
+const FEW: u64 = 1 << 20;
+
+/// The memory that is available, if that is less than `bytes`.
+pub(super) fn less_than(bytes: u64) -> Option<u64> {
+    if bytes < FEW { None } else { Some(available_memory()).filter(|available| bytes > *available) }
 }
 
 /// Addresses and memory that this process has taken, in bytes, as Linux tells.
@@ -200,10 +248,7 @@ fn group_limit() -> &'static Option<u64> {
 /// # Errors
 /// [`Error::OutOfMemory`] with both numbers.
 pub fn expect_memory(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
-    let available = available_memory();
-    if bytes <= available {
-        return Ok(());
-    }
+    let Some(available) = less_than(bytes) else { return Ok(()) };
     Err(Error::OutOfMemory {
         device: "the host".to_owned(),
         what: what(),

@@ -13,10 +13,11 @@ pub(super) use memory::{LARGE_PAGE, Memory};
 pub use memory::{available_memory, expect_memory};
 
 use super::backend::{Backend, ReceiveStaging, SendStaging, Watch, own};
-use super::{Arg, Batch, Device, HostArray, Launch, Limits, PIECE, Program, Window};
+use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, PIECE, Program, Window};
 use crate::kernel::twin::{Run, simd};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
+use crate::parallel::AtHand;
 use crate::{Error, Result};
 use memory::new_contents;
 
@@ -98,8 +99,7 @@ impl Backend for CpuLane {
             asked: bytes,
             limit: reason,
         };
-        let available = available_memory();
-        if bytes > available {
+        if let Some(available) = memory::less_than(bytes) {
             return Err(out_of_memory(format!("{} are available", Size(available))));
         }
         Memory::new(bytes as usize).map(Arc::new).map_err(|e| out_of_memory(e.to_string()))
@@ -201,10 +201,31 @@ impl Backend for CpuLane {
     }
 
     fn host(&self, work: &mut (dyn FnMut() + Send)) {
+        let at_hand = AtHand::now();
         match &self.pool {
-            Some(pool) => pool.install(work),
-            None => work(),
+            Some(pool) if !at_hand.alone => pool.install(|| at_hand.within(work)),
+            _ => work(),
         }
+    }
+
+    fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
+        Some(memory.exposed())
+    }
+
+    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
+        let _queue = self.lock();
+        let from = std::ptr::with_exposed_provenance::<u8>(src.address as usize);
+        // SAFETY: the lock is held.
+        let to = &mut unsafe { dst.bytes_mut() }[at as usize..];
+        assert!((src.height - 1) * pitch + src.width <= to.len(), "{src:?} for {} bytes", to.len());
+        for row in 0..src.height {
+            // SAFETY: the source is allocated (as this function demands), the target's range is asserted. They may overlap where the
+            // caller's memory is this lane's own.
+            unsafe {
+                std::ptr::copy(from.add(row * src.pitch), to.as_mut_ptr().add(row * pitch), src.width);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,8 +9,8 @@ use cudarc::driver::DriverError;
 use cudarc::driver::result as raw;
 use cudarc::driver::sys;
 
-use crate::lane::Window;
 use crate::lane::host::Locked;
+use crate::lane::{Foreign, Window};
 
 /// A result of the driver.
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
@@ -83,6 +83,27 @@ impl Context {
         unsafe { raw::ctx::set_current(self.context) }
     }
 
+    /// Works with it current in this thread, and leaves the thread the one that it had: where other libraries of the process are
+    /// at home.
+    pub(super) fn within<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        // SAFETY: the context is never released.
+        unsafe { sys::cuCtxPushCurrent_v2(self.context) }.result()?;
+        let done = work();
+        let mut own = std::ptr::null_mut();
+        // SAFETY: one place for the context that was pushed above, or entered anew since.
+        let left = unsafe { sys::cuCtxPopCurrent_v2(&raw mut own) }.result();
+        done.and_then(|done| left.map(|()| done))
+    }
+
+    /// The device that an address belongs to, where the driver knows it.
+    pub(super) fn ordinal_of(&self, address: u64) -> Option<sys::CUdevice> {
+        let (mut ordinal, which): (i32, _) =
+            (-1, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+        // SAFETY: a place for the number that this attribute is; addresses that are none are an error.
+        let found = unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), which, address) };
+        found.result().ok().map(|()| ordinal)
+    }
+
     pub(super) fn name(&self) -> Result<String> {
         raw::device::get_name(self.device)
     }
@@ -148,11 +169,10 @@ impl PartialEq for Memory {
 }
 
 impl Drop for Memory {
+    /// Where an array was lent to another library, that may be in one of its threads.
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: allocated by `new`; freeing waits for work that uses it.
-            let _ = unsafe { raw::free_sync(self.pointer) };
-        }
+        // SAFETY: allocated by `new`; freeing waits for work that uses it.
+        let _ = self.context.within(|| unsafe { raw::free_sync(self.pointer) });
     }
 }
 
@@ -194,10 +214,8 @@ impl Locked for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: allocated by `new`.
-            let _ = unsafe { raw::free_host(self.pointer) };
-        }
+        // SAFETY: allocated by `new`.
+        let _ = self.context.within(|| unsafe { raw::free_host(self.pointer) });
     }
 }
 
@@ -289,6 +307,49 @@ impl Stream {
         unsafe { raw::memcpy_dtod_async(dst.pointer + offset, src.pointer, bytes, self.stream) }
     }
 
+    /// The stream as others of this process name it.
+    pub(super) fn handle(&self) -> u64 {
+        self.stream.addr() as u64
+    }
+
+    /// Copies rows of others into `dst` from byte `at` on, `pitch` bytes from row to row.
+    ///
+    /// # Safety
+    /// The rows are memory of this stream's device until the copy is done, and `dst` has their places.
+    pub(super) unsafe fn copy_foreign(
+        &self,
+        src: &Foreign,
+        dst: &Memory,
+        at: u64,
+        pitch: usize,
+    ) -> Result<()> {
+        let to = dst.pointer + at;
+        if src.height == 1 || (src.pitch == src.width && pitch == src.width) {
+            // SAFETY: as this function demands.
+            return unsafe { raw::memcpy_dtod_async(to, src.address, src.width * src.height, self.stream) };
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: src.address,
+            srcPitch: src.pitch,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to,
+            dstPitch: pitch,
+            WidthInBytes: src.width,
+            Height: src.height,
+            srcXInBytes: 0,
+            srcY: 0,
+            srcHost: std::ptr::null(),
+            srcArray: std::ptr::null_mut(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: std::ptr::null_mut(),
+            dstArray: std::ptr::null_mut(),
+        };
+        // SAFETY: as this function demands.
+        unsafe { sys::cuMemcpy2DAsync_v2(&raw const copy, self.stream) }.result()
+    }
+
     pub(super) fn clear(&self, dst: &Memory, bytes: usize) -> Result<()> {
         // SAFETY: the caller gives the allocation's own length.
         unsafe { raw::memset_d8_async(dst.pointer, 0, bytes, self.stream) }
@@ -315,10 +376,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: created by `new`; work in it is finished first.
-            let _ = unsafe { raw::stream::destroy(self.stream) };
-        }
+        // SAFETY: created by `new`; work in it is finished first.
+        let _ = self.context.within(|| unsafe { raw::stream::destroy(self.stream) });
     }
 }
 
@@ -346,6 +405,16 @@ impl Event {
         unsafe { raw::event::record(self.event, stream.stream) }
     }
 
+    /// Puts it behind what is in a stream of others.
+    ///
+    /// # Safety
+    /// `stream` is a stream of this event's device, or stands for one of CUDA's default streams.
+    pub(super) unsafe fn record_foreign(&self, stream: u64) -> Result<()> {
+        let stream = std::ptr::with_exposed_provenance_mut(stream as usize);
+        // SAFETY: as this function demands.
+        unsafe { raw::event::record(self.event, stream) }
+    }
+
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.enter()?;
         // SAFETY: the event lives.
@@ -355,10 +424,8 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
-            // SAFETY: created by `new`.
-            let _ = unsafe { raw::event::destroy(self.event) };
-        }
+        // SAFETY: created by `new`.
+        let _ = self.context.within(|| unsafe { raw::event::destroy(self.event) });
     }
 }
 

@@ -19,7 +19,7 @@ use super::backend::{Backend, Watch, own};
 use super::host::Locked;
 use super::launch::grid;
 use super::pieces::pieces;
-use super::{Arg, Batch, Device, HostArray, Launch, Limits, Listing, Program};
+use super::{Arg, Batch, Device, Foreign, HostArray, Launch, Limits, Listing, Program};
 use crate::kernel::{Kernel, Precision};
 use crate::number::Size;
 use crate::parallel::copy_bytes;
@@ -419,5 +419,46 @@ impl Backend for CudaLane {
 
     fn host_array<T: bytemuck::Pod>(&self, len: usize) -> Result<HostArray<T>> {
         self.lock_pages((len * size_of::<T>()) as u64).map(HostArray::of_locked)
+    }
+
+    fn stream(&self) -> Option<u64> {
+        Some(self.stream.handle())
+    }
+
+    fn address(&self, memory: &Arc<Memory>) -> Option<u64> {
+        Some(memory.pointer)
+    }
+
+    #[expect(unsafe_code, reason = "a stream that others give")]
+    unsafe fn wait_for(&self, stream: u64) -> Result<()> {
+        let wait = || {
+            let event = Event::new(self.context)?;
+            // SAFETY: as this function demands.
+            unsafe { event.record_foreign(stream) }?;
+            self.stream.wait(&event)
+        };
+        // In the caller's thread, since one of CUDA's default streams is the thread's own; and the thread keeps its context.
+        self.context.within(wait).map_err(|e| self.error("waiting for a stream", e))
+    }
+
+    #[expect(unsafe_code, reason = "an address that others give")]
+    unsafe fn copy_from(&self, src: Foreign, dst: &Arc<Memory>, at: u64, pitch: usize) -> Result<()> {
+        let spec = &self.device.spec;
+        let refuse =
+            |why: String| Error::Device(format!("{why}; give arrays that lie on {spec}, or on the host"));
+        self.enter()?;
+        for address in [src.address, src.address + src.extent() as u64 - 1] {
+            match self.context.ordinal_of(address) {
+                Some(own) if own == self.context.device => {}
+                Some(other) => return Err(refuse(format!("{address:#x} is memory of cuda:{other}"))),
+                None => return Err(refuse(format!("{address:#x} is no memory that CUDA knows"))),
+            }
+        }
+        let copy = || {
+            // SAFETY: as this function demands.
+            unsafe { self.stream.copy_foreign(&src, dst, at, pitch) }?;
+            self.stream.synchronize()
+        };
+        copy().map_err(|e| self.error("a copy from another library's array", e))
     }
 }

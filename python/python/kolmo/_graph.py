@@ -1,0 +1,179 @@
+"""PageRank of graphs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _input, _kolmo
+from ._input import Floats, Progress
+from .errors import BoundWarning, InvalidInput
+
+
+@dataclass(frozen=True)
+class PageRank:
+    """PageRank of some nodes, each with an interval."""
+
+    nodes: NDArray[np.uint64]
+    """Their names."""
+    estimate: Floats
+    """PageRank, which sums to 1 over all nodes of the graph."""
+    half_width: Floats
+    """Half-widths of their intervals: the sum of the next three."""
+    statistical: Floats = field(repr=False)
+    """What walks leave open, with the probability asked for; 0 where nothing was left to chance."""
+    truncation: Floats = field(repr=False)
+    """What terms that were left out can add, certain."""
+    rounding: Floats = field(repr=False)
+    """Rounding of all numbers, certain."""
+    certain: Floats = field(repr=False)
+    """Half-widths that are certain, whatever walks have found."""
+    met: bool
+    """Whether every half-width is what was asked for."""
+    products: int = field(repr=False)
+    """Multiplications with the graph's matrix."""
+    seconds: float
+    """Seconds of the solver."""
+
+    def top(self, count: int) -> list[tuple[int, float]]:
+        """The nodes with the largest PageRank, each with that."""
+        order = np.lexsort((self.nodes, -self.estimate))[:count]
+        return [(int(self.nodes[k]), float(self.estimate[k])) for k in order]
+
+
+class Graph:
+    """A directed graph, kept for any number of questions.
+
+    Parameters
+    ----------
+    links : sparse matrix, array_like or path
+        Entry (i, j) is the number of links from node i to node j, a whole number; or a file, as the command reads it: a list of links,
+        a line each, ``.mtx``, ``.npz``, or a built-in, ``barabasi:N,LINKS``, ``rmat:SCALE,LINKS``.
+    undirected : bool
+        Whether links lead both ways.
+    seed : int
+        Of a built-in.
+
+    Examples
+    --------
+    >>> import kolmo
+    >>> g = kolmo.Graph([[0, 1, 0], [1, 0, 0], [1, 0, 0]])
+    >>> g
+    Graph(3 nodes, 3 links)
+    """
+
+    def __init__(self, links: Any, *, undirected: bool = False, seed: int = 0) -> None:
+        if isinstance(links, (str, os.PathLike)):
+            self._held = _kolmo.read_graph(os.fspath(links), undirected, seed)
+            return
+        matrix = _input.compressed("links", links)
+        counts = matrix.data
+        wrong = ~((counts >= 0) & (counts == np.floor(counts)) & np.isfinite(counts))
+        if np.any(wrong):
+            raise InvalidInput(
+                f"links holds {counts[wrong][0]}; give numbers of links, such as (A != 0) where weights do not count"
+            )
+        major = np.repeat(np.arange(matrix.n, dtype=np.uint32), np.diff(matrix.indptr))
+        minor = matrix.indices.astype(np.uint32)
+        if np.any(counts != 1):
+            major, minor = (np.repeat(ends, counts.astype(np.int64)) for ends in (major, minor))
+        if matrix.by_columns:
+            major, minor = minor, major
+        self._held = _kolmo.graph_of_links(matrix.n, major, minor, undirected)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self._held.nodes
+
+    @property
+    def links(self) -> int:
+        """Number of links."""
+        return self._held.links
+
+    @property
+    def names(self) -> NDArray[np.uint64]:
+        """Names of the nodes, ascending: those of the file, or their numbers."""
+        return self._held.names()
+
+    def __repr__(self) -> str:
+        return f"Graph({self.n} nodes, {self.links} links)"
+
+
+def _named(name: str, nodes: ArrayLike) -> list[int]:
+    array = np.asarray(nodes)
+    if array.size and (array.dtype.kind not in "iu" or np.any(array < 0)):
+        raise InvalidInput(f"{name} is {nodes!r}; give names of nodes, which are whole numbers from 0 on")
+    return [int(node) for node in array.ravel()]
+
+
+def pagerank(
+    graph: Any,
+    nodes: ArrayLike | None = None,
+    *,
+    damping: float = 0.85,
+    seeds: ArrayLike = (),
+    relative: float | None = None,
+    epsilon: float | None = None,
+    lazy: bool = False,
+    confidence: float = 0.95,
+    seed: int = 0,
+    max_walks: int | None = None,
+    progress: Progress = None,
+) -> PageRank:
+    """PageRank of a graph's nodes, each with certain bounds, on the host's cores.
+
+    Parameters
+    ----------
+    graph : Graph, or what one is made of
+        The graph.
+    nodes : int or array_like of int, optional
+        Names of the nodes that are asked for; all of them if not given.
+    damping : float
+        Probability that a reader follows a link, from 0 on and below 1.
+    seeds : array_like of int
+        Names of the nodes at which readers start anew, for personalised PageRank; all nodes if there are none.
+    relative : float, optional
+        Half-width of each PageRank, over the estimate; 1e-6 if neither this nor `epsilon` is given.
+    epsilon : float, optional
+        Half-width that is good enough whatever the estimate is.
+    lazy : bool
+        Push against the links of each node and walk over what that leaves: for few nodes of a graph that is kept, with `epsilon`.
+    confidence, seed, max_walks
+        Probability that an interval of `lazy` holds its PageRank, seed of its random numbers, and walks of a node at most.
+    progress
+        As in :func:`transient`.
+
+    Returns
+    -------
+    PageRank
+
+    Examples
+    --------
+    >>> import kolmo
+    >>> r = kolmo.pagerank([[0, 1, 0], [1, 0, 0], [1, 0, 0]])
+    >>> [node for node, _ in r.top(2)], bool((r.half_width <= 1e-6 * r.estimate).all())
+    ([0, 1], True)
+    """
+    held = graph if isinstance(graph, Graph) else Graph(graph)
+    asked = _input.Reader(
+        None if nodes is None else _named("nodes", nodes),
+        float(damping),
+        _named("seeds", seeds),
+        (1e-6 if epsilon is None else 0.0) if relative is None else float(relative),
+        0.0 if epsilon is None else float(epsilon),
+        lazy,
+        float(confidence),
+        seed,
+        max_walks,
+        _input.callback(progress),
+    )
+    result = PageRank(**held._held.page_rank(asked))
+    if not result.met:
+        warnings.warn(f"a half-width is {result.half_width.max():.2g}, more than was asked for", BoundWarning, stacklevel=2)
+    return result

@@ -1,0 +1,381 @@
+//! Arrays on devices, taken over and lent by DLPack, version 1 and those before (<https://dmlc.github.io/dlpack/latest/c_api.html>).
+
+#![expect(unsafe_code, reason = "a foreign interface")]
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use kolmo::lane::Buffer;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+/// Kind and number of a device: `DLDevice`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) kind: i32,
+    pub(crate) number: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `kDLCUDA`, and `kDLCUDAManaged`, which every CUDA device reads.
+const CUDA: i32 = 2;
+const CUDA_MANAGED: i32 = 13;
+
+/// `kDLFloat` of 64 bits.
+const DOUBLE: DataType = DataType { code: 2, bits: 64, lanes: 1 };
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    data_type: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// A capsule's name, and that of one whose tensor was taken out; of both kinds.
+const PLAIN: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
+const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
+
+/// A tensor that was taken out of its capsule; dropping it gives it back to who made it.
+enum Taken {
+    Plain(NonNull<Managed>),
+    Versioned(NonNull<Versioned>),
+}
+
+// SAFETY: nothing of the tensor is written, and its deleter may be called in any thread that holds the GIL, as one does that
+// drops an object of Python.
+unsafe impl Send for Taken {}
+// SAFETY: as above.
+unsafe impl Sync for Taken {}
+
+impl Taken {
+    /// Takes the tensor out of a capsule.
+    fn out_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        let raw = capsule.as_ptr();
+        let pointer = |[name, used]: [&'static CStr; 2]| {
+            // SAFETY: a capsule, and names that live as long as the program; its pointer is not used by others under the new name.
+            unsafe {
+                if ffi::PyCapsule_IsValid(raw, name.as_ptr()) == 0 {
+                    return None;
+                }
+                let pointer = ffi::PyCapsule_GetPointer(raw, name.as_ptr());
+                (ffi::PyCapsule_SetName(raw, used.as_ptr()) == 0).then_some(pointer)
+            }
+        };
+        let plain = || pointer(PLAIN).and_then(|found| NonNull::new(found.cast())).map(Self::Plain);
+        let versioned =
+            || pointer(VERSIONED).and_then(|found| NonNull::new(found.cast())).map(Self::Versioned);
+        plain().or_else(versioned).ok_or_else(|| {
+            PyBufferError::new_err("the capsule holds no tensor of DLPack, or one that was taken out already")
+        })
+    }
+
+    fn tensor(&self) -> &Tensor {
+        // SAFETY: until the deleter is called, when this is dropped, who made it keeps it as it is.
+        match self {
+            Self::Plain(managed) => unsafe { &managed.as_ref().tensor },
+            Self::Versioned(managed) => unsafe { &managed.as_ref().tensor },
+        }
+    }
+
+    /// The version's first number, of which there is but one that is known.
+    fn version(&self) -> u32 {
+        match self {
+            Self::Plain(_) => 0,
+            // SAFETY: as above; every version has this in the same place.
+            Self::Versioned(managed) => unsafe { managed.as_ref().version[0] },
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: called once, with the tensor that it belongs to.
+        unsafe {
+            match self {
+                Self::Plain(managed) => {
+                    if let Some(deleter) = managed.as_ref().deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+                Self::Versioned(managed) => {
+                    if let Some(deleter) = managed.as_ref().deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Who keeps the memory of a borrowed array.
+enum Owner {
+    Tensor(#[expect(dead_code, reason = "it is given back when this is dropped")] Taken),
+    Object(#[expect(dead_code, reason = "it lives as long as this")] Py<PyAny>),
+}
+
+/// An array of doubles of another library, kept there for as long as this lives.
+#[pyclass(frozen, module = "kolmo._kolmo")]
+pub(crate) struct Borrowed {
+    pub(crate) address: u64,
+    pub(crate) device: Device,
+    #[pyo3(get)]
+    pub(crate) shape: Vec<usize>,
+    /// Numbers from one element to the next.
+    #[pyo3(get)]
+    pub(crate) strides: Vec<isize>,
+    /// A stream that has to be waited for before the array is read.
+    pub(crate) stream: Option<u64>,
+    _owner: Owner,
+}
+
+/// Strides of numbers that lie one behind the other.
+fn compact(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1; shape.len()];
+    for k in (1..shape.len()).rev() {
+        strides[k - 1] = strides[k] * shape[k].max(1) as isize;
+    }
+    strides
+}
+
+#[pymethods]
+impl Borrowed {
+    /// Takes a tensor out of a capsule.
+    #[new]
+    fn new(name: &str, capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        let taken = Taken::out_of(capsule)?;
+        if taken.version() > 1 {
+            let told = format!("{name} comes by DLPack {}; versions to 1 are known", taken.version());
+            return Err(PyBufferError::new_err(told));
+        }
+        let tensor = taken.tensor();
+        if tensor.data_type != DOUBLE {
+            let DataType { code, bits, lanes } = tensor.data_type;
+            let told = format!(
+                "{name} holds numbers of DLPack's type {code} with {bits} bits and {lanes} lanes; arrays on a device hold float64"
+            );
+            return Err(PyBufferError::new_err(told));
+        }
+        let count = tensor.dimensions.max(0) as usize;
+        // SAFETY: arrays of so many numbers, or no array, which of none may stand for any and of strides says that the tensor is compact.
+        let numbers = |of: *mut i64| match of.is_null() || count == 0 {
+            true => &[][..],
+            false => unsafe { std::slice::from_raw_parts(of.cast_const(), count) },
+        };
+        let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&n| n.max(0) as usize).collect();
+        let strides = match tensor.strides.is_null() {
+            true => compact(&shape),
+            false => numbers(tensor.strides).iter().map(|&n| n as isize).collect(),
+        };
+        let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
+        let device = match tensor.device {
+            Device { kind: CUDA_MANAGED, number } => Device { kind: CUDA, number },
+            other => other,
+        };
+        Ok(Self { address, device, shape, strides, stream: None, _owner: Owner::Tensor(taken) })
+    }
+
+    /// A column of a matrix.
+    fn column(slf: &Bound<'_, Self>, number: usize) -> Self {
+        let matrix = slf.get();
+        let at = (number as isize * matrix.strides[1] * size_of::<f64>() as isize) as u64;
+        let Self { device, stream, .. } = *matrix;
+        let _owner = Owner::Object(slf.clone().into_any().unbind());
+        let (shape, strides) = (matrix.shape[..1].to_vec(), matrix.strides[..1].to_vec());
+        Self { address: matrix.address.wrapping_add(at), device, shape, strides, stream, _owner }
+    }
+
+    /// An array as `__cuda_array_interface__` tells of it.
+    #[staticmethod]
+    fn of_interface(
+        owner: Py<PyAny>,
+        device: (i32, i32),
+        address: u64,
+        shape: Vec<usize>,
+        strides: Option<Vec<isize>>,
+        stream: Option<u64>,
+    ) -> Self {
+        let strides = strides.unwrap_or_else(|| compact(&shape));
+        let device = Device { kind: device.0, number: device.1 };
+        Self { address, device, shape, strides, stream, _owner: Owner::Object(owner) }
+    }
+}
+
+/// An array of doubles on a device, which others borrow by DLPack or by ``__cuda_array_interface__``.
+#[pyclass(frozen, module = "kolmo._kolmo", name = "DeviceArray")]
+pub(crate) struct Lent {
+    memory: Arc<Buffer<f64>>,
+    address: u64,
+    device: Device,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+}
+
+/// What a tensor that is lent points to.
+struct Kept {
+    _memory: Arc<Buffer<f64>>,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+unsafe extern "C" fn give_back(managed: *mut Managed) {
+    // SAFETY: made by `Lent::tensor`, and given back once.
+    unsafe {
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.context.cast::<Kept>()));
+    }
+}
+
+unsafe extern "C" fn give_back_versioned(managed: *mut Versioned) {
+    // SAFETY: as above.
+    unsafe {
+        let managed = Box::from_raw(managed);
+        drop(Box::from_raw(managed.context.cast::<Kept>()));
+    }
+}
+
+/// Gives a tensor back that nobody has taken out of its capsule.
+unsafe extern "C" fn close(capsule: *mut ffi::PyObject) {
+    // SAFETY: a capsule that this module made: under the first of its names it holds what it was made with.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, PLAIN[0].as_ptr()) == 1 {
+            give_back(ffi::PyCapsule_GetPointer(capsule, PLAIN[0].as_ptr()).cast());
+        } else if ffi::PyCapsule_IsValid(capsule, VERSIONED[0].as_ptr()) == 1 {
+            give_back_versioned(ffi::PyCapsule_GetPointer(capsule, VERSIONED[0].as_ptr()).cast());
+        }
+    }
+}
+
+impl Lent {
+    /// An array in a lane's memory at this address, with these numbers from one element to the next.
+    pub(crate) fn new(
+        memory: Buffer<f64>,
+        address: u64,
+        device: Device,
+        shape: Vec<usize>,
+        strides: Vec<isize>,
+    ) -> Self {
+        Self { memory: Arc::new(memory), address, device, shape, strides }
+    }
+
+    fn tensor(&self) -> (Tensor, *mut c_void) {
+        let mut kept = Box::new(Kept {
+            _memory: self.memory.clone(),
+            shape: self.shape.iter().map(|&n| n as i64).collect(),
+            strides: self.strides.iter().map(|&n| n as i64).collect(),
+        });
+        let tensor = Tensor {
+            data: std::ptr::with_exposed_provenance_mut(self.address as usize),
+            device: self.device,
+            dimensions: self.shape.len() as i32,
+            data_type: DOUBLE,
+            shape: kept.shape.as_mut_ptr(),
+            strides: kept.strides.as_mut_ptr(),
+            byte_offset: 0,
+        };
+        (tensor, Box::into_raw(kept).cast())
+    }
+}
+
+#[pymethods]
+impl Lent {
+    fn __repr__(&self) -> String {
+        format!("DeviceArray(shape={:?}, device={:?})", self.shape, (self.device.kind, self.device.number))
+    }
+
+    /// Numbers in each dimension.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// Kind and number of the device, as DLPack has them.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (self.device.kind, self.device.number)
+    }
+
+    /// A capsule with the array, whose numbers are there already, whatever the stream.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__(
+        &self,
+        py: Python<'_>,
+        stream: Option<&Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        let _ = stream;
+        if dl_device.is_some_and(|device| device != self.__dlpack_device__()) || copy == Some(true) {
+            return Err(PyBufferError::new_err(format!(
+                "{} is lent where it lies; copy it with the library that borrows it",
+                self.__repr__()
+            )));
+        }
+        let (tensor, context) = self.tensor();
+        // SAFETY: a box, which the capsule or who takes it over gives back once, and a name that lives as long as the program.
+        let capsule = unsafe {
+            if max_version.is_some_and(|(major, _)| major >= 1) {
+                let (version, deleter) = ([1, 0], Some(give_back_versioned as _));
+                let held = Box::new(Versioned { version, context, deleter, flags: 0, tensor });
+                ffi::PyCapsule_New(Box::into_raw(held).cast(), VERSIONED[0].as_ptr(), Some(close))
+            } else {
+                let held = Box::new(Managed { tensor, context, deleter: Some(give_back as _) });
+                ffi::PyCapsule_New(Box::into_raw(held).cast(), PLAIN[0].as_ptr(), Some(close))
+            }
+        };
+        // SAFETY: a new reference, or null with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Bound::unbind)
+    }
+
+    /// The same for libraries that know CUDA alone.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        if self.device.kind != CUDA {
+            return Err(PyAttributeError::new_err(format!("{} lies on no CUDA device", self.__repr__())));
+        }
+        let bytes = self.strides.iter().map(|&apart| apart * size_of::<f64>() as isize);
+        let told = PyDict::new(py);
+        told.set_item("shape", PyTuple::new(py, &self.shape)?)?;
+        told.set_item("typestr", "<f8")?;
+        told.set_item("data", (self.address, false))?;
+        told.set_item("strides", PyTuple::new(py, bytes.collect::<Vec<_>>())?)?;
+        told.set_item("version", 3)?;
+        // Its numbers are there already.
+        told.set_item("stream", py.None())?;
+        Ok(told)
+    }
+}

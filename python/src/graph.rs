@@ -1,0 +1,133 @@
+//! `kolmo.Graph` and `kolmo.pagerank`: PageRank of a graph's nodes, on the host's cores.
+
+use std::path::Path;
+
+use kolmo::walk::graph::{self, Node, Options, Walks, local_page_rank, page_rank};
+use kolmo::{Error, Result, Status, io, models};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::exception;
+use crate::machine::expect_own_process;
+use crate::watch::{Stop, watched};
+
+/// A graph that the library holds.
+#[pyclass(frozen, module = "kolmo._kolmo")]
+pub(crate) struct Graph {
+    graph: graph::Graph,
+}
+
+/// What is asked of a graph, and how.
+#[derive(FromPyObject)]
+pub(crate) struct Reader<'py> {
+    nodes: Option<Vec<u64>>,
+    damping: f64,
+    seeds: Vec<u64>,
+    relative: f64,
+    epsilon: f64,
+    lazy: bool,
+    confidence: f64,
+    seed: u64,
+    max_walks: Option<u64>,
+    progress: Option<Bound<'py, PyAny>>,
+}
+
+/// The graph of so many nodes with a link from each node of a list to that of the other.
+#[pyfunction]
+pub(crate) fn graph_of_links(
+    py: Python<'_>,
+    nodes: usize,
+    from_: PyReadonlyArray1<'_, u32>,
+    to: PyReadonlyArray1<'_, u32>,
+    undirected: bool,
+) -> PyResult<Graph> {
+    let (from, to) = (from_.as_slice()?, to.as_slice()?);
+    let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
+    let graph = py.detach(|| make(nodes, from, to)).map_err(|error| exception(py, &error))?;
+    Ok(Graph { graph })
+}
+
+/// The graph of a file, or a built-in.
+#[pyfunction]
+pub(crate) fn read_graph(py: Python<'_>, spec: &str, undirected: bool, seed: u64) -> PyResult<Graph> {
+    let read = || match models::links(spec, seed) {
+        Some(made) => {
+            let made = made?;
+            let make = if undirected { graph::Graph::undirected } else { graph::Graph::new };
+            make(made.nodes, &made.from, &made.to)
+        }
+        None => io::read_graph(Path::new(spec), undirected),
+    };
+    let graph = py.detach(read).map_err(|error| exception(py, &error))?;
+    Ok(Graph { graph })
+}
+
+#[pymethods]
+impl Graph {
+    /// Number of nodes.
+    #[getter]
+    fn nodes(&self) -> usize {
+        self.graph.nodes()
+    }
+
+    /// Number of links.
+    #[getter]
+    fn links(&self) -> usize {
+        self.graph.links()
+    }
+
+    /// The names of all nodes, ascending.
+    fn names<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        PyArray1::from_iter(py, (0..self.graph.nodes() as u32).map(|node| self.graph.name(node)))
+    }
+
+    /// PageRank of the nodes with these names, or of all.
+    fn page_rank<'py>(&self, py: Python<'py>, reader: Reader<'py>) -> PyResult<Bound<'py, PyDict>> {
+        expect_own_process().map_err(|error| exception(py, &error))?;
+        let Reader { nodes, damping, seeds, relative, epsilon, lazy, confidence, seed, max_walks, progress } =
+            reader;
+        let graph = &self.graph;
+        let solution = watched(py, progress.as_ref(), &Stop::default(), |told| {
+            let named = |names: &[u64]| names.iter().map(|&name| self.node(name)).collect::<Result<Vec<_>>>();
+            let targets = match &nodes {
+                Some(names) => named(names)?,
+                None => (0..graph.nodes() as u32).collect(),
+            };
+            let options = Options { damping, seeds: named(&seeds)?, relative, epsilon, ..Options::default() };
+            let mut watch = |done, all| told(done, all);
+            match lazy {
+                true => {
+                    let most = max_walks.unwrap_or(Walks::default().most);
+                    let walks = Walks { confidence, seed, most };
+                    local_page_rank(graph, &targets, &options, &walks, &mut watch)
+                }
+                false => page_rank(graph, &targets, &options, &mut watch),
+            }
+        })?;
+        let each = |fact: fn(&Node) -> f64| PyArray1::from_iter(py, solution.nodes.iter().map(fact));
+        let names = solution.nodes.iter().map(|node| graph.name(node.node));
+        let answer = PyDict::new(py);
+        answer.set_item("met", solution.status == Status::Met)?;
+        answer.set_item("nodes", PyArray1::from_iter(py, names))?;
+        answer.set_item("estimate", each(|node| node.estimate))?;
+        answer.set_item("half_width", each(|node| node.half_width))?;
+        answer.set_item("statistical", each(|node| node.statistical))?;
+        answer.set_item("truncation", each(|node| node.truncation))?;
+        answer.set_item("rounding", each(|node| node.rounding))?;
+        answer.set_item("certain", each(|node| node.certain))?;
+        answer.set_item("products", solution.products)?;
+        answer.set_item("seconds", solution.seconds.solve)?;
+        Ok(answer)
+    }
+}
+
+impl Graph {
+    /// The node with this name.
+    fn node(&self, name: u64) -> Result<u32> {
+        self.graph.node(name).ok_or_else(|| {
+            let (nodes, last) = (self.graph.nodes(), self.graph.name(self.graph.nodes() as u32 - 1));
+            Error::Invalid(format!("node {name} is none of the graph's {nodes}; the last one is {last}"))
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! Tridiagonal systems whose numbers are on a device: right-hand sides there, unknowns there.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use kolmo::lane::{Buffer, Foreign, Lane};
+use kolmo::tridiagonal::{Matrix, Options, Resident, Solution, solve_into};
+use kolmo::{Error, Machine, Result, Status};
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use self_cell::self_cell;
+
+use crate::dlpack::{Borrowed, Device, Lent};
+use crate::errors::exception;
+use crate::machine::{Held, Place, expect_own_process, names};
+use crate::watch::{Stop, Told as Watch, watched};
+
+/// Bytes of a number.
+const NUMBER: usize = size_of::<f64>();
+
+/// A device that other libraries have arrays on, held for as long as this lives.
+#[pyclass(frozen, module = "kolmo._kolmo")]
+pub(crate) struct DeviceLane {
+    held: Held,
+    device: Device,
+}
+
+/// Numbers of an argument: of another library on the device, or of the host.
+#[derive(FromPyObject)]
+pub(crate) enum Numbers<'py> {
+    There(Bound<'py, Borrowed>),
+    Here(PyReadonlyArray1<'py, f64>),
+}
+
+/// Where numbers are copied from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// Rows of systems, or, of one, single numbers.
+    There { rows: Foreign, of_systems: bool },
+    /// All numbers of all systems.
+    Here(&'a [f64]),
+}
+
+impl Numbers<'_> {
+    /// Where they are; `name` is for errors.
+    fn source(&self, name: &str, device: Device, lane: &Lane) -> PyResult<Source<'_>> {
+        let (borrowed, py) = match self {
+            Self::Here(numbers) => return Ok(Source::Here(numbers.as_slice()?)),
+            Self::There(borrowed) => (borrowed.get(), borrowed.py()),
+        };
+        let refuse = |why: String| Err(exception(py, &Error::Invalid(format!("{name} {why}"))));
+        if borrowed.device != device {
+            let Device { kind, number } = borrowed.device;
+            return refuse(format!(
+                "lies on device {number} of DLPack's kind {kind}; give all arrays on one"
+            ));
+        }
+        let (height, width, apart) = match (&borrowed.shape[..], &borrowed.strides[..]) {
+            (&[n], &[1]) => (1, n, n as isize),
+            (&[n], &[apart]) => (n, 1, apart),
+            (&[batch, n], &[apart, within]) if within == 1 || n == 1 => (batch, n, apart),
+            _ => return refuse("has rows whose numbers lie apart; give a contiguous copy".to_owned()),
+        };
+        // Of one row the distance to the next says nothing.
+        let apart = if height <= 1 { width as isize } else { apart };
+        let Some(pitch) = usize::try_from(apart).ok().filter(|&apart| apart >= width.max(1)) else {
+            return refuse(
+                "repeats its numbers, or has them in opposite order; give a contiguous copy".to_owned(),
+            );
+        };
+        if let Some(stream) = borrowed.stream {
+            #[expect(unsafe_code, reason = "a stream of another library")]
+            // SAFETY: `__cuda_array_interface__` promises a stream of the array's device, which is this lane's (compared above).
+            unsafe { lane.wait_for(stream) }.map_err(|error| exception(py, &error))?;
+        }
+        let rows =
+            Foreign { address: borrowed.address, width: width * NUMBER, height, pitch: pitch * NUMBER };
+        Ok(Source::There { rows, of_systems: borrowed.shape.len() == 2 })
+    }
+}
+
+impl Source<'_> {
+    /// Copies the numbers of systems of `n` rows to `dst`; those that lack one of each system behind the place of that, if `front`.
+    fn copy(self, lane: &Lane, dst: &Buffer<f64>, n: usize, front: bool) -> Result<()> {
+        match self {
+            Self::Here(numbers) => lane.upload(numbers, dst, 0),
+            Self::There { rows, of_systems } => {
+                let of_system =
+                    if of_systems { rows.width / NUMBER } else { rows.height * (rows.width / NUMBER) };
+                let offset = usize::from(front && of_system < n);
+                let pitch = if of_systems { n } else { rows.width / NUMBER };
+                #[expect(unsafe_code, reason = "memory of another library")]
+                // SAFETY: whoever has made the array says that these rows are memory of its device, which is this lane's (`source`),
+                // and `Borrowed` holds it until the call is over. By the protocol the numbers are there when the lane's queue gets to
+                // them: the maker was given the lane's stream, or the lane waits for the maker's.
+                unsafe {
+                    lane.copy_from(rows, dst, offset, pitch)
+                }
+            }
+        }
+    }
+}
+
+/// Matrices on a device, and the transposed ones, once they are asked for.
+struct Both<'a> {
+    given: Resident<'a>,
+    transposed: Option<Resident<'a>>,
+}
+
+self_cell!(
+    /// Matrices on the machine that they are on.
+    struct Kept {
+        owner: Held,
+        #[not_covariant]
+        dependent: Both,
+    }
+);
+
+/// Tridiagonal matrices that stay on a device, for any number of right-hand sides, one solution at a time.
+#[pyclass(frozen, module = "kolmo._kolmo")]
+pub(crate) struct ResidentFactor {
+    kept: Mutex<Kept>,
+    /// That of the machine.
+    lane: Lane,
+    device: Device,
+    batch: usize,
+    n: usize,
+    cyclic: bool,
+    tolerance: f64,
+}
+
+#[pymethods]
+impl DeviceLane {
+    /// The lane of a device, whose kind and number are DLPack's.
+    #[new]
+    fn new(py: Python<'_>, place: Place, device: (i32, i32)) -> PyResult<Self> {
+        let wanted = place.wanted().map_err(|error| exception(py, &error))?;
+        // In another thread, since a device's context becomes the thread's own.
+        let held = watched(py, None, &Stop::default(), |_| wanted.hold())?;
+        Ok(Self { held, device: Device { kind: device.0, number: device.1 } })
+    }
+
+    /// The queue, as others name it who are to let it wait for their work.
+    #[getter]
+    fn stream(&self) -> Option<u64> {
+        self.held.machine().lanes[0].stream()
+    }
+
+    /// Brings matrices of `n` rows to where they stay.
+    #[expect(clippy::too_many_arguments, reason = "three diagonals, and how they are meant")]
+    fn factor(
+        &self,
+        py: Python<'_>,
+        dl: Numbers<'_>,
+        d: Numbers<'_>,
+        du: Numbers<'_>,
+        batch: usize,
+        n: usize,
+        cyclic: bool,
+        tolerance: f64,
+    ) -> PyResult<ResidentFactor> {
+        expect_own_process().map_err(|error| exception(py, &error))?;
+        let lane = &self.held.machine().lanes[0];
+        let diagonals = [("dl", &dl), ("d", &d), ("du", &du)];
+        let sources = diagonals.map(|(name, numbers)| numbers.source(name, self.device, lane));
+        let [dl, d, du] = sources;
+        let (dl, d, du) = (dl?, d?, du?);
+        let held = self.held.clone();
+        let kept = watched(py, None, &Stop::default(), move |_| {
+            Kept::try_new(held, |held| {
+                let mut given = Resident::new(held.machine(), n, batch, cyclic)?;
+                let (lane, arrays) = (given.lane(), given.arrays());
+                dl.copy(lane, &arrays.dl, n, true)?;
+                d.copy(lane, &arrays.d, n, false)?;
+                du.copy(lane, &arrays.du, n, false)?;
+                Ok(Both { given, transposed: None })
+            })
+        })?;
+        let (kept, lane) = (Mutex::new(kept), lane.clone());
+        Ok(ResidentFactor { kept, lane, device: self.device, batch, n, cyclic, tolerance })
+    }
+}
+
+#[pymethods]
+impl ResidentFactor {
+    /// Solves for each array of `b`; unknowns are rows of an array on the device, in the shape that one array of several is given.
+    fn solve<'py>(
+        &self,
+        py: Python<'py>,
+        b: Vec<Numbers<'py>>,
+        transpose: bool,
+        shape: Vec<usize>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        expect_own_process().map_err(|error| exception(py, &error))?;
+        let sources =
+            b.iter().map(|b| b.source("b", self.device, &self.lane)).collect::<PyResult<Vec<_>>>()?;
+        let solved = watched(py, None, &Stop::default(), |told| {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.with_dependent_mut(|held, both| {
+                held.ended(self.solve_there(held.machine(), both, &sources, transpose, told))
+            })
+        })?;
+        let Solved { unknowns, address, told, device, seconds } = solved;
+        // Columns of a matrix lie one behind the other.
+        let strides = match (&shape[..], b.len()) {
+            (&[n, count], several) if several > 1 || (self.batch == 1 && count == 1) => vec![1, n as isize],
+            (&[_, n], _) => vec![n as isize, 1],
+            _ => vec![1],
+        };
+        let answer = PyDict::new(py);
+        answer.set_item("met", told.met)?;
+        answer.set_item("normwise", told.normwise)?;
+        answer.set_item("componentwise", told.componentwise)?;
+        answer.set_item("singular", told.singular)?;
+        answer.set_item("device", device)?;
+        answer.set_item("seconds", seconds)?;
+        answer.set_item("x", Bound::new(py, Lent::new(unknowns, address, self.device, shape, strides))?)?;
+        Ok(answer)
+    }
+}
+
+/// Unknowns on the device, and what is known of them.
+struct Solved {
+    unknowns: Buffer<f64>,
+    address: u64,
+    told: Told,
+    device: String,
+    seconds: f64,
+}
+
+/// What is known of all right-hand sides together.
+#[derive(Default)]
+struct Told {
+    met: bool,
+    normwise: f64,
+    componentwise: f64,
+    singular: Option<(usize, usize)>,
+}
+
+impl Told {
+    fn add(&mut self, solution: &Solution) {
+        self.met &= solution.status == Status::Met;
+        self.normwise = self.normwise.max(solution.residual.normwise);
+        self.componentwise = self.componentwise.max(solution.residual.componentwise);
+        self.singular = self.singular.or(solution.singular);
+    }
+}
+
+impl ResidentFactor {
+    /// Solves for right-hand sides one after the other.
+    fn solve_there(
+        &self,
+        machine: &Machine,
+        both: &mut Both<'_>,
+        sources: &[Source<'_>],
+        transpose: bool,
+        watch: &mut Watch<'_>,
+    ) -> Result<Solved> {
+        let began = Instant::now();
+        let (lane, rows) = (&machine.lanes[0], self.batch * self.n);
+        let resident = match (transpose, &mut both.transposed) {
+            (false, _) => &mut both.given,
+            (true, Some(transposed)) => transposed,
+            (true, none) => none.insert(both.given.transposed()?),
+        };
+        let unknowns = lane.alloc::<f64>("unknowns", sources.len() * rows)?;
+        let mut told = Told { met: true, ..Told::default() };
+        for (k, source) in sources.iter().enumerate() {
+            watch(0, 0)?;
+            source.copy(lane, &resident.arrays().b, self.n, false)?;
+            match resident.solve(self.tolerance)? {
+                Some(residual) => {
+                    told.normwise = told.normwise.max(residual.normwise);
+                    told.componentwise = told.componentwise.max(residual.componentwise);
+                    lane.copy_part(&resident.arrays().x, 0..rows, &unknowns, k * rows)?;
+                }
+                None => {
+                    let (x, solution) = self.on_the_host(machine, resident)?;
+                    told.add(&solution);
+                    lane.upload(&x, &unknowns, k * rows)?;
+                }
+            }
+        }
+        lane.finish()?;
+        let address = lane.address(&unknowns).expect("a lane that reads others' memory has addresses");
+        let (device, seconds) = (names(machine), began.elapsed().as_secs_f64());
+        Ok(Solved { unknowns, address, told, device, seconds })
+    }
+
+    /// Solves for the right-hand side on the device by way of the host, which exchanges rows and corrects unknowns.
+    fn on_the_host(&self, machine: &Machine, resident: &mut Resident<'_>) -> Result<(Vec<f64>, Solution)> {
+        let (rows, lane) = (self.batch * self.n, resident.lane());
+        let arrays = resident.arrays();
+        let read = |array: &Buffer<f64>| {
+            let mut numbers = vec![0.0; rows];
+            lane.download(array, 0, &mut numbers).map(|()| numbers)
+        };
+        let (dl, d, du, b) = (read(&arrays.dl)?, read(&arrays.d)?, read(&arrays.du)?, read(&arrays.b)?);
+        let matrix = Matrix::new(self.batch, &dl, &d, &du)?;
+        let matrix = if self.cyclic { matrix.cyclic() } else { matrix };
+        let options = Options { tolerance: self.tolerance, ..Options::default() };
+        let mut x = vec![0.0; rows];
+        let solution = solve_into(machine, &matrix, &[&b], &mut [&mut x], &options, &mut || Ok(()))?;
+        Ok((x, solution))
+    }
+}

@@ -1,0 +1,203 @@
+//! Systems whose numbers are on a device and stay there: solved, and the backward error taken, without the host.
+//!
+//! The device computes the componentwise backward error of every row (Oettli, Prager 1964), of which the largest of 2048 rows
+//! comes to the host: 40 bytes a row are read for it, beside the 40 or 72 of the solution. Rows are not exchanged and unknowns not
+//! corrected; where that would be needed, the numbers are for [`solve`](super::solve) on the host.
+
+use super::arithmetic::{Number, fma};
+use super::memory::Arrays;
+use super::options::PlanOptions;
+use super::plan::Plan;
+use super::residual::Residual;
+use super::window;
+use crate::kernel::twin::Call;
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::{Kernel, Precision, kernel};
+use crate::lane::{Buffer, Lane, Launch};
+use crate::parallel::*;
+use crate::{Error, Machine, Result};
+
+kernel! {
+    /// The largest backward errors of rows.
+    pub(super) static RESIDUAL = tridiagonal_residual + tree + pivots(rows, n, cyclic, tiny)(
+        dl: &[T], d: &[T], du: &[T], rhs: &[T], x: &[T], errors: &mut [T],
+    );
+}
+
+/// Rows of which the host is told the largest error.
+const ROWS: usize = 2048;
+
+/// A group's rows.
+struct Group<'a, T> {
+    p: tridiagonal_residual::Params,
+    dl: &'a [T],
+    d: &'a [T],
+    du: &'a [T],
+    rhs: &'a [T],
+    x: &'a [T],
+    first: usize,
+    error: &'a mut T,
+}
+
+impl<T: Number> Body for Group<'_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let [rows, n] = [self.p.rows, self.p.n].map(|number| number as usize);
+        let least = T::of(crate::number::power(-16 * self.p.tiny as i32));
+        let open = self.p.cyclic == 0;
+        let mut worst = T::ZERO;
+        for row in self.first..rows.min(self.first + ROWS) {
+            let place = row % n;
+            let (begins, ends) = (place == 0, place + 1 == n);
+            let before = if begins { row + n - 1 } else { row - 1 };
+            let behind = if ends { row - place } else { row + 1 };
+            let unless = |beyond: bool, of: &[T], at: usize| if beyond && open { T::ZERO } else { of[at] };
+            let k = [unless(begins, self.dl, row), self.d[row], unless(ends, self.du, row)];
+            let at = [unless(begins, self.x, before), self.x[row], unless(ends, self.x, behind)];
+            let b = self.rhs[row];
+            let left = fma::<T, LEVEL>(-k[0], at[0], b);
+            let left = fma::<T, LEVEL>(-k[1], at[1], fma::<T, LEVEL>(-k[2], at[2], left)).size();
+            let scale = (k[0] * at[0]).size() + (k[1] * at[1]).size() + (k[2] * at[2]).size() + b.size();
+            let known = left <= scale && scale >= least && scale * least <= T::of(1.0);
+            let none = || k.iter().zip(&at).all(|(&k, &x)| k == T::ZERO || x == T::ZERO) && b == T::ZERO;
+            let error = match known {
+                true => left / scale,
+                false => T::of(f64::from(u8::from(!none()))),
+            };
+            worst = if error > worst { error } else { worst };
+        }
+        *self.error = worst;
+    }
+}
+
+fn tridiagonal_residual<T: Number>(
+    _: &Call<'_>,
+    p: tridiagonal_residual::Params,
+    b: tridiagonal_residual::Bindings<'_, T>,
+) {
+    let tridiagonal_residual::Bindings { dl, d, du, rhs, x, errors, .. } = b;
+    let groups = (p.rows as usize).div_ceil(ROWS);
+    errors[..groups].par_iter_mut().enumerate().for_each(|(group, error)| {
+        dispatch(Group { p, dl, d, du, rhs, x, first: group * ROWS, error });
+    });
+}
+
+/// Tridiagonal matrices in a lane's memory, for any number of right-hand sides that are there, too.
+///
+/// ```
+/// use kolmo::Machine;
+/// use kolmo::tridiagonal::Resident;
+///
+/// let machine = Machine::best()?;
+/// let (lane, n) = (&machine.lanes[0], 1000);
+/// # if machine.precision != kolmo::kernel::Precision::F64 { return Ok(()); }
+/// let mut resident = Resident::new(&machine, n, 1, false)?;
+/// let arrays = resident.arrays();
+/// lane.upload(&vec![-1.0; n], &arrays.dl, 0)?;
+/// lane.upload(&vec![4.0; n], &arrays.d, 0)?;
+/// lane.upload(&vec![-1.0; n], &arrays.du, 0)?;
+/// lane.upload(&vec![2.0; n], &arrays.b, 0)?;
+/// let residual = resident.solve(1e-12)?.expect("rows are dominant");
+/// assert!(residual.componentwise < 1e-14);
+/// let mut x = [0.0];
+/// lane.download(&resident.arrays().x, n / 2, &mut x)?;
+/// assert!((x[0] - 1.0).abs() < 1e-14);
+/// # Ok::<(), kolmo::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Resident<'a> {
+    machine: &'a Machine,
+    plan: Plan<'a, f64>,
+    shape: (usize, usize, bool),
+    residual: Launch,
+    errors: Buffer<f64>,
+}
+
+impl<'a> Resident<'a> {
+    /// Memory on the machine's first lane for `batch` systems of `n` rows, one behind the other.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] without a row, for several cyclic systems, which need the host, and for a machine whose precision is not
+    /// double; [`Error::OutOfMemory`].
+    pub fn new(machine: &'a Machine, n: usize, batch: usize, cyclic: bool) -> Result<Self> {
+        if machine.precision != Precision::F64 {
+            return Err(Error::Invalid(
+                "numbers that stay on a device are solved in double precision, f64; leave the precision out"
+                    .to_owned(),
+            ));
+        }
+        if cyclic && batch > 1 {
+            return Err(Error::Invalid(format!(
+                "{batch} cyclic systems whose numbers stay on a device; give one, or numbers of the host"
+            )));
+        }
+        let lane = &machine.lanes[0];
+        let options = PlanOptions { resident: true, ..PlanOptions::default() };
+        let mut plan = Plan::<f64>::with(std::slice::from_ref(lane), n, batch, cyclic, &options)?;
+        let (rows, Arrays { dl, d, du, b, x }) = (plan.rows(), plan.on_device());
+        let groups = rows.div_ceil(ROWS);
+        let errors = lane.alloc("errors of rows", groups)?;
+        let (dl, d, du, rhs, x) = (dl.arg(), d.arg(), du.arg(), b.arg(), x.arg());
+        let args = tridiagonal_residual::Args { dl, d, du, rhs, x, errors: errors.arg() };
+        let params = tridiagonal_residual::Params {
+            step: 0,
+            rows: rows as u32,
+            n: n as u32,
+            cyclic: u32::from(cyclic),
+            tiny: window::tiny(Precision::F64),
+        };
+        let items = groups * Kernel::GROUP as usize;
+        let residual = lane.bind(&RESIDUAL, Precision::F64, items, params, args)?;
+        Ok(Self { machine, plan, shape: (n, batch, cyclic), residual, errors })
+    }
+
+    /// The transposed matrices, in memory of their own.
+    ///
+    /// # Errors
+    /// As of [`Resident::new`], and [`Error::Device`] on a lane that copies no part of an array.
+    pub fn transposed(&mut self) -> Result<Self> {
+        let (n, batch, cyclic) = self.shape;
+        let (machine, rows) = (self.machine, n * batch);
+        let mut other = Self::new(machine, n, batch, cyclic)?;
+        let (from, to, lane) = (self.plan.on_device(), other.plan.on_device(), &machine.lanes[0]);
+        lane.copy_part(&from.d, 0..rows, &to.d, 0)?;
+        // What lies between two systems is used by none.
+        lane.copy_part(&from.du, 0..rows - 1, &to.dl, 1)?;
+        lane.copy_part(&from.dl, 1..rows, &to.du, 0)?;
+        if cyclic {
+            lane.copy_part(&from.du, rows - 1..rows, &to.dl, 0)?;
+            lane.copy_part(&from.dl, 0..1, &to.du, rows - 1)?;
+        }
+        Ok(other)
+    }
+
+    /// The lane that has the numbers.
+    pub fn lane(&self) -> &'a Lane {
+        &self.machine.lanes[0]
+    }
+
+    /// The arrays: diagonals, which are filled before the first solution, a right-hand side, and unknowns.
+    pub fn arrays(&mut self) -> &Arrays<f64> {
+        self.plan.on_device()
+    }
+
+    /// Solves for the right-hand side that is there. The componentwise backward error, which the normwise one does not exceed, if
+    /// both are within `tolerance` in the sense of [`Residual::within`]; none, whatever the unknowns then are, where rows have to be
+    /// exchanged or unknowns corrected, or a number is not finite.
+    ///
+    /// # Errors
+    /// If the device is lost.
+    pub fn solve(&mut self, tolerance: f64) -> Result<Option<Residual>> {
+        self.plan.solve_resident(1)?;
+        if self.plan.flags()? != 0 {
+            return Ok(None);
+        }
+        let lane = &self.machine.lanes[0];
+        lane.launch(&[&self.residual], 0)?;
+        let mut errors = vec![0.0; self.errors.len()];
+        lane.download(&self.errors, 0, &mut errors)?;
+        let error = errors.into_iter().fold(0.0, f64::max);
+        let residual = Residual { normwise: error, componentwise: error };
+        Ok(residual.within(tolerance).then_some(residual))
+    }
+}

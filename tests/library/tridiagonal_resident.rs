@@ -1,0 +1,147 @@
+//! Systems whose numbers are on a device and stay there: solved as from the host, with the backward error that the host finds.
+
+use crate::support::machine;
+use crate::tridiagonal::dominant;
+use kolmo::Machine;
+use kolmo::kernel::Precision::{self, F32, F64};
+use kolmo::tridiagonal::{Options, Resident, Residual, Status, System, solve};
+
+/// Brings a system there.
+fn filled<'a>(machine: &'a Machine, system: &System) -> Resident<'a> {
+    let mut resident =
+        Resident::new(machine, system.n, system.batch, system.cyclic).expect("the lane has room");
+    let (lane, arrays) = (&machine.lanes[0], resident.arrays());
+    for (from, to) in [
+        (&system.dl, &arrays.dl),
+        (&system.d, &arrays.d),
+        (&system.du, &arrays.du),
+        (&system.b[0], &arrays.b),
+    ] {
+        lane.upload(from, to, 0).expect("it runs");
+    }
+    resident
+}
+
+fn unknowns(machine: &Machine, resident: &mut Resident<'_>, rows: usize) -> Vec<f64> {
+    let mut x = vec![0.0; rows];
+    machine.lanes[0].download(&resident.arrays().x, 0, &mut x).expect("it runs");
+    x
+}
+
+/// Numbers where what is not used is 0: cyclic systems use all.
+fn ring(n: usize) -> System {
+    let mut system = dominant(n, 1, 35);
+    (system.dl[0], system.du[n - 1]) = (0.25, -0.25);
+    system.d.iter_mut().for_each(|d| *d += d.signum());
+    system.cyclic()
+}
+
+mod suite {
+    use super::*;
+
+    /// Whole systems, windows, tiles and rings; and the error of each row as the host has it.
+    pub(crate) fn systems_are_solved_there(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        let mut systems: Vec<System> = [(1, 1), (7, 1), (100, 9), (2048, 1), (2049, 3), (100_003, 1)]
+            .map(|(n, batch)| dominant(n, batch, 35))
+            .into();
+        systems.extend([ring(3), ring(500), ring(20_011)]);
+        // Couplings that reach everywhere: two passes.
+        let n = 30_011;
+        systems.push(
+            System::new(vec![-1.0; n], vec![2.0001; n], vec![-1.0; n], vec![1e-3; n]).expect("lengths fit"),
+        );
+        for system in &systems {
+            let at = format!("{} of {}", system.batch, system.n);
+            let mut resident = filled(&machine, system);
+            let told = resident.solve(1e-12).expect("it runs");
+            let x = unknowns(&machine, &mut resident, system.rows());
+            let Residual { componentwise, .. } = system.residual(&system.b[0], &x, &mut []);
+            let told = told.unwrap_or_else(|| panic!("{at}: {componentwise:e}"));
+            assert!(told.within(1e-12) && told.normwise == told.componentwise, "{at}: {told:?}");
+            // Both round; a sum of four products by less than four units.
+            let close = (told.componentwise - componentwise).abs() <= 4.0 * f64::EPSILON;
+            assert!(close, "{at}: {:e}, of the host {componentwise:e}", told.componentwise);
+        }
+    }
+
+    /// What one row has wrong is found, wherever it is.
+    pub(crate) fn what_the_host_has_to_look_at_is_known(spec: &str, precision: Precision) {
+        let Some(machine) = machine(spec, precision, false) else { return };
+        for n in [5, 2048, 5000] {
+            for (row, change) in [(n / 2, f64::NAN), (0, f64::INFINITY), (n - 1, f64::NAN), (n / 3, 1e-3)] {
+                let mut system = dominant(n, 1, 36);
+                match change == 1e-3 {
+                    // A row that has to be exchanged.
+                    true => system.d[row] *= change,
+                    false => system.b[0][row] = change,
+                }
+                let mut resident = filled(&machine, &system);
+                assert_eq!(resident.solve(1e-12).expect("it runs"), None, "row {row} of {n}: {change}");
+                // The next right-hand side is not the worse for it.
+                if change != 1e-3 {
+                    system.b[0][row] = 1.0;
+                    machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");
+                    assert!(resident.solve(1e-12).expect("it runs").is_some(), "row {row} of {n}");
+                }
+            }
+        }
+        // No product is left: x = 0 solves it. Products that may have lost digits are for the host.
+        let mut system = dominant(3000, 1, 37);
+        system.b[0].fill(0.0);
+        let mut resident = filled(&machine, &system);
+        assert_eq!(resident.solve(1e-12).expect("it runs"), Some(Residual::default()));
+        machine.lanes[0].upload(&[1e-200; 3000], &resident.arrays().b, 0).expect("it runs");
+        assert_eq!(resident.solve(1e-12).expect("it runs"), None);
+        // A tolerance that rounding does not meet.
+        machine.lanes[0].upload(&[0.1; 3000], &resident.arrays().b, 0).expect("it runs");
+        assert_eq!(resident.solve(1e-19).expect("it runs"), None);
+    }
+}
+
+on_lanes!(cpu_f64, "cpu", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+#[cfg(feature = "wgpu")]
+on_lanes!(wgpu_f64, "wgpu:0", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+#[cfg(feature = "cuda")]
+on_lanes!(cuda_f64, "cuda:0", F64, systems_are_solved_there, what_the_host_has_to_look_at_is_known);
+
+/// With addresses: on the CPU, and on CUDA devices.
+fn transposed_matrices(spec: &str) {
+    let Some(machine) = machine(spec, F64, false) else { return };
+    for system in [dominant(1, 1, 38), dominant(33, 5, 38), dominant(9001, 1, 38), ring(700)] {
+        let mut given = filled(&machine, &system);
+        let mut resident = given.transposed().expect("the lane has addresses");
+        machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");
+        assert!(resident.solve(1e-10).expect("it runs").is_some(), "{} of {}", system.batch, system.n);
+        let x = unknowns(&machine, &mut resident, system.rows());
+        let wanted = solve(&machine, &system.clone().transposed(), &Options::default()).expect("it runs");
+        assert_eq!(wanted.status, Status::Met);
+        let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-12 * y.abs().max(1.0);
+        assert!(x.iter().zip(&wanted.x[0]).all(close), "{} of {}", system.batch, system.n);
+        // The given matrix is as it was.
+        assert!(given.solve(1e-10).expect("it runs").is_some());
+    }
+}
+
+#[test]
+fn transposed_matrices_stay_there_on_the_cpu() {
+    transposed_matrices("cpu");
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn transposed_matrices_stay_there_on_cuda() {
+    transposed_matrices("cuda:0");
+}
+
+#[test]
+fn what_takes_the_host_is_refused() {
+    let machine_of = |precision| machine("cpu", precision, false).expect("the CPU opens");
+    let double = machine_of(F64);
+    let refused = |machine: &Machine, n, batch, cyclic| {
+        Resident::new(machine, n, batch, cyclic).expect_err("refused").to_string()
+    };
+    assert!(refused(&double, 5, 2, true).contains("2 cyclic systems"));
+    assert!(refused(&double, 0, 1, false).contains("0 rows"));
+    assert!(refused(&machine_of(F32), 5, 1, false).contains("f64"));
+}
