@@ -79,6 +79,12 @@ impl Stochastic {
         self.stay[state] * a[state] + moved.sum::<f64>()
     }
 
+    /// What (v − Pv) rounds by, relative to the sum of its terms' magnitudes.
+    fn rounding(&self) -> f64 {
+        let longest = self.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+        (longest as f64 + 4.0) * f64::EPSILON
+    }
+
     /// (v − Pv)(state), and the sum of the terms' magnitudes.
     fn falls(&self, state: usize, v: &[f64]) -> (f64, f64) {
         let (mut sum, mut magnitude) = (0.0, 0.0);
@@ -89,8 +95,16 @@ impl Stochastic {
         (sum, magnitude)
     }
 
-    /// One Gauss–Seidel sweep of v = 1 + Pv within each block of states, those that are met left out; `old` is what others had.
-    fn sweep(&self, met: &[bool], old: &[f64], new: &mut [f64], ascending: bool) {
+    /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, those that are met left out; `old` is what others
+    /// had.
+    fn sweep(
+        &self,
+        met: &[bool],
+        earned: impl Fn(usize) -> f64 + Sync,
+        old: &[f64],
+        new: &mut [f64],
+        ascending: bool,
+    ) {
         let block = |(block, values): (usize, &mut [f64])| {
             let first = block * BLOCK;
             values.copy_from_slice(&old[first..first + values.len()]);
@@ -99,7 +113,7 @@ impl Stochastic {
                 if met[first + k] {
                     continue;
                 }
-                let (mut sum, mut leave) = (1.0, 0.0);
+                let (mut sum, mut leave) = (earned(first + k), 0.0);
                 for (to, p) in self.row(first + k) {
                     let inside = values.get((to as usize).wrapping_sub(first)).copied();
                     sum += p * inside.unwrap_or_else(|| old[to as usize]);
@@ -200,15 +214,14 @@ pub(super) fn expected_steps(
     // Paths never see a state that is not reached; it counts as met.
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
-    let longest = chain.starts.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
-    let rounding = (ranks.all_reduce_max(longest as f64) + 4.0) * f64::EPSILON;
+    let rounding = ranks.all_reduce_max(chain.rounding());
     let largest = |values: &[f64]| ranks.all_reduce_max(values[..n].iter().copied().fold(0.0, f64::max));
     let mut before = vec![0.0; n + beyond.len()];
     let mut h = before.clone();
     let (mut look, mut best) = (LOOK, f64::INFINITY);
     for sweep in 1..=most {
         std::mem::swap(&mut before, &mut h);
-        chain.sweep(&met, &before, &mut h[..n], sweep.is_multiple_of(2));
+        chain.sweep(&met, |_| 1.0, &before, &mut h[..n], sweep.is_multiple_of(2));
         beyond.update(&mut h);
         if sweep.is_multiple_of(64) {
             ranks.all_ok(observer.progress(0, 0))?;
@@ -246,6 +259,80 @@ pub(super) fn expected_steps(
         best = best.min(bound);
     }
     Ok(Some(best).filter(|bound| bound.is_finite()))
+}
+
+/// What is earned from every state until some are met.
+pub(super) struct Earned {
+    /// From each state; 0 from those that are met.
+    pub(super) values: Vec<f64>,
+    /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
+    pub(super) defect: f64,
+    pub(super) sweeps: u64,
+}
+
+/// Solves v = earned + Pv outside of the states that are met by sweeps, until the defect is small enough or no longer falls, or for
+/// `most` sweeps.
+///
+/// # Errors
+/// What the observer says.
+pub(super) fn earned_until(
+    chain: &Stochastic,
+    met: &[bool],
+    earned: &[f64],
+    enough: f64,
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<Earned> {
+    let rounding = chain.rounding();
+    let mut values = vec![0.0; met.len()];
+    let mut before = values.clone();
+    let (mut sweeps, mut best, mut stalled) = (0, f64::INFINITY, 0);
+    loop {
+        let next = sweeps + (sweeps / 8).max(LOOK);
+        while sweeps < next {
+            std::mem::swap(&mut before, &mut values);
+            chain.sweep(met, |state| earned[state], &before, &mut values, sweeps.is_multiple_of(2));
+            sweeps += 1;
+            if sweeps.is_multiple_of(64) {
+                observer.progress(0, 0)?;
+            }
+        }
+        let rounded = |state: usize, magnitude: f64| rounding * (magnitude + earned[state].abs());
+        let defect = chain.largest(met, |state| {
+            let (falls, magnitude) = chain.falls(state, &values);
+            let defect = (earned[state] - falls).abs() + rounded(state, magnitude);
+            if defect.is_nan() { f64::INFINITY } else { defect }
+        });
+        stalled = if defect < 0.5 * best { 0 } else { stalled + 1 };
+        best = best.min(defect);
+        if defect <= enough || stalled >= 16 || sweeps >= most {
+            return Ok(Earned { values, defect, sweeps });
+        }
+        // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
+        before.iter_mut().zip(&values).for_each(|(before, value)| *before = value - *before);
+        let of_block = |block: usize| {
+            let states = block * ROWS..((block + 1) * ROWS).min(met.len());
+            let mut sums = [0.0; 2];
+            for state in states.filter(|&state| !met[state]) {
+                let (left, falls) =
+                    (earned[state] - chain.falls(state, &values).0, chain.falls(state, &before).0);
+                sums = [sums[0] + left * falls, sums[1] + falls * falls];
+            }
+            sums
+        };
+        let blocks: Vec<[f64; 2]> =
+            (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
+        let [left, falls] = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[0], all[1] + sums[1]]);
+        let c = left / falls;
+        let behind = chain.largest(met, |state| {
+            let left = earned[state] - chain.falls(state, &values).0;
+            let behind = (left - c * chain.falls(state, &before).0).abs();
+            if behind.is_nan() { f64::INFINITY } else { behind }
+        });
+        if behind < 0.5 * defect {
+            values.iter_mut().zip(&before).for_each(|(value, rise)| *value += c * rise);
+        }
+    }
 }
 
 #[cfg(test)]
