@@ -270,7 +270,7 @@ pub(super) struct Earned {
     pub(super) sweeps: u64,
 }
 
-/// Solves v = earned + Pv outside of the states that are met by sweeps, until the defect is small enough or no longer falls, or for
+/// Solves v = earned + Pv outside of the states that are met by sweeps, until the defect is small enough or all rounding, or for
 /// `most` sweeps.
 ///
 /// # Errors
@@ -286,7 +286,7 @@ pub(super) fn earned_until(
     let rounding = chain.rounding();
     let mut values = vec![0.0; met.len()];
     let mut before = values.clone();
-    let (mut sweeps, mut best, mut stalled) = (0, f64::INFINITY, 0);
+    let mut sweeps = 0;
     loop {
         let next = sweeps + (sweeps / 8).max(LOOK);
         while sweeps < next {
@@ -297,15 +297,15 @@ pub(super) fn earned_until(
                 observer.progress(0, 0)?;
             }
         }
-        let rounded = |state: usize, magnitude: f64| rounding * (magnitude + earned[state].abs());
-        let defect = chain.largest(met, |state| {
-            let (falls, magnitude) = chain.falls(state, &values);
-            let defect = (earned[state] - falls).abs() + rounded(state, magnitude);
-            if defect.is_nan() { f64::INFINITY } else { defect }
-        });
-        stalled = if defect < 0.5 * best { 0 } else { stalled + 1 };
-        best = best.min(defect);
-        if defect <= enough || stalled >= 16 || sweeps >= most {
+        let rounded =
+            chain.largest(met, |state| rounding * (chain.falls(state, &values).1 + earned[state].abs()));
+        let defect = rounded
+            + chain.largest(met, |state| {
+                let defect = (earned[state] - chain.falls(state, &values).0).abs();
+                if defect.is_nan() { f64::INFINITY } else { defect }
+            });
+        // Below its rounding nothing is to be gained.
+        if defect <= enough.max(2.0 * rounded) || sweeps >= most {
             return Ok(Earned { values, defect, sweeps });
         }
         // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
@@ -320,8 +320,7 @@ pub(super) fn earned_until(
             }
             sums
         };
-        let blocks: Vec<[f64; 2]> =
-            (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
+        let blocks: Vec<[f64; 2]> = (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
         let [left, falls] = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[0], all[1] + sums[1]]);
         let c = left / falls;
         let behind = chain.largest(met, |state| {
@@ -388,5 +387,43 @@ mod tests {
 
         let exact = (2.0 + 1e-7) / 1e-7;
         assert!(exact <= bound && bound < 1.12 * exact, "{bound}");
+    }
+
+    #[test]
+    fn what_is_earned_on_a_line_is_within_the_bound_of_its_closed_form() {
+        // 0 <- 1 <-> 2 … <-> 999, down at rate 2 and up at rate 1: 1 − 2^(k − 1000) of time takes k to k − 1. Several blocks, and a last
+        // one that is not full.
+        let n = 1000;
+        let list: Vec<_> = (0..n - 1).flat_map(|i| [(i, i + 1, 1.0), (i + 1, i, 2.0)]).collect();
+        let chain = Stochastic::new(&chain(n as usize, &list), 3.0, 0..n as usize);
+        let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
+
+        let found = earned_until(&chain, &met, &[1.0 / 3.0; 1000], 1e-12, 1 << 20, &mut Silent).unwrap();
+
+        assert!(found.defect <= 1e-12 && found.sweeps < 1 << 20, "{} after {}", found.defect, found.sweeps);
+        let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
+        // Three steps a unit of time, and the rounding of the closed form.
+        let bound = found.defect * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
+        for (i, value) in (0..).zip(&found.values) {
+            assert!(
+                (value - exact(i)).abs() <= bound,
+                "{i}: {value}, {} expected within {bound:e}",
+                exact(i)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_earned_on_a_slow_way_is_found_long_before_it_ends() {
+        let chain =
+            Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
+
+        let found = earned_until(&chain, &[false, false, true], &[1.0; 3], 1e-9, 1000, &mut Silent).unwrap();
+
+        // 1e7 units of time of three steps each, wherever it begins.
+        assert!(found.defect <= 1e-9 && found.sweeps < 1000, "{} after {}", found.defect, found.sweeps);
+        for value in &found.values[..2] {
+            assert!((value - 3e7).abs() <= 3e7 * found.defect, "{value}");
+        }
     }
 }
