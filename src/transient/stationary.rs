@@ -5,9 +5,9 @@
 //! the same in law once they have met a z, the flow of xP − x into each class is zero because the probability of
 //! ending there is harmonic, and what happens before lasts H steps at most in expectation.
 //!
-//! H is bounded by a second iteration, backwards: a_0 = 1 outside of z, a_{m+1}(i) = Σ_j P_ij a_m(j), a(z) = 0,
-//! is the probability of having met no z in m steps; when its largest value is ρ < 1, H ≤ Σ_{l<m} max a_l / (1 − ρ).
-//! No guess is made from two iterates that happen to be close, which a chain of slow and fast parts would fool.
+//! H is bounded by a second iteration, [backwards](super::meeting), which ends with a vector that falls by a known number at least in
+//! every step in expectation. No guess is made from two iterates that happen to be close, which a chain of slow and fast parts
+//! would fool.
 //!
 //! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
 //! soon; the empty state of a saturated queue is not in a lifetime.
@@ -152,7 +152,7 @@ fn eliminate<T: Number>(
 }
 
 /// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
-/// classes; no bound where `most` steps do not show one.
+/// classes; no bound where `most` sweeps do not show one.
 pub(super) fn meeting<T: Number>(
     built: &Built<'_, T>,
     alpha: f64,

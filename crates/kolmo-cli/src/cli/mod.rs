@@ -418,8 +418,14 @@ fn run(command: Command, ranks: Ranks) -> Result<Outcome> {
         Command::Manual(_) => Some("manual"),
     };
     if let Some(name) = alone.filter(|_| ranks.is_distributed()) {
+        let shared = match command {
+            Command::Check(_) => {
+                "; ranks share `kolmo transient MODEL`, which takes --until, --within, --label and --rewards, and MODEL in PRISM's language,                  too"
+            }
+            _ => "",
+        };
         return ranks.all_ok(Err(Error::Invalid(format!(
-            "kolmo {name} is the work of one process; start it without mpirun"
+            "kolmo {name} is the work of one process; start it without mpirun{shared}"
         ))));
     }
     ranks.all_ok(files(&command).check())?;

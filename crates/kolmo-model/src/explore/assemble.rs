@@ -33,75 +33,29 @@ pub(super) fn assemble<const W: usize>(
         return Err(Error::Size(format!("the model has {count} states, and numbers of states have 32 bits")));
     }
     let per_state = size_of::<Key<W>>() + 4 + 4 + 8;
-    let needed = entries * 24 + count * per_state;
+    let needed = entries * 20 + count * per_state;
     options.check_memory(needed, count as u64, entries as u64)?;
 
-    // Places of rows: a segment's number, and the row in it.
-    let lists: Vec<(usize, Vec<(Key<W>, u32)>)> =
-        segments.iter_mut().map(|s| std::mem::take(&mut s.sources)).enumerate().collect();
-    let mut firsts = Vec::with_capacity(lists.len());
-    let mut flat = Vec::with_capacity(count);
-    for (s, list) in lists {
-        firsts.push(flat.len());
-        flat.extend(
-            list.into_iter().enumerate().map(|(r, (key, token))| (key, token, (s * ROWS + r) as u32)),
-        );
-    }
     let mut loops = Vec::new();
-    for (segment, first) in segments.iter().zip(firsts) {
-        loops.extend(segment.loops.iter().map(|(row, rate)| (flat[first + *row as usize].1, *rate)));
+    for segment in &segments {
+        loops.extend(segment.loops.iter().map(|(row, rate)| (segment.sources[*row as usize].1, *rate)));
     }
-    let (states, places, numbers) = numbered(store, flat);
-
-    let mut offsets = vec![0_u64; count + 1];
-    offsets[1..].par_iter_mut().zip(&places).for_each(|(length, place)| {
-        let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
-        *length = u64::from(starts[row + 1] - starts[row]);
-    });
-    for k in 0..count {
-        offsets[k + 1] += offsets[k];
-    }
-    let mut columns = vec![0_u32; entries];
-    let mut rates = vec![0.0_f64; entries];
-    let mut tasks = Vec::new();
-    {
-        let (mut columns, mut rates) = (&mut columns[..], &mut rates[..]);
-        for start in (0..count).step_by(TASK) {
-            let end = (start + TASK).min(count);
-            let length = (offsets[end] - offsets[start]) as usize;
-            let (c, r);
-            (c, columns) = columns.split_at_mut(length);
-            (r, rates) = rates.split_at_mut(length);
-            tasks.push((&places[start..end], c, r));
-        }
-    }
-    // Rows lie anywhere in memory, and so do numbers of states: each loop waits for one of these, for many rows at once.
-    tasks.into_par_iter().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, (places, columns, rates)| {
-        let mut at = 0;
-        for places in places.chunks(64) {
-            let mut found = [(0, 0, 0); 64];
-            for (found, place) in found.iter_mut().zip(places) {
-                let starts = &segments[*place as usize / ROWS].starts;
-                let row = *place as usize % ROWS;
-                *found = (*place as usize / ROWS, starts[row] as usize, starts[row + 1] as usize);
+    let found = segments.iter_mut().map(|segment| std::mem::take(&mut segment.sources)).collect();
+    let (states, places, numbers) = numbered(store, found);
+    // Rows get their order where they stand, one segment after the other.
+    segments.par_iter_mut().for_each_init(Vec::new, |row: &mut Vec<(u32, f64)>, segment| {
+        segment.targets.iter_mut().for_each(|token| *token = numbers.get(*token));
+        for ends in segment.starts.windows(2) {
+            let range = ends[0] as usize..ends[1] as usize;
+            let (targets, rates) = (&mut segment.targets[range.clone()], &mut segment.rates[range]);
+            if targets.is_sorted() {
+                continue;
             }
-            let (first, mut end) = (at, at);
-            for &(segment, from, to) in &found[..places.len()] {
-                let segment = &segments[segment];
-                columns[end..end + to - from].copy_from_slice(&segment.targets[from..to]);
-                rates[end..end + to - from].copy_from_slice(&segment.rates[from..to]);
-                end += to - from;
-            }
-            columns[first..end].iter_mut().for_each(|token| *token = numbers.get(*token));
-            for &(_, from, to) in &found[..places.len()] {
-                let range = at..at + to - from;
-                at = range.end;
-                row.clear();
-                row.extend(columns[range.clone()].iter().copied().zip(rates[range.clone()].iter().copied()));
-                row.sort_unstable_by_key(|(column, _)| *column);
-                for (k, (column, rate)) in range.zip(&*row) {
-                    (columns[k], rates[k]) = (*column, *rate);
-                }
+            row.clear();
+            row.extend(targets.iter().copied().zip(rates.iter().copied()));
+            row.sort_unstable_by_key(|(column, _)| *column);
+            for (k, (column, rate)) in row.iter().enumerate() {
+                (targets[k], rates[k]) = (*column, *rate);
             }
         }
     });
@@ -111,10 +65,62 @@ pub(super) fn assemble<const W: usize>(
         all
     };
     let (initial, edge) = (sorted(initial), sorted(edge.into_iter().map(|(_, token)| token).collect()));
+    let mut offsets = vec![0_u64; count + 1];
+    offsets[1..].par_iter_mut().zip(&places).for_each(|(length, place)| {
+        let (starts, row) = (&segments[*place as usize / ROWS].starts, *place as usize % ROWS);
+        *length = u64::from(starts[row + 1] - starts[row]);
+    });
+    for k in 0..count {
+        offsets[k + 1] += offsets[k];
+    }
     let (self_loops, mut deadlocks) = loops_and_deadlocks(&numbers, loops, &offsets);
     // Nobody has looked at what they lead to.
     deadlocks.retain(|state| edge.binary_search(state).is_err());
+    drop(numbers);
+    // First what takes most memory: the segments' own is given back before the rest is asked for.
+    let mut starts = Vec::with_capacity(segments.len());
+    let (mut targets, mut rates) = (Vec::with_capacity(segments.len()), Vec::with_capacity(segments.len()));
+    for segment in segments {
+        starts.push(segment.starts);
+        targets.push(segment.targets);
+        rates.push(segment.rates);
+    }
+    let rates = gathered(rates, &starts, &places, &offsets);
+    let columns = gathered(targets, &starts, &places, &offsets);
     Ok(Assembled { states, chain: Chain { offsets, columns, rates }, self_loops, deadlocks, initial, edge })
+}
+
+/// Rows in the order of states, each from the place of its segment.
+fn gathered<T: Copy + Default + Send + Sync>(
+    segments: Vec<Vec<T>>,
+    starts: &[Vec<u32>],
+    places: &[u32],
+    offsets: &[u64],
+) -> Vec<T> {
+    let mut all = vec![T::default(); offsets[places.len()] as usize];
+    let (mut rest, mut tasks) = (&mut all[..], Vec::new());
+    for (task, places) in places.chunks(TASK).enumerate() {
+        let start = task * TASK;
+        let (rows, behind) = rest.split_at_mut((offsets[start + places.len()] - offsets[start]) as usize);
+        rest = behind;
+        tasks.push((places, rows));
+    }
+    // Rows lie anywhere in memory: each loop waits for one place of many rows at once.
+    tasks.into_par_iter().for_each(|(places, mut rows)| {
+        for places in places.chunks(64) {
+            let mut found = [(0, 0, 0); 64];
+            for (found, place) in found.iter_mut().zip(places) {
+                let (segment, row) = (*place as usize / ROWS, *place as usize % ROWS);
+                *found = (segment, starts[segment][row] as usize, starts[segment][row + 1] as usize);
+            }
+            for &(segment, from, to) in &found[..places.len()] {
+                let (row, behind) = std::mem::take(&mut rows).split_at_mut(to - from);
+                row.copy_from_slice(&segments[segment][from..to]);
+                rows = behind;
+            }
+        }
+    });
+    all
 }
 
 /// Self-loops by their states' numbers, and the states without any transition.

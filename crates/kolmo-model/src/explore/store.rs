@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
 use super::layout::{Key, Layout};
+use super::search::ROWS;
 
 pub(super) enum Store<const W: usize> {
     Bits(Bits),
@@ -259,13 +260,14 @@ impl Numbers {
     }
 }
 
-/// All states in their order, where the row of each is, and numbers by tokens. `found` has the state, its token and its
-/// row's place, in any order; it is taken as the memory of sorting.
+/// All states in their order, the place of each one's row (a segment's number, and the row in it), and numbers by tokens.
+/// `found` has the states of every segment with their tokens.
 pub(super) fn numbered<const W: usize>(
     store: Store<W>,
-    mut found: Vec<(Key<W>, u32, u32)>,
+    found: Vec<Vec<(Key<W>, u32)>>,
 ) -> (Vec<Key<W>>, Vec<u32>, Numbers) {
-    let count = found.len();
+    let count = found.iter().map(Vec::len).sum();
+    let place = |segment: usize, row: usize| (segment * ROWS + row) as u32;
     match store {
         Store::Bits(bits) => {
             let mut states: Vec<Key<W>> = Vec::with_capacity(count);
@@ -288,8 +290,10 @@ pub(super) fn numbered<const W: usize>(
             }
             let numbers = Numbers::Ranks(pages);
             let places: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
-            found.into_par_iter().for_each(|(_, token, place)| {
-                places[numbers.get(token) as usize].store(place, Ordering::Relaxed);
+            found.into_par_iter().enumerate().for_each(|(segment, found)| {
+                for (row, (_, token)) in found.into_iter().enumerate() {
+                    places[numbers.get(token) as usize].store(place(segment, row), Ordering::Relaxed);
+                }
             });
             (states, places.into_iter().map(AtomicU32::into_inner).collect(), numbers)
         }
@@ -297,13 +301,18 @@ pub(super) fn numbered<const W: usize>(
             let most = shards.all.iter().map(|s| s.lock().map_or(0, |table| table.len)).max().unwrap_or(0);
             let tokens = most << shards.bits;
             drop(shards);
-            found.par_sort_unstable_by_key(|(key, ..)| *key);
+            let mut all = Vec::with_capacity(count);
+            for (segment, found) in found.into_iter().enumerate() {
+                let rows = found.into_iter().enumerate();
+                all.extend(rows.map(|(row, (key, token))| (key, token, place(segment, row))));
+            }
+            all.par_sort_unstable_by_key(|(key, ..)| *key);
             let numbers: Vec<AtomicU32> = (0..tokens).map(|_| AtomicU32::new(0)).collect();
-            found.par_iter().enumerate().for_each(|(number, (_, token, _))| {
+            all.par_iter().enumerate().for_each(|(number, (_, token, _))| {
                 numbers[*token as usize].store(number as u32, Ordering::Relaxed);
             });
-            let places = found.iter().map(|(_, _, place)| *place).collect();
-            let states = found.iter().map(|(key, ..)| *key).collect();
+            let places = all.iter().map(|(_, _, place)| *place).collect();
+            let states = all.iter().map(|(key, ..)| *key).collect();
             (states, places, Numbers::Listed(numbers))
         }
     }
