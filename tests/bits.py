@@ -52,7 +52,7 @@ for rest in ("--scramble none", "--row-order index", "--sweeps 0", "--sweeps 4",
              "--splitting richardson:0.1", "--splitting scaled-jacobi", "--replicates 4", "--length 30", "--lazy --sequence philox"):
     both(f"walk random-dominant:300,6,0.8,signed --component 0,9-11 --chains 8192 --seed 5 {rest}")
 commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device cpu,cpu")
-for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --epsilon 1e-2", "--lazy --chains 8192"):
+for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --chains 4096", "--lazy --chains 4096"):
     both(f"walk poisson2d:12,0.9 --functional h.txt {rest}")
 
 # PageRank: iterates of f32 and of f64, from all nodes and from seeds, walks behind a push.
