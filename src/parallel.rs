@@ -123,7 +123,7 @@ fn on_threads(count: usize, work: &(dyn Fn(usize) + Sync)) {
         if count > 0 {
             work(0);
         }
-        for panic in others.into_iter().filter_map(|thread| thread.join().err()) {
+        if let Some(panic) = others.into_iter().filter_map(|thread| thread.join().err()).next() {
             resume_unwind(panic);
         }
     });

@@ -44,7 +44,7 @@ for lanes in ("cpu,cpu", "cpu,cpu,cpu", "wgpu:0,wgpu:0", "cpu,wgpu:0"):
 both("transient wlan:8,4 --time 1e6 --epsilon 1e-4 --top 3")
 both("transient wlan:2,2 --time 1,2,4,8,16 --states 0,5-9")
 
-# Walks: sequences, precisions, orders of rows, sweeps, lazy ones, groups, right-hand sides.
+# Walks: sequences, precisions, orders of rows, sweeps, lazy ones, groups, right-hand sides, functionals.
 for sequence in ("sobol", "halton", "faure", "philox", "mtgp32"):
     for precision in ("f64", "f32"):
         both(f"walk poisson2d:12,0.9 --component 3,77 --sequence {sequence} --chains 4096 --precision {precision}")
@@ -52,6 +52,14 @@ for rest in ("--scramble none", "--row-order index", "--sweeps 0", "--sweeps 4",
              "--splitting richardson:0.1", "--splitting scaled-jacobi", "--replicates 4", "--length 30", "--lazy --sequence philox"):
     both(f"walk random-dominant:300,6,0.8,signed --component 0,9-11 --chains 8192 --seed 5 {rest}")
 commands.append("walk poisson3d:8,0.95 --component 100 --epsilon 1e-4 --device cpu,cpu")
+for rest in ("", "--component 3 --precision f32", "--control krylov --epsilon 1e-9", "--control none --chains 4096", "--lazy --chains 4096"):
+    both(f"walk poisson2d:12,0.9 --functional h.txt {rest}")
+
+# PageRank: iterates of f32 and of f64, from all nodes and from seeds, walks behind a push.
+for model in ("rmat:10,8", "barabasi:2000,4"):
+    for rest in ("--relative 1e-4", "--relative 1e-9", "--undirected", "--seeds 5,17", "--epsilon 1e-9",
+                 "--component 5,17 --lazy --epsilon 1e-4", "--component 5,17 --lazy --epsilon 1e-3 --seeds 0 --undirected"):
+        commands.append(f"walk {model} --pagerank 0.85 --top 20 {rest} --device cpu")
 
 # Tridiagonal systems: sizes about tiles and blocks, pivoting, rings, batches, refinement, layouts.
 for n in (1, 2, 7, 127, 128, 129, 2048, 5001, 100000):
@@ -79,6 +87,10 @@ for line in commands:
     if count:
         words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count.split()[1], *words]
     folder = tempfile.mkdtemp()
+    if "h.txt" in words:
+        # Both signs, and a third of the unknowns.
+        with open(os.path.join(folder, "h.txt"), "w") as file:
+            file.writelines(f"{0.5 * (i % 7) - 1 if i % 3 == 0 else 0}\n" for i in range(144))
     ran = subprocess.run(words, cwd=folder, capture_output=True)
     digest = hashlib.sha256(ran.stdout + bytes([ran.returncode & 255]))
     if os.path.exists(out := os.path.join(folder, "out.csv")):

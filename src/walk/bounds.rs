@@ -1,6 +1,12 @@
 //! Bounds of what walks estimate: Student's interval, truncation and rounding.
+//!
+//! How far apart walks can lie at all says what may be missing in their spread (`interval.rs`). With the certificate's v and w
+//! = v − |L| v > 0, the weight of a walk that is scaled by v goes from W_k at row i to W_(k+1) = W_k (1 − w_i / v_i) whatever the
+//! next row is. Along *every* walk Σ_k W_k w_i / v_i = 1 − W_end, so that α w ≤ r ≤ β w keeps what it adds up within v_m α and
+//! v_m β where no entry of L is negative. Behind sweeps, when r is nearly proportional to w, that is a thousandth of 2 v_m ‖r‖ /
+//! (1 − ρ). Where L has both signs, β is the largest |r_i| / w_i, and −β the smallest.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use super::certificate::Certificate;
@@ -15,6 +21,10 @@ use super::solution::{Bound, Component};
 use super::splitting::{Split, up};
 use super::table::Table;
 use crate::kernel::Precision;
+use crate::parallel::*;
+
+/// Rows that one thread works on at a time.
+const ROWS: usize = 1024;
 
 /// All that the bounds of a batch of right-hand sides depend on.
 pub(super) struct ErrorBounds<'a> {
@@ -29,6 +39,8 @@ pub(super) struct ErrorBounds<'a> {
     pub(super) cut: f32,
     /// How far apart a few walks lie, of each component that this was asked of.
     pub(super) spreads: RefCell<BTreeMap<u32, [f64; COLUMNS]>>,
+    /// α and β of each column, made when they are asked for.
+    pub(super) extremes: OnceCell<Vec<(f64, f64)>>,
 }
 
 impl ErrorBounds<'_> {
@@ -44,9 +56,9 @@ impl ErrorBounds<'_> {
         // Walks without a choice are all the same.
         let choice = self.split.branches() || self.targets.start(m, self.table).is_some();
         if control.norm > 0.0 && length > 0 && choice {
-            let (range, chains) = (self.range(m, value, control), estimate.chains() as f64);
+            let (range, chains) = (self.norm_range(m, value, control), estimate.chains() as f64);
             statistical = match unseen(range, chains, confidence) > student {
-                true => student.max(self.floor(column, m, range, chains)),
+                true => student.max(self.floor(column, m, value, chains)),
                 false => student,
             };
         }
@@ -57,9 +69,8 @@ impl ErrorBounds<'_> {
     /// components.
     pub(super) fn settled(&self, column: usize, estimate: &RunningEstimate, epsilon: f64, most: u64) -> bool {
         let (row, c) = (estimate.row, self.component(column, estimate));
-        let range = self.range(row, c.estimate, &self.controls[column]);
         let chains = (most * u64::from(self.run.replicates)) as f64;
-        c.settled(self.targets.scaled_epsilon(row, epsilon), || self.floor(column, row, range, chains))
+        c.settled(self.targets.scaled_epsilon(row, epsilon), || self.floor(column, row, c.estimate, chains))
     }
 
     /// Whether |W_k| ≤ ρ^k, in the scaling of walks: else that holds in the mean alone.
@@ -79,13 +90,38 @@ impl ErrorBounds<'_> {
             * if s < 1.0 { terms.min(1.0 / (1.0 - s)) } else { terms * s.powf(terms) }
     }
 
-    /// How far what a walk adds up lies from its mean at most.
-    fn range(&self, row: u32, estimate: f64, control: &Control) -> f64 {
+    /// How far what a walk adds up lies from its mean at most, by the norm of r.
+    fn norm_range(&self, row: u32, estimate: f64, control: &Control) -> f64 {
         self.most(row, control) + (estimate - control.h(row)).abs()
     }
 
+    /// The same by what is closest.
+    fn range(&self, column: usize, row: u32, estimate: f64) -> f64 {
+        let control = &self.controls[column];
+        let norm_range = self.norm_range(row, estimate, control);
+        if !self.sure() {
+            return norm_range;
+        }
+        let (split, certificate, controls) = (self.split, self.certificate, self.controls);
+        let find = || self.run.machine.lanes[0].host(|| extremes(split, certificate, controls));
+        let (low, high) = self.extremes.get_or_init(find)[column];
+        // Walks of a functional have the sign of the h_i that they begin at.
+        let (low, high) = match self.targets.signs(row) {
+            (true, false) => (-high, -low),
+            (true, true) => (low.min(-high), high.max(-low)),
+            (false, _) => (low, high),
+        };
+        let (mean, scale) = (estimate - control.h(row), self.targets.scale(row));
+        // What walks that end early leave out.
+        let rest = low.abs().max(high.abs())
+            * f64::from(self.cut).max(self.certificate.norm.powi(self.length as i32));
+        let range = ((high + rest) * scale - mean).max(mean - (low - rest) * scale);
+        if range >= 0.0 { range.min(norm_range) } else { norm_range }
+    }
+
     /// The half-width that what no chain has shown asks for, where a few walks do not show most of their range.
-    fn floor(&self, column: usize, row: u32, range: f64, chains: f64) -> f64 {
+    fn floor(&self, column: usize, row: u32, estimate: f64, chains: f64) -> f64 {
+        let range = self.range(column, row, estimate);
         match shows(self.spread(column, row), range, chains) {
             true => 0.0,
             false => unseen(range, chains, self.run.options.confidence),
@@ -176,4 +212,35 @@ impl ErrorBounds<'_> {
         };
         (truncation, v * (walks + host + adding))
     }
+}
+
+/// α and β of each column, rounded outwards.
+fn extremes(split: &Split<'_>, certificate: &Certificate, controls: &[Control]) -> Vec<(f64, f64)> {
+    let none = || (false, vec![(f64::INFINITY, f64::NEG_INFINITY); controls.len()]);
+    let and = |(sign, mut all): (bool, Vec<(f64, f64)>), (other_sign, other): (bool, Vec<(f64, f64)>)| {
+        all.iter_mut().zip(other).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
+        (sign || other_sign, all)
+    };
+    let rows = |block: usize| {
+        let mut found = none();
+        for i in block * ROWS..split.unknowns().min((block + 1) * ROWS) {
+            let image: f64 = split.each(i).map(|(j, l)| l.abs() * certificate.scale(j as usize)).sum();
+            found.0 |= split.each(i).any(|(_, l)| l < 0.0);
+            let w = certificate.scale(i) - up(image, split.entries(i) + 3);
+            for (control, found) in controls.iter().zip(&mut found.1) {
+                let quotient = control.r[i] / w;
+                *found = (found.0.min(quotient), found.1.max(quotient));
+            }
+        }
+        found
+    };
+    let blocks = split.unknowns().div_ceil(ROWS);
+    let (signs, all) = (0..blocks).into_par_iter().map(rows).reduce(none, and);
+    // w is a difference: its rounding is that of v, over 1 − ρ.
+    let slack = 8.0 * (split.longest_row() as f64 + 8.0) * f64::EPSILON / (1.0 - certificate.norm);
+    let outwards = |(low, high): (f64, f64)| {
+        let (low, high) = (low - slack * low.abs(), high + slack * high.abs());
+        if signs { (low.min(-high), high.max(-low)) } else { (low, high) }
+    };
+    all.into_iter().map(outwards).collect()
 }

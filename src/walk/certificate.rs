@@ -155,8 +155,8 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool, go_on: GoOn<'_
 /// How far from 1 rounding may take the bounds of a spectral radius of 1: that of a matrix whose rows sum to 1.
 const NO_LOSS: f64 = 1e-9;
 const NOTHING_LOST: &str = "walks never end where nothing is lost, as for effective conductances (a Laplacian) or absorption \
-                            without mortality: fix a node's value, or solve the whole system, by conjugate gradients where it \
-                            is symmetric";
+                            without mortality: fix a node's value, leave out absorbing states, or solve the whole system, by \
+                            conjugate gradients where it is symmetric";
 
 /// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
 fn second_moments(split: &Split<'_>, go_on: GoOn<'_>) -> Result<Bounds> {

@@ -35,6 +35,8 @@ pub struct Functional {
     pub(super) scale: f64,
     /// The same with the scale of walks.
     pub(super) walk_scale: f64,
+    /// Whether it has negative entries, and positive ones.
+    signs: (bool, bool),
 }
 
 impl Functional {
@@ -58,7 +60,8 @@ impl Functional {
                  {scale:e}; ask for the components themselves"
             )));
         }
-        Ok(Self { entries, exponent, norm, scale, walk_scale })
+        let signs = (entries.iter().any(|e| e.1 < 0.0), entries.iter().any(|e| e.1 > 0.0));
+        Ok(Self { entries, exponent, norm, scale, walk_scale, signs })
     }
 
     /// ⟨h, x⟩ / 2^exponent.
@@ -218,6 +221,11 @@ impl<'a> Targets<'a> {
 
     fn functional(&self, row: u32) -> Option<&Functional> {
         row.checked_sub(self.first).map(|k| &self.functionals[k as usize])
+    }
+
+    /// Whether walks of a row begin with negative signs, and with positive ones.
+    pub(super) fn signs(&self, row: u32) -> (bool, bool) {
+        self.functional(row).map_or((false, true), |h| h.signs)
     }
 
     /// Its error where that of all x_i is v_i.

@@ -1,6 +1,6 @@
 //! Components of x with their intervals.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::time::Instant;
 
 use super::bounds::ErrorBounds;
@@ -159,8 +159,9 @@ impl RhsBatch<'_> {
         let upload = at.elapsed().as_secs_f64();
 
         let (controls, table) = (&controls[..], &table);
-        let spreads = RefCell::default();
-        let bounds = ErrorBounds { run, targets, split, certificate, controls, table, length, cut, spreads };
+        let (spreads, extremes) = (RefCell::default(), OnceCell::new());
+        let bounds =
+            ErrorBounds { run, targets, split, certificate, controls, table, length, cut, spreads, extremes };
         let (rhs, columns, most) = (controls.len(), chains.columns(), self.per_replicate.1);
         let mut walk = |rows: &[u32], length: u32| {
             let sampling =

@@ -110,6 +110,49 @@ fn functionals_stand_behind_components() {
     assert_eq!(walk(&place, "a.mtx --functional h.txt -o x.npz").code, 0);
     let run = walk(&place, "a.mtx --functional h.txt --dry-run");
     assert!(run.code == 0 && run.stderr.contains("chains"), "{}", run.stderr);
+    // Without preparation.
+    let run = walk(&place, "a.mtx -b b.txt --component 2 --functional h.txt --lazy --epsilon 1e-2");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for (row, (name, wanted)) in run.rows()[1..].iter().zip([("2", 5.0), ("h0", -1.0)]) {
+        assert_eq!(row[0], name);
+        approx::assert_abs_diff_eq!(number(row[1]), wanted, epsilon = number(row[2]));
+    }
+}
+
+/// The path of n states: by its rows of L, or as the conductances of n + 1 resistors in series whose ends are at 0 V.
+fn path(n: usize, diagonal: &str, beside: &str) -> String {
+    let mut entries: Vec<String> = Vec::new();
+    for i in 1..=n {
+        entries.extend((i > 1).then(|| format!("{i} {} {beside}", i - 1)));
+        entries.extend((!diagonal.is_empty()).then(|| format!("{i} {i} {diagonal}")));
+        entries.extend((i < n).then(|| format!("{i} {} {beside}", i + 1)));
+    }
+    let count = entries.len();
+    format!("%%MatrixMarket matrix coordinate real general\n{n} {n} {count}\n{}\n", entries.join("\n"))
+}
+
+#[test]
+fn resistances_and_steps_until_absorption_are_components() {
+    let place = Place::new();
+    let n = 40;
+    place.put("ruin.mtx", path(n, "", "0.5")).put("ohms.mtx", path(n, "2", "-1"));
+    // The gambler's ruin: (i + 1) (n − i) steps from state i.
+    let run = walk(&place, "ruin.mtx --splitting given --component 0,9 --epsilon 1e-6");
+    holds(&run, 0, |i| ((i + 1) * (n - i)) as f64);
+    // i + 1 resistors to one end beside n − i to the other.
+    place.put("in.txt", (0..n).map(|i| if i == 9 { "1\n" } else { "0\n" }).collect::<String>());
+    let run = walk(&place, "ohms.mtx -b in.txt --component 9 --epsilon 1e-7");
+    holds(&run, 0, |i| ((i + 1) * (n - i)) as f64 / (n + 1) as f64);
+    // With its absorbing states nothing is lost.
+    place.put(
+        "whole.mtx",
+        "%%MatrixMarket matrix coordinate real general\n3 3 4\n1 1 1\n2 1 0.5\n2 3 0.5\n3 3 1\n",
+    );
+    refuses(
+        &place,
+        "walk whole.mtx --splitting given --component 1",
+        &["absorption", "leave out absorbing states"],
+    );
 }
 
 #[test]

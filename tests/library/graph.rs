@@ -53,6 +53,8 @@ fn cases() -> Vec<Case> {
         ("dense", 12, links(12, 400), vec![]),
         ("links that are there twice", 5, vec![(0, 1), (0, 1), (0, 2), (1, 0), (2, 2), (2, 2)], vec![]),
         ("isolated nodes", 9, vec![(0, 1), (1, 0)], vec![]),
+        ("isolated nodes, some of which are seeds", 9, vec![(7, 1), (1, 7), (1, 1)], vec![1, 4, 5]),
+        ("isolated nodes, one of which is the seed", 9, vec![(0, 1), (1, 0)], vec![5]),
         ("no link", 6, vec![], vec![]),
         ("no link, one seed", 6, vec![], vec![4]),
         ("one node", 1, vec![], vec![]),

@@ -81,12 +81,16 @@ pub fn local_page_rank(
     expect_memory(4 * graph.links() as u64 + 28 * graph.nodes() as u64, || "links out of nodes".to_owned())?;
     let started = Instant::now();
     let (out, dangling) = (graph.out_links(), graph.dangling() > 0);
+    let place = |&node: &u32| graph.places[node as usize];
+    let seeds: Vec<u32> = options.seeds.iter().map(place).collect();
     let steps = AtomicU64::new(0);
     let mut nodes = Vec::with_capacity(targets.len());
     for (k, &target) in targets.iter().enumerate() {
         watch(k as u64, targets.len() as u64)?;
-        let pushed = Push::new(graph, options, target, dangling);
-        nodes.push(Ends { graph, out, options, walks, pushed: &pushed, steps: &steps }.node(target));
+        let pushed = Push::new(graph, options, &seeds, place(&target), dangling);
+        nodes.push(
+            Ends { graph, out, seeds: &seeds, options, walks, pushed: &pushed, steps: &steps }.node(target),
+        );
     }
     let status = match nodes.iter().all(|node| node.half_width <= options.epsilon) {
         true => Status::Met,
@@ -113,7 +117,8 @@ struct Push {
 }
 
 impl Push {
-    fn new(graph: &Graph, options: &Options, target: u32, dangling: bool) -> Self {
+    /// `seeds` and `target` are places.
+    fn new(graph: &Graph, options: &Options, seeds: &[u32], target: u32, dangling: bool) -> Self {
         let (n, d) = (graph.nodes(), options.damping);
         // Walks over residuals of δ at most: (2 δ / h)² of them at most, and as many as the first round has in any case.
         let walks = |delta: f64| (4.0 * (delta / options.epsilon).powi(2)).max((REPLICATES * BLOCK) as f64);
@@ -150,7 +155,7 @@ impl Push {
                 break;
             }
         }
-        let known = match &options.seeds[..] {
+        let known = match seeds {
             [] => all / n as f64,
             seeds => seeds.iter().map(|&seed| p[seed as usize]).sum::<f64>() / seeds.len() as f64,
         };
@@ -164,6 +169,8 @@ impl Push {
 struct Ends<'a> {
     graph: &'a Graph,
     out: &'a (Vec<u32>, Vec<u32>),
+    /// Places.
+    seeds: &'a [u32],
     options: &'a Options,
     walks: &'a Walks,
     pushed: &'a Push,
@@ -211,7 +218,7 @@ impl Ends<'_> {
 
     /// g at the end of a walk.
     fn at_end(&self, node: u32, replicate: u64, walk: u64) -> f64 {
-        let (n, d, seeds) = (self.graph.nodes() as u64, self.options.damping, &self.options.seeds);
+        let (n, d, seeds) = (self.graph.nodes() as u64, self.options.damping, self.seeds);
         let key = [self.walks.seed as u32 ^ node, (self.walks.seed >> 32) as u32 ^ 0x7061_6765];
         let draws = |k: u32| {
             let [a, b, c, e] = philox([walk as u32, (walk >> 32) as u32, replicate as u32, k], key);
@@ -219,7 +226,7 @@ impl Ends<'_> {
         };
         // Each of so many with the same probability, but for 2^−64 of them.
         let one_of = |word: u64, count: u64| ((u128::from(word) * u128::from(count)) >> 64) as u64;
-        let anew = |word: u64| match &seeds[..] {
+        let anew = |word: u64| match seeds {
             [] => one_of(word, n) as u32,
             seeds => seeds[one_of(word, seeds.len() as u64) as usize],
         };

@@ -11,8 +11,9 @@
 //! x = (1 − d) Σ_k d^k z_k with z_k = (Pᵀ)^k s, of which z_0 … z_K are computed. What is left out is at most d^(K+1) in sum;
 //! and where no entry of z_k + z_(k+1) differs from the one before by more than factors lo … hi, none of later ones does,
 //! since Pᵀ has no negative entry. Then what is left out of *every* node lies between two geometric series. As it sums to
-//! d^(K+1), no node can lie further above the lower one than all do together. The middle of both is much closer than the partial sum: on graphs that mix well 20 products suffice for 10⁻⁴ of each node, where the sum
-//! alone takes 140 (`power.rs`). Rounding has a bound of its own, relative to each node, as all terms are positive.
+//! d^(K+1), no node can lie further above the lower one than all do together. The middle of both is much closer than the
+//! partial sum: on graphs that mix well 20 products suffice for 10⁻⁴ of each node, where the sum alone takes 140 (`power.rs`).
+//! Rounding has a bound of its own, relative to each node, as all terms are positive.
 //!
 //! A push from a target against the links, with walks over what it leaves, reads nothing that has little to do with the target
 //! (`local.rs`). At a mean degree d̄ it passes some d̄ / δ links until no residual is above δ, and for a half-width h walks take
@@ -60,16 +61,22 @@ use crate::{Error, Result};
 pub const MOST_LINKS: usize = u32::MAX as usize;
 
 /// A directed graph, by the links into each node.
+///
+/// Inside, nodes stand in the order of their links, those with the most first: what is gathered most often lies together, and
+/// rows of one length follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Graph {
-    /// Where the links into a node begin in `sources`.
+    /// The node at each place, and the place of each node.
+    order: Vec<u32>,
+    places: Vec<u32>,
+    /// Where the links into the node at a place begin in `sources`, which are places.
     starts: Vec<u32>,
     sources: Vec<u32>,
-    /// Links out of each node.
+    /// Links out of the node at each place.
     degrees: Vec<u32>,
     /// Names of the nodes, ascending; none where they are their numbers.
     names: Option<Vec<u64>>,
-    /// Where the links out of a node begin, and their ends; made when walks need them.
+    /// Where the links out of the node at a place begin, and their ends; made when walks need them.
     out: OnceLock<(Vec<u32>, Vec<u32>)>,
 }
 
@@ -99,13 +106,21 @@ impl Graph {
         if let Some(node) = wrong(from).or_else(|| wrong(to)) {
             return fail(format!("node {node} is none of a graph of {nodes}; they are 0 to {}", nodes - 1));
         }
-        expect_memory(4 * (from.len() + 3 * nodes) as u64, || {
+        expect_memory(4 * (from.len() + 7 * nodes) as u64, || {
             format!("a graph of {nodes} nodes and {} links", from.len())
         })?;
         let mut degrees = vec![0u32; nodes];
         from.iter().for_each(|&node| degrees[node as usize] += 1);
-        let (starts, sources) = by_first(nodes, to.iter().copied(), from.iter().copied());
-        Ok(Self { starts, sources, degrees, names: None, out: OnceLock::new() })
+        let mut links = degrees.clone();
+        to.iter().for_each(|&node| links[node as usize] = links[node as usize].saturating_add(1));
+        let mut order: Vec<u32> = (0..nodes as u32).collect();
+        order.sort_by_key(|&node| std::cmp::Reverse(links[node as usize]));
+        let mut places = vec![0u32; nodes];
+        (0..).zip(&order).for_each(|(place, &node)| places[node as usize] = place);
+        let at = |node: &u32| places[*node as usize];
+        let (starts, sources) = by_first(nodes, to.iter().map(at), from.iter().map(at));
+        let degrees = order.iter().map(|&node| degrees[node as usize]).collect();
+        Ok(Self { order, places, starts, sources, degrees, names: None, out: OnceLock::new() })
     }
 
     /// The graph with each link in both directions; one from a node to itself stays one.
@@ -152,6 +167,18 @@ impl Graph {
         self.degrees.iter().filter(|&&degree| degree == 0).count()
     }
 
+    /// Nodes with a link to them or from them, which come first.
+    fn linked(&self) -> usize {
+        // Places from the first node without links on.
+        let is_linked = |i: usize| self.degrees[i] > 0 || self.starts[i] < self.starts[i + 1];
+        let (mut low, mut high) = (0, self.nodes());
+        while low < high {
+            let middle = low.midpoint(high);
+            (low, high) = if is_linked(middle) { (middle + 1, high) } else { (low, middle) };
+        }
+        low
+    }
+
     /// The name of a node: its number where it has no other.
     pub fn name(&self, node: u32) -> u64 {
         self.names.as_ref().map_or(u64::from(node), |names| names[node as usize])
@@ -167,11 +194,14 @@ impl Graph {
 
     /// The links, as pairs of names, by the node that they lead to.
     pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
-        let of = move |i: usize| self.links_into(i).iter().map(move |&j| (self.name(j), self.name(i as u32)));
-        (0..self.nodes()).flat_map(of)
+        let of = move |(i, &place): (u32, &u32)| {
+            let sources = self.links_into(place as usize).iter();
+            sources.map(move |&j| (self.name(self.order[j as usize]), self.name(i)))
+        };
+        (0..).zip(&self.places).flat_map(of)
     }
 
-    /// Where the links out of each node begin, and where they lead.
+    /// Where the links out of the node at each place begin, and the places that they lead to.
     fn out_links(&self) -> &(Vec<u32>, Vec<u32>) {
         self.out.get_or_init(|| {
             let from = self.sources.iter().copied();
@@ -180,7 +210,8 @@ impl Graph {
         })
     }
 
-    /// Nodes that link to node i.
+    /// Places of the nodes that link to the one at place i.
+    #[inline(always)]
     fn links_into(&self, i: usize) -> &[u32] {
         &self.sources[self.starts[i] as usize..self.starts[i + 1] as usize]
     }

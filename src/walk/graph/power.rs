@@ -1,16 +1,23 @@
 //! PageRank by powers of P, with an enclosure of every node.
+//!
+//! A product reads a number of 32 bits a link, gathers as many iterates, and reads or writes five numbers a node. Where four
+//! or five digits are wanted iterates are f32, which are added up in f64: half the bytes, and twice as many fit a cache.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use serde::Serialize;
 
 use super::Graph;
+use crate::kernel::twin::simd::{Body, dispatch};
+use crate::kernel::{Precision, Real};
 use crate::lane::cpu::expect_memory;
 use crate::parallel::*;
 use crate::{Error, Result, Status};
 
-/// Rows that one thread works on at a time.
+/// Nodes that one thread works on at a time, and links into them but for those of the last one.
 const ROWS: usize = 1024;
+const LINKS: usize = 16 * ROWS;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,28 +109,59 @@ pub fn page_rank(
     watch: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<Solution> {
     check(graph, targets, options)?;
-    let started = Instant::now();
     expect_memory(of_iterates(graph, targets.len()), || format!("iterates of {} nodes", graph.nodes()))?;
-    let mut powers = Powers::new(graph, &options.seeds);
+    match is_single(graph, options) {
+        true => by_powers::<f32>(graph, targets, options, watch),
+        false => by_powers::<f64>(graph, targets, options, watch),
+    }
+}
+
+/// Whether all that iterates of f32 are rounded by is at most half of what is asked for. From seeds there may be nodes that
+/// are hardly reached, whose numbers f32 has none for.
+fn is_single(graph: &Graph, options: &Options) -> bool {
+    let rounding = |products: u64| products as f64 * of_storage::<f32>();
+    let most = most_products(graph, options).filter(|_| options.seeds.is_empty());
+    most.is_some_and(|most| 2.0 * rounding(most + 4) <= options.relative.max(options.epsilon))
+}
+
+/// Bound of the relative error of an entry of a product by what is stored: an iterate, a degree's inverse and their product.
+fn of_storage<T: Real>() -> f64 {
+    3.0 * T::PRECISION.unit_roundoff()
+}
+
+fn by_powers<T: Real>(
+    graph: &Graph,
+    targets: &[u32],
+    options: &Options,
+    watch: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<Solution> {
+    let started = Instant::now();
+    let core = Core::new(graph, options);
+    let mut powers = Powers::<T>::new(graph, &options.seeds, &core);
+    let places: Vec<u32> = targets.iter().map(|&t| graph.places[t as usize]).collect();
     let mut sums: Vec<f64> = targets.iter().map(|_| 0.0).collect();
     let most = most_products(graph, options).unwrap_or(0);
     loop {
         // Σ_(j<K) d^j z_j, without the last iterate, from which the enclosure goes on.
         let factor = options.damping.powi(powers.products as i32);
         sums.par_iter_mut()
-            .zip(targets)
+            .zip(&places)
             .with_min_len(ROWS)
-            .for_each(|(sum, &t)| *sum += factor * powers.z[t as usize]);
+            .for_each(|(sum, &t)| *sum += factor * powers.z.get(t as usize).map_or(0.0, |z| z.wide()));
         powers.step();
         watch(u64::from(powers.products), most)?;
         let enclosure = Enclosure::new(&powers, options.damping);
         let least = options.epsilon.max(enclosure.underflow);
         let met = |node: &Node| node.half_width <= (options.relative * node.estimate).max(least);
         let done = |node: &Node| met(node) || node.truncation <= node.rounding;
-        let node = |(sum, &t): (&f64, &u32)| enclosure.node(&powers, *sum, t);
+        let node = |(sum, &t): (&f64, &u32)| match (t as usize) < core.nodes {
+            true => core.in_graph(enclosure.node(&powers, *sum, t)),
+            false => core.alone(graph, options, t),
+        };
+        let all = || sums.par_iter().zip(&places).with_min_len(ROWS).map(node);
         let last = powers.products >= options.most_products;
-        if last || sums.par_iter().zip(targets).with_min_len(ROWS).map(node).all(|node| done(&node)) {
-            let nodes: Vec<Node> = sums.par_iter().zip(targets).with_min_len(ROWS).map(node).collect();
+        if last || all().all(|node| done(&node)) {
+            let nodes: Vec<Node> = all().collect();
             let status = if nodes.iter().all(met) { Status::Met } else { Status::NotMet };
             let (products, quotients) = (powers.products, powers.quotients);
             let solve = started.elapsed().as_secs_f64();
@@ -166,12 +204,12 @@ pub(super) fn check(graph: &Graph, targets: &[u32], options: &Options) -> Result
 
 /// Bytes of the iterates, and of what is kept of so many nodes.
 fn of_iterates(graph: &Graph, targets: usize) -> u64 {
-    49 * graph.nodes() as u64 + 80 * targets as u64
+    49 * graph.nodes() as u64 + 84 * targets as u64
 }
 
 /// Bytes that the graph and PageRank of so many nodes take on the host.
 pub fn peak_bytes(graph: &Graph, targets: usize) -> u64 {
-    4 * (graph.links() + 2 * graph.nodes()) as u64 + of_iterates(graph, targets)
+    4 * (graph.links() + 4 * graph.nodes()) as u64 + of_iterates(graph, targets)
 }
 
 /// Products after which what is left out of a node, d^(k+1) in sum, is small enough whatever the graph is, where that is
@@ -186,6 +224,62 @@ pub fn most_products(graph: &Graph, options: &Options) -> Option<u64> {
     products.is_finite().then(|| (products as u64).clamp(1, u64::from(options.most_products)))
 }
 
+/// The part of a graph that PageRank is computed on: without nodes that no link leads to or from, where all others have links.
+///
+/// With P without what nodes without a link lead to, PageRank is proportional to y = s + d Pᵀ y. A node alone has y_i = s_i, and
+/// no part in any other. On the rest no probability is lost, so that Σ y is their share of s over 1 − d.
+struct Core {
+    nodes: usize,
+    /// Σ s of its nodes.
+    share: f64,
+    /// (1 − d) Σ y.
+    all: f64,
+    damping: f64,
+}
+
+impl Core {
+    fn new(graph: &Graph, options: &Options) -> Self {
+        let (n, d, linked) = (graph.nodes(), options.damping, graph.linked());
+        let share = match &options.seeds[..] {
+            [] => linked as f64 / n as f64,
+            seeds => {
+                let is_linked = |&&seed: &&u32| (graph.places[seed as usize] as usize) < linked;
+                seeds.iter().filter(is_linked).count() as f64 / seeds.len() as f64
+            }
+        };
+        let whole = share == 0.0 || graph.degrees[..linked].contains(&0);
+        let (nodes, share) = if whole { (n, 1.0) } else { (linked, share) };
+        Self { nodes, share, all: share + (1.0 - d) * (1.0 - share), damping: d }
+    }
+
+    /// A node of the whole graph whose PageRank in this part is known.
+    fn in_graph(&self, node: Node) -> Node {
+        if self.share == 1.0 {
+            return node;
+        }
+        let part = self.share / self.all;
+        let estimate = part * node.estimate;
+        Node::certain(
+            node.node,
+            estimate,
+            part * node.truncation,
+            part * node.rounding + 8.0 * f64::EPSILON * estimate,
+        )
+    }
+
+    /// A node without links, at a place.
+    fn alone(&self, graph: &Graph, options: &Options, place: u32) -> Node {
+        let node = graph.order[place as usize];
+        let start = match &options.seeds[..] {
+            [] => 1.0 / graph.nodes() as f64,
+            seeds if seeds.contains(&node) => 1.0 / seeds.len() as f64,
+            _ => 0.0,
+        };
+        let estimate = (1.0 - self.damping) * start / self.all;
+        Node::certain(node, estimate, 0.0, 8.0 * f64::EPSILON * estimate)
+    }
+}
+
 /// What a product shows of its rows: quotients of sums of two iterates, the share at nodes without a link, and whether a node
 /// was reached that was not before.
 #[derive(Debug, Clone, Copy)]
@@ -195,18 +289,48 @@ struct Seen {
     grows: bool,
 }
 
-/// z_k = (Pᵀ)^k s, one after the other.
-struct Powers<'a> {
+impl Seen {
+    fn and(self, other: Self) -> Self {
+        Self {
+            quotients: (self.quotients.0.min(other.quotients.0), self.quotients.1.max(other.quotients.1)),
+            dangling: self.dangling + other.dangling,
+            grows: self.grows || other.grows,
+        }
+    }
+}
+
+/// s.
+enum Start {
+    /// All nodes, each with this.
+    Everywhere(f64),
+    /// Seeds.
+    At(Vec<f64>),
+}
+
+impl Start {
+    #[inline(always)]
+    fn of(&self, i: usize) -> f64 {
+        match self {
+            Self::Everywhere(share) => *share,
+            Self::At(shares) => shares[i],
+        }
+    }
+}
+
+/// z_k = (Pᵀ)^k s, one after the other, stored as T.
+struct Powers<'a, T> {
     graph: &'a Graph,
-    /// s.
-    start: Vec<f64>,
+    start: Start,
+    /// Nodes that one thread works on at a time.
+    pieces: Vec<Range<usize>>,
     /// One over the number of links out of a node; 0 where there is none.
-    inverse: Vec<f64>,
+    inverse: Vec<T>,
     /// z_k, z_(k−1), and z_k times `inverse`.
-    z: Vec<f64>,
-    before: Vec<f64>,
-    spread: Vec<f64>,
-    next_spread: Vec<f64>,
+    z: Vec<T>,
+    before: Vec<T>,
+    spread: Vec<T>,
+    next_spread: Vec<T>,
+    /// Nodes that were reached from seeds.
     reached: Vec<bool>,
     /// Σ z_k of nodes without a link.
     dangling: f64,
@@ -220,84 +344,160 @@ struct Powers<'a> {
     rounding: f64,
 }
 
-impl<'a> Powers<'a> {
-    fn new(graph: &'a Graph, seeds: &[u32]) -> Self {
-        let n = graph.nodes();
+impl<'a, T: Real> Powers<'a, T> {
+    fn new(graph: &'a Graph, seeds: &[u32], core: &Core) -> Self {
+        let n = core.nodes;
         let start = match seeds {
-            [] => vec![1.0 / n as f64; n],
+            [] => Start::Everywhere(1.0 / n as f64),
             seeds => {
                 let mut start = vec![0.0; n];
-                seeds.iter().for_each(|&node| start[node as usize] = 1.0 / seeds.len() as f64);
-                start
+                for &seed in seeds {
+                    if let Some(start) = start.get_mut(graph.places[seed as usize] as usize) {
+                        *start = 1.0 / (seeds.len() as f64 * core.share);
+                    }
+                }
+                Start::At(start)
             }
         };
-        let inverse = |&degree: &u32| if degree == 0 { 0.0 } else { 1.0 / f64::from(degree) };
-        let inverse: Vec<f64> = graph.degrees.par_iter().map(inverse).collect();
-        let spread: Vec<f64> = start.par_iter().zip(&inverse).map(|(z, inverse)| z * inverse).collect();
-        let at_ends = start.iter().zip(&inverse).map(|(&z, &inverse)| if inverse == 0.0 { z } else { 0.0 });
+        let reached = match &start {
+            Start::Everywhere(_) => vec![],
+            Start::At(shares) => shares.iter().map(|&share| share > 0.0).collect(),
+        };
+        let inverse = |&degree: &u32| T::of(if degree == 0 { 0.0 } else { 1.0 / f64::from(degree) });
+        let inverse: Vec<T> = graph.degrees[..n].par_iter().map(inverse).collect();
+        let z: Vec<T> = (0..n).into_par_iter().map(|i| T::of(start.of(i))).collect();
+        let spread: Vec<T> =
+            z.par_iter().zip(&inverse).map(|(z, inverse)| T::of(z.wide() * inverse.wide())).collect();
+        let at_ends = (0..n).filter(|&i| graph.degrees[i] == 0).map(|i| start.of(i));
         let dangling = at_ends.sum();
         let longest = (0..n).into_par_iter().map(|i| graph.links_into(i).len()).reduce(|| 0, usize::max);
+        let pieces = pieces(graph, n);
         // A row's sum, the sum over nodes without a link by pieces, and a few products.
-        let operations = longest + n.min(ROWS) + n.div_ceil(ROWS) + 8;
+        let operations = longest + n.min(ROWS) + pieces.len() + 8;
+        let zeros = || vec![T::ZERO; n];
         Self {
             graph,
-            z: start.clone(),
-            before: vec![0.0; n],
-            next_spread: vec![0.0; n],
-            reached: start.par_iter().map(|&z| z > 0.0).collect(),
             start,
             inverse,
+            before: zeros(),
+            z,
             spread,
+            next_spread: zeros(),
+            reached,
             dangling,
             grows: true,
             products: 0,
             quotients: (0.0, f64::INFINITY),
-            rounding: operations as f64 * f64::EPSILON,
+            rounding: operations as f64 * f64::EPSILON + of_storage::<T>(),
+            pieces,
         }
     }
 
     /// z_(k+1) from z_k.
     fn step(&mut self) {
-        let Self { graph, start, inverse, z, before, spread, next_spread, reached, dangling, .. } = self;
-        let (spread, start, inverse, dangling) = (&spread[..], &start[..], &inverse[..], *dangling);
-        let rows = z.par_chunks(ROWS).zip(before.par_chunks_mut(ROWS)).zip(next_spread.par_chunks_mut(ROWS));
-        let rows = rows.zip(reached.par_chunks_mut(ROWS)).enumerate();
-        let pieces = rows.map(|(chunk, (((z, before), next), reached))| {
-            let mut seen = Seen { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false };
-            for (k, &own) in z.iter().enumerate() {
-                let i = chunk * ROWS + k;
-                let links: f64 = graph.links_into(i).iter().map(|&j| spread[j as usize]).sum();
-                let new = links + dangling * start[i];
-                let (sum, sum_before) = (new + own, own + before[k]);
-                if sum > 0.0 {
-                    let quotient = sum / sum_before;
-                    seen.quotients = (seen.quotients.0.min(quotient), seen.quotients.1.max(quotient));
-                } else if sum_before > 0.0 {
-                    seen.quotients.0 = 0.0;
-                }
-                if new > 0.0 && !reached[k] {
-                    (seen.grows, reached[k]) = (true, true);
-                }
-                if inverse[i] == 0.0 {
-                    seen.dangling += new;
-                }
-                (before[k], next[k]) = (new, new * inverse[i]);
-            }
-            seen
-        });
-        let all: Vec<Seen> = pieces.collect();
-        let seen = all.into_iter().reduce(|a, b| Seen {
-            quotients: (a.quotients.0.min(b.quotients.0), a.quotients.1.max(b.quotients.1)),
-            dangling: a.dangling + b.dangling,
-            grows: a.grows || b.grows,
-        });
-        let seen = seen.expect("a graph has a node");
+        let (mut before, mut next_spread) = (&mut self.before[..], &mut self.next_spread[..]);
+        let mut reached = &mut self.reached[..];
+        let mut cut = |rows: &Range<usize>| Piece {
+            graph: self.graph,
+            spread: &self.spread,
+            start: &self.start,
+            dangling: self.dangling,
+            first: rows.start,
+            inverse: &self.inverse[rows.clone()],
+            z: &self.z[rows.clone()],
+            before: before.split_off_mut(..rows.len()).expect("pieces are all nodes"),
+            next_spread: next_spread.split_off_mut(..rows.len()).expect("pieces are all nodes"),
+            reached: reached.split_off_mut(..rows.len()).unwrap_or_default(),
+            seen: Seen { quotients: (f64::INFINITY, 0.0), dangling: 0.0, grows: false },
+        };
+        let mut pieces: Vec<Piece<'_, T>> = self.pieces.iter().map(&mut cut).collect();
+        pieces.par_iter_mut().for_each(|piece| dispatch(Rows(piece)));
+        let seen = pieces.into_iter().map(|piece| piece.seen).reduce(Seen::and).expect("a graph has a node");
         // z_0 has none before it.
         self.quotients = if self.products == 0 { (0.0, f64::INFINITY) } else { seen.quotients };
         (self.dangling, self.grows) = (seen.dangling, seen.grows);
         std::mem::swap(&mut self.z, &mut self.before);
         std::mem::swap(&mut self.spread, &mut self.next_spread);
         self.products += 1;
+    }
+}
+
+/// The first n nodes in pieces of about the same work.
+fn pieces(graph: &Graph, n: usize) -> Vec<Range<usize>> {
+    let (mut all, mut first) = (Vec::new(), 0);
+    for end in 1..=n {
+        let links = graph.starts[end] - graph.starts[first];
+        if end - first == ROWS || links as usize >= LINKS || end == n {
+            all.push(first..end);
+            first = end;
+        }
+    }
+    all
+}
+
+/// A product's rows of some nodes, `first` the first of them.
+struct Piece<'a, T> {
+    graph: &'a Graph,
+    spread: &'a [T],
+    start: &'a Start,
+    dangling: f64,
+    first: usize,
+    inverse: &'a [T],
+    z: &'a [T],
+    before: &'a mut [T],
+    next_spread: &'a mut [T],
+    reached: &'a mut [bool],
+    seen: Seen,
+}
+
+struct Rows<'p, 'a, T>(&'p mut Piece<'a, T>);
+
+impl<T: Real> Body for Rows<'_, '_, T> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        let Piece { graph, spread, start, dangling, first, inverse, z, .. } = *self.0;
+        let reached = &mut *self.0.reached;
+        let mut seen = self.0.seen;
+        let rows = z.iter().zip(inverse).zip(self.0.before.iter_mut()).zip(self.0.next_spread.iter_mut());
+        for (k, (((own, inverse), before), next)) in rows.enumerate() {
+            let i = first + k;
+            let new = gathered(graph.links_into(i), spread) + dangling * start.of(i);
+            let (own, inverse) = (own.wide(), inverse.wide());
+            let (sum, sum_before) = (new + own, own + before.wide());
+            if sum > 0.0 {
+                let quotient = sum / sum_before;
+                seen.quotients = (seen.quotients.0.min(quotient), seen.quotients.1.max(quotient));
+            } else if sum_before > 0.0 {
+                seen.quotients.0 = 0.0;
+            }
+            if let Some(reached) = reached.get_mut(k)
+                && new > 0.0
+                && !*reached
+            {
+                (seen.grows, *reached) = (true, true);
+            }
+            if inverse == 0.0 {
+                seen.dangling += new;
+            }
+            (*before, *next) = (T::of(new), T::of(new * inverse));
+        }
+        self.0.seen = seen;
+    }
+}
+
+/// Σ of some entries, as several sums, since an addition waits for the one before.
+#[inline(always)]
+fn gathered<T: Real>(links: &[u32], spread: &[T]) -> f64 {
+    let (eights, rest) = links.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for eight in eights {
+        sums.iter_mut().zip(eight).for_each(|(sum, &j)| *sum += spread[j as usize].wide());
+    }
+    let of_rest: f64 = rest.iter().map(|&j| spread[j as usize].wide()).sum();
+    let [a, b, c, d, e, f, g, h] = sums;
+    match eights {
+        [] => of_rest,
+        _ => ((a + b) + (c + d)) + ((e + f) + (g + h)) + of_rest,
     }
 }
 
@@ -317,7 +517,7 @@ struct Enclosure {
 }
 
 impl Enclosure {
-    fn new(powers: &Powers<'_>, damping: f64) -> Self {
+    fn new<T: Real>(powers: &Powers<'_, T>, damping: f64) -> Self {
         let (lo, hi) = powers.quotients;
         let slack = 4.0 * powers.rounding + 16.0 * f64::EPSILON;
         let series = |quotient: f64| match 1.0 - damping * quotient {
@@ -337,13 +537,14 @@ impl Enclosure {
             series: (low, high),
             excess: (excess(rest - together(low)), excess(together(high) - rest)),
             rounding,
-            underflow: f64::MIN_POSITIVE / ((1.0 - damping) * (1.0 - damping)),
+            underflow: underflow(T::PRECISION) / ((1.0 - damping) * (1.0 - damping)),
         }
     }
 
-    /// A node, whose terms to z_K have this sum.
-    fn node(&self, powers: &Powers<'_>, sum: f64, node: u32) -> Node {
-        let (last, next) = (powers.before[node as usize], powers.z[node as usize]);
+    /// The node at a place, whose terms to z_K have this sum.
+    fn node<T: Real>(&self, powers: &Powers<'_, T>, sum: f64, place: u32) -> Node {
+        let node = powers.graph.order[place as usize];
+        let (last, next) = (powers.before[place as usize].wide(), powers.z[place as usize].wide());
         if sum == 0.0 && next == 0.0 && !powers.grows {
             // No way leads there.
             return Node::certain(node, 0.0, 0.0, self.underflow);
@@ -360,5 +561,13 @@ impl Enclosure {
         let truncation = 0.5 * (1.0 - d) * (high - low);
         let rounding = (estimate + truncation) * self.rounding + self.underflow;
         Node::certain(node, estimate, truncation, rounding)
+    }
+}
+
+/// What numbers that are too small for all digits are off by, those of a product and all its links together.
+fn underflow(precision: Precision) -> f64 {
+    match precision {
+        Precision::F32 => 2f64.powi(34 - 150),
+        Precision::F64 | Precision::Q64 => f64::MIN_POSITIVE,
     }
 }

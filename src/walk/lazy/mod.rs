@@ -2,12 +2,14 @@
 //! depend on the size of the system. What is known of L is what the rows that walks met say; their intervals are
 //! conditional on the others being no worse.
 
+mod functional;
 mod kernel;
 mod view;
 
 use std::cell::Cell;
 use std::time::Instant;
 
+use functional::Start;
 pub(crate) use kernel::WALK_LAZY;
 use kernel::{LazyTables, sums};
 use view::{ObservedNorms, SystemView, least_in_f32, pilot_exponent, pilot_norms};
@@ -22,7 +24,7 @@ use super::published::{self, Length};
 use super::run::{BatchResult, Run};
 use super::sampling::{AdaptiveSampling, RunningEstimate};
 use super::sequence::{PointSource, Points, Sequence};
-use super::solution::{Bound, Component, Solution};
+use super::solution::{Bound, Component, Quantity, Solution};
 use super::splitting::{Splitting, powers_of_two};
 use crate::kernel::Precision;
 use crate::lane::Lane;
@@ -34,18 +36,27 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let Run { machine, problem, options, .. } = run;
     let precision = machine.precision;
     let given = check(problem, options)?;
+    let (starts, extended) = functional::starts(problem, given)?;
+    let (matrix, rhs) = match &extended {
+        Some(extended) => (&extended.matrix, &extended.rhs[..]),
+        None => (problem.matrix, &problem.rhs[0][..]),
+    };
     // Below 2^−126 numbers of f32 have gaps of 2^−149; those of the right-hand side may lie there.
     let underflow = match precision {
-        Precision::F32 => f64::from(f32::from_bits(1)) / least_in_f32(problem.matrix)?,
+        Precision::F32 => f64::from(f32::from_bits(1)) / least_in_f32(matrix)?,
         Precision::F64 | Precision::Q64 => 0.0,
     };
-    let view = SystemView { matrix: problem.matrix, rhs: &problem.rhs[0], given, powers: [1.0; 3] };
-    let exponent = pilot_exponent(&view, problem.components, options.seed)?;
+    let view = SystemView { matrix, rhs, given, powers: [1.0; 3] };
+    let rows: Vec<u32> = starts.iter().flat_map(|start| start.rows.iter().copied()).collect();
+    let exponent = pilot_exponent(&view, &rows, options.seed)?;
     let view = SystemView { powers: powers_of_two(-exponent), ..view };
-    let known = pilot_norms(&view, problem.components, options.seed)?;
-    let (epsilon, length, cut) = target(options, known, exponent)?;
-    let per_replicate = run.points(|_| published::chains(epsilon, known.f, known.norm))?;
-    let points = Points::new(options.sequence, run.scramble, length, options.seed)?;
+    let known = pilot_norms(&view, &rows, options.seed)?;
+    let aims: Vec<Aim> =
+        starts.iter().map(|start| Aim::new(options, start, known, exponent)).collect::<Result<_>>()?;
+    let chains = |aim: &Aim| published::chains(aim.epsilon, known.f, known.norm);
+    let per_replicate = run.points(|_| aims.iter().map(chains).fold(0.0, f64::max))?;
+    let dimensions = aims.iter().map(Aim::steps).max().expect("something is asked for");
+    let points = Points::new(options.sequence, run.scramble, dimensions, options.seed)?;
     if !matches!(options.sequence, Sequence::Sobol | Sequence::Philox) {
         return Err(Error::Invalid(format!(
             "--lazy makes the points of sobol and philox as it goes; {} needs a buffer of them",
@@ -58,36 +69,34 @@ pub(super) fn solve(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let launcher = Launcher::new(machine, &source, tables)?;
     let upload = at.elapsed().as_secs_f64();
 
-    let wanted = options.epsilon.unwrap_or_else(|| times_power_of_two(epsilon, exponent));
     let observed = Cell::new(known);
-    let bounds = ConditionalBounds { run: &run, given, underflow, length, cut };
     let most = (per_replicate.1 * u64::from(run.replicates)) as f64;
-    let sampling = AdaptiveSampling {
-        run: &run,
-        rows: problem.components,
-        rhs: 1,
-        columns: 1,
-        points: per_replicate,
-        length,
-        cut,
-    };
-    let walked = sampling.run(
-        |tasks, round, watch| {
-            let (sums, here) = sums(&launcher, tasks, round, watch)?;
-            observed.set(observed.get().and(here));
-            Ok(sums)
-        },
-        |_, estimate| {
-            let c = bounds.component(observed.get(), estimate);
-            c.settled(epsilon, || unseen(range(observed.get(), c.estimate), most, options.confidence))
-        },
-        |_, estimate| {
-            let c = bounds.component(observed.get(), estimate).times_power_of_two(exponent)?;
-            Ok(Component { epsilon: wanted, ..c })
-        },
-        watch,
-    )?;
-    let result = BatchResult { tabled: source.tabled(), upload, ..walked };
+    let mut result = BatchResult { tabled: source.tabled(), upload, ..BatchResult::default() };
+    for (aim, start) in aims.iter().zip(&starts) {
+        let bounds = ConditionalBounds { run: &run, given, underflow, aim };
+        let sampling = AdaptiveSampling {
+            run: &run,
+            rows: &start.rows,
+            rhs: 1,
+            columns: 1,
+            points: per_replicate,
+            length: aim.steps(),
+            cut: aim.cut * 0.5f32.powi(aim.levels as i32),
+        };
+        result.add(sampling.run(
+            |tasks, round, watch| {
+                let (sums, here) = sums(&launcher, tasks, round, watch)?;
+                observed.set(observed.get().and(here));
+                Ok(sums)
+            },
+            |_, estimate| {
+                let c = bounds.component(observed.get(), estimate);
+                c.settled(aim.epsilon, || unseen(range(observed.get(), c.estimate), most, options.confidence))
+            },
+            |_, estimate| aim.unscaled(bounds.component(observed.get(), estimate), start, exponent),
+            watch,
+        )?);
+    }
     let splitting = if given { Splitting::Given } else { Splitting::Jacobi };
     // Nothing is certified: the norm is that of rows that were met.
     let (norm, vector, scaled) = (observed.get().norm, None, false);
@@ -101,9 +110,6 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     let (n, columns, sides) = (problem.matrix.rows(), problem.matrix.columns(), problem.rhs.len());
     if n != columns {
         return fail(format!("the matrix has {n} rows and {columns} columns; give a square one"));
-    }
-    if !problem.functionals.is_empty() {
-        return fail("--lazy walks for components alone; leave out --lazy or --functional".to_owned());
     }
     if sides != 1 {
         return fail(format!("--lazy walks for one right-hand side, not {sides}"));
@@ -131,53 +137,90 @@ fn check(problem: &Problem<'_>, options: &Options) -> Result<bool> {
     Ok(given)
 }
 
-/// ε of a system over 2^exponent, the steps of its walks at most, and the weight at which they end.
-fn target(options: &Options, known: ObservedNorms, exponent: i32) -> Result<(f64, u32, f32)> {
-    let fail = |reason: String| Err(Error::Invalid(reason));
-    if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
-        return fail(format!(
-            "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or \
-             leave out --lazy, which looks for a proof that they converge",
-            known.norm
-        ));
+/// How far walks from a start go.
+struct Aim {
+    /// ε of a component, or of the mean that a functional is Σ |h_i| times, of the system over 2^exponent.
+    epsilon: f64,
+    /// The same as it is given or by default.
+    wanted: f64,
+    levels: u32,
+    /// Steps through the system at most, and the weight at which walks end.
+    length: u32,
+    cut: f32,
+}
+
+impl Aim {
+    fn new(options: &Options, start: &Start, known: ObservedNorms, exponent: i32) -> Result<Self> {
+        let fail = |reason: String| Err(Error::Invalid(reason));
+        if known.norm >= 1.0 && !matches!(options.length, Length::Steps(_)) {
+            return fail(format!(
+                "walks met a row sum of |L| of {}: nothing says where they may end; give their length with --length, or \
+                 leave out --lazy, which looks for a proof that they converge",
+                known.norm
+            ));
+        }
+        let scaled = |x: f64| {
+            let of_mean = times_power_of_two(start.of_mean(x), -exponent);
+            of_mean.clamp(f64::MIN_POSITIVE, f64::MAX)
+        };
+        let default = if known.f > 0.0 { 1e-3 * known.most() } else { 1e-3 };
+        let default = if default.is_finite() { default } else { 1e-3 * known.f };
+        let epsilon = options.epsilon.map_or(default, scaled);
+        let of_default = times_power_of_two(default * start.norm, exponent + start.exponent);
+        let delta = options.delta.map_or(0.1 * epsilon, scaled);
+        let share = (delta / known.most()).min(0.5) as f32;
+        let (length, cut) = match options.length {
+            Length::Steps(length) => (f64::from(length), 0.0),
+            _ if known.f == 0.0 => (0.0, 0.0),
+            _ if known.norm == 0.0 => (1.0, 0.0),
+            Length::Bound => (published::length(delta, known.f, known.norm), share),
+            Length::Printed => (published::length_as_printed(delta, known.f, known.norm), share),
+        };
+        if length > f64::from(MOST_LENGTH - start.levels) {
+            return fail(format!(
+                "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
+            ));
+        }
+        let wanted = options.epsilon.unwrap_or(of_default);
+        Ok(Self { epsilon, wanted, levels: start.levels, length: length as u32, cut })
     }
-    let scaled = |x: f64| times_power_of_two(x, -exponent).clamp(f64::MIN_POSITIVE, f64::MAX);
-    let default = if known.f > 0.0 { 1e-3 * known.most() } else { 1e-3 };
-    let epsilon = options.epsilon.map_or(if default.is_finite() { default } else { 1e-3 * known.f }, scaled);
-    let delta = options.delta.map_or(0.1 * epsilon, scaled);
-    let share = (delta / known.most()).min(0.5) as f32;
-    let (length, cut) = match options.length {
-        Length::Steps(length) => (f64::from(length), 0.0),
-        _ if known.f == 0.0 => (0.0, 0.0),
-        _ if known.norm == 0.0 => (1.0, 0.0),
-        Length::Bound => (published::length(delta, known.f, known.norm), share),
-        Length::Printed => (published::length_as_printed(delta, known.f, known.norm), share),
-    };
-    if length > f64::from(MOST_LENGTH) {
-        return fail(format!(
-            "chains of {length} steps, more than {MOST_LENGTH}; give a larger --epsilon or a --length"
-        ));
+
+    /// Steps of a walk at most.
+    fn steps(&self) -> u32 {
+        self.length + self.levels
     }
-    Ok((epsilon, length as u32, cut))
+
+    /// An estimate of the system over 2^exponent, in the caller's units.
+    fn unscaled(&self, c: Component, start: &Start, exponent: i32) -> Result<Component> {
+        let c = Component { epsilon: self.wanted, ..c };
+        let Some(component) = start.functional else { return c.times_power_of_two(exponent) };
+        let Bound { statistical, truncation, rounding } = c.bound;
+        // A product is rounded; so are the sums behind the norm, some of each level.
+        let off = (20.0 * f64::from(self.levels) + 4.0) * f64::EPSILON;
+        let times = |x: f64| x * start.norm * (1.0 + off);
+        let rounding = times(rounding + off * c.estimate.abs());
+        let bound = Bound { statistical: times(statistical), truncation: times(truncation), rounding };
+        let (quantity, estimate) = (Quantity::Functional, c.estimate * start.norm);
+        Component { quantity, component, estimate, bound, ..c }.times_power_of_two(exponent + start.exponent)
+    }
 }
 
 /// Bounds that hold if no row is worse than those that walks met.
 struct ConditionalBounds<'a> {
     run: &'a Run<'a>,
     given: bool,
-    length: u32,
-    cut: f32,
+    aim: &'a Aim,
     /// Relative error of numbers of f32 that are too small for all of their digits.
     underflow: f64,
 }
 
 impl ConditionalBounds<'_> {
-    /// A component of the scaled system.
+    /// A component of the scaled system, or the mean that a functional is Σ |h_i| times.
     fn component(&self, observed: ObservedNorms, estimate: &RunningEstimate) -> Component {
         let confidence = self.run.options.confidence;
-        let (value, student) = estimate.interval(0, 0.0, 1.0, confidence);
+        let (value, student) = estimate.interval(0, 0.0, f64::from(self.aim.levels).exp2(), confidence);
         // Where time was up chains have taken no step.
-        let length = self.length.min(estimate.length);
+        let length = self.aim.steps().min(estimate.length);
         // Walks without a choice are all the same.
         let statistical = match length > 0 && observed.longest > if self.given { 1.0 } else { 2.0 } {
             true => student.max(unseen(range(observed, value), estimate.chains() as f64, confidence)),
@@ -198,17 +241,21 @@ impl ConditionalBounds<'_> {
         if rho >= 1.0 {
             return (f64::INFINITY, f64::INFINITY);
         }
-        let steps = f64::from(length);
+        let (steps, levels) = (f64::from(length), self.aim.levels);
         let slack = (d + 4.0) * u * steps + (steps + 16.0) * f64::EPSILON;
-        let tail = rho.powi(length.saturating_add(1).min(i32::MAX as u32) as i32);
-        let truncation = sum * f64::from(self.cut).max(tail) * (1.0 + slack);
+        // Steps through the system: a walk that ends before it has none, and leaves out all.
+        let tail = match length.checked_sub(levels) {
+            Some(inside) => rho.powi(inside.saturating_add(1).min(i32::MAX as u32) as i32),
+            None => 1.0,
+        };
+        let truncation = sum * f64::from(self.aim.cut).max(tail) * (1.0 + slack);
         // f, and what adds it up: a chain, a block, blocks on the host and replicates.
         let host = points as f64 / BLOCK as f64 + f64::from(self.run.replicates) + 8.0;
         let adding = (steps + 13.0) * u + host * u64 + self.underflow;
         // A row of L: its entries, their sum and its quotient; and probabilities, which end where sums of up to d entries
         // exceed a number of 32 bits times all of them.
         let row = (d + 5.0) * u + d * (d + 11.0) * u + d / 4_294_967_296.0;
-        (truncation, sum * (adding + row / (1.0 - rho)))
+        (truncation, sum * (adding + row / (1.0 - rho) + row * f64::from(levels)))
     }
 }
 

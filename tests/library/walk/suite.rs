@@ -146,11 +146,24 @@ pub(crate) fn lazy_walks_hold_the_solution(spec: &str, precision: Precision, che
                 chains: Count::Number(16 * 300),
                 ..Options::default()
             };
-            let here = ask(&machine, &case, &[0, 7, 30], &options);
-            let there = ask(&cpu(), &case, &[0, 7, 30], &options);
+            // Functionals of one group, of several and of none.
+            let n = case.x.len();
+            let h: Vec<Vec<f64>> = vec![
+                (0..n).map(|i| if i < 3 { 1e200 } else { 0.0 }).collect(),
+                (0..n).map(|i| (i % 5) as f64 - 1.0).collect(),
+                vec![0.0; n],
+            ];
+            let asked = (&[0, 7, 30][..], &h[..]);
+            let here = ask_functionals(&machine, &case, asked, &options);
+            let there = ask_functionals(&cpu(), &case, asked, &options);
+            let all = |s: &Solution| s.components.iter().chain(&s.functionals).cloned().collect::<Vec<_>>();
             assert!(here.warnings.iter().any(|w| w.contains("no walk met")), "{:?}", here.warnings);
-            for (a, b) in here.components.iter().zip(&there.components) {
-                let x = case.x[a.component as usize];
+            assert_eq!((all(&here).len(), here.functionals[2].estimate), (6, 0.0), "{:?}", here.functionals);
+            for (a, b) in all(&here).iter().zip(&all(&there)) {
+                let x = match a.quantity {
+                    Quantity::Component => case.x[a.component as usize],
+                    Quantity::Functional => product(&h[a.component as usize], &case.x),
+                };
                 assert!((a.estimate - x).abs() <= a.half_width, "{} {a:?} {x}", case.name);
                 // In f32 a fraction may fall on the entry beside; such walks differ as two walks do.
                 let bound = match precision {

@@ -1,12 +1,14 @@
-//! Walks: steps a second, errors, grids, and what comes before the first step.
+//! Walks: steps a second, errors, coverage, grids, and what comes before the first step.
 
 mod accuracy;
+mod coverage;
 mod grids;
 mod rate;
 mod setup;
 mod sharing;
 
 pub use accuracy::{accuracy, accuracy_walks};
+pub use coverage::{COVERED, coverage, covered, push_coverage};
 pub use grids::{GRIDS, grids, shapes};
 pub use rate::{Rate, rate};
 pub use setup::setup;
@@ -63,7 +65,12 @@ fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Certificate)> {
 
 /// x by Jacobi's iteration until nothing changes by more than `tolerance` of the largest entry, and the number of sweeps.
 pub fn solution(system: &System, tolerance: f64) -> Result<(Vec<f64>, u32)> {
-    let split = Split::new(&system.matrix, Splitting::Jacobi)?;
+    fixed_point(system, Splitting::Jacobi, tolerance)
+}
+
+/// As [`solution`], by the sweeps of any splitting.
+fn fixed_point(system: &System, splitting: Splitting, tolerance: f64) -> Result<(Vec<f64>, u32)> {
+    let split = Split::new(&system.matrix, splitting)?;
     let f = split.constant(&system.rhs)?;
     let (mut x, mut next) = (f.to_vec(), vec![0.0; f.len()]);
     for sweep in 1..100_000 {

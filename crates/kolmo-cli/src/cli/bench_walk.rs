@@ -8,16 +8,15 @@ use super::{Common, Outcome, interrupt, whole, write_report};
 use crate::report::seconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
-use kolmo::output::OutputFile;
-use kolmo::walk::ControlVariate;
 use kolmo::walk::sequence::Sequence;
+use kolmo::walk::{ControlVariate, Splitting};
 use kolmo::{Error, Machine, Result};
 use kolmo_bench::{self as bench, Record};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Walk {
-    /// Systems, as in `kolmo walk`
-    #[arg(value_name = "MATRIX", default_value = "random-dominant:100000,10,0.8,positive")]
+    /// Systems, as in `kolmo walk` [default: random-dominant:100000,10,0.8,positive; of the coverage six small ones and a graph]
+    #[arg(value_name = "MATRIX")]
     pub(super) matrix: Vec<String>,
     /// What to measure
     #[arg(long, value_name = "C", value_delimiter = ',', default_value = "rate")]
@@ -37,9 +36,13 @@ pub(super) struct Walk {
     /// Numbers of chains of the accuracy, as powers of 2
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "8,10,12,14", value_parser = clap::value_parser!(u32).range(0..=24))]
     exponents: Vec<u32>,
-    /// Control variates of the accuracy, where jacobi takes eight sweeps, and of the setup, where it takes those of `kolmo walk`
-    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "jacobi")]
+    /// Control variates of the accuracy, where jacobi takes eight sweeps, of the setup, where it takes those of `kolmo walk`, and
+    /// of the coverage [default: jacobi; of the coverage none,jacobi,krylov]
+    #[arg(long, alias = "control", value_name = "C", value_delimiter = ',')]
     sweeps: Vec<ControlVariate>,
+    /// Runs of each coverage, a seed each
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = whole::<u64>)]
+    seeds: u64,
     /// Components that share points
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole::<u32>)]
     components: u32,
@@ -62,18 +65,38 @@ enum Case {
     Grids,
     /// What comes before the first step, against reads of the matrix
     Setup,
+    /// How often intervals hold the answer
+    Coverage,
 }
 
+/// The system of all cases but the coverage.
+const MATRIX: &str = "random-dominant:100000,10,0.8,positive";
+
 pub(super) fn run(args: &Walk) -> Result<Outcome> {
-    if args.repeat == 0 {
-        return Err(Error::Invalid("--repeat 0 measures nothing; give 1 or more".to_owned()));
+    for (option, count) in [("--repeat", args.repeat as u64), ("--seeds", args.seeds)] {
+        if count == 0 {
+            return Err(Error::Invalid(format!("{option} 0 measures nothing; give 1 or more")));
+        }
     }
     if args.chains < 16 || args.length == 0 {
         return Err(Error::Invalid("--chains must be 16 or more and --length 1 or more".to_owned()));
     }
     let report = args.common.report.as_deref().map(OutputFile::create).transpose()?;
     let mut records: Vec<Record> = Vec::new();
-    for spec in &args.matrix {
+    if args.case.contains(&Case::Coverage) {
+        for device in args.common.device.0.chunks(1) {
+            cover(args, &args.common.open_all(device)?, &mut records)?;
+        }
+    }
+    let sweeps = if args.sweeps.is_empty() { vec![ControlVariate::Jacobi] } else { args.sweeps.clone() };
+    let case: Vec<Case> = args.case.iter().copied().filter(|&case| case != Case::Coverage).collect();
+    let args = &Walk { sweeps, case, ..args.clone() };
+    let systems = match &args.matrix[..] {
+        _ if args.case.is_empty() => &[],
+        [] => &[MATRIX.to_owned()][..],
+        given => given,
+    };
+    for spec in systems {
         let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
         system.rhs = rhs.swap_remove(0);
         // Rates need no more than a check.
@@ -124,7 +147,7 @@ fn announce(args: &Walk, system: &System, machine: &Machine) -> Result<()> {
         Case::Sharing => rounds * f64::from(args.components) * bench::walk::SHARED as f64,
         Case::Grids => rounds * bench::walk::GRIDS as f64,
         // It is the building that counts there.
-        Case::Setup => 0.0,
+        Case::Setup | Case::Coverage => 0.0,
     };
     let walks: f64 = args.case.iter().map(chains).sum();
     let what = format!("{} on {}, once it is built", system.name, machine.lanes[0].device().spec);
@@ -173,7 +196,35 @@ fn measure(
                     records.push(bench::walk::setup(machine, system, sweeps, args.repeat)?);
                 }
             }
+            Case::Coverage => unreachable!("systems of its own"),
         }
+    }
+    Ok(())
+}
+
+/// The coverage of six systems with three control variates, and of a graph; or of the systems and control variates given.
+fn cover(args: &Walk, machine: &Machine, records: &mut Vec<Record>) -> Result<()> {
+    let controls = match &args.sweeps[..] {
+        [] => &[ControlVariate::Sweeps(0), ControlVariate::Jacobi, ControlVariate::Krylov],
+        given => given,
+    };
+    let mut systems = Vec::new();
+    for spec in &args.matrix {
+        let (mut system, mut rhs) = super::walk::read(spec, &[], 0, true)?;
+        system.rhs = rhs.swap_remove(0);
+        systems.push((system, Splitting::Auto));
+    }
+    if systems.is_empty() {
+        systems = bench::walk::COVERED.into_iter().map(bench::walk::covered).collect::<Result<_>>()?;
+    }
+    for (system, splitting) in &systems {
+        for &control in controls {
+            interrupt::check()?;
+            records.push(bench::walk::coverage(machine, (system, *splitting), control, args.seeds)?);
+        }
+    }
+    if args.matrix.is_empty() {
+        records.push(bench::walk::push_coverage(machine, args.seeds)?);
     }
     Ok(())
 }
@@ -187,6 +238,16 @@ fn table(records: &[Record]) -> comfy_table::Table {
         let more = |key: &str| r.more.as_ref().and_then(|m| m.get(key));
         let number = |key: &str| more(key).and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN);
         let what = match more("rmse") {
+            None if more("covered").is_some() => format!(
+                "{}: {} of {} ({:.1} %), {} by the statistical part; half-width {:.1e}, {:.2} root mean square errors",
+                more("method").and_then(|m| m.as_str()).unwrap_or(""),
+                number("covered"),
+                number("seeds"),
+                100.0 * number("covered") / number("seeds"),
+                number("covered_statistically"),
+                number("half_width"),
+                number("half_width_over_rmse")
+            ),
             None if more("reads").is_some() => format!(
                 "{:.1} reads of {}, {} sweeps",
                 number("reads"),

@@ -1,0 +1,142 @@
+//! How often intervals hold the answer, over many seeds.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::record;
+use crate::{Record, Spread};
+use kolmo::models::{System, graph, system};
+use kolmo::sparse::CsrMatrix;
+use kolmo::walk::graph::{self, Walks, local_page_rank, page_rank};
+use kolmo::walk::{ControlVariate, Count, Length, Options, Problem, Splitting, solve};
+use kolmo::{Machine, Result};
+
+/// Six systems: without signs, with them, a local structure, one whose row sums are 1, long rows, and L given.
+pub const COVERED: [&str; 6] = [
+    "random-dominant:400,6,0.8,positive",
+    "random-dominant:300,5,0.75,signed",
+    "poisson2d:14,0.9",
+    "poisson2d:7,1",
+    "random-dominant:200,40,0.8,signed",
+    "pages",
+];
+/// A graph whose PageRank is found by a push and walks.
+const GRAPH: &str = "barabasi:10000,6";
+/// Chains of a component in the first round of `kolmo walk`, over 16 replicates.
+const CHAINS: u64 = 16 << 10;
+
+/// One of [`COVERED`], and whether it is L and f.
+///
+/// # Errors
+/// Those of the built-in system.
+pub fn covered(name: &str) -> Result<(System, Splitting)> {
+    if let Some(built) = system(name, 3) {
+        return Ok((built?, Splitting::Auto));
+    }
+    // 0.85 of a page's weight goes to the pages that it links to. One page is linked to by all, one has no links, one links to
+    // itself, one has very many.
+    let n = 120;
+    let matrix = CsrMatrix::from_rows(n, n, |i, row| {
+        let mut links: Vec<u32> = match i {
+            0 => (1..60).collect(),
+            7 => Vec::new(),
+            8 => vec![8, 9],
+            _ => vec![0, ((i * i + 1) % n) as u32, ((i * 7 + 3) % n) as u32],
+        };
+        links.sort_unstable();
+        links.dedup();
+        let share = 0.85 / links.len().max(1) as f64;
+        row.extend(links.into_iter().map(|j| (j, share)));
+    });
+    let rhs = (0..n).map(|i| (1 + i % 5) as f64).collect();
+    Ok((System { name: name.to_owned(), matrix, rhs }, Splitting::Given))
+}
+
+/// What some runs with one seed each come to.
+#[derive(Default)]
+struct Tally {
+    whole: u32,
+    statistical: u32,
+    squares: f64,
+    half_widths: Vec<f64>,
+}
+
+impl Tally {
+    fn add(&mut self, error: f64, half_width: f64, statistical: f64) {
+        self.whole += u32::from(error <= half_width);
+        self.statistical += u32::from(error <= statistical);
+        self.squares += error * error;
+        self.half_widths.push(half_width);
+    }
+
+    fn record(mut self, machine: &Machine, system: &System, method: &str, size: f64, at: Instant) -> Record {
+        let seeds = self.half_widths.len();
+        self.half_widths.sort_by(f64::total_cmp);
+        let (half_width, rmse) = (self.half_widths[seeds / 2], (self.squares / seeds as f64).sqrt());
+        let more = json!({
+            "method": method, "seeds": seeds, "covered": self.whole, "covered_statistically": self.statistical,
+            "half_width": half_width, "half_width_over_rmse": half_width / rmse,
+        });
+        let seconds = Spread::of(vec![at.elapsed().as_secs_f64() / seeds as f64]);
+        let case = format!("{} coverage", system.name);
+        Record { relative_error: rmse / size, ..record(machine, system, case, seconds, more) }
+    }
+}
+
+/// How many of some seeded runs hold the component, with the whole half-width and with its statistical part alone.
+/// Components differ from seed to seed. BiCGSTAB ends early, since there would be nothing left to walk for.
+///
+/// # Errors
+/// As of [`kolmo::walk::solve()`].
+pub fn coverage(
+    machine: &Machine,
+    (system, splitting): (&System, Splitting),
+    control: ControlVariate,
+    seeds: u64,
+) -> Result<Record> {
+    let (x, _) = super::fixed_point(system, splitting, 1e-15)?;
+    let size = x.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let base = Options { chains: Count::Number(CHAINS), control, splitting, ..Options::default() };
+    // A truncation far below the statistical part.
+    let base = match control {
+        ControlVariate::Krylov => Options { epsilon: Some(0.5 * size), length: Length::Steps(150), ..base },
+        ControlVariate::Sweeps(0) => Options { epsilon: Some(1e-9 * size), delta: Some(1e-6 * size), ..base },
+        _ => Options { epsilon: Some(1e-9 * size), delta: Some(1e-11 * size), ..base },
+    };
+    let (at, mut tally) = (Instant::now(), Tally::default());
+    for seed in 0..seeds {
+        let component = (seed * 31 % x.len() as u64) as u32;
+        let (components, rhs) = (&[component][..], std::slice::from_ref(&system.rhs));
+        let problem = Problem { matrix: &system.matrix, rhs, components, functionals: &[] };
+        let solution = solve(machine, &problem, &Options { seed, ..base.clone() }, &mut |_, _| Ok(()))?;
+        let c = &solution.components[0];
+        let error = (c.estimate - x[component as usize]).abs();
+        tally.add(error, c.half_width, c.bound.statistical);
+    }
+    Ok(tally.record(machine, system, &control.to_string(), size, at))
+}
+
+/// The same of the PageRank of single nodes behind a push.
+///
+/// # Errors
+/// As of [`local_page_rank`].
+pub fn push_coverage(machine: &Machine, seeds: u64) -> Result<Record> {
+    let (name, graph) = graph(GRAPH, 3).expect("a built-in")?;
+    let all: Vec<u32> = (0..50).collect();
+    let options = graph::Options { relative: 1e-11, ..graph::Options::default() };
+    let exact = page_rank(&graph, &all, &options, &mut |_, _| Ok(()))?;
+    // So small that walks follow the push, of nodes with many links.
+    let options = graph::Options { relative: 0.0, epsilon: 1e-6, ..options };
+    let (at, mut tally) = (Instant::now(), Tally::default());
+    for seed in 0..seeds {
+        let target = (seed * 31 % 50) as u32;
+        let walks = Walks { seed, ..Walks::default() };
+        let found = local_page_rank(&graph, &[target], &options, &walks, &mut |_, _| Ok(()))?.nodes[0];
+        let error = (found.estimate - exact.nodes[target as usize].estimate).abs();
+        tally.add(error, found.half_width, found.statistical);
+    }
+    let system = System { name, matrix: CsrMatrix::default(), rhs: Vec::new() };
+    let size = exact.nodes.iter().fold(0.0f64, |m, node| m.max(node.estimate));
+    Ok(tally.record(machine, &system, "push", size, at))
+}
