@@ -53,7 +53,7 @@ struct Tensor {
 struct Managed {
     tensor: Tensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
 /// `DLManagedTensorVersioned`.
@@ -61,7 +61,7 @@ struct Managed {
 struct Versioned {
     version: [u32; 2],
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    deleter: Option<unsafe extern "C" fn(*mut Self)>,
     flags: u64,
     tensor: Tensor,
 }
@@ -106,9 +106,11 @@ impl Taken {
 
     fn tensor(&self) -> &Tensor {
         // SAFETY: until the deleter is called, when this is dropped, who made it keeps it as it is.
-        match self {
-            Self::Plain(managed) => unsafe { &managed.as_ref().tensor },
-            Self::Versioned(managed) => unsafe { &managed.as_ref().tensor },
+        unsafe {
+            match self {
+                Self::Plain(managed) => &managed.as_ref().tensor,
+                Self::Versioned(managed) => &managed.as_ref().tensor,
+            }
         }
     }
 
@@ -191,10 +193,12 @@ impl Borrowed {
             return Err(PyBufferError::new_err(told));
         }
         let count = tensor.dimensions.max(0) as usize;
-        // SAFETY: arrays of so many numbers, or no array, which of none may stand for any and of strides says that the tensor is compact.
-        let numbers = |of: *mut i64| match of.is_null() || count == 0 {
-            true => &[][..],
-            false => unsafe { std::slice::from_raw_parts(of.cast_const(), count) },
+        let numbers = |of: *mut i64| {
+            if of.is_null() || count == 0 {
+                return &[][..];
+            }
+            // SAFETY: an array of so many numbers. None would stand for any, and without strides the tensor is compact.
+            unsafe { std::slice::from_raw_parts(of.cast_const(), count) }
         };
         let shape: Vec<usize> = numbers(tensor.shape).iter().map(|&n| n.max(0) as usize).collect();
         let strides = match tensor.strides.is_null() {

@@ -162,6 +162,7 @@ impl Model {
     }
 
     /// Answers properties, of every combination of the values of constants.
+    #[expect(clippy::too_many_arguments, reason = "what is asked of a model")]
     fn check<'py>(
         &self,
         py: Python<'py>,

@@ -157,9 +157,9 @@ mod tests {
         let (lane, to) = lane();
         let given = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let address = given.as_ptr().expose_provenance() as u64;
-        // SAFETY: `given` lives, and nobody writes it.
         let copy = |src: Foreign, offset, pitch| {
-            unsafe { lane.copy_from(src, &to, offset, pitch) }.expect("it runs")
+            // SAFETY: `given` lives, and nobody writes it.
+            unsafe { lane.copy_from(src, &to, offset, pitch) }.expect("it runs");
         };
         copy(Foreign::run(address + 8, 16), 1, 2);
         assert_eq!(read(&lane, &to), [0.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0]);

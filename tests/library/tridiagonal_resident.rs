@@ -108,7 +108,9 @@ on_lanes!(cuda_f64, "cuda:0", F64, systems_are_solved_there, what_the_host_has_t
 /// With addresses: on the CPU, and on CUDA devices.
 fn transposed_matrices(spec: &str) {
     let Some(machine) = machine(spec, F64, false) else { return };
-    for system in [dominant(1, 1, 38), dominant(33, 5, 38), dominant(9001, 1, 38), ring(700)] {
+    for mut system in [dominant(1, 1, 38), dominant(33, 5, 38), dominant(9001, 1, 38), ring(700)] {
+        // Columns are dominant, too.
+        system.d.iter_mut().for_each(|d| *d += 2f64.copysign(*d));
         let mut given = filled(&machine, &system);
         let mut resident = given.transposed().expect("the lane has addresses");
         machine.lanes[0].upload(&system.b[0], &resident.arrays().b, 0).expect("it runs");

@@ -44,8 +44,8 @@ def place_of(values: Any, asked: str = "auto") -> There | None:
         kind = 2 if kind == _MANAGED else kind
         return There(kind, number) if kind in KINDS else None
     if hasattr(values, "__cuda_array_interface__"):
-        kind, _, number = asked.partition(":")
-        return There(2, int(number) if kind == "cuda" and number.isdigit() else 0)
+        backend, _, place = asked.partition(":")
+        return There(2, int(place) if backend == "cuda" and place.isdigit() else 0)
     return None
 
 
