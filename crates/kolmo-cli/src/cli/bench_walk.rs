@@ -8,6 +8,7 @@ use super::{Common, Outcome, interrupt, whole, write_report};
 use crate::report::seconds;
 use kolmo::lane::{DeviceSpec, OpenOptions};
 use kolmo::models::System;
+use kolmo::output::OutputFile;
 use kolmo::walk::sequence::Sequence;
 use kolmo::walk::{ControlVariate, Splitting};
 use kolmo::{Error, Machine, Result};
