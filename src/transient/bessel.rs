@@ -20,6 +20,9 @@
 
 use super::poisson::DoubleWord;
 
+/// By how much upper bounds are above sums of weights.
+const MARGIN: f64 = 1.0 + 1e-9;
+
 /// The coefficients at one a.
 #[derive(Debug)]
 pub(super) struct Series {
@@ -59,6 +62,11 @@ pub(super) fn products(a: f64, epsilon: f64) -> u64 {
 }
 
 impl Series {
+    /// ∫ c_k over all s up to a, within a relative 10⁻⁹.
+    pub(super) fn integral(&self, k: usize) -> f64 {
+        self.excess[k] / MARGIN * if k == 0 { 1.0 } else { 2.0 }
+    }
+
     /// The coefficients at `a` within [`RANGE`].
     pub(super) fn new(a: f64) -> Self {
         assert!(RANGE.contains(&a), "a = {a:e} has no coefficients here");
@@ -84,7 +92,7 @@ impl Series {
         for k in (0..=most as usize).rev() {
             above += weights[k + 1];
             value += 2.0 * above;
-            excess[k] += value * (1.0 + 1e-9);
+            excess[k] += value * MARGIN;
         }
         let mut coefficients = weights;
         coefficients.pop();

@@ -112,7 +112,7 @@ impl<T: Number> Open<T> {
         for (k, row) in (from as usize..).zip(rows.chunks(width)) {
             let (coefficient, excess) = (self.series.coefficients[k], self.series.excess[k]);
             self.steps += norms.defect(k, statistics) * excess;
-            let until = if k == 0 { excess } else { 2.0 * excess };
+            let until = self.series.integral(k);
             for ((instant, cumulative), reward) in self.rewards.iter_mut().zip(row) {
                 *instant += coefficient * reward;
                 *cumulative += until * reward;

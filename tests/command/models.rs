@@ -253,6 +253,27 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
 
 /// Answers from every state: inside of other operators, under filters, and in files.
 #[test]
+fn what_is_earned_over_a_long_time_has_a_bound() {
+    let place = Place::new();
+    let side = |name: &str, sign: &str| format!("rewards \"{name}\" x {sign} 1500 : 1; endrewards\n");
+    let walk = "ctmc\nmodule walk\n  x : [0..3000] init 1500;\n  [] x < 3000 -> 1 : (x'=x+1);\n  [] x > 0 -> 1 : (x'=x-1);\nendmodule\n";
+    place.put("walk.sm", [walk, &side("left", "<"), &side("middle", "="), &side("right", ">")].concat());
+    // αt is so large that polynomials take over from the sweep.
+    let time = 40_000.0;
+    let asked = ["left", "middle", "right"].map(|name| format!("R{{\"{name}\"}}=? [ C<=40000 ]"));
+
+    let found = answers(&place, &[&["walk.sm"], &asked.each_ref().map(|text| &text[..])[..]].concat());
+
+    let [left, middle, right] = [0, 1, 2].map(|k| number(&found[k].0));
+    let bound: f64 = found.iter().map(|(_, bound)| bound).sum();
+    assert!(bound < 1e-3, "{found:?}");
+    approx::assert_abs_diff_eq!(left, right, epsilon = bound);
+    approx::assert_abs_diff_eq!(left + middle + right, time, epsilon = bound);
+    // Far from the ends ∫ ds/√(4πs).
+    approx::assert_relative_eq!(middle, (time / std::f64::consts::PI).sqrt(), max_relative = 0.01);
+}
+
+#[test]
 fn answers_from_every_state_have_their_closed_forms() {
     let place = place();
     let gone = |t: f64| 1.0 - (-4.0 * t).exp();

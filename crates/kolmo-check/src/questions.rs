@@ -620,7 +620,7 @@ impl Needs {
                     },
                     Quantity::Cumulative(k) => Answer {
                         value: value(k).cumulative,
-                        error: limits[k] * cumulative_error(result, rounding),
+                        error: limits[k] * cumulative_error(result, rounding, norm(&found.solution)),
                         loss: limits[k] * asked.time * loss,
                     },
                 };
@@ -664,6 +664,11 @@ impl Absorbed {
     }
 }
 
+/// The largest l1 norm of a term: those of an expansion may be above 1.
+fn norm(solution: &Solution) -> f64 {
+    solution.expansion.map_or(1.0, |expansion| expansion.norm.max(1.0))
+}
+
 /// Bound on the rounding of a dot product with rewards of at most 1, by trees over blocks, blocks in turn, and terms in turn.
 fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f64 {
     let unit = match precision {
@@ -676,19 +681,20 @@ fn rounding(solution: &Solution, result: &TimeResult, precision: Precision) -> f
         true => n,
         false => n / 256.0 + (result.window.1 - result.window.0) as f64,
     };
-    16.0 * unit + in_turn * f64::EPSILON
+    norm(solution) * (16.0 * unit + in_turn * f64::EPSILON)
 }
 
 /// Bound on the error of what is earned at rates of at most 1: that of the probabilities, which grows with time, over the time;
-/// and the tail Σ P(N > k)/α behind the window's last term R, whose terms shrink by αt/(R + 2) or faster.
-fn cumulative_error(result: &TimeResult, rounding: f64) -> f64 {
+/// and the tail Σ P(N > k)/α behind the window's last term R, whose terms shrink by αt/(R + 2) or faster. An expansion, which
+/// ends long before αt, is a curve with no tail, whose integrals are known to a billionth of its terms.
+fn cumulative_error(result: &TimeResult, rounding: f64, norm: f64) -> f64 {
     let (t, mean, last) = (result.time, result.alpha_t, result.window.1 as f64);
     if t == 0.0 || mean == 0.0 {
         return t * rounding;
     }
     let tail = match last + 2.0 - mean {
         room if room > 0.0 => result.bound.truncation * (last + 2.0) / room * t / mean,
-        _ => f64::INFINITY,
+        _ => 1.001e-9 * norm * t,
     };
     t * (result.bound.total() + rounding) + tail
 }
