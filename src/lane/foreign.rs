@@ -35,6 +35,7 @@ impl Foreign {
     }
 
     /// Bytes from the first to the last.
+    #[cfg(feature = "cuda")]
     pub(super) fn extent(&self) -> usize {
         (self.height - 1) * self.pitch + self.width
     }
