@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use super::layout::Key;
-use super::search::{ROWS, Searched};
-use super::store::{Numbers, Store, numbered};
+use super::search::Searched;
+use super::store::{Numbers, ROWS, Store, numbered};
 use super::{Chain, Options};
 use crate::{Error, Result};
 

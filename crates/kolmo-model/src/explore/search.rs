@@ -11,12 +11,9 @@ use rayon::prelude::*;
 
 use super::layout::Key;
 use super::program::{Program, Rows, Scratch, Trouble};
-use super::store::{Lookup, Store, TooMany};
+use super::store::{Lookup, ROWS, Store, TooMany};
 use super::{Options, Progress};
 use crate::{Error, Result};
-
-/// Rows of a segment: a power of two.
-pub(super) const ROWS: usize = 1 << 12;
 
 /// States that a thread takes at once.
 const CHUNK: usize = 1024;

@@ -10,7 +10,9 @@ use rayon::prelude::*;
 use std::hash::{BuildHasher, Hasher};
 
 use super::layout::{Key, Layout};
-use super::search::ROWS;
+
+/// Rows of a segment: a power of two.
+pub(super) const ROWS: usize = 1 << 12;
 
 pub(super) enum Store<const W: usize> {
     Bits(Bits),
