@@ -66,7 +66,7 @@ impl<T: Number> Parts<T> {
         let done: Vec<AtomicU64> = lanes.iter().map(|_| AtomicU64::new(0)).collect();
         let mut least_done = || watch(done.iter().map(|d| d.load(Ordering::Relaxed)).min().unwrap_or(0));
         let halo_depth = self.matrix.halo_depth as u64;
-        on_lanes(self.workers(lanes, self.timeline.as_ref()), &mut least_done, |worker| {
+        on_lanes(self.workers(lanes, self.timeline.as_ref()), &mut least_done, &|worker| {
             worker.run(&work[worker.number], steps.clone(), now, halo_depth, &done[worker.number])
         })
         .map(drop)
@@ -84,7 +84,7 @@ impl<T: Number> Parts<T> {
         if self.closed() || self.matrix.exchange == LaneExchange::Peer {
             return Ok(());
         }
-        on_lanes(self.workers(lanes, None), &mut || Ok(()), |worker| worker.exchange_packed(which)).map(drop)
+        on_lanes(self.workers(lanes, None), &mut || Ok(()), &|worker| worker.exchange_packed(which)).map(drop)
     }
 
     fn workers<'a>(&'a self, lanes: &'a [Lane], timeline: Option<&'a Timeline>) -> Vec<Worker<'a, T>> {

@@ -129,7 +129,7 @@ fn ring_seconds(workers: Vec<Worker<'_, f64>>) -> Result<f64> {
         }
         Ok(median(rounds))
     };
-    let medians = on_lanes(workers, &mut || Ok(()), median)?;
+    let medians = on_lanes(workers, &mut || Ok(()), &median)?;
     Ok(medians.into_iter().fold(0.0, f64::max))
 }
 

@@ -246,7 +246,7 @@ pub(super) fn workers<'a, T: Number>(
 pub(super) fn on_lanes<'a, T: Number, R: Send>(
     workers: Vec<Worker<'a, T>>,
     watch: &mut dyn FnMut() -> Result<()>,
-    work: impl Fn(&mut Worker<'a, T>) -> Result<R> + Sync,
+    work: &(dyn Fn(&mut Worker<'a, T>) -> Result<R> + Sync),
 ) -> Result<Vec<R>> {
     let (ranks, stop) = (workers[0].ranks, workers[0].stop.clone());
     let fail = |error: &Error| {

@@ -141,7 +141,7 @@ impl Pace {
     /// Takes steps for chunks and waits for their lanes; the seconds of each step, where steps are measured.
     pub(super) fn run<'c, 'a: 'c, T: Number, I: Send, const N: usize>(
         self,
-        mut work: Vec<(&'c Chunk<'a, T>, I)>,
+        mut work: Vec<(&'a Chunk<'a, T>, I)>,
         steps: [Step<'_, T, I>; N],
     ) -> Result<[f64; N]> {
         let lanes: Vec<&Lane> = work.iter().map(|(chunk, _)| chunk.lane).collect();
@@ -149,7 +149,7 @@ impl Pace {
         let mut seconds = [0.0; N];
         match self {
             Self::Overlapped { threads } => {
-                on_lanes(threads, work, |chunk, item| steps.iter().try_for_each(|step| step(chunk, item)))?;
+                on_lanes(threads, work, &|chunk, item| steps.iter().try_for_each(|step| step(chunk, item)))?;
                 finish()?;
             }
             Self::ByStages => {
@@ -166,12 +166,12 @@ impl Pace {
 }
 
 /// Does something for every chunk of some lanes: one after the other, or with a thread for each lane.
-fn on_lanes<'c, 'a: 'c, T: Number, I: Send>(
+fn on_lanes<'a, T: Number, I: Send>(
     threads: bool,
-    work: Vec<(&'c Chunk<'a, T>, I)>,
-    perform: impl Fn(&Chunk<'a, T>, &mut I) -> Result<()> + Sync,
+    work: Vec<(&'a Chunk<'a, T>, I)>,
+    perform: &(dyn Fn(&Chunk<'a, T>, &mut I) -> Result<()> + Sync),
 ) -> Result<()> {
-    let all = |work: Vec<(&'c Chunk<'a, T>, I)>| {
+    let all = |work: Vec<(&'a Chunk<'a, T>, I)>| {
         work.into_iter().try_for_each(|(chunk, mut item)| perform(chunk, &mut item))
     };
     if !threads || work.len() == 1 {

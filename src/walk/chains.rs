@@ -161,7 +161,7 @@ impl<'a> Chains<'a> {
         }
         let streams: Vec<((u32, u32), Vec<usize>)> = streams.into_iter().collect();
         let progress = Progress::new(round.steps(tasks.len()), watch);
-        let all = self.launcher.share_out(streams.len() as u64, |lane, units| {
+        let all = self.launcher.share_out(streams.len() as u64, &|lane, units| {
             let mut mine = Vec::new();
             while let Some(unit) = units.take(1) {
                 let ((component, replicate), members) = &streams[unit.start as usize];

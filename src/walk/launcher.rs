@@ -286,7 +286,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     /// What all blocks of some tasks leave.
     fn batch<T: Real>(&self, tasks: &[[u32; 4]], round: Round, progress: &Progress<'_>) -> Result<Vec<f64>> {
         let lanes = self.lanes.len() as u32;
-        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, |lane, units| {
+        self.share_out(u64::from(round.blocks()) * tasks.len() as u64, &|lane, units| {
             let part = Part { tasks, points: round.points, buffer: None };
             let mut bound = self.bind::<T>(lane, &part, round)?;
             let groups = bound.params.groups;
@@ -317,7 +317,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     pub(super) fn share_out(
         &self,
         units: u64,
-        work: impl Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync,
+        work: &(dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync),
     ) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
