@@ -160,7 +160,7 @@ impl<T: Real> Bound<'_, T> {
 }
 
 /// The number of the first of some units, and what they left.
-type Part = (u32, Vec<f64>);
+type Share = (u32, Vec<f64>);
 
 /// Units of work that lanes take from.
 pub(super) struct Units {
@@ -320,12 +320,12 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
     pub(super) fn share_out(
         &self,
         units: u64,
-        work: &(dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<Part>> + Sync),
+        work: &(dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<Share>> + Sync),
     ) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
         let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
-        let mut parts: Vec<Part> = parts?.into_iter().flatten().collect();
+        let mut parts: Vec<Share> = parts?.into_iter().flatten().collect();
         parts.sort_unstable_by_key(|&(first, _)| first);
         let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
