@@ -157,6 +157,8 @@ impl<'a, I: Index, V: Value> Compressed<'a, I, V> {
         let mut chain = BorrowedChain { given: self, absorbing, turned: OnceLock::new(), exit: Vec::new() };
         if self.by_columns {
             chain.exit = chain.exit_rates_by_columns();
+        } else {
+            chain.turned = OnceLock::from(chain.turn());
         }
         Ok((Box::new(chain), found))
     }
@@ -250,11 +252,15 @@ impl<I: Index, V: Value> BorrowedChain<'_, I, V> {
         self.given.line(i).filter(move |&(j, rate)| j as usize != i && rate != 0.0 && !self.stays(source(j)))
     }
 
+    fn turn(&self) -> CsrMatrix {
+        let all = (0..self.given.n).flat_map(|i| self.line(i).map(move |(j, rate)| (j, i as u32, rate)));
+        CsrMatrix::grouped(self.given.n, self.given.n, all)
+    }
+
+    /// Rows are asked for by loops over threads. A loop in here could take up a part of such a loop while it waits, which would
+    /// wait for this for ever.
     fn turned(&self) -> &CsrMatrix {
-        self.turned.get_or_init(|| {
-            let all = (0..self.given.n).flat_map(|i| self.line(i).map(move |(j, rate)| (j, i as u32, rate)));
-            CsrMatrix::grouped(self.given.n, self.given.n, all)
-        })
+        self.turned.get_or_init(|| kolmo::internals::alone(|| self.turn()))
     }
 
     /// The sums of [`exit_rate`], all sources side by side.

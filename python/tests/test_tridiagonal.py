@@ -141,7 +141,8 @@ class Exchanged:
     def __dlpack_device__(self):
         return self.kind, 0
 
-    def __dlpack__(self, **asked):
+    def __dlpack__(self, stream=None, **asked):
+        # NumPy knows none.
         return self.array.__dlpack__(**asked)
 
 

@@ -159,8 +159,8 @@ impl<T: Real> Bound<'_, T> {
     }
 }
 
-/// The number of the first of some units, and what they left.
-type Share = (u32, Vec<f64>);
+/// What a lane does with units: what they leave, with the number of the first.
+type Work<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
 /// Units of work that lanes take from.
 pub(super) struct Units {
@@ -317,15 +317,11 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
 
     /// Shares units of work out over ranks and lanes. `work` takes some again and again, and returns what they leave with
     /// the number of the first; all of it comes back in the order of the units, on every rank.
-    pub(super) fn share_out(
-        &self,
-        units: u64,
-        work: &(dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<Share>> + Sync),
-    ) -> Result<Vec<f64>> {
+    pub(super) fn share_out(&self, units: u64, work: &Work<'_, 'a, K>) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
         let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
-        let mut parts: Vec<Share> = parts?.into_iter().flatten().collect();
+        let mut parts: Vec<(u32, Vec<f64>)> = parts?.into_iter().flatten().collect();
         parts.sort_unstable_by_key(|&(first, _)| first);
         let mine: Vec<f64> = parts.into_iter().flat_map(|(_, values)| values).collect();
         Ok(if self.ranks.is_distributed() { self.ranks.all_gather(&mine).concat() } else { mine })
