@@ -160,7 +160,7 @@ impl<T: Real> Bound<'_, T> {
 }
 
 /// What a lane does with units: what they leave, with the number of the first.
-type Work<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
+type OnUnits<'w, 'a, K> = dyn Fn(&(&'a Lane, K), &Units) -> Result<Vec<(u32, Vec<f64>)>> + Sync + 'w;
 
 /// Units of work that lanes take from.
 pub(super) struct Units {
@@ -317,7 +317,7 @@ impl<'a, K: BlockKernel> Launcher<'a, K> {
 
     /// Shares units of work out over ranks and lanes. `work` takes some again and again, and returns what they leave with
     /// the number of the first; all of it comes back in the order of the units, on every rank.
-    pub(super) fn share_out(&self, units: u64, work: &Work<'_, 'a, K>) -> Result<Vec<f64>> {
+    pub(super) fn share_out(&self, units: u64, work: &OnUnits<'_, 'a, K>) -> Result<Vec<f64>> {
         let own = self.ranks.share(units);
         let units = Units { next: AtomicU32::new(own.start as u32), end: own.end as u32 };
         let parts: Result<Vec<_>> = at_once(&self.lanes, |lane| work(lane, &units)).into_iter().collect();
