@@ -1,9 +1,10 @@
 //! Rewards summed until a chain is absorbed, and the time that takes, with bounds on their errors.
 //!
 //! Let T be the states that are left in the end and h the largest expected number of steps from any reached state until
-//! absorption, which [`meeting`](super::meeting) bounds by sweeps backwards. The total of a reward ρ that absorbing states do not earn
-//! is V = (1/α) x_0·v with v = ρ + Pv. Such sweeps make v, too: each takes what is earned as far as a block of states reaches, however
-//! seldom these are left, and errs by at most (1/α) h max |ρ − (v − Pv)|.
+//! absorption. The total of a reward ρ that absorbing states do not earn is V = (1/α) x_0·v with v = ρ + Pv. Sweeps backwards make v:
+//! each takes what is earned as far as a block of states reaches, however seldom these are left, and v errs by at most
+//! (1/α) h max |ρ − (v − Pv)|. All rewards share the sweeps. One of them is the time, earned at rate 1: in each step its v falls by at
+//! least 1 less its own defect d, so that h ≤ max v / (1 − d).
 //!
 //! Where sweeps do not get there, the iterates x_0, x_1, … are summed, V = (1/α) Σ_k ρ·x_k. In the place of x_m P^j stands
 //! μ^j x_m on T, as in a [stop](super::stop), so that
@@ -20,11 +21,11 @@
 use super::bound::{LAZY, expect_room, scale_of};
 use super::built::{Built, surveyed};
 use super::chain::{Initial, Reward};
-use super::classes::{Classes, Known};
+use super::classes::Classes;
 use super::elimination;
 use super::fixed;
 use super::iteration::Iteration;
-use super::meeting::{Stochastic, earned_until, expected_steps};
+use super::meeting::{Stochastic, earned_until};
 use super::parts::Parts;
 use super::problem::{Observer, Options, Problem, check};
 use super::stationary::meeting;
@@ -196,47 +197,96 @@ fn totals<T: Number>(built: &Built<'_, T>, passing: &[u32], observer: &mut dyn O
     }
 }
 
-/// Totals from every state by sweeps backwards, on the host.
+/// Totals from every state by sweeps backwards, on the host: the time first, whose values show how long it takes at most.
 fn sweep<T: Number>(
     built: &Built<'_, T>,
     passing: &[u32],
     most: u64,
     observer: &mut dyn Observer,
 ) -> Result<Found> {
-    let (transitions, rewards) = (built.problem.transitions, built.problem.rewards);
-    let n = transitions.states();
+    let n = built.problem.transitions.states();
     // Every state stays with some probability, as in a step.
     let holding = LAZY * built.statistics.mean_holding();
     let mut met = vec![true; n];
     passing.iter().for_each(|&state| met[state as usize] = false);
-    let reached: Vec<bool> = met.iter().map(|met| !met).collect();
-    let known = Known::new(transitions, built.machine.ranks, 0..n);
     let work = || -> Result<Found> {
-        let mut found = Found { totals: Vec::new(), met: true, terms: 0, eliminated: 0 };
-        let longest = expected_steps(&known, 1.0 / holding, &[], &reached, most, observer)?;
-        let Some(longest) = longest else { return Ok(Found { met: false, ..found }) };
-        let chain = Stochastic::new(transitions, 1.0 / holding, 0..n);
-        for reward in rewards {
-            let largest = reward.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
-            let scale = scale_of(largest);
-            let earned: Vec<f64> = reward.values.iter().map(|value| value * scale).collect();
-            // Half of what may be spent, so that the beginning's part has room.
-            let enough = 0.5 * built.options.epsilon * largest * scale;
-            let of = earned_until(&chain, &met, &earned, enough, most, observer)?;
-            let mut sum = [0.0; 2];
-            of.values.iter().zip(&built.initial).for_each(|(value, p)| add(&mut sum, value * p));
-            let value = sum[0] + sum[1];
-            let error = of.defect + built.initial_error * largest * scale;
-            found.met &= error <= built.options.epsilon * largest * scale;
-            found.terms += of.sweeps;
-            found.totals.push(Total {
-                value: value * holding / scale,
-                bound: (error * longest + 4.0 * f64::EPSILON * value.abs()) * holding / scale,
-            });
+        let chain = Stochastic::new(built.problem.transitions, 1.0 / holding, 0..n);
+        let (time, others) = built.problem.rewards.split_last().expect("the time is among them");
+        let all: Vec<&Reward> = std::iter::once(time).chain(others).collect();
+        let (mut summed, mut terms) = (Vec::new(), 0);
+        for some in all.chunks(4) {
+            let (sums, sweeps) = match some.len() {
+                1 => sums_of::<T, 1>(built, &chain, &met, some, most, observer)?,
+                2 => sums_of::<T, 2>(built, &chain, &met, some, most, observer)?,
+                _ => sums_of::<T, 4>(built, &chain, &met, some, most, observer)?,
+            };
+            terms += sweeps;
+            if sums.iter().any(|sum| sum.error > built.options.epsilon * sum.largest) {
+                return Ok(Found { totals: Vec::new(), met: false, terms, eliminated: 0 });
+            }
+            summed.extend(sums);
         }
-        Ok(found)
+        // In each step the expected time falls by what is earned less the defect, or more.
+        let longest = summed[0].highest / (summed[0].largest - summed[0].defect) * (1.0 + 4.0 * f64::EPSILON);
+        summed.rotate_left(1);
+        let total = |sum: Sum| Total {
+            value: sum.value * holding / sum.scale,
+            bound: (sum.error * longest + 4.0 * f64::EPSILON * sum.value.abs()) * holding / sum.scale,
+        };
+        Ok(Found { totals: summed.into_iter().map(total).collect(), met: true, terms, eliminated: 0 })
     };
     built.machine.lanes[0].host(work)
+}
+
+/// What sweeps give of a reward, in steps and times a power of two.
+struct Sum {
+    scale: f64,
+    /// The largest reward, and the largest value of a state.
+    largest: f64,
+    highest: f64,
+    defect: f64,
+    /// From the beginning, and the error of each step.
+    value: f64,
+    error: f64,
+}
+
+/// Sums of at most `K` rewards, which share the sweeps, and their number.
+fn sums_of<T: Number, const K: usize>(
+    built: &Built<'_, T>,
+    chain: &Stochastic,
+    met: &[bool],
+    rewards: &[&Reward],
+    most: u64,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<Sum>, u64)> {
+    let of = |reward: &Reward| reward.values.iter().fold(0.0f64, |most, v| v.abs().max(most));
+    let scales: Vec<f64> = rewards.iter().map(|reward| scale_of(of(reward))).collect();
+    let mut earned = vec![[0.0; K]; met.len()];
+    for (k, (reward, scale)) in rewards.iter().zip(&scales).enumerate() {
+        earned.iter_mut().zip(&reward.values).for_each(|(earned, value)| earned[k] = value * scale);
+    }
+    let mut enough = [f64::INFINITY; K];
+    // Half of what may be spent, so that the beginning's part has room.
+    let half = |reward: &Reward, scale: &f64| 0.5 * built.options.epsilon * of(reward) * scale;
+    enough
+        .iter_mut()
+        .zip(rewards.iter().zip(&scales))
+        .for_each(|(e, (reward, scale))| *e = half(reward, scale));
+    let found = earned_until(chain, met, &earned, enough, most, observer)?;
+    let sum = |(k, (reward, scale)): (usize, (&&Reward, &f64))| {
+        let mut sum = [0.0; 2];
+        found.values.iter().zip(&built.initial).for_each(|(value, p)| add(&mut sum, value[k] * p));
+        let (largest, defect) = (of(reward) * scale, found.defects[k]);
+        Sum {
+            scale: *scale,
+            largest,
+            highest: found.values.iter().map(|value| value[k]).fold(0.0, f64::max),
+            defect,
+            value: sum[0] + sum[1],
+            error: defect + built.initial_error * largest,
+        }
+    };
+    Ok((rewards.iter().zip(&scales).enumerate().map(sum).collect(), found.sweeps))
 }
 
 /// Adds a number to a sum and what it lost.

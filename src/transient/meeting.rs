@@ -85,27 +85,29 @@ impl Stochastic {
         (longest as f64 + 4.0) * f64::EPSILON
     }
 
-    /// (v − Pv)(state), and the sum of the terms' magnitudes.
-    fn falls(&self, state: usize, v: &[f64]) -> (f64, f64) {
-        let (mut sum, mut magnitude) = (0.0, 0.0);
+    /// (v − Pv)(state) of each of `K` vectors, and the sum of the terms' magnitudes.
+    fn falls<const K: usize>(&self, state: usize, v: &[[f64; K]]) -> ([f64; K], [f64; K]) {
+        let (mut sum, mut magnitude) = ([0.0; K], [0.0; K]);
         for (to, p) in self.row(state) {
-            let term = p * (v[state] - v[to as usize]);
-            (sum, magnitude) = (sum + term, magnitude + term.abs());
+            for k in 0..K {
+                let term = p * (v[state][k] - v[to as usize][k]);
+                (sum[k], magnitude[k]) = (sum[k] + term, magnitude[k] + term.abs());
+            }
         }
         (sum, magnitude)
     }
 
-    /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, those that are met left out; `old` is what others
-    /// had.
-    fn sweep(
+    /// One Gauss–Seidel sweep of v = earned + Pv within each block of states, of `K` vectors at once, states that are met left out; `old`
+    /// is what others had.
+    fn sweep<const K: usize>(
         &self,
         met: &[bool],
-        earned: impl Fn(usize) -> f64 + Sync,
-        old: &[f64],
-        new: &mut [f64],
+        earned: impl Fn(usize) -> [f64; K] + Sync,
+        old: &[[f64; K]],
+        new: &mut [[f64; K]],
         ascending: bool,
     ) {
-        let block = |(block, values): (usize, &mut [f64])| {
+        let block = |(block, values): (usize, &mut [[f64; K]])| {
             let first = block * BLOCK;
             values.copy_from_slice(&old[first..first + values.len()]);
             for k in 0..values.len() {
@@ -116,10 +118,11 @@ impl Stochastic {
                 let (mut sum, mut leave) = (earned(first + k), 0.0);
                 for (to, p) in self.row(first + k) {
                     let inside = values.get((to as usize).wrapping_sub(first)).copied();
-                    sum += p * inside.unwrap_or_else(|| old[to as usize]);
+                    let there = inside.unwrap_or_else(|| old[to as usize]);
+                    sum.iter_mut().zip(there).for_each(|(sum, there)| *sum += p * there);
                     leave += p;
                 }
-                values[k] = sum / leave;
+                values[k] = sum.map(|sum| sum / leave);
             }
         };
         match new.len() {
@@ -129,12 +132,13 @@ impl Stochastic {
     }
 
     /// The largest of what states have that are not met, 0 at least.
-    fn largest(&self, met: &[bool], of: impl Fn(usize) -> f64 + Sync) -> f64 {
+    fn largest<const K: usize>(&self, met: &[bool], of: impl Fn(usize) -> [f64; K] + Sync) -> [f64; K] {
+        let both = |a: [f64; K], b: [f64; K]| std::array::from_fn(|k| a[k].max(b[k]));
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());
-            states.filter(|&state| !met[state]).map(&of).fold(0.0, f64::max)
+            states.filter(|&state| !met[state]).map(&of).fold([0.0; K], both)
         };
-        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| 0.0, f64::max)
+        (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).reduce(|| [0.0; K], both)
     }
 }
 
@@ -215,16 +219,18 @@ pub(super) fn expected_steps(
     let mut met: Vec<bool> = reached.iter().map(|&r| !r).collect();
     targets.iter().filter(|&z| own.contains(z)).for_each(|&z| met[z - own.start] = true);
     let rounding = ranks.all_reduce_max(chain.rounding());
-    let largest = |values: &[f64]| ranks.all_reduce_max(values[..n].iter().copied().fold(0.0, f64::max));
-    let mut before = vec![0.0; n + beyond.len()];
+    let largest = |values: &[[f64; 1]]| {
+        ranks.all_reduce_max(values[..n].iter().map(|[value]| *value).fold(0.0, f64::max))
+    };
+    let mut before = vec![[0.0]; n + beyond.len()];
     let (mut between, mut h) = (before.clone(), before.clone());
     let (mut look, mut best) = (LOOK, f64::INFINITY);
     for sweep in (2..=most.max(2)).step_by(2) {
         std::mem::swap(&mut before, &mut h);
-        chain.sweep(&met, |_| 1.0, &before, &mut between[..n], false);
-        beyond.update(&mut between);
-        chain.sweep(&met, |_| 1.0, &between, &mut h[..n], true);
-        beyond.update(&mut h);
+        chain.sweep(&met, |_| [1.0], &before, &mut between[..n], false);
+        beyond.update(between.as_flattened_mut());
+        chain.sweep(&met, |_| [1.0], &between, &mut h[..n], true);
+        beyond.update(h.as_flattened_mut());
         if sweep.is_multiple_of(64) {
             ranks.all_ok(observer.progress(0, 0))?;
         }
@@ -233,20 +239,20 @@ pub(super) fn expected_steps(
         }
         look = sweep + (sweep / 4).max(LOOK);
         // The last rise, of a sweep either way, and how much of it is needed.
-        before.iter_mut().zip(&h).for_each(|(before, h)| *before = h - *before);
-        let needed = chain.largest(&met, |state| {
-            let lacks = SHOWN - chain.falls(state, &h).0;
-            if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0.max(0.0) }
+        before.iter_mut().zip(&h).for_each(|([before], [h])| *before = h - *before);
+        let [needed] = chain.largest(&met, |state| {
+            let lacks = SHOWN - chain.falls(state, &h).0[0];
+            [if lacks <= 0.0 { 0.0 } else { lacks / chain.falls(state, &before).0[0].max(0.0) }]
         });
         let c = ranks.all_reduce_max(needed);
         if !c.is_finite() {
             continue;
         }
-        before.iter_mut().zip(&h).for_each(|(v, h)| *v = h + c * *v);
-        let missing = chain.largest(&met, |state| {
-            let (falls, magnitude) = chain.falls(state, &before);
+        before.iter_mut().zip(&h).for_each(|([v], [h])| *v = h + c * *v);
+        let [missing] = chain.largest(&met, |state| {
+            let ([falls], [magnitude]) = chain.falls(state, &before);
             let shown = falls - rounding * magnitude;
-            if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }
+            [if shown > 0.0 { 1.0 - shown } else { f64::INFINITY }]
         });
         let shown = 1.0 - ranks.all_reduce_max(missing);
         let bound = largest(&before) / shown * (1.0 + rounding);
@@ -263,32 +269,37 @@ pub(super) fn expected_steps(
     Ok(Some(best).filter(|bound| bound.is_finite()))
 }
 
-/// What is earned from every state until some are met.
-pub(super) struct Earned {
+/// What is earned from every state until some are met, at `K` rates.
+pub(super) struct Earned<const K: usize> {
     /// From each state; 0 from those that are met.
-    pub(super) values: Vec<f64>,
+    pub(super) values: Vec<[f64; K]>,
     /// By how much values and the next ones differ from what a step earns, at most: times the expected steps it bounds the error.
-    pub(super) defect: f64,
+    pub(super) defects: [f64; K],
     pub(super) sweeps: u64,
 }
 
-/// Solves v = earned + Pv outside of the states that are met by sweeps, until the defect is small enough or all rounding, or for
-/// `most` sweeps.
+/// Looks in a row that foresee no end within the sweeps that there may be, before these are given up; and the share of the sweeps that is
+/// made before, as a defect hardly falls on the way to the far end.
+const HOPELESS: u32 = 4;
+const TRIED: u64 = 8;
+
+/// Solves v = earned + Pv outside of the states that are met by sweeps, for `K` rates at once, until each defect is small `enough` or all
+/// rounding, or for `most` sweeps, or until more would be needed as the defects fall.
 ///
 /// # Errors
 /// What the observer says.
-pub(super) fn earned_until(
+pub(super) fn earned_until<const K: usize>(
     chain: &Stochastic,
     met: &[bool],
-    earned: &[f64],
-    enough: f64,
+    earned: &[[f64; K]],
+    enough: [f64; K],
     most: u64,
     observer: &mut dyn Observer,
-) -> Result<Earned> {
+) -> Result<Earned<K>> {
     let rounding = chain.rounding();
-    let mut values = vec![0.0; met.len()];
+    let mut values = vec![[0.0; K]; met.len()];
     let (mut before, mut between) = (values.clone(), values.clone());
-    let mut sweeps = 0;
+    let (mut sweeps, mut last, mut hopeless) = (0, (0, f64::INFINITY), 0);
     loop {
         let next = sweeps + (sweeps / 8).max(LOOK);
         while sweeps < next {
@@ -300,42 +311,66 @@ pub(super) fn earned_until(
                 observer.progress(0, 0)?;
             }
         }
-        let rounded =
-            chain.largest(met, |state| rounding * (chain.falls(state, &values).1 + earned[state].abs()));
-        let defect = rounded
-            + chain.largest(met, |state| {
-                let defect = (earned[state] - chain.falls(state, &values).0).abs();
-                if defect.is_nan() { f64::INFINITY } else { defect }
-            });
+        let rounded: [f64; K] = chain.largest(met, |state| {
+            let magnitude = chain.falls(state, &values).1;
+            std::array::from_fn(|k| rounding * (magnitude[k] + earned[state][k].abs()))
+        });
+        let lacking: [f64; K] = chain.largest(met, |state| {
+            let falls = chain.falls(state, &values).0;
+            std::array::from_fn(|k| number_or_infinity((earned[state][k] - falls[k]).abs()))
+        });
+        let defects: [f64; K] = std::array::from_fn(|k| rounded[k] + lacking[k]);
         // Below its rounding, and that of the values themselves, nothing is to be gained.
-        let values_round = 4.0 * f64::EPSILON * chain.largest(met, |state| values[state].abs());
-        if defect <= enough.max(2.0 * rounded).max(values_round) || sweeps >= most {
-            return Ok(Earned { values, defect, sweeps });
+        let largest = chain.largest(met, |state| values[state].map(f64::abs));
+        let goal = |k: usize| enough[k].max(2.0 * rounded[k]).max(4.0 * f64::EPSILON * largest[k]);
+        let excess =
+            (0..K).filter(|&k| defects[k] > goal(k)).map(|k| defects[k] / goal(k)).fold(0.0, f64::max);
+        let fall = (last.1 / excess).ln() / (sweeps - last.0) as f64;
+        let too_slow =
+            sweeps > most / TRIED && fall > 0.0 && sweeps as f64 + excess.ln() / fall > most as f64;
+        hopeless = if too_slow { hopeless + 1 } else { 0 };
+        last = (sweeps, excess);
+        if excess == 0.0 || hopeless == HOPELESS || sweeps >= most {
+            return Ok(Earned { values, defects, sweeps });
         }
         // A way that is left seldom: go on from where the last rise leads to, if that is nearer.
-        before.iter_mut().zip(&values).for_each(|(before, value)| *before = value - *before);
+        before
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(values.as_flattened())
+            .for_each(|(before, v)| *before = v - *before);
         let of_block = |block: usize| {
             let states = block * ROWS..((block + 1) * ROWS).min(met.len());
-            let mut sums = [0.0; 2];
+            let mut sums = [[0.0; 2]; K];
             for state in states.filter(|&state| !met[state]) {
-                let (left, falls) =
-                    (earned[state] - chain.falls(state, &values).0, chain.falls(state, &before).0);
-                sums = [sums[0] + left * falls, sums[1] + falls * falls];
+                let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
+                for (k, sums) in sums.iter_mut().enumerate() {
+                    let left = earned[state][k] - falls[k];
+                    *sums = [sums[0] + left * rise[k], sums[1] + rise[k] * rise[k]];
+                }
             }
             sums
         };
-        let blocks: Vec<[f64; 2]> = (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
-        let [left, falls] = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[0], all[1] + sums[1]]);
-        let c = left / falls;
-        let behind = chain.largest(met, |state| {
-            let left = earned[state] - chain.falls(state, &values).0;
-            let behind = (left - c * chain.falls(state, &before).0).abs();
-            if behind.is_nan() { f64::INFINITY } else { behind }
+        let blocks: Vec<[[f64; 2]; K]> =
+            (0..met.len().div_ceil(ROWS)).into_par_iter().map(of_block).collect();
+        let factors: [f64; K] = std::array::from_fn(|k| {
+            let all = blocks.iter().fold([0.0; 2], |all, sums| [all[0] + sums[k][0], all[1] + sums[k][1]]);
+            all[0] / all[1]
         });
-        if behind < 0.5 * defect {
-            values.iter_mut().zip(&before).for_each(|(value, rise)| *value += c * rise);
+        let behind: [f64; K] = chain.largest(met, |state| {
+            let (falls, rise) = (chain.falls(state, &values).0, chain.falls(state, &before).0);
+            std::array::from_fn(|k| {
+                number_or_infinity((earned[state][k] - falls[k] - factors[k] * rise[k]).abs())
+            })
+        });
+        for k in (0..K).filter(|&k| behind[k] < 0.5 * defects[k]) {
+            values.iter_mut().zip(&before).for_each(|(value, rise)| value[k] += factors[k] * rise[k]);
         }
     }
+}
+
+fn number_or_infinity(value: f64) -> f64 {
+    if value.is_nan() { f64::INFINITY } else { value }
 }
 
 #[cfg(test)]
@@ -402,18 +437,27 @@ mod tests {
         let chain = Stochastic::new(&chain(n as usize, &list), 3.0, 0..n as usize);
         let met: Vec<bool> = (0..n).map(|i| i == 0).collect();
 
-        let found = earned_until(&chain, &met, &[1.0 / 3.0; 1000], 1e-12, 1 << 20, &mut Silent).unwrap();
+        // Twice as much beside it, as a second rate.
+        let earned = [[1.0 / 3.0, 2.0 / 3.0]; 1000];
+        let found = earned_until(&chain, &met, &earned, [1e-12; 2], 1 << 20, &mut Silent).unwrap();
 
-        assert!(found.defect <= 1e-12 && found.sweeps < 1 << 20, "{} after {}", found.defect, found.sweeps);
+        let [defect, twice] = found.defects;
+        assert!(
+            defect <= 1e-12 && twice <= 1e-12 && found.sweeps < 1 << 20,
+            "{defect} after {}",
+            found.sweeps
+        );
         let exact = |i: i32| f64::from(i) - (2f64.powi(i - 999) - 2f64.powi(-999));
         // Three steps a unit of time, and the rounding of the closed form.
-        let bound = found.defect * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
-        for (i, value) in (0..).zip(&found.values) {
-            assert!(
-                (value - exact(i)).abs() <= bound,
-                "{i}: {value}, {} expected within {bound:e}",
-                exact(i)
-            );
+        let bound = found.defects[1] * 3.0 * exact(999) + 1000.0 * f64::EPSILON;
+        for (i, [value, twice]) in (0..).zip(&found.values) {
+            for value in [*value, 0.5 * twice] {
+                assert!(
+                    (value - exact(i)).abs() <= bound,
+                    "{i}: {value}, {} expected within {bound:e}",
+                    exact(i)
+                );
+            }
         }
     }
 
@@ -422,12 +466,14 @@ mod tests {
         let chain =
             Stochastic::new(&chain(3, &[(0, 1, 1.0), (1, 0, 2.0), (0, 2, 1e-7), (1, 2, 1e-7)]), 3.0, 0..3);
 
-        let found = earned_until(&chain, &[false, false, true], &[1.0; 3], 1e-7, 1000, &mut Silent).unwrap();
+        let found =
+            earned_until(&chain, &[false, false, true], &[[1.0]; 3], [1e-7], 1000, &mut Silent).unwrap();
 
         // 1e7 units of time of three steps each, wherever it begins.
-        assert!(found.defect <= 1e-7 && found.sweeps < 1000, "{} after {}", found.defect, found.sweeps);
-        for value in &found.values[..2] {
-            assert!((value - 3e7).abs() <= 3e7 * found.defect, "{value}");
+        let [defect] = found.defects;
+        assert!(defect <= 1e-7 && found.sweeps < 1000, "{defect} after {}", found.sweeps);
+        for [value] in &found.values[..2] {
+            assert!((value - 3e7).abs() <= 3e7 * defect, "{value}");
         }
     }
 }

@@ -208,12 +208,13 @@ fn solve_in<T: Number>(
         let at = Instant::now();
         let finite: Vec<usize> =
             (0..times.len()).filter(|&i| times[i].is_none() && problem.times[i].is_finite()).collect();
+        let mut last = None;
         if !finite.is_empty() {
             let terms = match options.method {
                 Method::Auto | Method::Uniformization => {
-                    let (terms, expansion) = sweep(&built, &finite, &mut times, &mut observer, checkpointer)?;
-                    solution.expansion = expansion;
-                    terms
+                    let swept = sweep(&built, &finite, &mut times, &mut observer, checkpointer)?;
+                    (solution.expansion, last) = (swept.expansion, swept.last);
+                    swept.terms
                 }
                 Method::Chebyshev { strict } => {
                     let expansion = chebyshev::run(&built, strict, &finite, &mut times, &mut observer)?;
@@ -221,7 +222,7 @@ fn solve_in<T: Number>(
                     let left: Vec<usize> = finite.into_iter().filter(|&i| times[i].is_none()).collect();
                     let swept = match left.is_empty() {
                         true => 0,
-                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?.0,
+                        false => sweep(&built, &left, &mut times, &mut observer, checkpointer)?.terms,
                     };
                     expansion.terms + swept
                 }
@@ -235,7 +236,7 @@ fn solve_in<T: Number>(
         let infinite: Vec<usize> = (0..times.len()).filter(|&i| times[i].is_none()).collect();
         if !infinite.is_empty() {
             let (terms, eliminated) =
-                stationary::run(&built, &infinite, &mut times, &mut observer, checkpointer)?;
+                stationary::run(&built, &infinite, last, &mut times, &mut observer, checkpointer)?;
             checkpointer.ended(terms);
             solution.terms += terms;
             solution.eliminated = eliminated;

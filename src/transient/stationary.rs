@@ -12,6 +12,8 @@
 //! The choice of z decides how large H is: the most probable state of its class, as a first sweep finds it, is met
 //! soon; the empty state of a saturated queue is not in a lifetime.
 //!
+//! Where finite times were served before, it begins with the last of their iterates: the limit of x_k is that of x_0.
+//!
 //! Where states are absorbing, the curve of a [stop](super::stop) may end the first sweep: it shows where all that can still be
 //! left ends up, however slowly.
 //!
@@ -30,12 +32,13 @@ use super::meeting::expected_steps;
 use super::problem::Observer;
 use super::solution::{Bound, RewardValue, TimeResult};
 use super::stop::Stop;
+use super::sweep::LastIterate;
 use crate::Result;
 use crate::kernel::{Number, Precision};
 
 /// Steps, and the distance of two iterates, at which the first sweep has seen where the probability gathers.
 const FIRST_STEPS: u64 = 1 << 14;
-const FIRST_DISTANCE: f64 = 1e-6;
+pub(super) const FIRST_DISTANCE: f64 = 1e-6;
 /// Transitions followed backwards before the certificate is given up: about a minute's work.
 const MOST_WORK: u64 = 1 << 35;
 /// Multiplications after which the sweep is given up.
@@ -72,10 +75,15 @@ impl StationaryState {
     }
 }
 
-/// Serves the infinite times; returns the number of multiplications and of states that were eliminated.
+/// First steps from an iterate that may be near the steady state.
+const NEAR_STEPS: u64 = 16;
+
+/// Serves the infinite times, from the `last` iterate of finite ones if there is one; returns the number of multiplications and of states
+/// that were eliminated.
 pub(super) fn run<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
+    last: Option<LastIterate>,
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
@@ -88,14 +96,14 @@ pub(super) fn run<T: Number>(
     let mut eliminated = 0;
     let first = worth.is_some_and(|worth| worth <= FIRST_STEPS);
     if !first {
-        found = iterate(built, worth.unwrap_or(MOST_STEPS), observer, checkpointer)?;
+        found = iterate(built, last, worth.unwrap_or(MOST_STEPS), observer, checkpointer)?;
     }
     if first || (worth.is_some() && found.1.total() > built.options.epsilon) {
         if let Some((limit, bound)) = eliminate(built, observer)? {
             (found.0, found.1, eliminated) = (limit, bound, n);
         } else {
             // Rates span too many orders: however long it takes.
-            found = iterate(built, MOST_STEPS, observer, checkpointer)?;
+            found = iterate(built, None, MOST_STEPS, observer, checkpointer)?;
         }
     }
     let (limit, bound, terms) = found;
@@ -151,6 +159,11 @@ fn eliminate<T: Number>(
     }))
 }
 
+/// Sweeps backwards after which the certificate is given up.
+pub(super) fn most_sweeps<T: Number>(built: &Built<'_, T>) -> u64 {
+    (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16)
+}
+
 /// Bound of the expected steps of P = I + Q/α to one state of each closed class, `probable` deciding which, and the number of these
 /// classes; no bound where `most` sweeps do not show one.
 pub(super) fn meeting<T: Number>(
@@ -169,12 +182,11 @@ pub(super) fn meeting<T: Number>(
     Ok((found?, representatives.len()))
 }
 
-/// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met; and the number of
-/// multiplications.
+/// The end of the curve of a [`Stop`], where everything is absorbed that can still be, if its bound is met.
 fn absorbed<T: Number>(
     built: &Built<'_, T>,
     iteration: &Iteration<'_, T>,
-) -> Result<Option<(Vec<f64>, Bound, u64)>> {
+) -> Result<Option<(Vec<f64>, Bound)>> {
     let Some(masses) = iteration.leavable_masses()? else { return Ok(None) };
     let (terms, step) = (iteration.steps(), built.statistics.step);
     let stop = Stop::new::<T, _>(terms - 1, Some(masses), step, |mu| iteration.defect(mu))?;
@@ -194,12 +206,14 @@ fn absorbed<T: Number>(
     for (i, (p, newest)) in limit.iter_mut().zip(newest).enumerate() {
         *p = if built.statistics.leavable.contains(i) { 0.0 } else { *p + (newest - *p) * endless };
     }
-    Ok(Some((limit, bound, terms)))
+    Ok(Some((limit, bound)))
 }
 
-/// The last iterate of a sweep that ends at the steady state or after `most` multiplications, its bound, and their number.
+/// The last iterate of a sweep from the beginning, or from the `last` of one before, that ends at the steady state or after `most`
+/// multiplications, its bound, and their number.
 fn iterate<T: Number>(
     built: &Built<'_, T>,
+    last: Option<LastIterate>,
     most: u64,
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
@@ -221,9 +235,19 @@ fn iterate<T: Number>(
         stalled: 0,
         certificate: None,
     };
-    match checkpointer.stationary()? {
-        None => iteration.start(&built.initial)?,
-        Some(kept) => {
+    let mut before = 0;
+    match (checkpointer.stationary()?, last) {
+        (None, None) => iteration.start(&built.initial)?,
+        (None, Some(last)) => {
+            iteration.resume(last.steps, &last.kept)?;
+            (before, s.steps, s.until) = (last.steps, last.steps, Some(last.steps + NEAR_STEPS));
+            // The same time in shorter steps.
+            let shorter = built.statistics.mean_holding() * alpha / built.statistics.scale;
+            let in_steps = |steps: f64| steps * shorter * (1.0 + 4.0 * f64::EPSILON);
+            s.certificate =
+                last.certificate.map(|known| Certificate { meeting: known.meeting.map(in_steps), ..known });
+        }
+        (Some(kept), _) => {
             s = kept.state;
             match &kept.vectors[..] {
                 [x] if x.len() == built.initial.len() && s.until.is_none_or(|until| until > s.steps) => {
@@ -237,15 +261,15 @@ fn iterate<T: Number>(
         Some(certificate) => certificate,
         None => {
             let moves = |s: &StationaryState| s.distance > FIRST_DISTANCE || built.parts.absorbing;
-            while s.until.is_some() || (moves(&s) && s.steps < FIRST_STEPS.min(most)) {
+            while s.until.is_some() || (moves(&s) && s.steps - before < FIRST_STEPS.min(most)) {
                 checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
                 s.advance(&mut iteration, 1 << 10, observer, checkpointer)?;
-                if let Some(found) = absorbed(built, &iteration)? {
-                    return Ok(found);
+                if let Some((limit, bound)) = absorbed(built, &iteration)? {
+                    return Ok((limit, bound, iteration.steps() - before));
                 }
             }
             let probable = iteration.newest()?;
-            let most = (MOST_WORK / built.statistics.nnz.max(1)).max(1 << 16).min(most);
+            let most = most_sweeps(built).min(most);
             let found = meeting(built, alpha / built.statistics.scale, &probable, most, observer);
             let found =
                 checkpointer.save_on_interrupt(found, || Ok((s.phase(None), vec![iteration.kept()?])))?;
@@ -261,11 +285,11 @@ fn iterate<T: Number>(
     let floor = meeting.map_or(0.0, |meeting| 2.0 * meeting * built.statistics.step);
     let target = (built.options.epsilon - floor).max(0.25 * built.options.epsilon) * 0.9;
     // A distance that is no more than two steps' rounding and no longer falls will not: one that falls slowly does.
-    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps < most) {
+    while s.until.is_some() || (bound_of(s.distance) > target && s.stalled < 8 && s.steps - before < most) {
         checkpointer.save_if_due(|| Ok((s.phase(s.until), vec![iteration.kept()?])))?;
         s.advance(&mut iteration, 1 << 16, observer, checkpointer)?;
-        if let Some(found) = absorbed(built, &iteration)? {
-            return Ok(found);
+        if let Some((limit, bound)) = absorbed(built, &iteration)? {
+            return Ok((limit, bound, iteration.steps() - before));
         }
         let falls = s.distance < 0.999 * s.best || s.distance > 2.0 * built.statistics.step;
         s.stalled = if falls { 0 } else { s.stalled + 1 };
@@ -288,5 +312,5 @@ fn iterate<T: Number>(
         + 2.0 * (mass - initial).abs()
         + 4.0 * T::PRECISION.unit_roundoff()
         + built.initial_error;
-    Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms))
+    Ok((limit, Bound { steady_state, rounding, ..Bound::default() }, terms - before))
 }

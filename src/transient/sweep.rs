@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use super::bessel::products;
 use super::built::{Built, total};
-use super::checkpoint::{Changed, Checkpointer, Phase, Resumed, SweepState};
+use super::checkpoint::{Certificate, Changed, Checkpointer, Phase, Resumed, SweepState};
 use super::iteration::{Iteration, Target, Which};
 use super::poisson::Weights;
 use super::problem::Method;
 use super::solution::{Expansion, Stopped, TimeResult};
-use super::stationary::meeting;
+use super::stationary::{self, FIRST_DISTANCE, meeting};
 use super::stop::{Shares, Stop};
 use super::{Observer, chebyshev};
 use crate::Result;
@@ -19,8 +19,10 @@ use crate::parallel::*;
 
 /// Single precision measures the mass this often while a window is open, and divides weights by it.
 const MASS_STEPS: u64 = 64;
-/// Steps before the first look whether the sweep can stop, and between two of them.
+/// Steps before the first look whether the sweep can stop, and between two of them at least. A look costs as much as two steps: after
+/// every sixteenth more of them they take little, and so does what is swept too far.
 const CHECK_STEPS: u64 = 64;
+const CHECK_SHARE: u64 = 16;
 
 /// Transitions followed backwards before a better bound of a stop is given up.
 const MOST_WORK: u64 = 1 << 32;
@@ -130,6 +132,15 @@ pub(super) struct Sweep<'a, 'p, T> {
     pub(super) expands: bool,
     expansion: Option<Expansion>,
     expanded: Vec<Option<TimeResult>>,
+    /// H of the steady state, where the sweep goes on to it.
+    certificate: Option<Certificate>,
+}
+
+/// Where a sweep has ended: k, and x_k as it is kept; and H of its steps, if that is known.
+pub(super) struct LastIterate {
+    pub(super) steps: u64,
+    pub(super) kept: Vec<f64>,
+    pub(super) certificate: Option<Certificate>,
 }
 
 /// What a sweep came to.
@@ -142,6 +153,8 @@ pub(super) struct Swept {
     pub(super) expansion: Option<Expansion>,
     /// The results of times that it served, at their places among the times asked for.
     pub(super) expanded: Vec<Option<TimeResult>>,
+    /// Where it has ended, if the steady state goes on from there.
+    pub(super) last: Option<LastIterate>,
 }
 
 impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
@@ -177,6 +190,7 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             expands: built.expands,
             expansion: None,
             expanded: vec![None; built.problem.times.len()],
+            certificate: None,
         }
     }
 
@@ -251,7 +265,16 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         checkpointer: &mut Checkpointer<'_>,
     ) -> Result<Swept> {
         let steps = self.sweep(observer, checkpointer)?;
-        Ok(Swept { steps, left_over: self.left_over, expansion: self.expansion, expanded: self.expanded })
+        let kept = self.goes_on(checkpointer).then(|| self.iteration.kept()).transpose()?;
+        let Self { left_over, expansion, expanded, certificate, .. } = self;
+        let last = kept.map(|kept| LastIterate { steps: self.iteration.steps(), kept, certificate });
+        Ok(Swept { steps, left_over, expansion, expanded, last })
+    }
+
+    /// True if the steady state is asked for, too, and found from the last iterate: a run that is resumed goes on from what its checkpoint
+    /// has, and is to give the same bits.
+    fn goes_on(&self, checkpointer: &Checkpointer<'_>) -> bool {
+        self.built.problem.is_endless() && checkpointer.is_idle()
     }
 
     fn sweep(&mut self, observer: &mut dyn Observer, checkpointer: &mut Checkpointer<'_>) -> Result<u64> {
@@ -290,8 +313,8 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             let Some(end) = self.end() else { continue };
             // What ends soon by itself is not worth the curve.
             if to >= self.check && end - to > (to / 16).max(CHECK_STEPS / 2) {
-                self.check = to + (to / 4).max(CHECK_STEPS);
-                if let Some(stop) = self.stop()? {
+                self.check = to + (to / CHECK_SHARE).max(CHECK_STEPS);
+                if let Some(stop) = self.stop(self.goes_on(checkpointer), observer)? {
                     let steps = self.iteration.steps();
                     return self.finish_with(stop, observer, checkpointer).map(|()| steps);
                 }
@@ -438,11 +461,20 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
         Ok(())
     }
 
-    /// The stop behind x_{k−1}, if it leaves every remaining time within its bound.
-    fn stop(&self) -> Result<Option<Stop>> {
+    /// The stop behind x_{k−1}, if it leaves every remaining time within its bound. What the steady state will need anyway, if the sweep
+    /// `goes_on` to it, bounds it, too.
+    fn stop(&mut self, goes_on: bool, observer: &mut dyn Observer) -> Result<Option<Stop>> {
         let (iteration, step) = (&self.iteration, self.built.statistics.step);
         let masses = iteration.leavable_masses()?;
-        let stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+        let all_leavable = masses.is_none();
+        let mut stop = Stop::new::<T, _>(iteration.steps() - 1, masses, step, |mu| iteration.defect(mu))?;
+        if goes_on && all_leavable && self.certificate.is_none() && stop.defect <= FIRST_DISTANCE {
+            let most = stationary::most_sweeps(self.built);
+            self.certificate = Some(self.certificate(most, observer)?);
+        }
+        if let Some(steps) = self.certificate.and_then(|certificate| certificate.meeting) {
+            stop.most = 2.0 * steps;
+        }
         let mut remaining = self.open.iter().map(|o| o.place).chain(self.waiting.iter().copied());
         Ok(remaining.all(|place| stop.serves(&self.planned[place], step)).then_some(stop))
     }
@@ -519,17 +551,23 @@ impl<'a, 'p, T: Number> Sweep<'a, 'p, T> {
             (stop.defect + stop.rounding) * stop.amplification(time.lambda) > time.room - rounding
         };
         let missed = remaining.iter().any(|(place, _)| missed(&self.planned[*place]));
-        if missed && built.statistics.leavable.all() {
-            // They may have been given up.
-            built.problem.transitions.acquire_rows(&built.parts.rows);
-            let alpha = 1.0 / built.statistics.mean_holding();
-            let probable = self.iteration.newest()?;
+        if missed && built.statistics.leavable.all() && self.certificate.is_none() {
             // About as much work as was done, and not more than the host does in some seconds.
             let most = (4 * stop.step + (1 << 14)).min(MOST_WORK / built.statistics.nnz.max(1));
-            let (steps, _) = meeting(built, alpha, &probable, most, observer)?;
+            let steps = self.certificate(most, observer)?.meeting;
             stop.most = steps.map_or(f64::INFINITY, |steps| 2.0 * steps);
         }
         Ok(())
+    }
+
+    /// H of the sweep's steps, if `most` sweeps backwards show it.
+    fn certificate(&self, most: u64, observer: &mut dyn Observer) -> Result<Certificate> {
+        let built = self.built;
+        // They may have been given up.
+        built.problem.transitions.acquire_rows(&built.parts.rows);
+        let alpha = 1.0 / built.statistics.mean_holding();
+        let (meeting, classes) = meeting(built, alpha, &self.iteration.newest()?, most, observer)?;
+        Ok(Certificate { meeting, classes })
     }
 }
 

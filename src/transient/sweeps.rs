@@ -7,20 +7,29 @@ use super::checkpoint::Checkpointer;
 use super::iteration::Iteration;
 use super::problem::Observer;
 use super::solution::{Bound, Expansion, RewardValue, TimeResult};
-use super::sweep::{Planned, Sweep, Swept};
+use super::sweep::{LastIterate, Planned, Sweep, Swept};
 use crate::Result;
 use crate::kernel::{Number, Precision};
 use crate::lane::Lane;
 
-/// The one sweep, or as many as memory for the accumulators asks for; returns the number of multiplications, and what Chebyshev's
-/// expansion did if it took over.
+/// What the sweeps of all finite times came to.
+pub struct AllSwept {
+    /// Their multiplications.
+    pub terms: u64,
+    /// What Chebyshev's expansion did, if it took over.
+    pub(super) expansion: Option<Expansion>,
+    /// Where the last has ended, if the steady state goes on from there.
+    pub(super) last: Option<LastIterate>,
+}
+
+/// The one sweep, or as many as memory for the accumulators asks for.
 pub fn sweep<T: Number>(
     built: &Built<'_, T>,
     which: &[usize],
     times: &mut [Option<TimeResult>],
     observer: &mut dyn Observer,
     checkpointer: &mut Checkpointer<'_>,
-) -> Result<(u64, Option<Expansion>)> {
+) -> Result<AllSwept> {
     let (problem, epsilon) = (built.problem, built.options.epsilon);
     let mut planned = Vec::with_capacity(which.len());
     for &index in which {
@@ -49,7 +58,7 @@ pub fn sweep<T: Number>(
     let mut resumed = checkpointer.sweep()?;
     let mut terms = resumed.as_ref().map_or(0, |resumed| resumed.state.before);
     let rewards = scaled(built);
-    let mut all: Option<Expansion> = None;
+    let (mut all, mut ended): (Option<Expansion>, _) = (None, None);
     while !planned.is_empty() {
         let most = planned.iter().map(Planned::right).max().unwrap_or(0);
         let progress = (terms, terms + most);
@@ -69,7 +78,8 @@ pub fn sweep<T: Number>(
         };
         // One that gave up would give up again.
         sweep.expands &= all.is_none_or(|expansion| expansion.given_up == 0);
-        let Swept { steps, left_over, expansion, mut expanded } = sweep.run(observer, checkpointer)?;
+        let Swept { steps, left_over, expansion, mut expanded, last } = sweep.run(observer, checkpointer)?;
+        ended = last;
         terms += steps + expansion.map_or(0, |expansion| expansion.terms);
         all = match (all, expansion) {
             (Some(all), Some(more)) => Some(all.and(more)),
@@ -93,7 +103,7 @@ pub fn sweep<T: Number>(
         }
         planned = again;
     }
-    Ok((terms, all))
+    Ok(AllSwept { terms, expansion: all, last: ended })
 }
 
 /// Of each reward the values of this rank's rows, and a power of two that they are multiplied by, as rates are.

@@ -251,7 +251,31 @@ fn rewards_until_a_condition_holds_have_their_closed_forms() {
     assert_eq!(place.json("r.json")["properties"][0]["value"], "inf");
 }
 
-/// Answers from every state: inside of other operators, under filters, and in files.
+/// More rewards than one run of sweeps takes, of a chain that is not eliminated.
+#[test]
+fn rewards_until_one_condition_share_their_sweeps() {
+    let place = Place::new();
+    let walk = "ctmc\nmodule walk\n  x : [0..5000] init 3000;\n  [] x < 5000 -> 1 : (x'=x+1);\n  [] x > 0 -> 2 : (x'=x-1);\nendmodule\n";
+    let rewards: String = (1..=4).map(|k| format!("rewards \"r{k}\" true : {k}; endrewards\n")).collect();
+    place.put("walk.sm", walk.to_owned() + &rewards);
+    let mut asked: Vec<String> = (1..=4).map(|k| format!("R{{\"r{k}\"}}=? [ F x=0 ]")).collect();
+    asked.insert(2, "T=? [ F x=0 ]".to_owned());
+    let mut words = vec!["walk.sm"];
+    words.extend(asked.iter().map(|text| &text[..]));
+
+    let found = answers(&place, &words);
+
+    // From x in the mean time x to 0, less 2^(x − 5000) and so on.
+    for ((value, bound), rate) in found.iter().zip([1.0, 2.0, 1.0, 3.0, 4.0]) {
+        let (value, wanted) = (number(value), 3000.0 * rate);
+        let error = (value - wanted).abs();
+        assert!(
+            error <= bound + 4.0 * f64::EPSILON * wanted && *bound <= 1.01e-9 * 5000.0 * rate,
+            "{value} ± {bound}, {wanted}"
+        );
+    }
+}
+
 #[test]
 fn what_is_earned_over_a_long_time_has_a_bound() {
     let place = Place::new();
@@ -273,6 +297,7 @@ fn what_is_earned_over_a_long_time_has_a_bound() {
     approx::assert_relative_eq!(middle, (time / std::f64::consts::PI).sqrt(), max_relative = 0.01);
 }
 
+/// Answers from every state: inside of other operators, under filters, and in files.
 #[test]
 fn answers_from_every_state_have_their_closed_forms() {
     let place = place();

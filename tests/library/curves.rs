@@ -209,6 +209,25 @@ fn a_slow_way_out_ends_where_it_leads_to() {
 }
 
 #[test]
+fn the_steady_state_goes_on_from_where_finite_times_end() {
+    // Of two classes, which the beginning shares, and of one; too many states to be eliminated at once.
+    let (fork, begin) = pairs(1000, 1e-2);
+    let tandem = model("tandem:60");
+    let one = Initial::State(0);
+    for (chain, initial) in [(&fork as &dyn Transitions, &begin), (&*tandem, &one)] {
+        let (alone, first) = run(&cpu(), chain, initial, &[f64::INFINITY], &long(1e-9));
+        let (got, both) = run(&cpu(), chain, initial, &[f64::INFINITY, 300.0], &long(1e-9));
+
+        assert!(first.status == Status::Met && both.status == Status::Met, "{:?}", both.bound);
+        let bounds = first.bound.total() + both.times[0].bound.total();
+        let apart = l1(&alone[0], &got[0]);
+        assert!(apart <= bounds, "{apart:e} apart, {bounds:e} allowed");
+        let [before, now] = [&first, &both].map(|solution| solution.times[0].window.1);
+        assert!(now < before && both.eliminated == 0, "{now} multiplications, {before} from the beginning");
+    }
+}
+
+#[test]
 fn a_flow_below_the_last_place_is_not_denied() {
     let hidden = known().into_iter().find(|known| known.name == "hidden_flow").expect("it is there");
 

@@ -241,7 +241,7 @@ impl<'a> Row<'a> {
                     let nowhere = &mut Checkpointer::none();
                     subdivided::run(built, wanted.theta, &[time], &mut results, observer, nowhere)?
                 }
-                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.0,
+                false => sweep(built, &[time], &mut results, observer, &mut Checkpointer::none())?.terms,
             };
             let seconds = at.elapsed().as_secs_f64() - (copies(lanes) - before);
             Ok::<_, kolmo::Error>((seconds.max(0.0), products))

@@ -614,7 +614,7 @@ impl Needs {
                         Answer { value, error: total, loss }
                     }
                     Quantity::Instantaneous(k) => Answer {
-                        value: value(k).instantaneous,
+                        value: if found.vectors { *sum } else { value(k).instantaneous },
                         error: limits[k] * (total + rounding),
                         loss: limits[k] * loss,
                     },
@@ -702,7 +702,7 @@ fn cumulative_error(result: &TimeResult, rounding: f64, norm: f64) -> f64 {
 /// Results of a sweep.
 struct Swept {
     solution: Solution,
-    /// Probability of each set that is asked for.
+    /// Probability of each set that is asked for, and each instantaneous reward.
     sums: Vec<f64>,
     early: f64,
     /// Probability in each state that is not explored, at the last time.
@@ -711,6 +711,8 @@ struct Swept {
     places: Vec<usize>,
     /// Rewards that it was given.
     rewards: Vec<usize>,
+    /// True if it gave all probabilities, which instantaneous rewards are summed from then.
+    vectors: bool,
 }
 
 impl Swept {
@@ -732,16 +734,19 @@ impl Sweep {
         let mut times: Vec<f64> = Vec::new();
         let mut places = Vec::new();
         let mut own = Vec::new();
+        let vectors =
+            !edge.is_empty() || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_)));
         for asked in &self.asked {
             let place = times.iter().position(|time| *time == asked.time);
             places.push(place.unwrap_or(times.len()));
             if place.is_none() {
                 times.push(asked.time);
             }
-            if let Quantity::Instantaneous(k) | Quantity::Cumulative(k) = asked.what
-                && !own.contains(&k)
-            {
-                own.push(k);
+            match asked.what {
+                // It is summed from the probabilities.
+                Quantity::Instantaneous(_) if vectors => {}
+                Quantity::Instantaneous(k) | Quantity::Cumulative(k) if !own.contains(&k) => own.push(k),
+                _ => {}
             }
         }
         let mut options = *options;
@@ -766,14 +771,20 @@ impl Sweep {
             initial: &initial,
             times: &times,
             rewards: &given,
-            vectors: !edge.is_empty()
-                || self.asked.iter().any(|asked| matches!(asked.what, Quantity::States(_))),
+            vectors,
         };
         let reached = self.later.as_ref().map_or(&[][..], |(reached, _)| &reached[..]);
         let edge = Edge::new(edge, &[&self.absorbing, reached]);
         let sums = vec![0.0; self.asked.len()];
-        let mut summing =
-            Summing { sweep: self, places: &places, sums, edge, left: vec![Vec::new(); times.len()], watch };
+        let mut summing = Summing {
+            sweep: self,
+            rewards,
+            places: &places,
+            sums,
+            edge,
+            left: vec![Vec::new(); times.len()],
+            watch,
+        };
         let mut solution = solve(machine, &problem, &options, &mut summing)?;
         let Summing { sums, left, .. } = summing;
         if let Some(until) = &until {
@@ -781,7 +792,7 @@ impl Sweep {
         }
         let left = truncation::add_losses(&mut solution, until.as_ref().map_or(&[], Until::left), left);
         let early = until.as_ref().map_or(0.0, Until::early);
-        Ok(Swept { solution, sums, early, left, places, rewards: own })
+        Ok(Swept { solution, sums, early, left, places, rewards: own, vectors })
     }
 }
 
@@ -794,9 +805,10 @@ impl Observer for Told<'_, '_> {
     }
 }
 
-/// Sums probabilities of sets while a sweep goes on.
+/// Sums probabilities of sets, and what is earned with them, while a sweep goes on.
 struct Summing<'a, 'b> {
     sweep: &'a Sweep,
+    rewards: &'a [Reward],
     places: &'a [usize],
     sums: Vec<f64>,
     edge: Edge,
@@ -813,8 +825,18 @@ impl Observer for Summing<'_, '_> {
     fn result(&mut self, index: usize, probabilities: &[f64]) -> Result<()> {
         let probabilities = &*self.edge.taken(probabilities, &mut self.left[index]);
         for ((asked, place), sum) in self.sweep.asked.iter().zip(self.places).zip(&mut self.sums) {
-            if let (Quantity::States(states), true) = (&asked.what, *place == index) {
-                *sum = compensated(states.iter().map(|state| probabilities[*state as usize]));
+            if *place != index {
+                continue;
+            }
+            match &asked.what {
+                Quantity::States(states) => {
+                    *sum = compensated(states.iter().map(|state| probabilities[*state as usize]));
+                }
+                Quantity::Instantaneous(k) => {
+                    let earned = self.rewards[*k].values.iter().zip(probabilities);
+                    *sum = compensated(earned.map(|(reward, p)| reward * p));
+                }
+                Quantity::Cumulative(_) => {}
             }
         }
         Ok(())
