@@ -104,6 +104,8 @@ pub trait Real: Number {
     fn distance(self, b: Self) -> Self;
     /// a·b.
     fn times(self, b: Self) -> Self;
+    /// a/b.
+    fn over(self, b: Self) -> Self;
 }
 
 macro_rules! real {
@@ -219,6 +221,11 @@ macro_rules! real {
             #[inline(always)]
             fn times(self, b: Self) -> Self {
                 self * b
+            }
+
+            #[inline(always)]
+            fn over(self, b: Self) -> Self {
+                self / b
             }
         }
     };
