@@ -1,5 +1,5 @@
 // The next scalar of BiCGSTAB from the sums (a, b) of a product or of a whole iteration: alpha = rho / a; or omega = a / b; or
-// beta = a / rho alpha / omega with the next rho = a, and the norm b, which is a maximum. What leads to no finite number is
+// beta = (a / rho) (alpha / omega) with the next rho = a, and the norm b, which is a maximum. What leads to no finite number is
 // the end, and so is a norm that is small enough.
 // One workgroup: thread t adds up the blocks t, t + 256, ..., and a tree the threads. Moves 2 numbers a block.
 alias real = f64;
@@ -28,16 +28,17 @@ fn bicgstab_scalars(@builtin(local_invocation_index) local: u32) {
     let sum = tree(local, own);
     if local != 0u || scalars[ACTIVE] == real(0) { return; }
     let rho = scalars[RHO];
-    var scalar = rho / sum.x;
+    // Of quotients drivers round the inverse alone alike.
+    var scalar = rho * (real(1) / sum.x);
     if p.stage == 0u {
         scalars[ALPHA] = scalar;
     } else if p.stage == 1u {
         // Behind an exact half nothing is left to be gained.
         scalar = real(0);
-        if sum.y > real(0) { scalar = sum.x / sum.y; }
+        if sum.y > real(0) { scalar = sum.x * (real(1) / sum.y); }
         scalars[OMEGA] = scalar;
     } else {
-        scalar = (sum.x / rho) * (scalars[ALPHA] / scalars[OMEGA]);
+        scalar = (sum.x * (real(1) / rho)) * (scalars[ALPHA] * (real(1) / scalars[OMEGA]));
         scalars[RHO] = sum.x;
         scalars[BETA] = scalar;
         scalars[ITERATIONS] += real(1);

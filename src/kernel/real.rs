@@ -104,8 +104,8 @@ pub trait Real: Number {
     fn distance(self, b: Self) -> Self;
     /// a·b.
     fn times(self, b: Self) -> Self;
-    /// a/b.
-    fn over(self, b: Self) -> Self;
+    /// 1/a, the quotient that every lane rounds alike.
+    fn inverse(self) -> Self;
 }
 
 macro_rules! real {
@@ -224,8 +224,8 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn over(self, b: Self) -> Self {
-                self / b
+            fn inverse(self) -> Self {
+                1.0 / self
             }
         }
     };

@@ -2,8 +2,8 @@
 //! nonsymmetric linear systems", SIAM Journal on Scientific and Statistical Computing 13, 1992, doi:10.1137/0913035) on a lane.
 //!
 //! The matrix lies there in HYB, and scalars never leave the lane: an iteration is some launches that nobody waits for, and the host
-//! looks at them every [`LOOK`] iterations. All lanes add in one order, so the answer does not depend on the lane. It is none that
-//! anybody may trust: who asks for it multiplies by the matrix once more, on the host.
+//! looks at them every [`LOOK`] iterations. All lanes add in one order, so the answer is the same wherever a fused product rounds
+//! once. It is none that anybody may trust: who asks for it multiplies by the matrix once more, on the host.
 
 use super::krylov_kernels::{ACTIVE, ENOUGH, ITERATIONS, RHO, SCALARS};
 use super::krylov_kernels::{
@@ -82,12 +82,12 @@ impl Bicgstab {
         let layout = Layout::new(&lengths, WidthRule::Auto, Precision::F64.bytes());
         let device = lane.device();
         if device.host || device.f64 && layout.stored() >= MANY {
-            match Self::on(lane, n, &layout, row, weights) {
+            match Self::on(lane, n, &layout, row, weights, CHUNK) {
                 Err(Error::OutOfMemory { .. }) => {}
                 made => return made,
             }
         }
-        Self::on(&Lane::at_hand(), n, &layout, row, weights)
+        Self::on(&Lane::at_hand(), n, &layout, row, weights, CHUNK)
     }
 
     fn on(
@@ -96,6 +96,7 @@ impl Bicgstab {
         layout: &Layout,
         row: RowSource<'_, f64>,
         weights: Option<&[f64]>,
+        most: u64,
     ) -> Result<Self> {
         let vector = || lane.alloc::<f64>("a vector of BiCGSTAB", n);
         let (x, rights, [q, t]) = (vector()?, [vector()?, vector()?, vector()?], [vector()?, vector()?]);
@@ -104,7 +105,7 @@ impl Bicgstab {
         let sums = lane.alloc::<[f64; 2]>("the sums of BiCGSTAB", blocks)?;
         let scalars = lane.alloc::<f64>("the scalars of BiCGSTAB", SCALARS)?;
         let mut chunks = Vec::new();
-        let most = (lane.device().limits.binding / Precision::F64.bytes()).min(CHUNK);
+        let most = (lane.device().limits.binding / Precision::F64.bytes()).min(most);
         for slices in cut(layout, 0..layout.widths.len(), most) {
             let first = slices.start * SLICE;
             let hyb = Hyb::build(layout, slices, n, row);
@@ -247,5 +248,101 @@ impl<'a> Krylov<'a> {
             }
         };
         Ok(self.made.insert(made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::{DeviceSpec, OpenOptions};
+
+    /// A grid of `edge` columns; every hundredth row has 70 entries more. Rows of |M| sum to 0.94 or less.
+    fn entries(i: usize, n: usize, edge: usize, row: &mut Vec<(u32, f64)>) {
+        let near = [i.wrapping_sub(edge), i.wrapping_sub(1), i + 1, i + edge];
+        row.extend(near.into_iter().filter(|&j| j < n).map(|j| (j as u32, 0.2)));
+        if i % 100 == 7 {
+            row.extend((0..70).map(|k| ((k * n / 70) as u32, if k % 3 == 0 { -0.002 } else { 0.002 })));
+            row.sort_unstable_by_key(|&(j, _)| j);
+            row.dedup_by_key(|&mut (j, _)| j);
+        }
+    }
+
+    fn lanes() -> Vec<Lane> {
+        let open = |spec| crate::lane::open(&[spec], &OpenOptions::default()).map(|(lanes, _)| lanes);
+        let mut lanes = open(DeviceSpec::Cpu).expect("the CPU opens");
+        if cfg!(feature = "wgpu") {
+            match open(DeviceSpec::Wgpu(0)) {
+                Ok(some) => lanes.extend(some.into_iter().filter(|lane| lane.device().f64)),
+                Err(e) => crate::devices::skip("wgpu:0", format!("wgpu:0 does not open: {e}")),
+            }
+        }
+        lanes
+    }
+
+    /// Of some hundred rows, which one thread computes, and of many; as one chunk and as several.
+    #[test]
+    fn every_lane_finds_the_same_bits() {
+        for (edge, weighted) in [(23, false), (100, true)] {
+            let n = edge * edge + 5;
+            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, edge, row);
+            let lengths: Vec<u32> = (0..n)
+                .map(|i| {
+                    let mut entries = Vec::new();
+                    row(i, &mut entries);
+                    entries.len() as u32
+                })
+                .collect();
+            let layout = Layout::new(&lengths, WidthRule::Auto, 8);
+            assert!(layout.tails.iter().any(|&tail| tail > 0), "long rows have a COO part");
+            let b: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
+            let weights: Vec<f64> = (0..n).map(|i| 1.0 + (i % 4) as f64).collect();
+            let weights = weighted.then_some(&weights[..]);
+            let size = |i: usize, r: f64| r.abs() * weights.map_or(1.0, |w| w[i]);
+            let mut all = Vec::new();
+            for lane in lanes() {
+                for most in [u64::MAX, 1000] {
+                    let made = Bicgstab::on(&lane, n, &layout, &row, weights, most).expect("it fits");
+                    // A launch a chunk and product, and six others.
+                    assert_eq!(made.iteration.len() > 8, most == 1000);
+                    // What is kept serves several right-hand sides.
+                    made.solve(&vec![1.0; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
+                    let (x, used) = made.solve(&b, 1e-8, 1000, &mut |_| Ok(true)).expect("it runs");
+                    let residual = (0..n).map(|i| {
+                        let mut entries = Vec::new();
+                        row(i, &mut entries);
+                        let product: f64 = entries.iter().map(|&(j, m)| m * x[j as usize]).sum();
+                        size(i, b[i] - x[i] + product)
+                    });
+                    let norm = residual.fold(0.0, f64::max);
+                    // Each product rounds a row of at most 75 entries, of an x below 50 / (1 − 0.94), with weights to 4.
+                    let rounding = used as f64 * 75.0 * f64::EPSILON * 4.0 * 50.0 / 0.06;
+                    assert!(norm <= 1e-8 + rounding && (4..500).contains(&used), "{norm:e} {used}");
+                    // Adapters in software may round a fused product twice: `tests/command/cli_walk.rs` has their bits.
+                    if lane.device().software {
+                        continue;
+                    }
+                    all.push((used, x.into_iter().map(f64::to_bits).collect::<Vec<u64>>()));
+                }
+            }
+            assert!(
+                all.iter().all(|one| *one == all[0]),
+                "{:?}",
+                all.iter().map(|one| one.0).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn the_host_serves_what_a_lane_has_no_room_for() {
+        let options = OpenOptions { memory_limit: Some(100_000), ..OpenOptions::default() };
+        let (lanes, _) = crate::lane::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens");
+        let of = |n: usize| {
+            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 10, row);
+            let made = Bicgstab::new(&lanes[0], n, &row, None).expect("one of both");
+            let (x, _) = made.solve(&vec![0.2; n], 1e-9, 200, &mut |_| Ok(true)).expect("it runs");
+            assert!(x.iter().all(|x| (0.2..0.2 / 0.06).contains(x)), "{x:?}");
+            made.lane.number() == lanes[0].number()
+        };
+        assert!(of(50) && !of(3000));
     }
 }

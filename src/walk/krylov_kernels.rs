@@ -256,10 +256,10 @@ fn bicgstab_scalars<T: Real>(
     }
     let rho = scalars[RHO];
     let scalar = match p.stage {
-        0 => rho.over(a),
-        1 if b_ > T::ZERO => a.over(b_),
+        0 => rho.times(a.inverse()),
+        1 if b_ > T::ZERO => a.times(b_.inverse()),
         1 => T::ZERO,
-        _ => a.over(rho).times(scalars[ALPHA].over(scalars[OMEGA])),
+        _ => a.times(rho.inverse()).times(scalars[ALPHA].times(scalars[OMEGA].inverse())),
     };
     scalars[[ALPHA, OMEGA, BETA][p.stage as usize]] = scalar;
     if whole {
@@ -269,5 +269,29 @@ fn bicgstab_scalars<T: Real>(
     let finite = scalar.distance(T::ZERO) <= T::of(LARGEST);
     if !finite || whole && b_ <= scalars[ENOUGH] {
         scalars[ACTIVE] = T::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_and_twins_have_the_same_numbers() {
+        let places = [
+            ("RHO", RHO),
+            ("ALPHA", ALPHA),
+            ("OMEGA", OMEGA),
+            ("BETA", BETA),
+            ("ENOUGH", ENOUGH),
+            ("ITERATIONS", ITERATIONS),
+            ("ACTIVE", ACTIVE),
+        ];
+        assert_eq!(places.len(), SCALARS);
+        let text = BICGSTAB_SCALARS.wgsl;
+        for (name, place) in places {
+            assert!(text.contains(&format!("const {name} = {place}u;")), "{name}");
+        }
+        assert!(text.contains(&format!("const LARGEST = {LARGEST:e};")));
     }
 }
