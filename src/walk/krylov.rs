@@ -81,7 +81,9 @@ impl Bicgstab {
         });
         let layout = Layout::new(&lengths, WidthRule::Auto, Precision::F64.bytes());
         let device = lane.device();
-        if device.host || device.f64 && layout.stored() >= MANY {
+        // Not in the queue of a CPU lane, whose threads are at hand: one of them that held it could come to wait for it, with what it
+        // does for another solution meanwhile.
+        if !device.host && device.f64 && layout.stored() >= MANY {
             match Self::on(lane, n, &layout, row, weights, CHUNK) {
                 Err(Error::OutOfMemory { .. }) => {}
                 made => return made,
@@ -333,16 +335,21 @@ mod tests {
     }
 
     #[test]
-    fn the_host_serves_what_a_lane_has_no_room_for() {
-        let options = OpenOptions { memory_limit: Some(100_000), ..OpenOptions::default() };
-        let (lanes, _) = crate::lane::open(&[DeviceSpec::Cpu], &options).expect("the CPU opens");
-        let of = |n: usize| {
-            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 10, row);
-            let made = Bicgstab::new(&lanes[0], n, &row, None).expect("one of both");
-            let (x, _) = made.solve(&vec![0.2; n], 1e-9, 200, &mut |_| Ok(true)).expect("it runs");
-            assert!(x.iter().all(|x| (0.2..0.2 / 0.06).contains(x)), "{x:?}");
-            made.lane.number() == lanes[0].number()
+    fn the_host_serves_what_a_device_has_no_room_for_or_gains_nothing_with() {
+        let of = |lane: &Lane, n: usize| {
+            let row = |i: usize, row: &mut Vec<(u32, f64)>| entries(i, n, 100, row);
+            let made = Bicgstab::new(lane, n, &row, None).expect("one of both");
+            let (x, _) = made.solve(&vec![0.2; n], 1e-3, 100, &mut |_| Ok(true)).expect("it runs");
+            assert!(x.iter().all(|x| (0.1..0.2 / 0.06).contains(x)), "{x:?}");
+            made.lane.number() == lane.number()
         };
-        assert!(of(50) && !of(3000));
+        let few = OpenOptions { memory_limit: Some(1 << 20), ..OpenOptions::default() };
+        for lane in lanes() {
+            let large = !lane.device().host;
+            assert_eq!((of(&lane, 50), of(&lane, 40_000)), (false, large));
+            let spec: DeviceSpec = lane.device().spec.parse().expect("its name");
+            let (limited, _) = crate::lane::open(&[spec], &few).expect("it opened before");
+            assert!(!of(&limited[0], 40_000));
+        }
     }
 }

@@ -60,12 +60,12 @@ pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precisio
     let built = system("poisson2d:190,0.999", 3).expect("a built-in").expect("its parameters are sound");
     let rhs = [built.rhs.clone(), built.rhs.iter().rev().copied().collect()];
     let problem = Problem { matrix: &built.matrix, rhs: &rhs, components: &[18050, 7], functionals: &[] };
-    let options = Options { epsilon: Some(1e-6), ..Options::default() };
+    let options = Options { epsilon: Some(1e-4), control: ControlVariate::Krylov, ..Options::default() };
     let ask =
         |machine: &Machine| solve(machine, &problem, &options, &mut |_, _| Ok(())).expect("a sound problem");
     let (here, there) = (ask(&machine), ask(&cpu()));
     assert_eq!((here.status, here.steps), (Status::Met, 0));
-    assert!(here.krylov > 50 && here.products > 50, "{} {}", here.krylov, here.products);
+    assert!(here.krylov > 50, "{}", here.krylov);
     // Adapters in software may round a fused product twice.
     let bits = |x: f64| (!machine.lanes[0].device().software).then(|| x.to_bits());
     assert_eq!(bits(here.norm), bits(there.norm));
