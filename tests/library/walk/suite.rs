@@ -71,7 +71,7 @@ pub(crate) fn bicgstab_is_the_same_on_every_lane(spec: &str, precision: Precisio
     assert_eq!(bits(here.norm), bits(there.norm));
     for (a, b) in here.components.iter().zip(&there.components) {
         assert_eq!(bits(a.estimate), bits(b.estimate), "x_{} of {}", a.component, a.rhs);
-        if precision == Precision::F64 {
+        if precision == F64 {
             assert_eq!(bits(a.half_width), bits(b.half_width), "x_{} of {}", a.component, a.rhs);
         }
         let off = (a.estimate - b.estimate).abs();
