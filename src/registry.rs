@@ -7,7 +7,7 @@ pub fn all() -> Vec<&'static Kernel> {
     let mut kernels = crate::transient::kernels::ALL.to_vec();
     kernels.extend(crate::tridiagonal::KERNELS);
     kernels.extend(crate::walk::sequence::KERNELS);
-    kernels.extend(crate::walk::KERNELS);
+    kernels.extend(crate::walk::kernels());
     kernels.extend([&crate::lane::bandwidth::TRIAD, &crate::lane::bandwidth::COPY, &crate::lane::SELF_TEST]);
     kernels
 }

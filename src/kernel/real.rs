@@ -104,6 +104,8 @@ pub trait Real: Number {
     fn distance(self, b: Self) -> Self;
     /// a·b.
     fn times(self, b: Self) -> Self;
+    /// 1/a, the quotient that every lane rounds alike.
+    fn inverse(self) -> Self;
 }
 
 macro_rules! real {
@@ -219,6 +221,11 @@ macro_rules! real {
             #[inline(always)]
             fn times(self, b: Self) -> Self {
                 self * b
+            }
+
+            #[inline(always)]
+            fn inverse(self) -> Self {
+                1.0 / self
             }
         }
     };

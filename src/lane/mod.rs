@@ -88,6 +88,11 @@ impl Lane {
         Self { backend: Arc::new(backend), budget, measured: Arc::default() }
     }
 
+    /// A CPU lane that works in the threads of those who ask for it, with as much memory as there is.
+    pub(crate) fn at_hand() -> Self {
+        Self::new(cpu::CpuLane::at_hand().into(), None)
+    }
+
     /// The device behind this lane.
     pub fn device(&self) -> &Device {
         on!(self, lane => lane.device())

@@ -9,6 +9,7 @@ mod hyb;
 pub mod patterns;
 mod repeats;
 pub mod repetition;
+pub(crate) mod slices;
 pub mod tiles;
 mod width;
 

@@ -1,6 +1,6 @@
 //! The kernels of uniformization and their CPU twins.
 
-use super::step::{Plain, Rows, Sliced, terms, weighted};
+use super::step::{Rows, Sliced, terms, weighted};
 pub(crate) use super::step::{STEP, STEP_PACKED, STEP_PAIR, STEP_PATTERN};
 use super::step::{STEP_PACKED_RECURRENCE, STEP_PAIR_RECURRENCE, STEP_PATTERN_RECURRENCE, STEP_RECURRENCE};
 use super::step::{STEP_PACKED_SOME, STEP_PAIR_SOME, STEP_PATTERN_SOME, STEP_SOME};
@@ -9,6 +9,7 @@ pub(crate) use crate::kernel::block_sums::{block_defect, block_dot, block_norm, 
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::kernel::twin::{Call, blocks};
 use crate::kernel::{Kernel, Number, Real, kernel};
+use crate::sparse::slices::Plain;
 
 kernel! {
     /// Many steps of a small chain.

@@ -9,11 +9,12 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::step::{Rows, each, plus_product, step_pattern, tail};
+use super::step::{Rows, each, step_pattern};
 use crate::kernel::Number;
 use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::sparse::patterns::Tables;
+use crate::sparse::slices::{plus_product, tail};
 use crate::sparse::tiles::{Key, PLACES, TILE, place};
 
 /// Most offsets of a tile; one with more is computed row by row.

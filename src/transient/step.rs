@@ -16,7 +16,7 @@ use crate::kernel::twin::Call;
 use crate::kernel::twin::simd::{Body, SLICE, dispatch, fused};
 use crate::kernel::{Kernel, Number, kernel};
 use crate::parallel::*;
-use crate::sparse::HEADER;
+use crate::sparse::slices::{Matrix, Plain, ell, tails};
 
 /// Kernels of steps: the parameters and the arrays behind those that all of them share, which are the terms that a
 /// step's sum takes and where their weights begin, where the chunk's rows end, its place in the part, the place of the
@@ -55,7 +55,7 @@ macro_rules! steps {
 
 steps! {
     /// One step with a matrix in HYB.
-    static STEP = step + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
+    static STEP = step + hyb + slices()(slices: &[u32], columns: &[u32], values: &[T]).with_cuda_groups(6);
     /// One step with a packed matrix.
     static STEP_PACKED = step_packed + slices(column_bits)(slices: &[u32], entries: &[u32], values: &[T]);
     /// One step with a matrix of pairs.
@@ -98,53 +98,6 @@ pub(super) static STEP_PACKED_RECURRENCE: Kernel = STEP_PACKED.with(RECURRENCE);
 pub(super) static STEP_PAIR_RECURRENCE: Kernel = STEP_PAIR.with(RECURRENCE);
 /// [`STEP_PATTERN`] of the recurrence.
 pub(super) static STEP_PATTERN_RECURRENCE: Kernel = STEP_PATTERN.with(RECURRENCE);
-
-/// A chunk's matrix as a twin sees it. Rows are those of the chunk, by slices.
-pub(super) trait Matrix<T: Number>: Copy + Sync {
-    /// `sums[r]` = the ELL entries of row r of a slice times x.
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]);
-    /// Where the COO entries of each row of a slice begin and end, if it has some.
-    fn tails(&self, slice: usize) -> Option<&[u32]>;
-    /// Column and value of a COO entry of this row.
-    fn coo(&self, row: usize, entry: usize) -> (usize, T);
-}
-
-fn tails(slices: &[u32], slice: usize) -> Option<&[u32]> {
-    let pointers = slices[HEADER * slice + 2] as usize;
-    (pointers != 0).then(|| &slices[pointers..=pointers + SLICE])
-}
-
-fn ell(slices: &[u32], slice: usize) -> std::ops::Range<usize> {
-    let header = &slices[HEADER * slice..];
-    let (start, width) = (header[0] as usize * SLICE, header[1] as usize * SLICE);
-    start..start + width
-}
-
-/// See [`crate::sparse::Hyb`].
-#[derive(Clone, Copy)]
-pub(super) struct Plain<'a, T> {
-    pub(super) slices: &'a [u32],
-    pub(super) columns: &'a [u32],
-    pub(super) values: &'a [T],
-}
-
-impl<T: Number> Matrix<T> for Plain<'_, T> {
-    #[inline(always)]
-    fn ell<const LEVEL: u8>(self, slice: usize, x: &[T], sums: &mut [T::Sum; SLICE]) {
-        let ell = ell(self.slices, slice);
-        T::slice_sums::<LEVEL>(&self.columns[ell.clone()], &self.values[ell], x, sums);
-    }
-
-    #[inline(always)]
-    fn tails(&self, slice: usize) -> Option<&[u32]> {
-        tails(self.slices, slice)
-    }
-
-    #[inline(always)]
-    fn coo(&self, _: usize, entry: usize) -> (usize, T) {
-        (self.columns[entry] as usize, self.values[entry])
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Packed<'a, T> {
@@ -297,58 +250,12 @@ impl<T: Number, M: Matrix<T>> Body for Sliced<'_, T, M> {
         let rows = self.rows.y.len();
         for start in (0..rows).step_by(SLICE) {
             let slice = (self.first + start) / SLICE;
-            self.matrix.ell::<LEVEL>(slice, self.x, &mut sums);
-            if let Some(pointers) = self.matrix.tails(slice) {
-                for (r, (s, ends)) in sums.iter_mut().zip(pointers.windows(2)).enumerate() {
-                    let (entry, end) = (ends[0] as usize, ends[1] as usize);
-                    if entry < end {
-                        let coo = |e: usize| self.matrix.coo(self.first + start + r, e);
-                        *s = T::plus_sum(*s, tail::<T, LEVEL>(entry, end, coo, self.x));
-                    }
-                }
-            }
+            self.matrix.sums::<LEVEL>(slice, self.x, &mut sums);
             let here = start..(start + SLICE).min(rows);
             let exit = &self.rows.exit[here.clone()];
             self.rows.finish::<LEVEL>(here, &sums, |i| exit[i]);
         }
     }
-}
-
-/// The sum of a row's COO entries.
-#[inline(always)]
-pub(super) fn tail<T: Number, const LEVEL: u8>(
-    mut entry: usize,
-    end: usize,
-    coo: impl Fn(usize) -> (usize, T),
-    x: &[T],
-) -> T::Sum {
-    let mut p = [T::NONE; 4];
-    let add = |entry: usize, p: &mut T::Sum| {
-        let (column, value) = coo(entry);
-        *p = plus_product::<T, LEVEL>(value, x[column], *p);
-    };
-    while entry + 4 <= end {
-        for (i, p) in p.iter_mut().enumerate() {
-            add(entry + i, p);
-        }
-        entry += 4;
-    }
-    // Not a loop, which would keep the sums in memory.
-    if entry < end {
-        add(entry, &mut p[0]);
-    }
-    if entry + 1 < end {
-        add(entry + 1, &mut p[1]);
-    }
-    if entry + 2 < end {
-        add(entry + 2, &mut p[2]);
-    }
-    T::plus_sum(T::plus_sum(p[0], p[2]), T::plus_sum(p[1], p[3]))
-}
-
-#[inline(always)]
-pub(super) fn plus_product<T: Number, const LEVEL: u8>(a: T, b: T, s: T::Sum) -> T::Sum {
-    if fused(LEVEL) { T::plus_product::<true>(a, b, s) } else { T::plus_product::<false>(a, b, s) }
 }
 
 #[inline(always)]

@@ -4,9 +4,11 @@
 //! (Collatz 1942, Wielandt 1950, doi:10.1007/BF02230720). With M = |L| the upper bound is ‖V⁻¹LV‖∞ for V = diag(v), so
 //! the vector that proves convergence is the scaling that makes every row sum of |L| smaller than 1.
 
-use super::krylov::{GoOn, bicgstab};
+use super::krylov::{Bicgstab, GoOn};
 use super::splitting::{Split, Splitting, up};
+use crate::lane::Lane;
 use crate::parallel::*;
+use crate::sparse::RowSource;
 use crate::{Error, Result};
 
 /// Products with |L| that a solve may take, and as many more as twice the edges of a square grid: a product carries what
@@ -81,12 +83,18 @@ pub struct Bounds {
     pub products: usize,
 }
 
-/// Decides whether and how walks run.
+/// Decides whether and how walks run. BiCGSTAB is taken on `lane`, and what it finds proved on the host.
 ///
 /// # Errors
 /// [`Error::Divergent`] with the worst row, the bounds and the remedy; a system that stays undecided runs if `force`. What
 /// `go_on` returns, which is to be no `false`.
-pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool, go_on: GoOn<'_>) -> Result<Certificate> {
+pub fn certify(
+    split: &Split<'_>,
+    wanted: Splitting,
+    force: bool,
+    lane: &Lane,
+    go_on: GoOn<'_>,
+) -> Result<Certificate> {
     let n = split.unknowns();
     let (worst_row, row_norm) = split.worst_row();
     let auto = wanted == Splitting::Auto;
@@ -111,7 +119,9 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool, go_on: GoOn<'_
         and,
         remedy: remedy.to_owned(),
     };
-    let bounds = bounds(n, |first, v, out| split.absolute(first, v, out), |i| split.entries(i) + 3, go_on)?;
+    let row = |i: usize, row: &mut Vec<(u32, f64)>| row.extend(split.row(i).map(|(j, l)| (j, l.abs())));
+    let product = |first: usize, v: &[f64], out: &mut [f64]| split.absolute(first, v, out);
+    let bounds = bounds((lane, n, &row), product, |i| split.entries(i) + 3, go_on)?;
     if bounds.upper >= 1.0 && bounds.lower >= 1.0 {
         let remedy = match splitting {
             Splitting::Given => "give a matrix L that is smaller",
@@ -135,7 +145,7 @@ pub fn certify(split: &Split<'_>, wanted: Splitting, force: bool, go_on: GoOn<'_
     }
     let mut products = bounds.products;
     if !scaled && row_norm > 1.0 {
-        let square = second_moments(split, go_on)?;
+        let square = second_moments(split, lane, go_on)?;
         products += square.products;
         let remedy = match splitting {
             Splitting::Jacobi => "use --splitting scaled-jacobi, whose walks have a finite variance",
@@ -159,19 +169,24 @@ const NOTHING_LOST: &str = "walks never end where nothing is lost, as for effect
                             conjugate gradients where it is symmetric";
 
 /// Bounds for the second moments of unscaled walks: the matrix with the entries |l_ij| times the sum of row i.
-fn second_moments(split: &Split<'_>, go_on: GoOn<'_>) -> Result<Bounds> {
+fn second_moments(split: &Split<'_>, lane: &Lane, go_on: GoOn<'_>) -> Result<Bounds> {
+    let sum = |i: usize| up(split.row_sum(i), split.entries(i) + 3);
+    let row = |i: usize, row: &mut Vec<(u32, f64)>| {
+        let sum = sum(i);
+        row.extend(split.row(i).map(|(j, l)| (j, l.abs() * sum)));
+    };
     let product = |first: usize, v: &[f64], out: &mut [f64]| {
         split.absolute(first, v, out);
-        let scaled = |(i, y): (usize, &mut f64)| *y *= up(split.row_sum(i), split.entries(i) + 3);
-        (first..).zip(out).for_each(scaled);
+        (first..).zip(out).for_each(|(i, y)| *y *= sum(i));
     };
-    bounds(split.unknowns(), product, |i| split.entries(i) + 5, go_on)
+    bounds((lane, split.unknowns(), &row), product, |i| split.entries(i) + 5, go_on)
 }
 
-/// Bounds of the spectral radius of a matrix without negative entries, given by some rows, from the first of them on, of its
-/// product with a vector; `terms` is the number of operations of a row of the product.
-pub fn bounds(
-    n: usize,
+/// Bounds of the spectral radius of a matrix without negative entries, given by its n rows for BiCGSTAB on a lane, and for what is
+/// proved by some rows, from the first of them on, of its product with a vector; `terms` is the number of operations of a
+/// row of the product.
+fn bounds(
+    (lane, n, row): (&Lane, usize, RowSource<'_, f64>),
     product: impl Fn(usize, &[f64], &mut [f64]) + Sync,
     terms: impl Fn(usize) -> usize + Sync,
     go_on: GoOn<'_>,
@@ -191,12 +206,12 @@ pub fn bounds(
     // (I − M) v = right has a positive solution if ρ(M) < 1, and then (Mv)_i / v_i = 1 − right_i / v_i. With
     // right = 1 first, then the last v, which is inverse iteration.
     let mut right = vec![1.0; n];
+    let bicgstab = Bicgstab::new(lane, n, row, None)?;
     for round in 0..SOLVES {
         // A quarter of the least entry: then (Mv)_i < v_i for a positive v whatever the rest does.
         let enough = 0.25 * right.par_iter().map(|&v| v).reduce(|| f64::INFINITY, f64::min);
-        let worst = |r: &[f64]| r.par_iter().with_min_len(ROWS).map(|r| r.abs()).reduce(|| 0.0, f64::max);
         let most = SOLVE_PRODUCTS + EDGES * n.isqrt();
-        let (v, used) = bicgstab(&product, &right, most, |r| worst(r) <= enough, go_on)?;
+        let (v, used) = bicgstab.solve(&right, enough, most, go_on)?;
         products += used;
         let top = v.par_iter().map(|&v| v).reduce(|| 0.0, f64::max);
         if !v.par_iter().all(|&v| v > 0.0 && v.is_finite() && v / top > f64::MIN_POSITIVE) {
@@ -275,7 +290,7 @@ mod tests {
     }
 
     fn ask(matrix: &CsrMatrix, splitting: Splitting, force: bool) -> Result<Certificate> {
-        certify(&Split::new(matrix, splitting)?, splitting, force, &mut |_| Ok(true))
+        certify(&Split::new(matrix, splitting)?, splitting, force, &Lane::at_hand(), &mut |_| Ok(true))
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use super::certificate::Certificate;
 use super::functional::Functional;
-use super::krylov::{GoOn, bicgstab};
+use super::krylov::{GoOn, Krylov};
 use super::splitting::{AHEAD, Split};
 use crate::kernel::twin::simd::{Body, dispatch};
 use crate::lane::HostArray;
@@ -192,7 +192,7 @@ impl Body for Sweep<'_> {
 }
 
 impl Control {
-    /// Takes the sweeps, and what follows them.
+    /// Takes the sweeps, and what follows them. `krylov` is that of the splitting and the certificate.
     ///
     /// # Errors
     /// Those of `go_on`, which gets the products with L so far.
@@ -202,6 +202,7 @@ impl Control {
         f: &[f64],
         asked: &Asked<'_>,
         wanted: ControlVariate,
+        krylov: &mut Krylov<'_>,
         go_on: GoOn<'_>,
     ) -> Result<Self> {
         let goal = asked.goal;
@@ -276,7 +277,8 @@ impl Control {
         {
             // A tenth of what is good enough is left: walks of no step.
             let enough = 0.1 * goal.error * (1.0 - rho);
-            control.krylov(split, certificate, asked, enough.max(f64::EPSILON * control.norm), go_on)?;
+            let enough = enough.max(f64::EPSILON * control.norm);
+            control.krylov((split, certificate, krylov), asked, enough, go_on)?;
         }
         Ok(control)
     }
@@ -293,20 +295,18 @@ impl Control {
     /// Adds to h what BiCGSTAB finds for r, as often as that halves the norm of r, until it is `enough`.
     fn krylov(
         &mut self,
-        split: &Split<'_>,
-        certificate: &Certificate,
+        (split, certificate, krylov): (&Split<'_>, &Certificate, &mut Krylov<'_>),
         asked: &Asked<'_>,
         enough: f64,
         go_on: GoOn<'_>,
     ) -> Result<()> {
-        let product = |first: usize, x: &[f64], y: &mut [f64]| split.product(first, x, y);
         let mut next = HostArray::large(self.r.len());
         let most = MOST_PRODUCTS + EDGES * self.r.len().isqrt();
         while self.norm > enough && self.products < most && go_on(self.products)? {
-            let good = |r: &[f64]| certificate.scaled_norm(r) <= 0.5 * enough;
+            let bicgstab = krylov.of(split, certificate.vector.as_deref())?;
             let before = self.products;
-            let (z, used) =
-                bicgstab(&product, &self.r, most - before, good, &mut |used| go_on(before + used))?;
+            let told = &mut |used| go_on(before + used);
+            let (z, used) = bicgstab.solve(&self.r, 0.5 * enough, most - before, told)?;
             self.products += used + 1;
             // r + L z − z, whatever BiCGSTAB takes its residual to be.
             split.sweep(&self.r, &z, &mut next);
@@ -349,6 +349,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lane::Lane;
     use crate::sparse::CsrMatrix;
     use crate::walk::certificate::certify;
     use crate::walk::splitting::Splitting;
@@ -362,7 +363,9 @@ mod tests {
         goal: Goal,
     ) -> Control {
         let asked = Asked { components, functionals: &[], goal };
-        Control::new(split, certificate, f, &asked, wanted, &mut |_| Ok(true)).unwrap()
+        let lane = Lane::at_hand();
+        let krylov = &mut Krylov::new(&lane);
+        Control::new(split, certificate, f, &asked, wanted, krylov, &mut |_| Ok(true)).unwrap()
     }
 
     #[test]
@@ -371,7 +374,8 @@ mod tests {
         let rows: [&[(u32, f64)]; 2] = [&[(1, 0.5)], &[(0, 0.25)]];
         let matrix = CsrMatrix::from_rows(2, 2, |i, row| row.extend_from_slice(rows[i]));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
         for k in [0, 1, 2, 5] {
             let control =
                 made((&split, &certificate), &[1.0, 2.0], &[1, 0], ControlVariate::Sweeps(k), Goal::EXACT);
@@ -411,7 +415,8 @@ mod tests {
             row.extend((i + 1 < n).then(|| (i as u32 + 1, if i % 3 == 0 { -0.5 } else { 0.5 })));
         });
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
         assert!(certificate.norm > 0.99);
         let x: Vec<f64> = (0..n).map(|i| ((i * 37) % 101) as f64 - 50.0).collect();
         let f: Vec<f64> = (0..n).map(|i| x[i] - split.times(i, &x)).collect();
@@ -446,7 +451,8 @@ mod tests {
         let matrix =
             CsrMatrix::from_rows(n, n, |_, row| row.extend((0..n as u32).map(|j| (j, 0.9 / n as f64))));
         let split = Split::new(&matrix, Splitting::Given).unwrap();
-        let certificate = certify(&split, Splitting::Given, false, &mut |_| Ok(true)).unwrap();
+        let certificate =
+            certify(&split, Splitting::Given, false, &Lane::at_hand(), &mut |_| Ok(true)).unwrap();
         let f: Vec<f64> = (0..n).map(|i| (i % 7) as f64).collect();
 
         let control = made(

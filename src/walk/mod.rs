@@ -86,7 +86,9 @@ pub mod graph;
 pub(crate) mod grid;
 pub(crate) mod interval;
 pub(crate) mod kernels;
-mod krylov;
+#[doc(hidden)]
+pub mod krylov;
+mod krylov_kernels;
 #[doc(hidden)]
 pub mod launcher;
 pub(crate) mod lazy;
@@ -123,6 +125,8 @@ pub use table::RowOrder;
 
 pub use crate::Status;
 
-/// The kernels of walks, but for those of sequences.
-pub(crate) static KERNELS: [&crate::kernel::Kernel; 4] =
-    [&kernels::WALK, &kernels::WALK_COLUMNS, &grid::WALK_GRID, &lazy::WALK_LAZY];
+/// The kernels of walks and of what is before them, but for those of sequences.
+pub(crate) fn kernels() -> impl Iterator<Item = &'static crate::kernel::Kernel> {
+    let walks = [&kernels::WALK, &kernels::WALK_COLUMNS, &grid::WALK_GRID, &lazy::WALK_LAZY];
+    walks.into_iter().chain(krylov_kernels::ALL)
+}

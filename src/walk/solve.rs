@@ -9,6 +9,7 @@ use super::chains::Chains;
 use super::control::{Asked, Control, ControlVariate, Goal};
 use super::functional::{Functional, Targets};
 use super::kernels::COLUMNS;
+use super::krylov::Krylov;
 use super::launcher::Watch;
 use super::lazy;
 use super::options::{MOST_LENGTH, Options, PILOT, Problem, check, default_epsilon};
@@ -93,7 +94,7 @@ fn prepared(mut run: Run<'_>, watch: Watch<'_>) -> Result<Solution> {
     let at = Instant::now();
     let certificate = lane.host(|| {
         let go_on = &mut |products| watch(products as u64, 0).map(|()| true);
-        certify(&split, options.splitting, options.force, go_on)
+        certify(&split, options.splitting, options.force, lane, go_on)
     })?;
     if certificate.products > 0 {
         run.seconds.certificate = at.elapsed().as_secs_f64();
@@ -203,13 +204,15 @@ impl RhsBatch<'_> {
         };
         // v is at most 1, whatever the component.
         let reach = targets.most(|_| 1.0, |h| h.scale / targets.epsilon_of(h));
+        let mut krylov = Krylov::new(&run.machine.lanes[0]);
         let control = |rhs: &ScaledRhs| {
             let goal = Goal { error: 0.5 * rhs.epsilon / reach, chains: chains as f64 };
             let asked = Asked { components: targets.components, functionals: &targets.functionals, goal };
             let go_on = &mut |products| watch(products as u64, 0).map(|()| !run.is_late());
-            Control::new(split, certificate, &rhs.f, &asked, wanted, go_on)
+            Control::new(split, certificate, &rhs.f, &asked, wanted, &mut krylov, go_on)
         };
         let controls: Vec<Control> = self.rhs.iter().map(control).collect::<Result<_>>()?;
+        drop(krylov);
         // Several columns have one order: the first one's.
         let order = match run.options.order {
             RowOrder::Value => Some(controls[0].values(split)),

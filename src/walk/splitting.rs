@@ -343,36 +343,30 @@ impl<'a> Split<'a> {
         });
     }
 
-    /// Rows of L x, `first` the first of them.
-    pub fn product(&self, first: usize, x: &[f64], out: &mut [f64]) {
-        dispatch(Product { split: self, x, first, out, entry: |l| l });
-    }
-
     /// Rows of |L| v, `first` the first of them.
     pub fn absolute(&self, first: usize, v: &[f64], out: &mut [f64]) {
-        dispatch(Product { split: self, x: v, first, out, entry: f64::abs });
+        dispatch(Absolute { split: self, v, first, out });
     }
 }
 
-/// L x of some rows, each entry of L as `entry` makes it.
-struct Product<'a, F> {
+/// |L| v of some rows.
+struct Absolute<'a> {
     split: &'a Split<'a>,
-    x: &'a [f64],
+    v: &'a [f64],
     first: usize,
     out: &'a mut [f64],
-    entry: F,
 }
 
-impl<F: Fn(f64) -> f64> Body for Product<'_, F> {
+impl Body for Absolute<'_> {
     #[inline(always)]
     fn run<const LEVEL: u8>(self) {
         let end = self.first + self.out.len();
         for (k, y) in self.out.iter_mut().enumerate() {
             let i = self.first + k;
             if i + AHEAD < end {
-                self.split.ask(i + AHEAD, self.x);
+                self.split.ask(i + AHEAD, self.v);
             }
-            *y = self.split.each(i).map(|(j, l)| (self.entry)(l) * self.x[j as usize]).sum();
+            *y = self.split.each(i).map(|(j, l)| l.abs() * self.v[j as usize]).sum();
         }
     }
 }

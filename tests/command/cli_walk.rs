@@ -328,3 +328,24 @@ fn the_published_method_runs_as_published() {
     let off = (number(row[1]) - number(exact.rows()[1][1])).abs();
     assert!(off < 0.15, "off by {off}");
 }
+
+/// BiCGSTAB on a device leaves the bits of the CPU: of one with vector instructions, or, where an adapter in software rounds fused
+/// products twice, of one without.
+#[test]
+fn bicgstab_on_a_device_has_the_bits_of_the_cpu() {
+    let place = Place::new();
+    // Just large enough to lie on the device.
+    let line = "walk poisson2d:190,0.999 --component 18050,7 --epsilon 1e-6 --quiet";
+    let on = |device: &str, environment| place.kolmo_with(&format!("{line} --device {device}"), environment);
+    let there = on("wgpu:0", &[]);
+    if there.code == 2 && there.stderr.contains("wgpu:0") {
+        return crate::devices::skip("wgpu:0", there.stderr);
+    }
+
+    let fused = on("cpu", &[]);
+    let portable = on("cpu", &[("KOLMO_PORTABLE", "")]);
+
+    assert_eq!((there.code, fused.code, portable.code), (0, 0, 0), "{}", there.stderr);
+    let all = [&fused.stdout, &portable.stdout];
+    assert!(all.contains(&&there.stdout), "{}, not one of {all:?}", there.stdout);
+}

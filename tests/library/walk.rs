@@ -147,6 +147,7 @@ macro_rules! on {
         on!(@tests $name, $spec, $precision,
             intervals_hold_the_solution: false,
             every_lane_walks_the_same_walks: true,
+            bicgstab_is_the_same_on_every_lane: false,
             right_hand_sides_share_walks: false,
             points_may_come_out_of_a_buffer: false,
             grids_walk_the_same_walks: true,
@@ -158,6 +159,7 @@ macro_rules! on {
         on!(@tests $name, $spec, F32,
             intervals_hold_the_solution: false,
             every_lane_walks_the_same_walks: true,
+            bicgstab_is_the_same_on_every_lane: false,
             lazy_walks_hold_the_solution: true,
             functionals_lie_in_their_intervals: false,
         );
@@ -953,7 +955,8 @@ fn products_are_counted_and_can_be_interrupted() {
     };
     let solution = solve(&cpu(), &problem, &options, &mut told).expect("a sound problem");
     let most = *counts.iter().max().expect("products are told");
-    assert!(solution.krylov > 20 && most > 20 && counts.len() as u64 > most / 4, "{most} {}", counts.len());
+    // Every sixteen iterations, of two products each.
+    assert!(solution.krylov > 20 && most > 20 && counts.len() as u64 > most / 32, "{most} {}", counts.len());
     for stop in [1, most] {
         let mut interrupt = |done: u64, _| if done >= stop { Err(Error::Interrupted) } else { Ok(()) };
         let error = solve(&cpu(), &problem, &options, &mut interrupt);

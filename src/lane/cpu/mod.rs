@@ -25,7 +25,7 @@ use memory::new_contents;
 #[derive(Debug)]
 pub(super) struct CpuLane {
     device: Device,
-    /// None where a process has one thread.
+    /// None where launches run in the threads of those who ask for them.
     pool: Option<rayon::ThreadPool>,
     /// Held by every operation that touches memory, so that a lane is the in-order queue it claims to be.
     queue: Mutex<()>,
@@ -46,6 +46,15 @@ impl CpuLane {
         let pool = (!cfg!(target_family = "wasm")).then(|| pool.build()).transpose();
         let pool =
             pool.map_err(|e| Error::Device(format!("cpu: {threads} threads could not be started: {e}")))?;
+        Ok(Self::of(pool, threads, memory_limit))
+    }
+
+    /// A lane that works in the threads of those who ask for it.
+    pub(super) fn at_hand() -> Self {
+        Self::of(None, rayon::current_num_threads(), None)
+    }
+
+    fn of(pool: Option<rayon::ThreadPool>, threads: usize, memory_limit: Option<u64>) -> Self {
         let memory = available_memory();
         let level = match simd::level() {
             simd::Level::Avx512 => "AVX-512",
@@ -69,7 +78,7 @@ impl CpuLane {
                 unified: true,
             },
         };
-        Ok(Self { device, pool, queue: Mutex::new(()) })
+        Self { device, pool, queue: Mutex::new(()) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {

@@ -10,6 +10,7 @@ use kolmo::models::System;
 use kolmo::walk::ControlVariate;
 use kolmo::walk::chains::Chains;
 use kolmo::walk::control::{Asked, Control, Goal};
+use kolmo::walk::krylov::Krylov;
 use kolmo::walk::launcher::{Round, Task};
 use kolmo::walk::published;
 use kolmo::walk::sequence::{PointSource, Scramble, Sequence};
@@ -139,7 +140,7 @@ pub fn accuracy(
     sweeps: &[ControlVariate],
     only: Option<&[&str]>,
 ) -> Result<Vec<Record>> {
-    let (split, f, certificate) = prepare(system)?;
+    let (split, f, certificate) = prepare(machine, system)?;
     let n = split.unknowns();
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let mut records: Vec<Record> = Vec::new();
@@ -153,7 +154,8 @@ pub fn accuracy(
         let components: Vec<u32> =
             (0..ERRORS / replicates).map(|c| (u64::from(c) * 2_654_435_761 % n as u64) as u32).collect();
         let asked = Asked { components: &components, functionals: &[], goal: Goal::EXACT };
-        let control = Control::new(&split, &certificate, &f, &asked, sweeps, &mut |_| Ok(true))?;
+        let krylov = &mut Krylov::new(&machine.lanes[0]);
+        let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
         let order = method.ordered.then(|| control.values(&split));
         let table = Table::build(&split, &certificate, &[&control.r], order.as_deref(), &[])?;
         // The truncation stays far below every error that is measured.

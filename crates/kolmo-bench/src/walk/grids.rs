@@ -41,7 +41,7 @@ pub fn shapes(
     repeat: usize,
     watch: &mut dyn FnMut() -> Result<()>,
 ) -> Result<(u32, Vec<(Grid, f64)>)> {
-    let (split, f, certificate) = prepare(system)?;
+    let (split, f, certificate) = prepare(machine, system)?;
     let table = Table::build(&split, &certificate, &[&f], None, &[])?;
     let source = PointSource::new(Sequence::Sobol, Scramble::None, STEPS, 0, 84, false)?;
     let task = [Task { row: split.unknowns() as u32 / 2, component: 0, replicate: 0 }];
@@ -95,7 +95,7 @@ pub fn grids(
     length: u32,
     repeat: usize,
 ) -> Result<Vec<Record>> {
-    let (split, f, certificate) = prepare(system)?;
+    let (split, f, certificate) = prepare(machine, system)?;
     let table = Table::build(&split, &certificate, &[&f], None, &[])?;
     let n = split.unknowns() as u32;
     let row = n / 2;

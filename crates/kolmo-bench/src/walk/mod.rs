@@ -56,10 +56,10 @@ pub(crate) fn record(
 }
 
 /// x = L x + f of a system.
-fn prepare(system: &System) -> Result<(Split<'_>, Vec<f64>, Certificate)> {
+fn prepare<'a>(machine: &Machine, system: &'a System) -> Result<(Split<'a>, Vec<f64>, Certificate)> {
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
-    let certificate = certify(&split, Splitting::Auto, false, &mut |_| Ok(true))?;
+    let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
     Ok((split, f.to_vec(), certificate))
 }
 

@@ -40,7 +40,7 @@ pub fn rate(
     let at = Instant::now();
     let split = Split::new(&system.matrix, Splitting::Auto)?;
     let f = split.constant(&system.rhs)?;
-    let certificate = certify(&split, Splitting::Auto, false, &mut |_| Ok(true))?;
+    let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
     let table = Table::build(&split, &certificate, &[&f], Some(&f), &[])?;
     let build = at.elapsed().as_secs_f64();
     let source =

@@ -11,6 +11,7 @@ use kolmo::models::System;
 use kolmo::sparse::CsrMatrix;
 use kolmo::walk::certificate::certify;
 use kolmo::walk::control::{Asked, Control, Goal};
+use kolmo::walk::krylov::Krylov;
 use kolmo::walk::splitting::{Split, Splitting};
 use kolmo::walk::table::Table;
 use kolmo::walk::{ControlVariate, Options, PILOT, default_epsilon};
@@ -46,14 +47,15 @@ pub fn setup(machine: &Machine, system: &System, sweeps: ControlVariate, repeat:
         let split = Split::new(matrix, Splitting::Auto)?;
         let (f, _) = split.scaled_constant(&system.rhs)?;
         let before = Instant::now();
-        let certificate = certify(&split, Splitting::Auto, false, &mut |_| Ok(true))?;
+        let certificate = certify(&split, Splitting::Auto, false, &machine.lanes[0], &mut |_| Ok(true))?;
         // Its time is its own.
         certificate_seconds = if certificate.products > 0 { before.elapsed().as_secs_f64() } else { 0.0 };
         let error = 0.5 * default_epsilon(&f, &certificate);
         let chains = PILOT * u64::from(Options::default().replicates);
         let goal = Goal { error, chains: chains as f64 };
         let asked = Asked { components: &[0], functionals: &[], goal };
-        let control = Control::new(&split, &certificate, &f, &asked, sweeps, &mut |_| Ok(true))?;
+        let krylov = &mut Krylov::new(&machine.lanes[0]);
+        let control = Control::new(&split, &certificate, &f, &asked, sweeps, krylov, &mut |_| Ok(true))?;
         let order = control.values(&split);
         let table = Table::build(&split, &certificate, &[&control.r], Some(&order), &[])?;
         let seconds = at.elapsed().as_secs_f64() - certificate_seconds;

@@ -43,7 +43,7 @@ pub fn sharing(
     repeat: usize,
 ) -> Result<Vec<Record>> {
     let Sharing { components, chains, length, only } = what;
-    let (split, f, certificate) = prepare(system)?;
+    let (split, f, certificate) = prepare(machine, system)?;
     let table = Table::build(&split, &certificate, &[&f], None, &[])?;
     let n = split.unknowns() as u64;
     let largest = reference.iter().fold(0.0f64, |m, x| m.max(x.abs()));
