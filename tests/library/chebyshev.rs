@@ -219,13 +219,13 @@ fn what_it_rounds_is_within_the_bound_where_norms_grow() {
 
 /// A symmetric walk that diffuses for long, and a drift around a ring; αt = 60,000, where expansions take some 1300 products.
 fn far() -> [(Box<dyn Transitions>, f64); 2] {
-    [(model("birth-death:3000,1,1"), 3e4), (model("circulant:6000,1"), 6e4)]
+    [(model("birth-death:1000,1,1"), 3e4), (model("circulant:2000,1"), 6e4)]
 }
 
 #[test]
 fn auto_goes_over_to_it_where_a_sweep_is_far_longer() {
     let [(walk, t), _] = far();
-    let (initial, times) = (Initial::State(1500), [t, 1.0, 0.9 * t]);
+    let (initial, times) = (Initial::State(500), [t, 1.0, 0.9 * t]);
     let natural = |method| Options { order: Order::Natural, ..options(method, 1e-4) };
 
     let (got, solution) = run(&cpu(), &*walk, &initial, &times, &natural(Method::Auto));
@@ -271,7 +271,7 @@ fn auto_loses_nothing_where_it_is_given_up() {
 #[test]
 fn what_is_kept_in_checkpoints_or_exchanged_seldom_is_swept() {
     let [(walk, t), _] = far();
-    let (initial, times) = (Initial::State(1500), [t]);
+    let (initial, times) = (Initial::State(500), [t]);
     let problem =
         Problem { transitions: &*walk, initial: &initial, times: &times, rewards: &[], vectors: false };
     let place = tempfile::tempdir().expect("a folder");

@@ -171,7 +171,7 @@ fn no_input_breaks_a_target() {
 #[test]
 #[ignore = "slow: thousands of inputs"]
 fn no_input_of_thousands_breaks_a_target() {
-    every_target(4000);
+    every_target(2000);
 }
 
 /// Runs all targets so many times, unless the environment asks for something else.
