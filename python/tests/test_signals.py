@@ -25,8 +25,9 @@ def strike():
 END = """
 threading.Thread(target=strike).start()
 try:
-    WORK
-    print("ended")
+    # A fast machine may be done before it is struck.
+    while True:
+        WORK
 except KeyboardInterrupt:
     print(time.perf_counter() - struck[0])
 """
@@ -74,9 +75,8 @@ def test_an_interrupt_is_heard_soon(n, after, prepare, work, tmp_path):
     taken = []
     # Load of other processes delays threads by chance: what counts is the best of three.
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert done.returncode == 0, done.stderr
-        assert "ended" not in done.stdout, "the work was done before it was struck"
         taken.append(float(done.stdout))
         if taken[-1] < 0.1:
             return
