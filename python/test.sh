@@ -28,4 +28,4 @@ if [ -z "${KOLMO:-}" ]; then
 fi
 KOLMO=$(realpath "$KOLMO")
 export KOLMO
-"$python" -m pytest -q -n auto python "$@"
+"$python" -m pytest -q python "$@"

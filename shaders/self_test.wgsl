@@ -20,8 +20,7 @@ fn self_test(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     var s = none();
     for (var k = 0u; k < 3u; k++) {
         let j = index[3u * i + k];
-        let more = products_of(plus(s, whole(b[j])));
-        s = sum_of(plus_product(a[i], a[j], plus_product(a[j], b[i], more)));
+        s = plus_product(a[i], a[j], plus_product(a[j], b[i], plus(s, whole(b[j]))));
     }
     let deviates = deviation(a[i], b[i], number(s));
     y[i] = weighted(a[i], b[i], stepped(deviates, a[i], b[i], a[i]));

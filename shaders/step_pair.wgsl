@@ -26,7 +26,7 @@ fn pair(e: u32) -> u32 {
 }
 
 // One entry's share, in the row of x[base].
-fn add_entry(base: u32, e: u32, sum: Products) -> Products {
+fn add_entry(base: u32, e: u32, sum: Sum) -> Sum {
     let id = pair(e);
     return plus_product(values[id], x[base + slices[p.offsets + id]], sum);
 }
@@ -49,7 +49,7 @@ fn step_pair(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) g
     let before = held(added.open, i);
 
     // Every load of four entries before the first use.
-    var s = products_of(none());
+    var s = none();
     for (; e + 192u < end; e += 256u) {
         let i0 = pair(e); let i1 = pair(e + 64u); let i2 = pair(e + 128u); let i3 = pair(e + 192u);
         let x0 = x[base + slices[p.offsets + i0]]; let x1 = x[base + slices[p.offsets + i1]];

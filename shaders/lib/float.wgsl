@@ -1,16 +1,12 @@
 // Arithmetic of floating-point numbers. `lib/q64.wgsl` or `lib/q64_limbs.wgsl` stands in its place for fractions of 2^64.
 
-// The type of sums, and that in which products are added up.
+// The type in which products are added up.
 alias Sum = real;
-alias Products = real;
 
 fn none() -> Sum { return real(0); }
 fn whole(a: real) -> Sum { return a; }
 fn product(a: real, b: real) -> Sum { return a * b; }
-fn products_of(s: Sum) -> Products { return s; }
-fn plus_product(a: real, b: real, s: Products) -> Products { return fma(a, b, s); }
-fn joined(a: Products, b: Products) -> Products { return a + b; }
-fn sum_of(s: Products) -> Sum { return s; }
+fn plus_product(a: real, b: real, s: Sum) -> Sum { return fma(a, b, s); }
 fn plus(a: Sum, b: Sum) -> Sum { return a + b; }
 
 // The same for sums that may exceed 1.

@@ -1,12 +1,8 @@
 // Arithmetic of fractions of 2^64, rounded down, with integers of 64 bits. `docs/certificate.md` proves that nothing
 // overflows.
 
-// The type of sums: a fraction of 2^128.
+// The type in which products are added up: a fraction of 2^128.
 struct Sum { high: u64, low: u64 }
-
-// The type in which products are added up: high * 2^64 + middle * 2^32 + low. Sums of words are added whose carries wait for the
-// end: rows have fewer than 2^30 entries.
-struct Products { high: u64, middle: u64, low: u64 }
 
 fn none() -> Sum { return Sum(0lu, 0lu); }
 fn whole(a: real) -> Sum { return Sum(a, 0lu); }
@@ -14,28 +10,14 @@ fn whole(a: real) -> Sum { return Sum(a, 0lu); }
 // The product of two words, which compilers know as one instruction.
 fn word_product(a: u32, b: u32) -> u64 { return u64(a) * u64(b); }
 
-fn products_of(s: Sum) -> Products { return Products(s.high, s.low >> 32u, u64(u32(s.low))); }
-
-fn plus_product(a: real, b: real, s: Products) -> Products {
+fn product(a: real, b: real) -> Sum {
     let a0 = u32(a); let a1 = u32(a >> 32u);
     let b0 = u32(b); let b1 = u32(b >> 32u);
     let low = word_product(a0, b0);
-    let one = word_product(a1, b0);
-    let other = word_product(a0, b1);
-    return Products(s.high + word_product(a1, b1) + (one >> 32u) + (other >> 32u),
-        s.middle + (low >> 32u) + u64(u32(one)) + u64(u32(other)), s.low + u64(u32(low)));
+    let middle = word_product(a1, b0) + (low >> 32u);
+    let other = word_product(a0, b1) + u64(u32(middle));
+    return Sum(word_product(a1, b1) + (middle >> 32u) + (other >> 32u), (other << 32u) | u64(u32(low)));
 }
-
-fn joined(a: Products, b: Products) -> Products {
-    return Products(a.high + b.high, a.middle + b.middle, a.low + b.low);
-}
-
-fn sum_of(s: Products) -> Sum {
-    let middle = s.middle + (s.low >> 32u);
-    return Sum(s.high + (middle >> 32u), (middle << 32u) | u64(u32(s.low)));
-}
-
-fn product(a: real, b: real) -> Sum { return sum_of(plus_product(a, b, products_of(none()))); }
 
 fn plus(a: Sum, b: Sum) -> Sum {
     let low = a.low + b.low;
@@ -45,6 +27,8 @@ fn plus(a: Sum, b: Sum) -> Sum {
 fn minus(a: Sum, b: Sum) -> Sum { return Sum(a.high - b.high - select(0lu, 1lu, a.low < b.low), a.low - b.low); }
 
 fn below(a: Sum, b: Sum) -> bool { return a.high < b.high || (a.high == b.high && a.low < b.low); }
+
+fn plus_product(a: real, b: real, s: Sum) -> Sum { return plus(s, product(a, b)); }
 
 // The same for sums that may exceed 1: the largest that there is stands for these.
 fn capped(a: Sum, b: Sum) -> Sum {

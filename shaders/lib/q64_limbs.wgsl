@@ -1,10 +1,8 @@
 // Arithmetic of fractions of 2^64, rounded down, with integers of 32 bits: the same bits as `lib/q64.wgsl`, on every
 // device. The low word of a number comes first.
 
-// The type of sums, a fraction of 2^128, and that in which products are added up: how often each word has wrapped is counted,
-// and carried at the end.
+// The type in which products are added up: a fraction of 2^128.
 alias Sum = vec4<u32>;
-struct Products { words: Sum, wraps: vec3<u32> }
 
 fn none() -> Sum { return Sum(); }
 fn whole(a: real) -> Sum { return Sum(0u, 0u, a); }
@@ -31,30 +29,13 @@ fn long_sum(a: real, b: real) -> vec3<u32> {
     return vec3<u32>(low, high, carry(half, b.y) + carry(high, carried));
 }
 
-fn products_of(s: Sum) -> Products { return Products(s, vec3<u32>()); }
-
-// With more words.
-fn more(s: Products, words: Sum) -> Products {
-    let sum = s.words + words;
-    return Products(sum, s.wraps + vec3<u32>(sum.xyz < words.xyz));
-}
-
-fn plus_product(a: real, b: real, s: Products) -> Products {
+fn product(a: real, b: real) -> Sum {
     let low = word_product(a.x, b.x);
     let high = word_product(a.y, b.y);
-    let one = word_product(a.x, b.y);
-    let other = word_product(a.y, b.x);
-    return more(more(more(s, Sum(low, high)), Sum(0u, one, 0u)), Sum(0u, other, 0u));
+    let cross = long_sum(word_product(a.x, b.y), word_product(a.y, b.x));
+    let middle = long_sum(real(low.y, high.x), cross.xy);
+    return Sum(low.x, middle.xy, high.y + cross.z + middle.z);
 }
-
-fn joined(a: Products, b: Products) -> Products {
-    let both = more(a, b.words);
-    return Products(both.words, both.wraps + b.wraps);
-}
-
-fn sum_of(s: Products) -> Sum { return plus(s.words, Sum(0u, s.wraps)); }
-
-fn product(a: real, b: real) -> Sum { return sum_of(plus_product(a, b, products_of(none()))); }
 
 // a + b, and whether that wraps.
 struct Total { sum: Sum, over: bool }
@@ -73,6 +54,8 @@ fn minus(a: Sum, b: Sum) -> Sum { return plus(plus(a, ~b), Sum(1u, 0u, 0u, 0u));
 
 // b + (2^128 - 1 - a) wraps where a < b.
 fn below(a: Sum, b: Sum) -> bool { return total(b, ~a).over; }
+
+fn plus_product(a: real, b: real, s: Sum) -> Sum { return plus(s, product(a, b)); }
 
 // The same for sums that may exceed 1: the largest that there is stands for these.
 fn capped(a: Sum, b: Sum) -> Sum {
